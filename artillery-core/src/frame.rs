@@ -1,0 +1,206 @@
+//! Length-delimited frames: a small encoded header, then raw bytes that nobody copies again.
+//!
+//! On the wire: total length (`u32`, little endian, of what follows it), header length (`u32`), header, body.
+
+use bytes::{Buf, Bytes, BytesMut};
+
+use crate::codec::MAX_HEADER;
+
+/// Bytes before the header.
+pub const PREFIX: usize = 8;
+
+/// A frame as it was received. Header and body share the memory that the frame was received into.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Frame {
+    /// An encoding by [`crate::codec`].
+    pub header: Bytes,
+    /// Keys and values, back to back; the header says where each ends.
+    pub body: Bytes,
+}
+
+impl Frame {
+    /// Bytes of the frame on the wire.
+    pub fn wire_len(&self) -> usize {
+        PREFIX + self.header.len() + self.body.len()
+    }
+
+    /// The whole frame as one piece: for tests and small frames, since it copies.
+    pub fn to_bytes(&self) -> Bytes {
+        let mut out = BytesMut::with_capacity(self.wire_len());
+        out.extend_from_slice(&prefix(self.header.len(), self.body.len()));
+        out.extend_from_slice(&self.header);
+        out.extend_from_slice(&self.body);
+        out.freeze()
+    }
+}
+
+/// Why a stream holds no more frames. Each of them ends the stream: what follows can't be told apart any more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum FrameError {
+    /// The announced length is above the receiver's limit.
+    #[error("a frame of {len} bytes, at most {limit} are allowed")]
+    TooLarge {
+        /// Announced length in bytes.
+        len: u64,
+        /// The receiver's limit in bytes.
+        limit: usize,
+    },
+    /// The announced header is longer than its frame or than any header may be.
+    #[error("a header of {header} bytes in a frame of {len}")]
+    BadHeaderLength {
+        /// Announced header length in bytes.
+        header: u64,
+        /// Announced frame length in bytes.
+        len: u64,
+    },
+    /// The stream ended inside a frame.
+    #[error("the stream ended {missing} or more bytes before its frame did")]
+    Truncated {
+        /// Bytes known to be missing.
+        missing: u64,
+    },
+}
+
+/// The first [`PREFIX`] bytes of a frame.
+///
+/// The caller keeps `header + body` below 4 GiB: the peers' frame limit, far below, is settled when they meet.
+pub fn prefix(header: usize, body: usize) -> [u8; PREFIX] {
+    debug_assert!(header + body + 4 <= u32::MAX as usize);
+    let mut out = [0; PREFIX];
+    out[..4].copy_from_slice(&((header + body + 4) as u32).to_le_bytes());
+    out[4..].copy_from_slice(&(header as u32).to_le_bytes());
+    out
+}
+
+/// Turns received bytes into frames, however they were cut up on the way.
+#[derive(Debug)]
+pub struct FrameDecoder {
+    buffer: BytesMut,
+    limit: usize,
+}
+
+impl FrameDecoder {
+    /// A decoder that refuses frames whose header and body together have more than `limit` bytes.
+    pub fn new(limit: usize) -> Self {
+        Self { buffer: BytesMut::new(), limit }
+    }
+
+    /// Takes in what was received next. Memory grows with what came, never with what a length claims.
+    pub fn push(&mut self, received: &[u8]) {
+        self.buffer.extend_from_slice(received);
+    }
+
+    /// The next whole frame, `None` until more bytes come.
+    ///
+    /// # Errors
+    /// [`FrameError`] when the lengths make no sense; the stream is then useless.
+    pub fn next_frame(&mut self) -> Result<Option<Frame>, FrameError> {
+        let Some((len, header)) = self.lengths()? else { return Ok(None) };
+        if self.buffer.len() < 4 + len {
+            return Ok(None);
+        }
+        self.buffer.advance(PREFIX);
+        let mut frame = self.buffer.split_to(len - 4).freeze();
+        let header = frame.split_to(header);
+        Ok(Some(Frame { header, body: frame }))
+    }
+
+    /// To be asked when the stream has ended: an error if that was inside a frame.
+    ///
+    /// # Errors
+    /// [`FrameError::Truncated`].
+    pub fn finish(&self) -> Result<(), FrameError> {
+        if self.buffer.is_empty() {
+            return Ok(());
+        }
+        let wanted = match self.lengths() {
+            Ok(Some((len, _))) => 4 + len,
+            _ => PREFIX,
+        };
+        Err(FrameError::Truncated { missing: wanted.saturating_sub(self.buffer.len()) as u64 })
+    }
+
+    fn lengths(&self) -> Result<Option<(usize, usize)>, FrameError> {
+        let Some(prefix) = self.buffer.get(..PREFIX) else { return Ok(None) };
+        let word = |at: usize| u32::from_le_bytes([prefix[at], prefix[at + 1], prefix[at + 2], prefix[at + 3]]);
+        let (len, header) = (word(0) as usize, word(4) as usize);
+        if len.saturating_sub(4) > self.limit {
+            return Err(FrameError::TooLarge { len: len as u64, limit: self.limit });
+        }
+        if len < 4 || header > len - 4 || header > MAX_HEADER {
+            return Err(FrameError::BadHeaderLength { header: header as u64, len: len as u64 });
+        }
+        Ok(Some((len, header)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn frame(header: &[u8], body: &[u8]) -> Frame {
+        Frame { header: Bytes::copy_from_slice(header), body: Bytes::copy_from_slice(body) }
+    }
+
+    #[test]
+    fn cut_at_every_byte() {
+        let whole = frame(b"head", b"body").to_bytes();
+        for cut in 0..whole.len() {
+            let mut decoder = FrameDecoder::new(100);
+            decoder.push(&whole[..cut]);
+            assert_eq!(decoder.next_frame(), Ok(None), "cut at {cut}");
+            assert_eq!(decoder.finish().is_err(), cut > 0, "cut at {cut}");
+            decoder.push(&whole[cut..]);
+            assert_eq!(decoder.next_frame(), Ok(Some(frame(b"head", b"body"))));
+            assert_eq!(decoder.finish(), Ok(()));
+        }
+    }
+
+    #[test]
+    fn oversized_is_refused_before_it_arrives() {
+        let mut decoder = FrameDecoder::new(7);
+        decoder.push(&prefix(4, 4));
+        assert_eq!(decoder.next_frame(), Err(FrameError::TooLarge { len: 12, limit: 7 }));
+    }
+
+    #[test]
+    fn header_longer_than_its_frame_is_refused() {
+        let mut decoder = FrameDecoder::new(100);
+        decoder.push(&[8, 0, 0, 0, 5, 0, 0, 0]);
+        assert_eq!(decoder.next_frame(), Err(FrameError::BadHeaderLength { header: 5, len: 8 }));
+        let mut decoder = FrameDecoder::new(100);
+        decoder.push(&[0; PREFIX]);
+        assert!(decoder.next_frame().is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn any_frames_through_any_cuts(
+            frames in prop::collection::vec((prop::collection::vec(any::<u8>(), 0..9), prop::collection::vec(any::<u8>(), 0..50)), 0..6),
+            step in 1usize..40,
+        ) {
+            let frames: Vec<_> = frames.iter().map(|(h, b)| frame(h, b)).collect();
+            let wire: Vec<u8> = frames.iter().flat_map(|f| f.to_bytes().to_vec()).collect();
+            let mut decoder = FrameDecoder::new(1000);
+            let mut seen = Vec::new();
+            for piece in wire.chunks(step) {
+                decoder.push(piece);
+                while let Some(frame) = decoder.next_frame().unwrap() {
+                    seen.push(frame);
+                }
+            }
+            prop_assert_eq!(seen, frames);
+            prop_assert_eq!(decoder.finish(), Ok(()));
+        }
+
+        #[test]
+        fn garbage_never_panics(bytes: Vec<u8>) {
+            let mut decoder = FrameDecoder::new(64);
+            decoder.push(&bytes);
+            while let Ok(Some(_)) = decoder.next_frame() {}
+            let _ = decoder.finish();
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! Names of nodes, of their lives, and of clusters.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+/// A node, whatever process currently acts for it: derived from its stable name, and bound to its certificate.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct NodeId([u8; 16]);
+
+impl NodeId {
+    /// The id of the node called `name`: the same name is the same node, for ever.
+    pub fn from_name(name: &str) -> Self {
+        let digest = Sha256::new().chain_update(b"artillery node\0").chain_update(name.as_bytes()).finalize();
+        let mut id = [0; 16];
+        id.copy_from_slice(&digest[..16]);
+        Self(id)
+    }
+
+    /// The id with these bytes.
+    pub const fn from_bytes(bytes: [u8; 16]) -> Self {
+        Self(bytes)
+    }
+
+    /// Its bytes.
+    pub const fn as_bytes(&self) -> &[u8; 16] {
+        &self.0
+    }
+}
+
+impl fmt::Display for NodeId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl fmt::Debug for NodeId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "NodeId({}…)", &self.to_string()[..8])
+    }
+}
+
+/// One life of one node's process: the identity of its store, and how often that store was opened.
+///
+/// A restart in memory makes a new store, so it is another incarnation too: nothing that was promised by the
+/// former process binds, or is known to, the new one.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Incarnation {
+    /// Random, made when the store was made.
+    pub store: u128,
+    /// Starts of this store so far, this one included.
+    pub starts: u64,
+}
+
+impl fmt::Display for Incarnation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:032x}.{}", self.store, self.starts)
+    }
+}
+
+impl fmt::Debug for Incarnation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Incarnation({:04x}…#{})", self.store >> 112, self.starts)
+    }
+}
+
+/// A node in one of its lives: what configurations name and what speaks in a chain.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct MemberId {
+    /// Which node.
+    pub node: NodeId,
+    /// In which of its lives.
+    pub incarnation: Incarnation,
+}
+
+impl fmt::Display for MemberId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.node, self.incarnation)
+    }
+}
+
+impl fmt::Debug for MemberId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let node = self.node.to_string();
+        write!(f, "{}/{:04x}#{}", &node[..8], self.incarnation.store >> 112, self.incarnation.starts)
+    }
+}
+
+/// One formation of a cluster: random, made once; members of different formations refuse each other for good.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct ClusterId(pub u128);
+
+impl fmt::Display for ClusterId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:032x}", self.0)
+    }
+}
+
+impl fmt::Debug for ClusterId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ClusterId({:04x}…)", self.0 >> 112)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_one_node() {
+        assert_eq!(NodeId::from_name("a"), NodeId::from_name("a"));
+        assert_ne!(NodeId::from_name("a"), NodeId::from_name("b"));
+    }
+
+    #[test]
+    fn ids_print_in_full() {
+        assert_eq!(NodeId::from_bytes([0xab; 16]).to_string(), "ab".repeat(16));
+        assert_eq!(ClusterId(1).to_string().len(), 32);
+    }
+}

@@ -1,0 +1,11 @@
+//! Who is there, and how to reach them: the *AP* half of Artillery.
+//!
+//! Without default features only the pure parts remain: identifiers, time, codec, frames and the SWIM wrapper.
+
+pub mod codec;
+pub mod frame;
+pub mod id;
+pub mod time;
+
+pub use id::{ClusterId, Incarnation, MemberId, NodeId};
+pub use time::Timestamp;

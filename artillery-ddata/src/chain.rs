@@ -1,0 +1,147 @@
+//! What the configuration log says of one chain.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{Epoch, MemberId};
+
+/// Which of a cluster's chains.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug, Serialize, Deserialize)]
+pub struct ChainId(pub u32);
+
+/// Where strong reads are served.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug, Serialize, Deserialize)]
+#[non_exhaustive]
+pub enum Mode {
+    /// At every member, apportioned by clean and dirty versions (Terrace & Freedman 2009, §2.3).
+    #[default]
+    Craq,
+    /// At the tail alone: classic chain replication (van Renesse & Schneider 2004), the baseline of our graphs.
+    Classic,
+}
+
+/// What a member is to its chain. The list is open: learners and witnesses have their numbers already.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
+#[non_exhaustive]
+pub enum Role {
+    /// Holds every committed update and may serve.
+    Serving,
+    /// Behind the tail, catching up; at most one.
+    Syncing,
+    /// Reserved: follows for ever, never serves strong reads.
+    Learner,
+    /// Reserved: keeps versions, not values.
+    Witness,
+}
+
+/// One entry of a configuration.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+pub struct ChainMember {
+    /// Who, in which life.
+    pub id: MemberId,
+    /// As what.
+    pub role: Role,
+}
+
+/// One configuration of one chain: who, in which order, under which number.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct ChainConfig {
+    /// Which chain.
+    pub chain: ChainId,
+    /// The number of this configuration.
+    pub epoch: Epoch,
+    /// Index of the log entry that made it.
+    pub index: u64,
+    /// Where strong reads are served.
+    pub mode: Mode,
+    /// The head refuses writes when fewer serve.
+    pub min_members: u32,
+    /// Head first; serving members before all others.
+    pub members: Vec<ChainMember>,
+}
+
+impl ChainConfig {
+    /// The serving members, head first.
+    pub fn serving(&self) -> impl DoubleEndedIterator<Item = MemberId> + '_ {
+        self.members.iter().filter(|member| member.role == Role::Serving).map(|member| member.id)
+    }
+
+    /// The first serving member: it orders.
+    pub fn head(&self) -> Option<MemberId> {
+        self.serving().next()
+    }
+
+    /// The last serving member: it commits.
+    pub fn tail(&self) -> Option<MemberId> {
+        self.serving().next_back()
+    }
+
+    /// The member that is catching up behind the tail.
+    pub fn syncing(&self) -> Option<MemberId> {
+        self.members.iter().find(|member| member.role == Role::Syncing).map(|member| member.id)
+    }
+
+    /// The role of exactly this life of a node.
+    pub fn role(&self, id: MemberId) -> Option<Role> {
+        self.members.iter().find(|member| member.id == id).map(|member| member.role)
+    }
+
+    /// Whom `id` takes updates from: the member before it, a syncing one following the tail.
+    pub fn predecessor(&self, id: MemberId) -> Option<MemberId> {
+        let at = self.link_order().position(|member| member == id)?;
+        at.checked_sub(1).and_then(|before| self.link_order().nth(before))
+    }
+
+    /// Whom `id` sends updates to.
+    pub fn successor(&self, id: MemberId) -> Option<MemberId> {
+        let at = self.link_order().position(|member| member == id)?;
+        self.link_order().nth(at + 1)
+    }
+
+    fn link_order(&self) -> impl Iterator<Item = MemberId> + '_ {
+        self.serving().chain(self.syncing())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Incarnation, NodeId};
+
+    fn member(n: u8) -> MemberId {
+        MemberId { node: NodeId::from_bytes([n; 16]), incarnation: Incarnation { store: 1, starts: 1 } }
+    }
+
+    fn config(roles: &[Role]) -> ChainConfig {
+        let members = roles.iter().enumerate().map(|(n, &role)| ChainMember { id: member(n as u8), role }).collect();
+        ChainConfig { chain: ChainId(0), epoch: Epoch(1), index: 1, mode: Mode::Craq, min_members: 1, members }
+    }
+
+    #[test]
+    fn order_is_head_to_tail() {
+        let config = config(&[Role::Serving, Role::Serving, Role::Serving, Role::Syncing]);
+        assert_eq!(config.head(), Some(member(0)));
+        assert_eq!(config.tail(), Some(member(2)));
+        assert_eq!(config.predecessor(member(0)), None);
+        assert_eq!(config.successor(member(0)), Some(member(1)));
+        assert_eq!(config.successor(member(2)), Some(member(3)), "the joiner follows the tail");
+        assert_eq!(config.predecessor(member(3)), Some(member(2)));
+        assert_eq!(config.successor(member(3)), None);
+    }
+
+    #[test]
+    fn another_life_has_no_role() {
+        let config = config(&[Role::Serving]);
+        let mut other = member(0);
+        other.incarnation.starts += 1;
+        assert_eq!(config.role(member(0)), Some(Role::Serving));
+        assert_eq!(config.role(other), None);
+        assert_eq!(config.predecessor(other), None);
+    }
+
+    #[test]
+    fn a_chain_of_one_is_head_and_tail() {
+        let config = config(&[Role::Serving]);
+        assert_eq!(config.head(), config.tail());
+        assert_eq!(config.successor(member(0)), None);
+    }
+}

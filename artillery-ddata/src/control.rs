@@ -1,0 +1,1 @@
+//! Which chain, in which order, under which epoch: decisions, not suggestions.

@@ -1,0 +1,151 @@
+//! Local clean reads: no lock, no task, no channel, no allocation (DESIGN §4).
+
+use std::sync::atomic::{AtomicU64, Ordering, fence};
+
+use crate::{
+    ChainId, Epoch, Sequence, Timestamp,
+    store::{Held, Store, StoreError},
+};
+
+/// What local readers of one chain share with its replica: three atomics that say whether they may read.
+#[derive(Debug)]
+pub struct Gate {
+    chain: ChainId,
+    /// The epoch in which this member may serve strong reads from its own state; 0 while it may not.
+    serving: AtomicU64,
+    watermark: AtomicU64,
+    lease_until: AtomicU64,
+    counters: ReadCounters,
+}
+
+/// Why a read can't be served here and now. None of them is final: ask a node, which knows the other ways.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum NotLocal {
+    /// The newest version here isn't known to be committed.
+    #[error("the newest version here is not known to be committed")]
+    Dirty,
+    /// The lease is out.
+    #[error("this node holds no lease")]
+    NoLease,
+    /// No chain with that key is served here.
+    #[error("no chain with that key is served here")]
+    NotHere,
+    /// The store failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// Counts local reads without making their threads meet: each thread adds to a cache line of its own.
+#[derive(Debug, Default)]
+pub struct ReadCounters {
+    stripes: [Stripe; STRIPES],
+}
+
+const STRIPES: usize = 16;
+
+#[derive(Debug, Default)]
+#[repr(align(128))]
+struct Stripe(AtomicU64);
+
+impl ReadCounters {
+    fn add(&self) {
+        use std::{cell::Cell, sync::atomic::AtomicUsize};
+        static NEXT: AtomicUsize = AtomicUsize::new(0);
+        thread_local!(static STRIPE: Cell<usize> = const { Cell::new(usize::MAX) });
+        let stripe = STRIPE.with(|stripe| {
+            if stripe.get() == usize::MAX {
+                stripe.set(NEXT.fetch_add(1, Ordering::Relaxed) % STRIPES);
+            }
+            stripe.get()
+        });
+        self.stripes[stripe].0.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Local clean reads so far.
+    pub fn total(&self) -> u64 {
+        self.stripes.iter().map(|stripe| stripe.0.load(Ordering::Relaxed)).sum()
+    }
+}
+
+impl Gate {
+    /// A closed gate.
+    pub fn new(chain: ChainId) -> Self {
+        Self {
+            chain,
+            serving: AtomicU64::new(0),
+            watermark: AtomicU64::new(0),
+            lease_until: AtomicU64::new(0),
+            counters: ReadCounters::default(),
+        }
+    }
+
+    /// The newest version of `key` if that is committed and this member may say so; tombstones are shown.
+    ///
+    /// `now` is called after the lookup, since a lease must cover the moment at which the value leaves (DESIGN §6);
+    /// `serving` is loaded on both sides of it all, since the member may be expelled and come back between (trap 28).
+    ///
+    /// # Errors
+    /// [`NotLocal`]: ask a node.
+    pub fn read(
+        &self,
+        store: &dyn Store,
+        key: &[u8],
+        now: impl FnOnce() -> Timestamp,
+    ) -> Result<Option<Held>, NotLocal> {
+        let epoch = self.serving.load(Ordering::Acquire);
+        if epoch == 0 {
+            return Err(NotLocal::NotHere);
+        }
+        let newest = store.read(self.chain, key, Sequence::MAX)?;
+        if newest.as_ref().is_some_and(|held| held.version.sequence.0 > self.watermark.load(Ordering::Acquire)) {
+            return Err(NotLocal::Dirty);
+        }
+        if now().as_nanos() >= self.lease_until.load(Ordering::Acquire) {
+            return Err(NotLocal::NoLease);
+        }
+        // The lookup must not sink below this load.
+        fence(Ordering::SeqCst);
+        if self.serving.load(Ordering::Relaxed) != epoch {
+            return Err(NotLocal::NotHere);
+        }
+        self.counters.add();
+        Ok(newest)
+    }
+
+    /// The epoch in which this member may serve, if it may.
+    pub fn serving(&self) -> Option<Epoch> {
+        Some(Epoch(self.serving.load(Ordering::Acquire))).filter(|&epoch| epoch != Epoch(0))
+    }
+
+    /// The commit watermark.
+    pub fn watermark(&self) -> Sequence {
+        Sequence(self.watermark.load(Ordering::Acquire))
+    }
+
+    /// When the lease ends, by this node's clock; [`Timestamp::MAX`]: never.
+    pub fn lease_until(&self) -> Timestamp {
+        Timestamp::from_nanos(self.lease_until.load(Ordering::Acquire))
+    }
+
+    /// Local clean reads so far.
+    pub fn counters(&self) -> &ReadCounters {
+        &self.counters
+    }
+
+    /// Opens the gate in `epoch`, or closes it: then nobody reads locally once this has returned and the reader has
+    /// looked again.
+    pub(crate) fn serve(&self, epoch: Option<Epoch>) {
+        self.serving.store(epoch.map_or(0, |epoch| epoch.0), Ordering::SeqCst);
+        fence(Ordering::SeqCst);
+    }
+
+    /// Raises the watermark; to be called after the update that it covers is wholly in the store.
+    pub(crate) fn commit(&self, watermark: Sequence) {
+        self.watermark.store(watermark.0, Ordering::Release);
+    }
+
+    pub(crate) fn lease(&self, until: Timestamp) {
+        self.lease_until.store(until.as_nanos(), Ordering::Release);
+    }
+}

@@ -1,0 +1,115 @@
+//! Epochs, sequences and versions: the coordinates of a chain's history.
+
+use std::{fmt, num::ParseIntError, str::FromStr};
+
+use serde::{Deserialize, Serialize};
+
+/// The number of one configuration of a chain. The first is 1; 0 means none.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug, Serialize, Deserialize)]
+pub struct Epoch(pub u64);
+
+/// A position in a chain's history. The first update has 1; 0 means before all. Contiguous across epochs.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug, Serialize, Deserialize)]
+pub struct Sequence(pub u64);
+
+impl Sequence {
+    /// Before the first update.
+    pub const ZERO: Self = Self(0);
+    /// Behind every update.
+    pub const MAX: Self = Self(u64::MAX);
+
+    /// The position behind this one.
+    pub const fn next(self) -> Self {
+        Self(self.0 + 1)
+    }
+}
+
+/// Which update made a value: the epoch in which the head ordered it, and its sequence. Written `EPOCH.SEQUENCE`.
+///
+/// A new head orders in a new epoch, so no version ever names two values; equal versions mean equal histories up to
+/// them.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
+pub struct Version {
+    /// The epoch in which it was ordered.
+    pub epoch: Epoch,
+    /// Its position in the chain's history.
+    pub sequence: Sequence,
+}
+
+impl Version {
+    /// The version of what was never written.
+    pub const NONE: Self = Self::new(0, 0);
+
+    /// The version `epoch.sequence`.
+    pub const fn new(epoch: u64, sequence: u64) -> Self {
+        Self { epoch: Epoch(epoch), sequence: Sequence(sequence) }
+    }
+
+    /// Whether this is the version of something that was never written.
+    pub fn is_none(self) -> bool {
+        self == Self::NONE
+    }
+}
+
+impl fmt::Display for Epoch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl fmt::Display for Sequence {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl fmt::Display for Version {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.epoch, self.sequence)
+    }
+}
+
+impl fmt::Debug for Version {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// A text is no version.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{text:?} is no version: EPOCH.SEQUENCE, two numbers, was expected")]
+pub struct ParseVersionError {
+    text: String,
+}
+
+impl FromStr for Version {
+    type Err = ParseVersionError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let parse = |text: &str| -> Option<Self> {
+            let (epoch, sequence) = text.split_once('.')?;
+            let number = |text: &str| -> Result<u64, ParseIntError> { text.parse() };
+            Some(Self::new(number(epoch).ok()?, number(sequence).ok()?))
+        };
+        parse(text).ok_or_else(|| ParseVersionError { text: text.to_owned() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_and_back() {
+        assert_eq!("3.17".parse(), Ok(Version::new(3, 17)));
+        assert_eq!(Version::new(3, 17).to_string(), "3.17");
+        for bad in ["", "3", "3.", ".3", "3.x", "3.4.5", "-1.2"] {
+            assert!(bad.parse::<Version>().is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn the_epoch_weighs_more() {
+        assert!(Version::new(1, 9) < Version::new(2, 1));
+    }
+}

@@ -1,0 +1,3 @@
+//! What members, nodes and clients say to each other.
+
+pub mod message;

@@ -1,0 +1,85 @@
+//! What the members of a chain say to each other.
+//!
+//! Two kinds only. [`Updates`] carries history down the chain. [`Control`] carries everything else, as *cumulative
+//! state*: what the sender holds, has committed, asks and answers by now. A later one says all that an earlier one
+//! said, so a member keeps one pending control frame per peer however much happens, and loss, repetition and
+//! reordering can't do more than delay.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{ChainId, Epoch, Sequence, Version, update::Update};
+
+/// A message and the configuration in which it was said.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ChainFrame {
+    /// Which chain.
+    pub chain: ChainId,
+    /// The sender's configuration; a receiver in another one ignores the message (DESIGN rule 5.4).
+    pub epoch: Epoch,
+    /// Log index of that configuration.
+    pub index: u64,
+    /// What is said.
+    pub message: ChainMessage,
+}
+
+/// What one member says to another.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum ChainMessage {
+    /// History, to the successor.
+    Updates(Updates),
+    /// Everything else, to any member.
+    Control(Control),
+}
+
+/// Consecutive updates, and the sender's watermark as a free ride.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Updates {
+    /// The sender's commit watermark.
+    pub watermark: Sequence,
+    /// Consecutive by sequence, never empty.
+    pub updates: Vec<Update>,
+}
+
+/// Where a member's history stands.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Position {
+    /// The newest version applied.
+    pub last: Version,
+    /// The first sequence of each epoch in the history, oldest first: enough to find the last version that two
+    /// histories have in common.
+    pub epochs: Vec<(Epoch, Sequence)>,
+}
+
+/// The cumulative state that a member shows to another one.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Control {
+    /// The sender's commit watermark.
+    pub watermark: Sequence,
+    /// The receiver's watermark as the sender knows it: what needn't be repeated.
+    pub echo: Sequence,
+    /// To the predecessor: the newest sequence applied (a hop acknowledgement).
+    pub acknowledged: Sequence,
+    /// To the predecessor: please send from behind this position, whatever was sent before.
+    pub resume: Option<Position>,
+    /// To the successor: what of its history to drop before it goes on, because the histories part there.
+    pub drop_above: Option<Version>,
+    /// To the successor: the epoch is open for it once it holds all up to here (rule 5.5).
+    pub open: Option<Sequence>,
+    /// To the tail: the highest version query asked so far (0: none).
+    pub query: u64,
+    /// From the tail: the highest query answered, and the watermark at a moment after it was received.
+    pub answer: Option<Answer>,
+    /// To the head: the highest barrier asked for so far (0: none).
+    pub barrier: u64,
+    /// From the head: the highest barrier ordered, and its sequence.
+    pub ordered: Option<Answer>,
+}
+
+/// The answer to a numbered question.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Answer {
+    /// The number of the question; it answers all lower ones too.
+    pub number: u64,
+    /// A watermark or the place of a barrier.
+    pub sequence: Sequence,
+}
