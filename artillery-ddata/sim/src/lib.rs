@@ -1,1 +1,3 @@
-//! Deterministic simulator of Artillery chains.
+//! Deterministic simulator of Artillery chains, and the checker of the histories that its clients record.
+
+pub mod history;
