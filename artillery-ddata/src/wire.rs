@@ -6,3 +6,4 @@
 
 pub mod chain;
 pub mod message;
+pub mod streams;
