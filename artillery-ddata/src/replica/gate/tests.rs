@@ -1,4 +1,4 @@
-use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, atomic::AtomicBool};
 
 use bytes::Bytes;
 use smallvec::smallvec;
@@ -81,18 +81,24 @@ fn the_lease_ends_before_its_last_moment() {
     assert_eq!(gate.read(&store, KEY, || at(u64::MAX - 1)), Ok(Some(held(1, 1, Some("one")))));
 }
 
-/// Says that it was read, or that it can't be.
+/// Says that it was read, fails, or takes its time over another store.
 #[derive(Debug, Default)]
 struct Probe {
     read: AtomicBool,
     fails: bool,
+    slow: Option<Arc<MemoryStore>>,
 }
 
 impl Store for Probe {
-    fn read(&self, chain: ChainId, _key: &[u8], at_most: Sequence) -> Result<Option<Held>, StoreError> {
+    fn read(&self, chain: ChainId, key: &[u8], at_most: Sequence) -> Result<Option<Held>, StoreError> {
         assert_eq!((chain, at_most), (CHAIN, Sequence::MAX));
         self.read.store(true, Ordering::Relaxed);
-        if self.fails { Err(StoreError::Failed("broken".into())) } else { Ok(None) }
+        if self.fails {
+            return Err(StoreError::Failed("broken".into()));
+        }
+        let Some(store) = &self.slow else { return Ok(None) };
+        (0..100).for_each(|_| std::hint::spin_loop());
+        store.read(chain, key, at_most)
     }
 
     fn scan(&self, _chain: ChainId, _from: &[u8], _at_most: Sequence) -> RecordIter<'_> {
@@ -197,10 +203,12 @@ fn readers_beside(read: impl Fn() + Sync, write: impl FnOnce()) {
 #[test]
 fn what_changes_behind_a_closed_gate_is_never_seen() {
     let (gate, store) = open();
+    let store = Arc::new(store);
+    let slow = Probe { slow: Some(store.clone()), ..Probe::default() };
     gate.commit(Sequence::MAX);
     readers_beside(
         || {
-            if let Ok(found) = gate.read(&store, KEY, || at(0)) {
+            if let Ok(found) = gate.read(&slow, KEY, || at(0)) {
                 let found = found.expect("the key was never absent");
                 assert!(found.value.is_some(), "{found:?} was there while the gate was closed");
             }
@@ -210,7 +218,6 @@ fn what_changes_behind_a_closed_gate_is_never_seen() {
                 gate.serve(None);
                 put(&store, held(term, 2 * term, None));
                 put(&store, held(term, 2 * term + 1, Some("open")));
-                prune(&store, 0);
                 gate.serve(Some(Epoch(term + 1)));
                 prune(&store, 2 * term + 1);
             }
