@@ -12,10 +12,17 @@
 //! difference between leaving and dying, lives of one node (a restart is another member), and finding each other
 //! again after a partition in which everybody lost everybody.
 
+mod effects;
 mod event;
+mod identity;
+mod profile;
 mod settings;
 mod swim;
+mod view;
 mod wire;
+
+#[cfg(test)]
+mod tests;
 
 pub use event::{Event, Member, MemberState, Output, PacketError, Peer};
 pub use settings::{SettingsError, SwimSettings};

@@ -1,6 +1,13 @@
 //! Settings of the failure detector.
 
-use std::time::Duration;
+use std::{
+    num::{NonZeroU8, NonZeroUsize},
+    time::Duration,
+};
+
+use foca::{Config, PeriodicParams};
+
+use super::wire::ENVELOPE;
 
 /// How often members are probed, and how long they may keep silent. Plain data; [`SwimSettings::validate`] checks it.
 ///
@@ -124,6 +131,28 @@ impl SwimSettings {
             return Err(SettingsError { field: "max_packet", problem: "must be from 1200 to 65000 bytes" });
         }
         Ok(())
+    }
+}
+
+impl SwimSettings {
+    /// What foca is to do of it. The rest is done around it, among it announcing to those that are down: foca stops
+    /// that when everybody is.
+    pub(super) fn to_config(&self) -> Config {
+        let at_least_one = |count: usize| NonZeroUsize::new(count).unwrap_or(NonZeroUsize::MIN);
+        let every = |frequency, members| PeriodicParams { frequency, num_members: at_least_one(members) };
+        Config {
+            probe_period: self.probe_period,
+            probe_rtt: self.probe_rtt,
+            num_indirect_probes: at_least_one(self.indirect_probes),
+            max_transmissions: NonZeroU8::new(self.max_transmissions).unwrap_or(NonZeroU8::MIN),
+            suspect_to_down_after: self.suspect_to_down,
+            remove_down_after: Some(self.forget_after),
+            max_packet_size: at_least_one(self.max_packet - ENVELOPE),
+            notify_down_members: true,
+            periodic_announce: Some(every(self.refresh_period, 1)),
+            periodic_announce_to_down_members: None,
+            periodic_gossip: Some(every(self.gossip_period, self.gossip_fan_out)),
+        }
     }
 }
 
