@@ -9,6 +9,9 @@ mod mdns;
 mod seed;
 mod txt;
 
+#[cfg(test)]
+mod tests;
+
 use std::pin::Pin;
 
 use futures_core::Stream;

@@ -93,3 +93,83 @@ fn parse_node(text: &str) -> Option<NodeId> {
 fn parse_addrs(list: &str) -> Option<Vec<SocketAddr>> {
     list.split(',').take(MAX_ADDRS).map(|addr| addr.parse().ok()).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    type Properties = BTreeMap<String, Vec<u8>>;
+
+    fn txt() -> Txt {
+        let addrs = vec!["127.0.0.1:7400".parse().unwrap(), "[::1]:7400".parse().unwrap()];
+        Txt { cluster: "shop".into(), node: NodeId::from_name("a"), addrs }
+    }
+
+    fn properties(txt: &Txt) -> Properties {
+        txt.to_properties().into_iter().map(|(key, value)| (key.to_owned(), value.into_bytes())).collect()
+    }
+
+    fn parse(properties: &Properties) -> Result<Txt, TxtError> {
+        Txt::parse(|key| properties.get(key).map(Vec::as_slice))
+    }
+
+    #[test]
+    fn what_is_written_is_read() {
+        assert_eq!(parse(&properties(&txt())), Ok(txt()));
+        let without = Txt { addrs: Vec::new(), ..txt() };
+        assert_eq!(parse(&properties(&without)), Ok(without));
+    }
+
+    #[test]
+    fn only_so_many_addresses_are_written_as_fit() {
+        let many = Txt { addrs: (0..40).map(|port| ([10, 20, 30, 40], 10_000 + port).into()).collect(), ..txt() };
+        let properties = properties(&many);
+        assert!(properties.iter().all(|(key, value)| key.len() + 1 + value.len() <= MAX_PROPERTY));
+        let read = parse(&properties).unwrap();
+        assert!((10..40).contains(&read.addrs.len()));
+        assert_eq!(read.addrs, many.addrs[..read.addrs.len()]);
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        for (key, value, error) in [
+            ("v", None, TxtError::Missing("v")),
+            ("v", Some("2"), TxtError::OtherVersion),
+            ("cluster", None, TxtError::Missing("cluster")),
+            ("cluster", Some(""), TxtError::Malformed("cluster")),
+            ("node", None, TxtError::Missing("node")),
+            ("node", Some("12"), TxtError::Malformed("node")),
+            ("node", Some("zz000000000000000000000000000000"), TxtError::Malformed("node")),
+            ("addrs", Some("localhost:1"), TxtError::Malformed("addrs")),
+            ("addrs", Some(""), TxtError::Malformed("addrs")),
+        ] {
+            let mut properties = properties(&txt());
+            properties.remove(key);
+            properties.extend(value.map(|value| (key.to_owned(), value.as_bytes().to_vec())));
+            assert_eq!(parse(&properties), Err(error), "{key} = {value:?}");
+        }
+        let mut not_text = properties(&txt());
+        not_text.insert("cluster".into(), vec![0xff]);
+        assert_eq!(parse(&not_text), Err(TxtError::Malformed("cluster")));
+    }
+
+    proptest! {
+        #[test]
+        fn any_record_is_read_or_refused(
+            version in prop_oneof![Just(b"1".to_vec()), any::<Vec<u8>>()],
+            cluster: Vec<u8>,
+            node in prop_oneof!["[0-9a-fA-F]{32}".prop_map(String::into_bytes), any::<Vec<u8>>()],
+            addrs in prop_oneof!["[0-9.:,\\[\\]]{0,60}".prop_map(String::into_bytes), any::<Vec<u8>>()],
+        ) {
+            let all = [("v", version), ("cluster", cluster), ("node", node), ("addrs", addrs)];
+            let properties = all.into_iter().map(|(key, value)| (key.to_owned(), value)).collect();
+            if let Ok(txt) = parse(&properties) {
+                prop_assert!(txt.addrs.len() <= MAX_ADDRS && !txt.cluster.is_empty());
+            }
+        }
+    }
+}
