@@ -3,9 +3,15 @@
 //! Without default features only the pure state machines remain, which a driver of your own may run.
 
 pub mod chain;
+#[cfg(feature = "net")]
+pub mod client;
 pub mod control;
 #[cfg(feature = "net")]
 mod driver;
+#[cfg(feature = "net")]
+pub mod error;
+#[cfg(feature = "net")]
+pub mod kv;
 pub mod replica;
 mod routing;
 pub mod store;
@@ -15,5 +21,13 @@ pub mod wire;
 
 pub use artillery_core as core;
 pub use artillery_core::{ClusterId, Incarnation, MemberId, NodeId, Timestamp};
-pub use chain::{ChainConfig, ChainId, ChainMember, Mode, Role};
+pub use chain::{ChainConfig, ChainId, ChainMember, Mode, Place, Role};
+#[cfg(feature = "net")]
+pub use client::{Client, ClientBuilder, ClientError};
+#[cfg(feature = "net")]
+pub use error::Error;
+#[cfg(feature = "net")]
+pub use kv::{Committed, Conflict, Kv, Read, ReadState, Served, Versioned};
+pub use replica::{NotLocal, ReadMode, Refusal, Way};
+pub use routing::{NodeAddress, Routing};
 pub use version::{Epoch, Sequence, Version};
