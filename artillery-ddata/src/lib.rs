@@ -9,11 +9,17 @@ pub mod control;
 #[cfg(feature = "net")]
 mod driver;
 #[cfg(feature = "net")]
+pub mod config;
+#[cfg(feature = "net")]
 pub mod error;
 #[cfg(feature = "net")]
 pub mod kv;
+#[cfg(feature = "net")]
+pub mod node;
 pub mod replica;
 mod routing;
+#[cfg(feature = "net")]
+pub mod status;
 pub mod store;
 pub mod update;
 pub mod version;
@@ -28,6 +34,8 @@ pub use client::{Client, ClientBuilder, ClientError};
 pub use error::Error;
 #[cfg(feature = "net")]
 pub use kv::{Committed, Conflict, Kv, Read, ReadState, Served, Versioned};
+#[cfg(feature = "net")]
+pub use node::{Node, NodeBuilder};
 pub use replica::{NotLocal, ReadMode, Refusal, Way};
 pub use routing::{NodeAddress, Routing};
 pub use version::{Epoch, Sequence, Version};

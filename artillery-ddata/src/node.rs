@@ -14,11 +14,13 @@ pub use self::{
     builder::{NodeBuilder, StartError},
     phase::{NeverReady, Ready, Stopped},
 };
-use self::{data::Data, phase::Phase};
+pub(crate) use self::phase::Phase;
+use self::data::Data;
 use crate::{
+    Place,
     config::Config,
     kv::Kv,
-    status::{NodeRole, NodeStatus},
+    status::NodeStatus,
 };
 
 /// A member of a cluster, or a spare, in this process. Clones are the same node; dropping the last one is a crash.
@@ -96,7 +98,7 @@ impl Node {
     }
 
     /// What it is, in the first chain that it serves.
-    pub fn role(&self) -> NodeRole {
+    pub fn role(&self) -> Place {
         self.inner.data.role()
     }
 

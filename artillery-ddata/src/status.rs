@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::Place;
+
 /// One node, as it sees itself and its cluster.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
@@ -16,8 +18,9 @@ pub struct NodeStatus {
     pub cluster: String,
     /// Id of the formation it belongs to, if it belongs to one.
     pub cluster_id: Option<String>,
-    /// What it is.
-    pub role: NodeRole,
+    /// What it is in the first chain that it serves; a spare too while it belongs to no cluster.
+    #[serde(with = "place")]
+    pub role: Place,
     /// Whether it can answer a strong read, itself or by asking a member.
     pub ready: bool,
     /// The nodes that it knows of, itself included.
@@ -28,23 +31,6 @@ pub struct NodeStatus {
     pub reads: ReadsStatus,
     /// What went over its sockets.
     pub traffic: TrafficStatus,
-}
-
-/// What a node is, in the first chain that it serves.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-#[non_exhaustive]
-pub enum NodeRole {
-    /// It belongs to no cluster yet.
-    Seeking,
-    /// It orders writes. A chain of one has a head only.
-    Head,
-    /// Between head and tail.
-    Middle,
-    /// It commits.
-    Tail,
-    /// A member of the cluster, but of no chain.
-    Spare,
 }
 
 /// Another node, by the membership protocol: a suggestion.
@@ -74,7 +60,8 @@ pub struct ChainStatus {
     /// Names of the serving members, head first.
     pub members: Vec<String>,
     /// This member's role.
-    pub role: NodeRole,
+    #[serde(with = "place")]
+    pub role: Place,
     /// Whether the epoch is open here.
     pub open: bool,
     /// The newest version here, `EPOCH.SEQUENCE`.
@@ -129,4 +116,29 @@ pub struct TrafficStatus {
     pub frames_received: u64,
     /// Connections that peers dialled and that were refused.
     pub refused: u64,
+}
+
+/// Roles as the words that people use for them.
+mod place {
+    use serde::{Deserialize, Deserializer, Serializer, de::Error};
+
+    use crate::Place;
+
+    const WORDS: [(Place, &str); 5] = [
+        (Place::Head, "head"),
+        (Place::Middle, "middle"),
+        (Place::Tail, "tail"),
+        (Place::Syncing, "syncing"),
+        (Place::Spare, "spare"),
+    ];
+
+    pub(super) fn serialize<S: Serializer>(place: &Place, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(place)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Place, D::Error> {
+        let word = String::deserialize(deserializer)?;
+        let known = WORDS.iter().find(|(_, known)| *known == word);
+        known.map(|&(place, _)| place).ok_or_else(|| D::Error::custom(format!("{word:?} is no role")))
+    }
 }

@@ -14,6 +14,7 @@ use super::{Inner, Node, data::Data};
 use crate::{
     Mode,
     config::{Config, ConfigProblem},
+    control::formation::InvalidSettings,
     kv::Kv,
     store::{MemoryStore, Store},
 };
@@ -41,6 +42,9 @@ pub enum StartError {
     /// The secret or the certificates can't be used.
     #[error(transparent)]
     Identity(#[from] IdentityError),
+    /// The settings of the formation can't be used.
+    #[error(transparent)]
+    Formation(#[from] InvalidSettings),
     /// The membership below can't be started.
     #[error(transparent)]
     Cluster(#[from] ClusterError),
@@ -189,15 +193,19 @@ impl NodeBuilder {
             cluster = cluster.link_filter(filter);
         }
         let cluster = cluster.start().await?;
-        let router = data.start(&cluster, random());
-        let kv = Kv::local(router, self.config.timeout);
+        let router = data.start(&cluster, wide(random(), random()))?;
+        let kv = Kv::new(router).with_timeout(self.config.timeout);
         Ok(Node { inner: Arc::new(Inner { cluster, data, kv }) })
     }
 }
 
 /// A memory node forgets at exit, so each start is the first of a new store.
 fn new_life() -> Incarnation {
-    Incarnation { store: (u128::from(random()) << 64) | u128::from(random()), starts: 1 }
+    Incarnation { store: wide(random(), random()), starts: 1 }
+}
+
+fn wide(high: u64, low: u64) -> u128 {
+    (u128::from(high) << 64) | u128::from(low)
 }
 
 fn random_name(incarnation: Incarnation) -> String {

@@ -6,6 +6,7 @@ use std::{
 };
 
 use artillery_core::{Incarnation, MemberId, cluster::Cluster, identity::Identity, transport::Service};
+use bytes::Bytes;
 use tokio::sync::{mpsc, oneshot, watch};
 
 use super::{
@@ -13,10 +14,13 @@ use super::{
     service::DataService,
 };
 use crate::{
-    ChainConfig,
+    ChainConfig, Place,
     client::router::Router,
     config::Config,
-    control::{Founder, Founding, Static, formation::FormationMessage},
+    control::{
+        Founder, Founding, Static,
+        formation::{self, Formation, FormationMessage, InvalidSettings},
+    },
     driver::{
         chain::{self, Command, Parts},
         forming::Forming,
@@ -24,9 +28,8 @@ use crate::{
         local::Local,
         receive::Chains,
     },
-    replica::{self, Event, Halt},
+    replica::{self, Event, Halt, ReadMode},
     routing::{NodeAddress, Routing},
-    status::NodeRole,
     store::Store,
 };
 
@@ -83,9 +86,9 @@ impl Data {
     }
 
     /// Begins to look for the cluster, or to found it.
-    pub(crate) fn start(self: &Arc<Self>, cluster: &Cluster, seed: u64) -> Arc<Router> {
+    pub(crate) fn start(self: &Arc<Self>, cluster: &Cluster, seed: u128) -> Result<Arc<Router>, InvalidSettings> {
         let endpoint = cluster.endpoint().clone();
-        let router = Router::of_node(endpoint.clone(), self.local.clone());
+        let router = Router::of_node(self.local.clone(), endpoint.clone(), self.config.limits.max_value_bytes);
         let hub = Arc::new(Hub::new(endpoint));
         // Set once, here: nobody else holds this yet.
         let _ = (self.router.set(router.clone()), self.hub.set(hub.clone()), self.cluster.set(cluster.clone()));
@@ -96,15 +99,30 @@ impl Data {
                 name: self.name().to_owned(),
                 addrs: vec![cluster.endpoint().advertised_addr()],
             };
-            let forming = Forming::new(&self.config, me, seed, messages, cluster, hub);
-            let data = Arc::downgrade(self);
-            tokio::spawn(forming.run(self.phases(), move |founding| {
-                if let Some(data) = data.upgrade() {
-                    data.formed(&founding);
-                }
-            }));
+            self.form(me, seed, messages, cluster, hub)?;
         }
-        router
+        Ok(router)
+    }
+
+    fn form(
+        self: &Arc<Self>,
+        me: Founder,
+        seed: u128,
+        messages: mpsc::Receiver<(MemberId, FormationMessage)>,
+        cluster: &Cluster,
+        hub: Arc<Hub>,
+    ) -> Result<(), InvalidSettings> {
+        let expect = u16::try_from(self.config.expect).unwrap_or(u16::MAX);
+        let settings = formation::Settings::new(self.config.cluster.clone(), expect, self.config.chains);
+        let formation = Formation::new(me, settings, seed)?;
+        let forming = Forming { formation, messages, events: cluster.events(), hub, lives: BTreeMap::new() };
+        let data = Arc::downgrade(self);
+        tokio::spawn(forming.run(self.phases(), move |founding| {
+            if let Some(data) = data.upgrade() {
+                data.formed(&founding);
+            }
+        }));
+        Ok(())
     }
 
     pub(crate) fn id(&self) -> MemberId {
@@ -220,16 +238,16 @@ impl Data {
 
     async fn reach_a_member(&self) {
         let Some(router) = self.router.get() else { return };
-        while let Err(error) = router.probe(self.config.timeout).await {
+        while let Err(error) = router.read(Bytes::new(), ReadMode::Strong, self.config.timeout).await {
             tracing::debug!(%error, "no member answers yet");
         }
     }
 
     /// What this node is, in the first chain that it serves.
-    pub(crate) fn role(&self) -> NodeRole {
+    pub(crate) fn role(&self) -> Place {
         let routing = self.local.routing().borrow().clone();
-        let Some(routing) = routing else { return NodeRole::Seeking };
-        routing.chains.iter().find_map(|config| role_in(config, self.id())).unwrap_or(NodeRole::Spare)
+        let places = routing.iter().flat_map(|routing| &routing.chains).map(|config| config.place(self.id()));
+        places.into_iter().find(|&place| place != Place::Spare).unwrap_or(Place::Spare)
     }
 
     /// The state of each chain that is served here.
@@ -255,15 +273,4 @@ async fn opened(events: &mut mpsc::Receiver<Event>) -> Result<(), Halt> {
             None => std::future::pending().await,
         }
     }
-}
-
-pub(super) fn role_in(config: &ChainConfig, id: MemberId) -> Option<NodeRole> {
-    config.role(id)?;
-    Some(if config.head() == Some(id) {
-        NodeRole::Head
-    } else if config.tail() == Some(id) {
-        NodeRole::Tail
-    } else {
-        NodeRole::Middle
-    })
 }

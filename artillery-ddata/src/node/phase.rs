@@ -2,7 +2,7 @@
 
 use artillery_core::ClusterId;
 
-use crate::status::NodeRole;
+use crate::Place;
 
 #[derive(Debug, Clone)]
 pub(crate) enum Phase {
@@ -27,13 +27,13 @@ impl Phase {
 #[non_exhaustive]
 pub struct Ready {
     /// What it is, in the first chain that it serves.
-    pub role: NodeRole,
+    pub role: Place,
     /// The formation that it belongs to.
     pub cluster: ClusterId,
 }
 
 impl Ready {
-    pub(crate) fn new(role: NodeRole, cluster: ClusterId) -> Self {
+    pub(crate) fn new(role: Place, cluster: ClusterId) -> Self {
         Self { role, cluster }
     }
 }

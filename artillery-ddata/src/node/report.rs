@@ -2,7 +2,7 @@
 
 use artillery_core::cluster::Member;
 
-use super::data::{Data, role_in};
+use super::data::Data;
 use crate::{
     Mode, NodeId,
     replica::Status,
@@ -60,7 +60,7 @@ impl Data {
             epoch: config.epoch.0,
             mode: if config.mode == Mode::Classic { "classic" } else { "craq" }.to_owned(),
             members: config.serving().map(|member| name(member.node)).collect(),
-            role: role_in(config, self.id())?,
+            role: config.place(self.id()),
             open: state.open,
             last: state.last.to_string(),
             watermark: state.watermark.0,
