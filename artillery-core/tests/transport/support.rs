@@ -15,15 +15,15 @@ use artillery_core::{
 use bytes::Bytes;
 use tokio::sync::mpsc;
 
-pub const SECRET: &[u8] = b"a secret of some length";
+pub(crate) const SECRET: &[u8] = b"a secret of some length";
 
 /// Frames on it are recorded.
-pub const RECORD: StreamKind = StreamKind(16);
+pub(crate) const RECORD: StreamKind = StreamKind(16);
 /// Frames on it are sent back.
-pub const ECHO: StreamKind = StreamKind(17);
+pub(crate) const ECHO: StreamKind = StreamKind(17);
 
 #[derive(Debug, Clone, PartialEq)]
-pub enum Event {
+pub(crate) enum Event {
     Admitted(Arc<PeerInfo>),
     Frame(Frame),
     /// How a stream ended.
@@ -106,23 +106,23 @@ async fn echo(mut reader: artillery_core::transport::FrameReader, mut writer: ar
 }
 
 /// What a node is made of.
-pub struct Spec {
-    pub identity: Identity,
-    pub cluster: String,
-    pub cluster_id: Option<ClusterId>,
-    pub versions: VersionRange,
-    pub store: u128,
-    pub config: TransportConfig,
-    pub filter: Option<LinkFilter>,
-    pub unwanted: Option<&'static str>,
+pub(crate) struct Spec {
+    pub(crate) identity: Identity,
+    pub(crate) cluster: String,
+    pub(crate) cluster_id: Option<ClusterId>,
+    pub(crate) versions: VersionRange,
+    pub(crate) store: u128,
+    pub(crate) config: TransportConfig,
+    pub(crate) filter: Option<LinkFilter>,
+    pub(crate) unwanted: Option<&'static str>,
 }
 
 impl Spec {
-    pub fn new(name: &str) -> Self {
+    pub(crate) fn new(name: &str) -> Self {
         Self::with(Identity::from_secret(SECRET, name).unwrap())
     }
 
-    pub fn with(identity: Identity) -> Self {
+    pub(crate) fn with(identity: Identity) -> Self {
         Self {
             identity,
             cluster: "test".into(),
@@ -140,7 +140,7 @@ impl Spec {
         }
     }
 
-    pub fn try_bind(self) -> Result<Node, BindError> {
+    pub(crate) fn try_bind(self) -> Result<Node, BindError> {
         let (sender, events) = mpsc::channel(4096);
         let local = LocalInfo {
             cluster: self.cluster,
@@ -157,27 +157,27 @@ impl Spec {
         Ok(Node { endpoint, events })
     }
 
-    pub fn bind(self) -> Node {
+    pub(crate) fn bind(self) -> Node {
         self.try_bind().unwrap()
     }
 }
 
-pub struct Node {
-    pub endpoint: Endpoint,
-    pub events: mpsc::Receiver<Event>,
+pub(crate) struct Node {
+    pub(crate) endpoint: Endpoint,
+    pub(crate) events: mpsc::Receiver<Event>,
 }
 
 impl Node {
-    pub fn addr(&self) -> SocketAddr {
+    pub(crate) fn addr(&self) -> SocketAddr {
         self.endpoint.local_addr()
     }
 
-    pub async fn event(&mut self) -> Event {
+    pub(crate) async fn event(&mut self) -> Event {
         within(self.events.recv()).await.unwrap()
     }
 
     /// Waits for the first event that `pick` takes; the others are forgotten.
-    pub async fn event_of<T>(&mut self, mut pick: impl FnMut(Event) -> Option<T>) -> T {
+    pub(crate) async fn event_of<T>(&mut self, mut pick: impl FnMut(Event) -> Option<T>) -> T {
         loop {
             if let Some(picked) = pick(self.event().await) {
                 return picked;
@@ -185,22 +185,22 @@ impl Node {
         }
     }
 
-    pub async fn frame(&mut self) -> Frame {
+    pub(crate) async fn frame(&mut self) -> Frame {
         self.event_of(|event| if let Event::Frame(frame) = event { Some(frame) } else { None }).await
     }
 
-    pub async fn stream_end(&mut self) -> Result<(), ReadError> {
+    pub(crate) async fn stream_end(&mut self) -> Result<(), ReadError> {
         self.event_of(|event| if let Event::End(end) = event { Some(end) } else { None }).await
     }
 
-    pub async fn refusal(&mut self) -> Refusal {
+    pub(crate) async fn refusal(&mut self) -> Refusal {
         self.event_of(|event| if let Event::Refused(reason) = event { Some(reason) } else { None }).await
     }
 }
 
 /// Waits, but not for ever: a test that hangs shall say where.
 #[track_caller]
-pub fn within<T>(task: impl Future<Output = T>) -> impl Future<Output = T> {
+pub(crate) fn within<T>(task: impl Future<Output = T>) -> impl Future<Output = T> {
     let place = std::panic::Location::caller();
     async move {
         match tokio::time::timeout(Duration::from_secs(20), task).await {
