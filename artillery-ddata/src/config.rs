@@ -1,6 +1,6 @@
 //! Settings of a node: plain data, checked as a whole.
 
-use std::{net::SocketAddr, time::Duration};
+use std::time::Duration;
 
 use artillery_core::config::TransportConfig;
 

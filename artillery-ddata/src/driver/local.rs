@@ -86,7 +86,7 @@ impl Local {
 
     /// Local clean reads so far, of all chains.
     pub(crate) fn clean_reads(&self) -> u64 {
-        self.chains.load().iter().flatten().map(|chain| chain.gate.counters().total()).sum()
+        self.chains.load().iter().flatten().map(|here| here.handle.gate.counters().total()).sum()
     }
 
     pub(crate) fn count_forwarded(&self) {
