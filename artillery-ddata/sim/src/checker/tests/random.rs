@@ -121,7 +121,7 @@ fn run<S: Strategy>(cases: u32, strategy: &S, test: impl Fn(S::Value)) {
 
 #[test]
 fn what_a_register_answers_is_accepted() {
-    run(1_000_000, &drafts(), |drafts| {
+    run(20_000, &drafts(), |drafts| {
         let operations = from_register(drafts);
         assert!(is_linearizable(&operations), "the exhaustive check refuses {operations:#?}");
         if let Err(violation) = checked(&operations) {
@@ -212,7 +212,7 @@ struct Tally {
 
 impl Tally {
     fn cases(&self) -> u32 {
-        1_500_000
+        20_000
     }
 
     fn compare(&self, operations: &[Operation]) {
