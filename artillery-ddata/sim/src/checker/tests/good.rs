@@ -71,8 +71,8 @@ good! {
         put(1, 2, 1, written(1)), delete(3, 4, UNKNOWN), delete(5, 6, UNKNOWN), read(7, 8, ABSENT),
         put(9, 10, 2, written(3)), read(11, 12, found(3, 2)), read(13, 14, ABSENT),
     ];
-    /// One unknown delete explains absences on both sides of a write that is concurrent with all.
-    one_delete_late = [
+    /// Absences on both sides of a write that is concurrent with all: before it nothing was there.
+    absent_before_and_after_a_write = [
         put(1, 30, 1, written(1)), delete(2, 3, UNKNOWN), read(4, 5, ABSENT), read(6, 7, found(1, 1)), read(8, 9, ABSENT),
     ];
     /// A delete of an absent key is a write like any other.

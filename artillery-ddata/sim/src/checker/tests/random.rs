@@ -2,7 +2,7 @@
 
 use artillery_ddata::Version;
 use proptest::prelude::*;
-use proptest::test_runner::{Config, TestRunner};
+use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 use std::cell::Cell;
 
 use super::super::{by_key, form, register, search};
@@ -110,10 +110,11 @@ fn mutate(operations: &mut [Operation], mutations: &[Mutation]) {
 
 fn run<S: Strategy>(cases: u32, strategy: &S, test: impl Fn(S::Value)) {
     let config = Config { cases, failure_persistence: None, ..Config::default() };
-    let result = TestRunner::new(config).run(strategy, |value| {
-        test(value);
-        Ok(())
-    });
+    let result =
+        TestRunner::new_with_rng(config, TestRng::deterministic_rng(RngAlgorithm::ChaCha)).run(strategy, |value| {
+            test(value);
+            Ok(())
+        });
     if let Err(error) = result {
         panic!("{error}");
     }
