@@ -118,8 +118,8 @@ fn drop_chunks(
     kept
 }
 
-/// What is left when all in `range` that may be dropped are.
-fn without(operations: &[Operation], range: std::ops::Range<usize>) -> Vec<Operation> {
+/// What is left when all in `range` that may be dropped are; a good history stays good.
+pub(super) fn without(operations: &[Operation], range: std::ops::Range<usize>) -> Vec<Operation> {
     let observers = |position: &usize| match operations[*position].answer {
         Answer::Written(_) => false,
         Answer::Unknown => operations[*position].call == Call::Read,

@@ -126,6 +126,10 @@ bad! {
     two_clients_create_one_lock_unknown: DoubleSwap = [
         swap(1, 4, 0, 1, UNKNOWN), swap(2, 3, 0, 2, written(2)), read(5, 6, found(3, 1)),
     ];
+    /// The same with a delete that has no version of its own to lie between.
+    two_clients_create_one_lock_with_no_room_between: DoubleSwap = [
+        swap(1, 2, 0, 1, written(1)), delete(3, 4, UNKNOWN), swap(5, 6, 0, 2, written(2)),
+    ];
     /// Two swaps of a version of which only they tell.
     two_swaps_of_an_untold_version: DoubleSwap = [
         put(1, 2, 1, UNKNOWN), swap(3, 4, 1, 2, written(2)), swap(5, 6, 1, 3, written(3)),
