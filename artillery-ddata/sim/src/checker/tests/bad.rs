@@ -49,11 +49,11 @@ bad! {
     read_goes_backwards_between_clients: ReadWentBack = [
         put(1, 2, 1, written(1)), put(3, 20, 2, written(2)), read(4, 5, found(2, 2)), read(6, 7, found(1, 1)),
     ];
-    /// Herlihy & Wing 1990, figure of a concurrent write: two readers may not disagree about which of two came last.
+    /// Lamport 1986, new-old inversion: what tells a regular register from an atomic one.
     read_goes_backwards_under_an_unknown_write: ReadWentBack = [
         put(1, 2, 1, written(1)), put(3, 4, 2, UNKNOWN), read(5, 6, found(2, 2)), read(7, 8, found(1, 1)),
     ];
-    /// Jepsen on etcd 3.4.3 (2020): a lock holder saw, through a conflict, what a later reader no longer saw.
+    /// docs/DESIGN.md §12, trap 20: a conflict told of what a later reader no longer saw.
     failed_swap_tells_of_a_version_that_then_vanishes: ReadWentBack = [
         put(1, 2, 1, written(1)), put(3, 4, 2, UNKNOWN), swap(5, 6, 1, 3, conflict(2, 2)), read(7, 8, found(1, 1)),
     ];
@@ -64,15 +64,15 @@ bad! {
     ];
     /// Jepsen on Elasticsearch 1.1 (2014): acknowledged documents are gone after a partition.
     acknowledged_write_is_lost: Vanished = [put(1, 2, 1, written(1)), read(3, 4, ABSENT)];
-    /// Jepsen on RabbitMQ and Redis Sentinel (2013): what one client had seen is gone for the next.
+    /// Jepsen on Redis Sentinel (2013), acknowledged writes lost in a failover: what one client had seen is gone.
     value_that_was_seen_is_lost: Vanished = [
         put(1, 2, 1, UNKNOWN), read(3, 4, found(1, 1)), read(5, 6, ABSENT),
     ];
-    /// Jepsen on Redis-Raft (2020): a node that restarted answered from an empty store.
+    /// docs/DESIGN.md §12, trap 21: a node that restarted with nothing answers as its former self.
     conflict_with_an_empty_store: Vanished = [
         put(1, 2, 1, written(1)), swap(3, 4, 1, 2, CONFLICT_ABSENT),
     ];
-    /// Jepsen on Elasticsearch 1.5 and MongoDB 2.6 (2015): a dirty read shows what the primary then gives up.
+    /// Jepsen on MongoDB 2.6 (2015), dirty reads: a primary shows what it then gives up.
     dirty_read: RefusedSeen = [
         put(1, 2, 1, written(1)), put(3, 8, 2, REFUSED), read(4, 5, found(2, 2)), read(9, 10, found(1, 1)),
     ];
@@ -102,7 +102,7 @@ bad! {
     absence_between_two_sights: NotLinearizable = [
         put(1, 2, 1, written(1)), delete(3, 12, written(2)), read(4, 5, found(1, 1)), read(6, 7, ABSENT), read(8, 9, found(1, 1)),
     ];
-    /// Jepsen on MongoDB 2.4 and etcd 0.4: a compare-and-swap is retried by the driver and applied again.
+    /// RIFL (Lee et al. 2015): a conditional write is retried after a lost answer and applied again.
     swap_is_applied_twice_after_a_retry: TwoVersions = [
         put(1, 2, 1, written(1)), swap(3, 4, 1, 2, written(2)), read(5, 6, found(2, 2)), read(7, 8, found(3, 2)),
     ];
@@ -110,11 +110,11 @@ bad! {
     write_is_applied_twice_across_a_failover: TwoVersions = [
         put(1, 2, 1, UNKNOWN), read(3, 4, found(1, 1)), put(5, 6, 2, written(2)), read(7, 8, found(3, 1)),
     ];
-    /// The same, where the duplicate brings back the old version: RIFL (Lee et al. 2015), §2, figure 1.
+    /// RIFL again: the duplicate of an older write lies over a newer one.
     duplicate_overwrites_a_newer_write: StaleRead = [
         put(1, 2, 1, written(1)), put(3, 4, 2, written(2)), swap(5, 6, 2, 3, conflict(1, 1)),
     ];
-    /// Split brain: two primaries each let one compare-and-swap succeed (Jepsen on MongoDB 2.6, 2015).
+    /// Split brain: two primaries each let one compare-and-swap succeed.
     two_primaries_swap_the_same_version: DoubleSwap = [
         put(1, 2, 1, written(1)), swap(3, 6, 1, 2, written(2)), swap(4, 5, 1, 3, written(3)),
     ];
@@ -138,7 +138,7 @@ bad! {
     lost_update: LostUpdate = [
         put(1, 2, 1, written(1)), put(3, 4, 2, written(2)), swap(5, 6, 1, 3, written(3)),
     ];
-    /// Jepsen on CockroachDB beta (2017): an insert that must be the first succeeds over another one.
+    /// Put-if-absent without a check at the head: an insert that must be the first succeeds over another one.
     creation_over_a_value: LostUpdate = [put(1, 2, 1, written(1)), swap(3, 4, 0, 2, written(2))];
     /// A swap that matches a deleted version: a tombstone taken for a value.
     swap_of_a_tombstone: SwapWithoutMatch = [
@@ -150,7 +150,7 @@ bad! {
     one_maker_for_two_orphans: NotLinearizable = [
         put(1, 2, 1, UNKNOWN), swap(3, 4, 5, 2, written(6)), swap(5, 6, 8, 3, written(9)),
     ];
-    /// Lamport's "time must not run backwards", for versions: a new head counts on from a state that missed the last write.
+    /// docs/DESIGN.md §12, trap 6: a new head counts on from a state that missed the last write.
     version_goes_back: VersionWentBack = [put(1, 2, 1, written(5)), put(3, 4, 2, written(4))];
     /// The same, known only through a reader.
     version_goes_back_below_a_seen_one: VersionWentBack = [
@@ -160,7 +160,7 @@ bad! {
     swap_below_what_it_replaced: VersionWentBack = [put(1, 8, 1, written(5)), swap(2, 7, 5, 2, written(4))];
     /// Kafka before KIP-101: truncation to the high watermark lets another record take the same offset.
     offset_is_used_for_two_records: VersionReused = [put(1, 2, 1, written(1)), put(3, 4, 2, written(1))];
-    /// KIP-101 again, seen by readers only; VoltDB 6.3 (Jepsen 2016) lost committed updates in the same way.
+    /// KIP-101 again, seen by readers only.
     two_readers_see_one_version: VersionReused = [
         put(1, 2, 1, UNKNOWN), put(3, 4, 2, UNKNOWN), read(5, 6, found(1, 1)), read(7, 8, found(1, 2)),
     ];
@@ -168,15 +168,15 @@ bad! {
     one_position_for_two_keys: VersionReused = [
         Operation { key: 3, ..put(1, 2, 1, written(1)) }, put(3, 4, 2, written(1)),
     ];
-    /// A value read out of thin air: a torn or flipped page served (Jepsen on Dgraph, 2018; traps of docs/DESIGN.md §8).
+    /// A value out of thin air: a torn or flipped page is served (docs/DESIGN.md §8).
     value_that_nobody_wrote: NeverWritten = [put(1, 2, 1, written(1)), read(3, 4, found(2, 9))];
-    /// Jepsen on Dgraph 1.0 (2018): a read of one key is answered with another's value.
+    /// An answer crossed on a shared connection: a read of one key is answered with another's value.
     value_of_another_key: NeverWritten = [
         Operation { key: 8, ..put(1, 2, 1, UNKNOWN) }, read(3, 4, found(1, 1)),
     ];
     /// Herlihy & Wing 1990: a response may not depend on an invocation that is still to come.
     read_of_a_future_write: FromTheFuture = [read(1, 2, found(1, 1)), put(3, 4, 1, written(1))];
-    /// Yugabyte 1.3 (Jepsen 2019), causal reversal: a conflict names a value before its writer asked.
+    /// The same, told by a conflict.
     conflict_with_a_future_write: FromTheFuture = [
         put(1, 2, 1, written(1)), swap(3, 4, 9, 2, conflict(2, 3)), put(5, 6, 3, UNKNOWN),
     ];
