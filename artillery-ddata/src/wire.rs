@@ -6,4 +6,5 @@
 
 pub mod chain;
 pub mod message;
+pub mod request;
 pub mod streams;

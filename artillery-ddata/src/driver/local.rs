@@ -11,7 +11,8 @@ use tokio::sync::watch;
 use super::handle::ChainHandle;
 use crate::{
     ChainId, MemberId, Place,
-    routing::{Routing, chain_of},
+    control::chain_of,
+    routing::Routing,
 };
 
 pub(crate) struct Local {
