@@ -4,11 +4,17 @@
 //! in through its [`Service`] and answers on bidirectional streams. So two nodes that send to each other have two
 //! connections, and nobody has to decide which of two is to be kept.
 
+mod accept;
 mod connection;
 mod counters;
+mod dial;
 mod endpoint;
+mod hello;
 mod link;
+mod quic;
+mod registry;
 mod service;
+mod socket;
 mod stream;
 
 pub use connection::{CloseCode, Connection, StreamKind};
