@@ -19,8 +19,8 @@ use tokio::{
 };
 
 use self::pick::{Attempts, Pick};
-pub(crate) use self::routes::{Asked, Routes};
 pub(super) use self::routes::ask_on;
+pub(crate) use self::routes::{Asked, Routes};
 use super::channel::{Channel, NotSent, Outcome, Question};
 use crate::{
     ChainId, Error, MemberId, NodeId, Place, Routing, Timestamp,
@@ -29,7 +29,7 @@ use crate::{
         handle::{ChainHandle, ReadRequest, Responder, WriteRequest},
         local::Local,
     },
-    error::{NotApplied, Unknown},
+    error::{NotApplied, Unknown, WayOn},
     replica::{ReadMode, Refusal, Reply, Write},
     update::MAX_KEY,
     wire::request::{Operation, ResponseAnswer},
@@ -140,20 +140,21 @@ impl Router {
         let mut attempts = Attempts::default();
         loop {
             let (tried, asked) = self.attempt(&question, &attempts, deadline).await;
+            let mut refusal = None;
             let error = match tried {
                 Tried::Answered(answer) => match retried(&answer.reply, is_write) {
                     None => return Ok(answer),
-                    Some(refusal) => {
-                        attempts.refused(refusal);
-                        Error::refused(refusal, Some(answer.node.node))
+                    Some(reason) => {
+                        refusal = Some(reason);
+                        Error::refused(reason, Some(answer.node.node))
                     }
                 },
                 Tried::Unanswered(reason) if is_write => return Err(Error::unknown(reason)),
                 Tried::Unanswered(_) => Error::not_applied(NotApplied::TimedOut),
-                Tried::Nothing(error) if error.way_on() == crate::error::WayOn::Change => return Err(error),
+                Tried::Nothing(error) if error.way_on() == WayOn::Change => return Err(error),
                 Tried::Nothing(error) => error,
             };
-            attempts.failed(asked);
+            attempts.failed(asked, refusal);
             if !self.pause(&mut attempts, deadline).await {
                 return Err(error);
             }
@@ -164,6 +165,9 @@ impl Router {
         match self.pick(question, attempts) {
             Pick::Here(handle, me, place) => (ask_here(handle, me, place, question, deadline).await, Some(me.node)),
             Pick::There { member, place, others } => {
+                if let Some(local) = self.local().filter(|_| attempts.is_first()) {
+                    local.count_forwarded();
+                }
                 let tried = self.ask_there(member, place, others, question, deadline).await;
                 (tried, Some(member.node))
             }
@@ -181,11 +185,12 @@ impl Router {
     ) -> Tried {
         let channel = match self.reached(member.node, deadline).await {
             Ok(channel) => channel,
+            // A refusal may name somebody whom the routing doesn't know yet.
+            Err(Error::NotApplied { reason: NotApplied::UnknownNode(node) }) => {
+                return Tried::Nothing(Error::not_applied(NotApplied::Unreachable { node, reason: None }));
+            }
             Err(error) => return Tried::Nothing(error),
         };
-        if let Some(local) = self.local() {
-            local.count_forwarded();
-        }
         let is_read = !question.operation.is_write();
         let until = if is_read && others { deadline.min(Instant::now() + READ_PATIENCE) } else { deadline };
         match channel.ask(question.clone(), until).await {

@@ -27,9 +27,7 @@ use crate::{
     kv::Call,
     replica::{Read, ReadMode, Refusal, Reply, Way, Write},
     update::MAX_KEY,
-    wire::request::{
-        MAX_OUTSTANDING, Operation, Request, Response, ResponseAnswer, decode_request, encode_response,
-    },
+    wire::request::{MAX_OUTSTANDING, Operation, Request, Response, ResponseAnswer, decode_request, encode_response},
 };
 
 /// No request waits here longer, whatever its sender says: nobody can make a node remember it for ever.
@@ -100,12 +98,7 @@ impl Server {
     }
 
     /// Takes requests in, no more than there is room for answers, until the sender has no more of them.
-    async fn read(
-        self: &Arc<Self>,
-        mut reader: FrameReader,
-        answers: Answers,
-        room: &Semaphore,
-    ) -> Result<(), String> {
+    async fn read(self: &Arc<Self>, mut reader: FrameReader, answers: Answers, room: &Semaphore) -> Result<(), String> {
         loop {
             // A lost connection is no fault of the requests.
             let Ok(Some(frame)) = reader.next().await else { return Ok(()) };
@@ -279,15 +272,12 @@ async fn write(
     let mut batch = FrameBatch::new();
     let mut from_chains = Vec::with_capacity(BATCH);
     let mut ready = Vec::with_capacity(BATCH);
-    loop {
-        // Both have their senders in the same places, and so end together.
-        let (replied, responded) = tokio::select! {
-            replied = replies.recv_many(&mut from_chains, BATCH) => (replied, 0),
-            responded = responses.recv_many(&mut ready, BATCH) => (0, responded),
-        };
-        if replied + responded == 0 && responses.is_empty() && replies.is_empty() {
-            writer.finish();
-            return;
+    let (mut chains_answer, mut others_answer) = (true, true);
+    while chains_answer || others_answer {
+        // Nothing received means that nobody is left who could send.
+        tokio::select! {
+            received = replies.recv_many(&mut from_chains, BATCH), if chains_answer => chains_answer = received > 0,
+            received = responses.recv_many(&mut ready, BATCH), if others_answer => others_answer = received > 0,
         }
         // Whatever else is ready goes along.
         while let Ok(reply) = replies.try_recv() {
@@ -310,10 +300,11 @@ async fn write(
                 }
             }
         }
-        if writer.send_all(&mut batch).await.is_err() {
+        if !batch.is_empty() && writer.send_all(&mut batch).await.is_err() {
             return;
         }
         room.add_permits(ready.len());
         ready.clear();
     }
+    writer.finish();
 }

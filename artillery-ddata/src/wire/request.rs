@@ -15,7 +15,6 @@ use crate::{
     store::Held,
 };
 
-
 /// Requests that may wait for their responses on one stream at a time. A receiver reads no further while so many do.
 pub const MAX_OUTSTANDING: usize = 1024;
 

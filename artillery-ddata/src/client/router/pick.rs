@@ -33,17 +33,19 @@ pub(super) struct Attempts {
 }
 
 impl Attempts {
-    pub(super) fn refused(&mut self, refusal: Refusal) {
-        self.hint = match refusal {
-            Refusal::NotHead(member) | Refusal::NotTail(member) => member,
-            _ => None,
-        };
-        self.busy = refusal == Refusal::Busy;
+    pub(super) fn is_first(&self) -> bool {
+        self.count == 0
     }
 
-    pub(super) fn failed(&mut self, asked: Option<NodeId>) {
+    /// Notes that `asked` was of no use, and its refusal if it gave one.
+    pub(super) fn failed(&mut self, asked: Option<NodeId>, refusal: Option<Refusal>) {
         self.count += 1;
         self.tried.extend(asked);
+        self.hint = match refusal {
+            Some(Refusal::NotHead(member) | Refusal::NotTail(member)) => member,
+            _ => None,
+        };
+        self.busy = refusal == Some(Refusal::Busy);
     }
 
     pub(super) fn next_pause(&self) -> Duration {

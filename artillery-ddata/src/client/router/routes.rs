@@ -213,7 +213,10 @@ async fn ask_routing(channel: &Channel, deadline: Instant) -> Option<Routing> {
 }
 
 /// Asks for the routing on a connection of its own; `None`: the cluster isn't formed yet.
-pub(in crate::client) async fn ask_on(connection: &Connection, until: Instant) -> Result<Option<Routing>, ConnectError> {
+pub(in crate::client) async fn ask_on(
+    connection: &Connection,
+    until: Instant,
+) -> Result<Option<Routing>, ConnectError> {
     let malformed = |what: &dyn std::fmt::Display| ConnectError::Malformed(what.to_string());
     let asked = async {
         let deadline_ms = until.saturating_duration_since(Instant::now()).as_millis() as u32;
