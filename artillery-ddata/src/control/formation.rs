@@ -66,7 +66,11 @@ use std::{
     time::Duration,
 };
 
-use self::{attempt::Attempt, mutant::Mutant, random::Random, seen::Seen};
+#[cfg(not(feature = "mutants"))]
+use self::mutant::Mutant;
+#[cfg(feature = "mutants")]
+pub use self::mutant::Mutant;
+use self::{attempt::Attempt, random::Random, seen::Seen};
 pub use self::{
     message::{Ballot, FormationMessage, Progress, Proposal, ProposalId, Reason, Verdict, Vote},
     settings::{InvalidSettings, Settings},
@@ -230,7 +234,10 @@ impl Formation {
     pub fn next_tick(&self) -> Option<Timestamp> {
         match &self.state {
             State::Free if self.seen.members().next().is_some() => Some(self.ask_at),
-            State::Free => self.propose_at,
+            State::Free if self.seen.free() + 1 >= usize::from(self.settings.expect) => {
+                Some(self.propose_at.unwrap_or(Timestamp::ZERO))
+            }
+            State::Free => None,
             State::Accepted(attempt) => Some(attempt.next_tick()),
             State::Settled(_) | State::Replaced => None,
         }
@@ -276,9 +283,9 @@ impl Formation {
         self.seen.addrs(id).or_else(named)
     }
 
+    /// Takes a rule out, to see that its checks notice.
     #[cfg(any(test, feature = "mutants"))]
-    #[cfg_attr(not(test), expect(dead_code, reason = "for the simulator"))]
-    pub(crate) fn mutate(&mut self, mutant: Mutant) {
+    pub fn mutate(&mut self, mutant: Mutant) {
         self.mutant = Some(mutant);
     }
 
