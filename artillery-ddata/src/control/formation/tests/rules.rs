@@ -231,6 +231,17 @@ fn a_free_node_that_meets_a_member_asks_and_becomes_a_spare() {
 }
 
 #[test]
+fn a_founding_that_makes_no_sense_is_ignored() {
+    let mut node = formation(1, 3);
+    let mut endless = founding(5, &[life(4, 1)]);
+    endless.settings.chains = u32::MAX;
+    for nonsense in [endless, founding(5, &[])] {
+        assert_eq!(tell(&mut node, life(4, 1), FormationMessage::Formed(Box::new(nonsense))), []);
+    }
+    assert_eq!(node.founding(), None);
+}
+
+#[test]
 fn a_member_never_forms_another_cluster_and_tells_who_asks() {
     let own = Arc::new(founding(5, &[life(1, 7)]));
     let mut node = Formation::member(founder(life(1, 1)), settings(3), own.clone()).unwrap();
