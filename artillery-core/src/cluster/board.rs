@@ -102,11 +102,15 @@ impl Board {
     pub(super) async fn refused_by_all(&self) -> Vec<SeedStatus> {
         let refused = |status: &SeedStatus| matches!(status.state, SeedState::Refused { .. });
         let mut seeds = self.seeds.subscribe();
-        let all = seeds.wait_for(|seeds| !seeds.is_empty() && seeds.iter().all(refused) && !self.sources().met).await;
-        match all {
-            Ok(seeds) => seeds.clone(),
+        loop {
+            let now = seeds.borrow_and_update().clone();
+            if !now.is_empty() && now.iter().all(refused) && !self.sources().met {
+                return now;
+            }
             // The sender lives as long as this does.
-            Err(_) => std::future::pending().await,
+            if seeds.changed().await.is_err() {
+                std::future::pending::<()>().await;
+            }
         }
     }
 }
