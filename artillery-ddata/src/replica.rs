@@ -12,363 +12,352 @@
 //! Local clean reads don't pass through here at all: [`Gate`] serves them from any thread.
 
 mod gate;
+mod history;
+mod links;
+mod mutant;
+mod reads;
+mod types;
+mod writes;
 
-use std::{fmt, sync::Arc, time::Duration};
+#[cfg(test)]
+mod tests;
 
-use bytes::Bytes;
-pub use gate::{Gate, NotLocal, ReadCounters};
-
-use crate::{
-    ChainConfig, ChainId, Epoch, MemberId, Sequence, Timestamp, Version,
-    store::{Held, Store, StoreError},
-    wire::message::ChainFrame,
+use std::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    fmt,
+    sync::Arc,
 };
 
-/// Names a request of the driver's own; given back with its reply.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct Token(pub u64);
+pub use gate::{Gate, NotLocal, ReadCounters};
+use history::History;
+use links::Peer;
+pub use mutant::Mutant;
+use reads::Reads;
+use smallvec::SmallVec;
+pub use types::*;
+use writes::Writes;
 
-/// Settings of a replica.
-#[derive(Clone, Debug)]
-pub struct Settings {
-    /// Bytes of updates above the watermark that a head takes in before it answers [`Refusal::Busy`].
-    pub window: usize,
-    /// Bytes of committed updates that are kept for resends.
-    pub backlog: usize,
-    /// How often cumulative state is repeated to peers that haven't shown to know it.
-    pub heartbeat: Duration,
-}
-
-impl Default for Settings {
-    fn default() -> Self {
-        Self { window: 64 << 20, backlog: 256 << 20, heartbeat: Duration::from_millis(100) }
-    }
-}
-
-/// A write as it is asked for.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Write {
-    /// The key has this value from now on.
-    Put {
-        /// The key.
-        key: Bytes,
-        /// The value.
-        value: Bytes,
-    },
-    /// The key is absent from now on.
-    Delete {
-        /// The key.
-        key: Bytes,
-    },
-    /// Changes the key if its newest version is `expected` ([`Version::NONE`]: if it is absent).
-    CompareAndSwap {
-        /// The key.
-        key: Bytes,
-        /// The version that it must have.
-        expected: Version,
-        /// The new value; `None` deletes.
-        value: Option<Bytes>,
-    },
-}
-
-/// How a read may be served.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug, serde::Serialize, serde::Deserialize)]
-#[non_exhaustive]
-pub enum ReadMode {
-    /// Linearizable, from any member: local when clean, otherwise after one version query to the tail.
-    #[default]
-    Strong,
-    /// Linearizable, behind a barrier that passes the whole chain: trusts no clock.
-    ThroughChain,
-    /// The newest version here, perhaps uncommitted; the result says so.
-    Eventual,
-}
-
-/// What happened.
-#[derive(Debug)]
-pub enum Input {
-    /// A newer configuration names this member: enter its epoch. Older or equal ones are ignored.
-    Enter(Arc<ChainConfig>),
-    /// Frames to this peer can be sent from now on; what was sent before may be lost.
-    Connected(MemberId),
-    /// Frames to this peer go nowhere from now on.
-    Disconnected(MemberId),
-    /// A peer said something; the driver vouches for who it was.
-    Receive {
-        /// Who, by its certificate and handshake.
-        from: MemberId,
-        /// What.
-        frame: ChainFrame,
-    },
-    /// A client writes here.
-    Write {
-        /// Comes back with the reply.
-        token: Token,
-        /// What.
-        write: Write,
-        /// When the client stops waiting.
-        deadline: Timestamp,
-        /// The driver's wall clock in milliseconds since the Unix epoch, for the chain time.
-        wall_clock: u64,
-    },
-    /// A client reads here.
-    Read {
-        /// Comes back with the reply.
-        token: Token,
-        /// The key.
-        key: Bytes,
-        /// How it may be served.
-        mode: ReadMode,
-        /// When the client stops waiting.
-        deadline: Timestamp,
-    },
-    /// The lease of this node runs until then, by its own clock.
-    Lease(Timestamp),
-    /// Time has passed.
-    Tick,
-}
-
-/// What the driver is to do.
-#[derive(Debug, PartialEq, Eq)]
-pub enum Output {
-    /// Answer the request with this token. Each request gets exactly one.
-    Reply(Token, Reply),
-    /// Tell whoever watches.
-    Event(Event),
-}
-
-/// What came of a request.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Reply {
-    /// The write is committed: on all serving members.
-    Committed(Committed),
-    /// The condition of the write failed, and what it saw is committed: the key's version and value then.
-    Conflict {
-        /// The update that records the failure.
-        at: Version,
-        /// What the key held; `None`: it was absent.
-        current: Option<Held>,
-    },
-    /// The read is served.
-    Read(Read),
-    /// Nothing was done and nothing will be.
-    Refused(Refusal),
-    /// The deadline came first. A read is over; of a write the outcome is unknown.
-    Expired,
-}
-
-/// A committed write.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Committed {
-    /// The version that it made.
-    pub version: Version,
-    /// On how many members it is.
-    pub copies: u32,
-}
-
-/// A served read.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Read {
-    /// The version that was found, tombstones shown as `None`.
-    pub held: Option<Held>,
-    /// Whether that version was known here to be committed.
-    pub clean: bool,
-    /// By which way it was served.
-    pub way: Way,
-}
-
-/// The way in which a read was served.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
-#[non_exhaustive]
-pub enum Way {
-    /// From this member's own state.
-    Local,
-    /// After a version query.
-    Query,
-    /// After a barrier.
-    Chain,
-}
-
-/// Why nothing was done.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize, thiserror::Error)]
-#[non_exhaustive]
-pub enum Refusal {
-    /// This member is in no configuration, or stopped.
-    #[error("this node serves no chain with that key")]
-    NoChain,
-    /// Writes are taken by the head.
-    #[error("writes are taken by the head")]
-    NotHead(Option<MemberId>),
-    /// In classic mode strong reads are served by the tail.
-    #[error("strong reads are served by the tail")]
-    NotTail(Option<MemberId>),
-    /// Its lease is out.
-    #[error("this node holds no lease")]
-    NoLease,
-    /// The window is full.
-    #[error("too many bytes are in flight")]
-    Busy,
-    /// Fewer members serve than the configuration wants for writes.
-    #[error("{have} members serve, writes need {need}")]
-    TooFewMembers {
-        /// Serving members.
-        have: u32,
-        /// Members needed.
-        need: u32,
-    },
-    /// The key is too long.
-    #[error("a key of {len} bytes, at most {limit} are allowed")]
-    KeyTooLong {
-        /// Its length in bytes.
-        len: u64,
-        /// The longest allowed, in bytes.
-        limit: u64,
-    },
-    /// The store failed.
-    #[error("the store failed")]
-    StoreFailed,
-}
-
-/// Something worth telling.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Event {
-    /// The member entered this epoch.
-    Entered(Epoch),
-    /// The epoch is open here.
-    Opened(Epoch),
-    /// What should never be: the member stopped serving, keeps its store, and reports.
-    Halted(Halt),
-}
-
-/// Why a member stopped serving: an invariant doesn't hold, or its store failed.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum Halt {
-    /// A watermark covers an update that this serving member doesn't hold.
-    #[error("the watermark {watermark} is above the newest update {last} of a serving member")]
-    WatermarkAhead {
-        /// The watermark that came.
-        watermark: Sequence,
-        /// The newest update here.
-        last: Sequence,
-    },
-    /// The predecessor wants updates dropped that are committed.
-    #[error("asked to drop updates above {to}, though all up to {watermark} are committed")]
-    DropCommitted {
-        /// The last sequence that would stay.
-        to: Sequence,
-        /// The commit watermark.
-        watermark: Sequence,
-    },
-    /// An update of a kind that this release doesn't know.
-    #[error("an update of the unknown kind {0}")]
-    UnknownKind(u8),
-    /// A successor needs history that is no longer kept.
-    #[error("the successor needs {needed}, the backlog begins at {first}")]
-    BacklogTooShort {
-        /// The first update needed.
-        needed: Sequence,
-        /// The first update kept.
-        first: Sequence,
-    },
-    /// The store failed.
-    #[error(transparent)]
-    Store(#[from] StoreError),
-}
-
-/// A replica as an observer sees it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Status {
-    /// The configuration entered last.
-    pub config: Option<Arc<ChainConfig>>,
-    /// Whether the epoch is open here.
-    pub open: bool,
-    /// The newest version applied.
-    pub last: Version,
-    /// The commit watermark here.
-    pub watermark: Sequence,
-    /// Bytes of updates above the watermark.
-    pub in_flight: usize,
-    /// Bytes of committed updates kept for resends.
-    pub backlog: usize,
-    /// Reads that wait for an answer.
-    pub parked_reads: usize,
-    /// Writes that wait for their commit.
-    pub waiting_writes: usize,
-    /// Version queries sent.
-    pub version_queries: u64,
-    /// Reads answered by a version query that other reads waited for too (all but the first of each).
-    pub shared_queries: u64,
-    /// Reads served after a version query or a watermark, the first of each query included.
-    pub dirty_reads: u64,
-    /// Reads served behind a barrier.
-    pub through_chain: u64,
-    /// Why it stopped serving.
-    pub halted: Option<Halt>,
-}
+use crate::{
+    ChainConfig, ChainId, MemberId, Mode, Role, Sequence, Timestamp,
+    store::{Store, StoreBatch, StoreOp},
+    update::Update,
+    wire::message::{ChainFrame, ChainMessage},
+};
 
 /// One member of one chain.
 pub struct Replica {
-    _todo: (),
+    me: MemberId,
+    chain: ChainId,
+    settings: Settings,
+    store: Arc<dyn Store>,
+    gate: Arc<Gate>,
+    config: Option<Arc<ChainConfig>>,
+    place: Place,
+    history: History,
+    watermark: Sequence,
+    lease: Timestamp,
+    /// Our history at the moment at which the epoch opened here.
+    open_upto: Option<Sequence>,
+    /// What the predecessor's `open` asks us to hold first.
+    open_awaits: Option<Sequence>,
+    connected: BTreeSet<MemberId>,
+    peers: BTreeMap<MemberId, Peer>,
+    /// The predecessor doesn't know, or hasn't shown to know, where our history stands.
+    needs_resume: bool,
+    /// In this epoch our history is known to be a prefix of our predecessor's.
+    is_prefix: bool,
+    /// An update came before the ones that it follows.
+    gap: bool,
+    writes: Writes,
+    reads: Reads,
+    outputs: VecDeque<Output>,
+    next_heartbeat: Timestamp,
+    halted: Option<Halt>,
+}
+
+/// Where this member stands in the configuration that it entered.
+#[derive(Clone, Copy, Debug, Default)]
+struct Place {
+    role: Option<Role>,
+    head: Option<MemberId>,
+    tail: Option<MemberId>,
+    predecessor: Option<MemberId>,
+    successor: Option<MemberId>,
+    is_head: bool,
+    is_tail: bool,
+}
+
+impl Place {
+    fn of(config: &ChainConfig, me: MemberId) -> Self {
+        let (head, tail) = (config.head(), config.tail());
+        Self {
+            role: config.role(me),
+            head,
+            tail,
+            predecessor: config.predecessor(me),
+            successor: config.successor(me),
+            is_head: head == Some(me),
+            is_tail: tail == Some(me),
+        }
+    }
+
+    fn serves(&self) -> bool {
+        self.role == Some(Role::Serving)
+    }
+
+    fn serves_local_reads(&self, mode: Mode) -> bool {
+        self.serves() && (self.is_tail || mode != Mode::Classic)
+    }
 }
 
 impl fmt::Debug for Replica {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Replica").finish_non_exhaustive()
+        f.debug_struct("Replica")
+            .field("me", &self.me)
+            .field("last", &self.history.last())
+            .field("watermark", &self.watermark)
+            .field("open_upto", &self.open_upto)
+            .finish_non_exhaustive()
     }
 }
 
-#[allow(unused_variables, missing_docs, clippy::todo)]
 impl Replica {
     /// A member that is in no configuration yet, over an empty part of `store`.
     pub fn new(me: MemberId, chain: ChainId, settings: Settings, store: Arc<dyn Store>, gate: Arc<Gate>) -> Self {
-        todo!()
+        Self {
+            me,
+            chain,
+            settings,
+            store,
+            gate,
+            config: None,
+            place: Place::default(),
+            history: History::default(),
+            watermark: Sequence::ZERO,
+            lease: Timestamp::ZERO,
+            open_upto: None,
+            open_awaits: None,
+            connected: BTreeSet::new(),
+            peers: BTreeMap::new(),
+            needs_resume: false,
+            is_prefix: false,
+            gap: false,
+            writes: Writes::default(),
+            reads: Reads::default(),
+            outputs: VecDeque::new(),
+            next_heartbeat: Timestamp::ZERO,
+            halted: None,
+        }
     }
 
     /// Takes in what happened at `now`.
     pub fn handle(&mut self, now: Timestamp, input: Input) {
-        todo!()
+        if !self.is_unsettled() {
+            self.next_heartbeat = now + self.settings.heartbeat;
+        }
+        match input {
+            Input::Enter(config) => self.enter(now, config),
+            Input::Connected(peer) => self.connected(peer),
+            Input::Disconnected(peer) => self.disconnected(peer),
+            Input::Receive { from, frame } => self.receive(now, from, frame),
+            Input::Write { token, write, deadline, wall_clock } => self.write(token, write, deadline, wall_clock),
+            Input::Read { token, key, mode, deadline } => self.read(now, token, key, mode, deadline),
+            Input::Lease(until) => {
+                self.lease = until;
+                self.gate.lease(until);
+            }
+            Input::Tick => self.tick(now),
+        }
+        self.order_barriers();
     }
 
     /// What the driver is to do next.
     pub fn poll_output(&mut self) -> Option<Output> {
-        todo!()
-    }
-
-    /// The control frame that `to` should get now, if it should get one.
-    pub fn poll_control(&mut self, now: Timestamp, to: MemberId) -> Option<ChainFrame> {
-        todo!()
-    }
-
-    /// The next updates for `to`: as many as fit `room` bytes, but at least one.
-    pub fn poll_updates(&mut self, to: MemberId, room: usize) -> Option<ChainFrame> {
-        todo!()
+        self.outputs.pop_front()
     }
 
     /// The other members of the configuration entered last.
     pub fn peers(&self) -> impl Iterator<Item = MemberId> + '_ {
-        [].into_iter()
+        self.peers.keys().copied()
     }
 
-    /// Whether a write would be taken in now rather than answered with [`Refusal::Busy`]: drivers leave writes in their
-    /// own bounded queues while it is false.
-    pub fn has_room(&self) -> bool {
-        todo!()
-    }
-
-    /// When [`Input::Tick`] is wanted.
+    /// When [`Input::Tick`] is wanted: while something waits for others, every heartbeat.
     pub fn next_tick(&self) -> Option<Timestamp> {
-        todo!()
+        self.is_unsettled().then_some(self.next_heartbeat)
     }
 
     /// How it stands.
     pub fn status(&self) -> Status {
-        todo!()
+        Status {
+            config: self.config.clone(),
+            open: self.is_open(),
+            last: self.history.last(),
+            watermark: self.watermark,
+            in_flight: self.history.in_flight(),
+            backlog: self.history.backlog(),
+            parked_reads: self.reads.len(),
+            waiting_writes: self.writes.len(),
+            reads: self.reads.counters,
+            halted: self.halted.clone(),
+        }
     }
 
     /// The history kept here, oldest first, for invariant checks: committed updates may have been dropped already.
-    pub fn history(&self) -> impl ExactSizeIterator<Item = &crate::update::Update> + '_ {
-        [].iter()
+    pub fn history(&self) -> impl ExactSizeIterator<Item = &Update> + '_ {
+        self.history.updates().iter()
+    }
+
+    /// Moves to a newer configuration that names this member (DESIGN rule 5.4), whichever it skips on the way.
+    fn enter(&mut self, now: Timestamp, config: Arc<ChainConfig>) {
+        let newer = self.config.as_ref().is_none_or(|present| config.epoch > present.epoch);
+        if config.chain != self.chain || !newer || config.role(self.me).is_none() || self.halted.is_some() {
+            return;
+        }
+        self.gate.serve(None);
+        self.place = Place::of(&config, self.me);
+        self.peers = config
+            .members
+            .iter()
+            .filter(|member| member.id != self.me)
+            .map(|member| (member.id, Peer::new(self.connected.contains(&member.id))))
+            .collect();
+        self.needs_resume = self.place.predecessor.is_some();
+        self.is_prefix = self.place.is_head;
+        self.gap = false;
+        self.open_upto = None;
+        self.open_awaits = None;
+        self.event(Event::Entered(config.epoch));
+        let (epoch, mode) = (config.epoch, config.mode);
+        self.config = Some(config);
+        if self.place.is_head {
+            self.open();
+        }
+        if self.place.serves_local_reads(mode) {
+            self.gate.serve(Some(epoch));
+        }
+        self.restart_reads(now);
+    }
+
+    fn is_open(&self) -> bool {
+        self.open_upto.is_some()
+    }
+
+    /// The epoch is open here (rule 5.5): all that was here before may be committed, once it is everywhere.
+    fn open(&mut self) {
+        let Some(config) = self.config.as_ref() else { return };
+        let epoch = config.epoch;
+        self.open_upto = Some(self.history.last().sequence);
+        self.event(Event::Opened(epoch));
+        self.due_for(self.place.successor);
+        self.due_for(self.place.predecessor);
+        self.commit_as_tail();
+    }
+
+    /// Takes in the next update of the history: the store first, then whoever may see it.
+    fn apply(&mut self, update: Update) -> Result<(), Halt> {
+        if !update.kind.is_known() {
+            return Err(Halt::UnknownKind(update.kind.0));
+        }
+        let ops: SmallVec<[StoreOp; 2]> = update
+            .changes
+            .iter()
+            .map(|change| StoreOp::Put {
+                key: change.key.clone(),
+                held: crate::store::Held { version: update.version, value: change.value.clone() },
+            })
+            .collect();
+        if !ops.is_empty() {
+            self.store.apply(&StoreBatch { chain: self.chain, keep_from: self.watermark, ops })?;
+        }
+        self.history.push(update);
+        Ok(())
+    }
+
+    /// How far the tail may commit. The one place that knows the rule: in memory, applied by the tail is applied by all.
+    fn committable(&self) -> Sequence {
+        self.history.last().sequence
+    }
+
+    fn commit_as_tail(&mut self) {
+        if self.place.is_tail && self.is_open() && self.committable() > self.watermark {
+            self.commit(self.committable());
+            self.peers.values_mut().for_each(|peer| peer.due = true);
+        }
+    }
+
+    /// Takes in a watermark of this epoch. Not before it is known that our history is the chain's: what a returning
+    /// member holds beyond that stands under sequences that the watermark means otherwise.
+    fn learn(&mut self, watermark: Sequence) {
+        if !self.is_prefix {
+            return;
+        }
+        let last = self.history.last().sequence;
+        if watermark > last && self.place.serves() {
+            // Whatever the tail has committed has passed us: a bug, here or there. Better no answer than a wrong one.
+            self.halt(Halt::WatermarkAhead { watermark, last });
+        } else if watermark.min(last) > self.watermark {
+            self.commit(watermark.min(last));
+        }
+    }
+
+    /// Everything up to `watermark` is committed: show it to readers first, then forget what it supersedes.
+    fn commit(&mut self, watermark: Sequence) {
+        self.gate.commit(watermark);
+        let before = std::mem::replace(&mut self.watermark, watermark);
+        if let Err(error) = self.prune(before) {
+            self.halt(error);
+            return;
+        }
+        self.answer_writes();
+        self.serve_committed_reads();
+        self.history.commit(watermark, self.settings.backlog);
+    }
+
+    fn prune(&mut self, before: Sequence) -> Result<(), Halt> {
+        let ops: SmallVec<[StoreOp; 2]> = self
+            .history
+            .from(before.next())
+            .take_while(|update| update.version.sequence <= self.watermark)
+            .flat_map(|update| &update.changes)
+            .map(|change| StoreOp::Prune { key: change.key.clone() })
+            .collect();
+        if !ops.is_empty() {
+            self.store.apply(&StoreBatch { chain: self.chain, keep_from: self.watermark, ops })?;
+        }
+        Ok(())
+    }
+
+    /// Stops serving for good: local readers first, then everybody who waits.
+    fn halt(&mut self, why: Halt) {
+        if self.halted.is_some() {
+            return;
+        }
+        self.gate.serve(None);
+        self.halted = Some(why.clone());
+        self.reply_all_reads(&Reply::Refused(Refusal::NoChain));
+        self.expire_writes(Timestamp::MAX);
+        self.event(Event::Halted(why));
+    }
+
+    fn tick(&mut self, now: Timestamp) {
+        if now < self.next_heartbeat {
+            return;
+        }
+        self.next_heartbeat = now + self.settings.heartbeat;
+        self.expire_reads(now);
+        self.expire_writes(now);
+        self.repeat(now);
+    }
+
+    fn reply(&mut self, token: Token, reply: Reply) {
+        self.outputs.push_back(Output::Reply(token, reply));
+    }
+
+    fn event(&mut self, event: Event) {
+        self.outputs.push_back(Output::Event(event));
+    }
+
+    fn frame(&self, config: &ChainConfig, message: ChainMessage) -> ChainFrame {
+        ChainFrame { chain: self.chain, epoch: config.epoch, index: config.index, message }
     }
 }

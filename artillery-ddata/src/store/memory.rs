@@ -1,5 +1,222 @@
 //! The store that forgets at exit.
+//!
+//! Every key has one slot, which points to all its versions, committed and pending; a change makes new versions and
+//! swaps that one pointer, so a reader meets the old ones or the new ones, whole. The slots stand in a hash index that
+//! is read without locks. They are never replaced there, only added and removed: `scc::HashIndex` replaces an entry by
+//! adding the new one and marking the old one removed, and a reader that looks for the mark between the two can miss
+//! both.
+
+mod chains;
+mod key;
+mod scan;
+mod versions;
+
+use std::{
+    fmt,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use arc_swap::ArcSwapOption;
+use bytes::Bytes;
+use scc::{HashIndex, TreeIndex};
+
+use self::{
+    chains::{Chain, Chains, lock},
+    key::{Key, KeyRef, Seeded},
+    scan::Scan,
+    versions::Versions,
+};
+use crate::{
+    ChainId, Sequence, Version,
+    store::{Applied, Held, Persisted, RecordIter, Recovered, Store, StoreBatch, StoreError, StoreOp},
+};
+
+/// All versions of one key; empty once the key has left the index.
+type Slot = Arc<ArcSwapOption<Versions>>;
 
 /// A store in memory.
-#[derive(Debug, Default)]
-pub struct MemoryStore {}
+pub struct MemoryStore {
+    slots: HashIndex<Key, Slot, Seeded>,
+    ordered: TreeIndex<Key, ()>,
+    chains: Chains,
+    applied: AtomicU64,
+    bytes: AtomicU64,
+}
+
+impl MemoryStore {
+    /// An empty store whose index hashes keys under `seed`.
+    ///
+    /// Nothing that can be observed depends on the seed, except that who knows it can choose keys that make the store
+    /// slow: take a random one wherever keys come from outside.
+    pub fn with_seed(seed: u64) -> Self {
+        Self {
+            slots: HashIndex::with_hasher(Seeded::new(seed)),
+            ordered: TreeIndex::new(),
+            chains: Chains::default(),
+            applied: AtomicU64::new(0),
+            bytes: AtomicU64::new(0),
+        }
+    }
+
+    fn find(&self, key: KeyRef<'_>, at_most: Sequence) -> Option<Held> {
+        self.slots.peek_with(&key, |_, slot| slot.load().as_ref()?.at(at_most).cloned()).flatten()
+    }
+
+    /// The slot of a key and what is in it, for writers: they are one at a time for each chain, so it stays so.
+    fn slot(&self, key: KeyRef<'_>) -> Option<(Slot, Arc<Versions>)> {
+        let slot = self.slots.read_sync(&key, |_, slot| slot.clone())?;
+        let versions = slot.load_full()?;
+        Some((slot, versions))
+    }
+
+    fn put(&self, key: KeyRef<'_>, held: Held, floor: Sequence) -> Result<(), StoreError> {
+        let Some((slot, old)) = self.slot(key) else {
+            self.insert(key.to_key(), Versions::new(held));
+            return Ok(());
+        };
+        let newest = old.newest().version;
+        if newest.sequence >= held.version.sequence {
+            return Err(StoreError::Failed(format!("version {} was to follow {newest} of the same key", held.version)));
+        }
+        let mut new = Versions::clone(&old);
+        new.push(held);
+        new.prune(floor);
+        self.replace(&slot, &old, new);
+        Ok(())
+    }
+
+    fn insert(&self, key: Key, versions: Versions) {
+        self.bytes.fetch_add(key.bytes.len() as u64 + versions.bytes(), Ordering::Relaxed);
+        let inserted = self.slots.insert_sync(key.clone(), Arc::new(ArcSwapOption::from_pointee(versions)));
+        debug_assert!(inserted.is_ok(), "another writer of the same chain");
+        let inserted = self.ordered.insert_sync(key, ());
+        debug_assert!(inserted.is_ok(), "a key left one index alone");
+    }
+
+    fn replace(&self, slot: &Slot, old: &Versions, new: Versions) {
+        self.bytes.fetch_add(new.bytes(), Ordering::Relaxed);
+        self.bytes.fetch_sub(old.bytes(), Ordering::Relaxed);
+        slot.store(Some(Arc::new(new)));
+    }
+
+    /// The index frees what it removed at its leisure, hence the slot is emptied first.
+    fn remove(&self, key: KeyRef<'_>, slot: &Slot, old: &Versions) {
+        self.bytes.fetch_sub(key.bytes.len() as u64 + old.bytes(), Ordering::Relaxed);
+        slot.store(None);
+        self.slots.remove_sync(&key);
+        self.ordered.remove_sync(&key);
+    }
+
+    fn prune(&self, chain: &mut Chain, key: KeyRef<'_>, keep_from: Sequence) {
+        let Some((slot, old)) = self.slot(key) else { return };
+        if old.is_settled() {
+            return;
+        }
+        let floor = chain.floor(keep_from);
+        let mut new = Versions::clone(&old);
+        let changed = new.prune(floor);
+        if new.is_gone(floor) {
+            self.remove(key, &slot, &old);
+            return;
+        }
+        if floor < keep_from && !new.is_settled() {
+            chain.held_back.insert(Bytes::copy_from_slice(key.bytes));
+        }
+        if changed {
+            self.replace(&slot, &old, new);
+        }
+    }
+
+    fn drop_above(&self, chain: ChainId, last: Sequence, floor: Sequence) {
+        for key in self.all_keys(chain) {
+            let Some((slot, old)) = self.slot(key.borrow()) else { continue };
+            if old.newest().version.sequence <= last {
+                continue;
+            }
+            let left = old.without_above(last).map(|mut new| {
+                new.prune(floor);
+                new
+            });
+            match left.filter(|new| !new.is_gone(floor)) {
+                Some(new) => self.replace(&slot, &old, new),
+                None => self.remove(key.borrow(), &slot, &old),
+            }
+        }
+    }
+}
+
+impl Store for MemoryStore {
+    fn read(&self, chain: ChainId, key: &[u8], at_most: Sequence) -> Result<Option<Held>, StoreError> {
+        Ok(self.find(KeyRef { chain, bytes: key }, at_most))
+    }
+
+    fn scan(&self, chain: ChainId, from: &[u8], at_most: Sequence) -> RecordIter<'_> {
+        Box::new(Scan::new(self, chain, from, at_most))
+    }
+
+    fn apply(&self, batch: &StoreBatch) -> Result<Applied, StoreError> {
+        let chain = self.chains.get(batch.chain);
+        let mut chain = lock(&chain);
+        chain.keep_from = chain.keep_from.max(batch.keep_from);
+        for op in &batch.ops {
+            let key = |bytes| KeyRef { chain: batch.chain, bytes };
+            match op {
+                StoreOp::Put { key: bytes, held } => {
+                    self.put(key(bytes), held.clone(), chain.floor(batch.keep_from))?;
+                }
+                StoreOp::Prune { key: bytes } => self.prune(&mut chain, key(bytes), batch.keep_from),
+                StoreOp::DropAbove { last } => self.drop_above(batch.chain, *last, chain.floor(batch.keep_from)),
+            }
+        }
+        Ok(Applied(self.applied.fetch_add(1, Ordering::Relaxed) + 1))
+    }
+
+    fn persist(&self, _upto: Applied, done: Persisted) {
+        done(Ok(()));
+    }
+
+    fn recover(&self) -> Result<Vec<Recovered>, StoreError> {
+        let newest = |chain| {
+            let versions = self.all_keys(chain).filter_map(|key| self.find(key.borrow(), Sequence::MAX));
+            versions.map(|held| held.version).max().unwrap_or(Version::NONE)
+        };
+        let chains = self.chains.ids().into_iter().map(|chain| {
+            let last: Version = newest(chain);
+            let watermark = lock(&self.chains.get(chain)).keep_from.min(last.sequence);
+            Recovered { chain, last, watermark }
+        });
+        Ok(chains.filter(|found| !found.last.is_none()).collect())
+    }
+
+    fn pin(&self, chain: ChainId, at: Sequence) {
+        lock(&self.chains.get(chain)).pin(at);
+    }
+
+    fn unpin(&self, chain: ChainId, at: Sequence) {
+        let state = self.chains.get(chain);
+        let mut state = lock(&state);
+        if !state.unpin(at) {
+            return;
+        }
+        let keep_from = state.keep_from;
+        for bytes in std::mem::take(&mut state.held_back) {
+            self.prune(&mut state, KeyRef { chain, bytes: &bytes }, keep_from);
+        }
+    }
+
+    fn bytes(&self) -> u64 {
+        self.bytes.load(Ordering::Relaxed)
+    }
+}
+
+impl fmt::Debug for MemoryStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MemoryStore").field("bytes", &self.bytes()).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests;

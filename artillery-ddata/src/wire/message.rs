@@ -57,22 +57,37 @@ pub struct Control {
     pub watermark: Sequence,
     /// The receiver's watermark as the sender knows it: what needn't be repeated.
     pub echo: Sequence,
-    /// To the predecessor: the newest sequence applied (a hop acknowledgement).
-    pub acknowledged: Sequence,
+    /// The sender doesn't know whether the receiver knows its watermark, and would like to.
+    pub confirm: bool,
+    /// Whether the epoch is open at the sender.
+    pub is_open: bool,
+    /// To the predecessor: the newest version applied (a hop acknowledgement).
+    pub acknowledged: Version,
     /// To the predecessor: please send from behind this position, whatever was sent before.
     pub resume: Option<Position>,
-    /// To the successor: what of its history to drop before it goes on, because the histories part there.
-    pub drop_above: Option<Version>,
+    /// To the successor: the sender knows where the receiver's history stands, and that it is a prefix of its own.
+    pub following: bool,
+    /// To the successor: the histories part; what to drop before going on.
+    pub cut: Option<Cut>,
     /// To the successor: the epoch is open for it once it holds all up to here (rule 5.5).
     pub open: Option<Sequence>,
-    /// To the tail: the highest version query asked so far (0: none).
+    /// To the tail: the version query that waits for its answer (0: none).
     pub query: u64,
-    /// From the tail: the highest query answered, and the watermark at a moment after it was received.
+    /// From the tail: the highest query asked by the receiver, and the watermark at a moment after it was received.
     pub answer: Option<Answer>,
-    /// To the head: the highest barrier asked for so far (0: none).
+    /// To the head: the barrier that waits to be ordered (0: none).
     pub barrier: u64,
-    /// From the head: the highest barrier ordered, and its sequence.
+    /// From the head: the highest barrier ordered for the receiver, and its sequence.
     pub ordered: Option<Answer>,
+}
+
+/// Where a successor's history parts from its predecessor's.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Cut {
+    /// The newest version that the successor said it had. It drops nothing once that has changed: the word came late.
+    pub said: Version,
+    /// The newest version common to both; everything above goes.
+    pub keep: Version,
 }
 
 /// The answer to a numbered question.

@@ -1,0 +1,408 @@
+//! What a member says to the others of its chain, and what it makes of what they say.
+
+use super::{Halt, Replica};
+use smallvec::{SmallVec, smallvec};
+
+use crate::{
+    Epoch, MemberId, Sequence, Timestamp,
+    store::{StoreBatch, StoreOp},
+    wire::message::{Answer, ChainFrame, ChainMessage, Control, Cut, Position, Updates},
+};
+
+/// The most updates in one frame: their headers must stay far below the limit for headers.
+const MAX_UPDATES: usize = 4096;
+
+/// Another member of the configuration, as this one knows it.
+#[derive(Debug)]
+pub(super) struct Peer {
+    connected: bool,
+    /// It should get a control frame.
+    pub(super) due: bool,
+    /// Its watermark, as far as it has told.
+    watermark: Sequence,
+    /// Our watermark, as far as it has shown to know it, and whether to ask it to show that.
+    echo: Sequence,
+    confirm: bool,
+    /// It is the successor: what to send next; `None` until it has told where its history stands.
+    cursor: Option<Sequence>,
+    /// It is the successor: what it holds.
+    acknowledged: Sequence,
+    /// It is the successor: when `acknowledged` last rose, or sending began anew.
+    progress: Timestamp,
+    /// It is the successor: what it has to drop first.
+    cut: Option<Cut>,
+    /// The highest version query that it asked us, and whether that waits for an answer.
+    asked: u64,
+    owed: bool,
+    /// The highest barrier that it asked us for, and the last one ordered for it.
+    barrier_asked: u64,
+    ordered: Option<Answer>,
+}
+
+/// What one peer may not know.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Unsure {
+    Watermark,
+    Acknowledged,
+    Other,
+}
+
+impl Peer {
+    pub(super) fn new(connected: bool) -> Self {
+        Self {
+            connected,
+            due: true,
+            watermark: Sequence::ZERO,
+            echo: Sequence::ZERO,
+            confirm: false,
+            cursor: None,
+            acknowledged: Sequence::ZERO,
+            progress: Timestamp::ZERO,
+            cut: None,
+            asked: 0,
+            owed: false,
+            barrier_asked: 0,
+            ordered: None,
+        }
+    }
+
+    pub(super) fn wants_barrier(&self) -> bool {
+        self.barrier_asked > self.ordered.map_or(0, |ordered| ordered.number)
+    }
+
+    pub(super) fn barrier_ordered(&mut self, sequence: Sequence) {
+        self.ordered = Some(Answer { number: self.barrier_asked, sequence });
+        self.due = true;
+    }
+}
+
+impl Replica {
+    pub(super) fn due_for(&mut self, peer: Option<MemberId>) {
+        if let Some(peer) = peer.and_then(|id| self.peers.get_mut(&id)) {
+            peer.due = true;
+        }
+    }
+
+    pub(super) fn connected(&mut self, id: MemberId) {
+        self.connected.insert(id);
+        if let Some(peer) = self.peers.get_mut(&id) {
+            // What was sent last on the old connection may never have come.
+            peer.connected = true;
+            peer.due = true;
+            peer.cursor = None;
+            peer.echo = Sequence::ZERO;
+        }
+    }
+
+    pub(super) fn disconnected(&mut self, id: MemberId) {
+        self.connected.remove(&id);
+        if let Some(peer) = self.peers.get_mut(&id) {
+            peer.connected = false;
+            peer.cursor = None;
+        }
+    }
+
+    /// The control frame that `to` should get now, if it should get one.
+    pub fn poll_control(&mut self, now: Timestamp, to: MemberId) -> Option<ChainFrame> {
+        let config = self.config.clone().filter(|_| self.halted.is_none())?;
+        let (open_upto, place, watermark) = (self.open_upto, self.place, self.watermark);
+        let peer = self.peers.get_mut(&to).filter(|peer| peer.connected && peer.due)?;
+        peer.due = false;
+        let mut control = Control {
+            watermark,
+            echo: peer.watermark,
+            confirm: std::mem::take(&mut peer.confirm),
+            is_open: open_upto.is_some(),
+            ..Control::default()
+        };
+        if place.successor == Some(to) {
+            control.following = peer.cursor.is_some();
+            control.cut = peer.cut;
+            // Only of a known prefix of our history does a sequence say what it holds.
+            control.open = open_upto.filter(|_| peer.cursor.is_some());
+        }
+        if place.predecessor == Some(to) {
+            control.acknowledged = self.history.last();
+            control.resume = (self.needs_resume || self.gap).then(|| self.history.position());
+        }
+        // Only a leased tail at which the epoch is open speaks for the chain (trap 23).
+        if place.is_tail && peer.owed && open_upto.is_some() && now < self.lease {
+            peer.owed = false;
+            control.answer = Some(Answer { number: peer.asked, sequence: watermark });
+        }
+        if place.is_head {
+            control.ordered = peer.ordered;
+        }
+        if place.tail == Some(to) {
+            control.query = self.reads.queries.ask();
+        }
+        if place.head == Some(to) {
+            control.barrier = self.reads.barriers.ask();
+        }
+        Some(self.frame(&config, ChainMessage::Control(control)))
+    }
+
+    /// The next updates for `to`: as many as fit `room` bytes, but at least one if there is any.
+    pub fn poll_updates(&mut self, now: Timestamp, to: MemberId, room: usize) -> Option<ChainFrame> {
+        let config = self.config.clone().filter(|_| self.halted.is_none())?;
+        if self.place.successor != Some(to) {
+            return None;
+        }
+        let peer = self.peers.get_mut(&to).filter(|peer| peer.connected)?;
+        let cursor = peer.cursor.filter(|&cursor| cursor <= self.history.last().sequence)?;
+        let mut left = room;
+        let mut updates = Vec::new();
+        for update in self.history.from(cursor).take(MAX_UPDATES) {
+            let cost = update.cost();
+            if cost > left && !updates.is_empty() {
+                break;
+            }
+            left = left.saturating_sub(cost);
+            updates.push(update.clone());
+        }
+        let next = updates.last()?.version.sequence.next();
+        if peer.acknowledged.next() == cursor {
+            peer.progress = now;
+        }
+        peer.cursor = Some(next);
+        let message = ChainMessage::Updates(Updates { watermark: self.watermark, updates });
+        Some(self.frame(&config, message))
+    }
+
+    /// A peer said something: taken in only in the very epoch in which it was said (traps 2, 22, 36).
+    pub(super) fn receive(&mut self, now: Timestamp, from: MemberId, frame: ChainFrame) {
+        let epoch = self.config.as_ref().map_or(Epoch(0), |config| config.epoch);
+        let known = self.peers.contains_key(&from);
+        if frame.chain != self.chain || frame.epoch != epoch || !known || self.halted.is_some() {
+            return;
+        }
+        match frame.message {
+            ChainMessage::Updates(updates) => self.receive_updates(from, updates),
+            ChainMessage::Control(control) => self.receive_control(now, from, control),
+        }
+    }
+
+    fn receive_updates(&mut self, from: MemberId, message: Updates) {
+        if self.place.predecessor != Some(from) {
+            return;
+        }
+        let mut in_order = false;
+        for update in message.updates {
+            let last = self.history.last().sequence;
+            if update.version.sequence <= last {
+                continue;
+            }
+            if update.version.sequence != last.next() {
+                // Something is missing: ask for it from where we stand, now and with each heartbeat.
+                if !std::mem::replace(&mut self.gap, true) {
+                    self.due_for(Some(from));
+                }
+                break;
+            }
+            if let Err(halt) = self.apply(update) {
+                return self.halt(halt);
+            }
+            self.gap = false;
+            in_order = true;
+        }
+        if in_order {
+            self.found_prefix();
+            self.needs_resume = false;
+            self.gap = false;
+            self.follow_chain_time();
+        }
+        if in_order || !self.gap {
+            // Repeated updates say that the acknowledgement got lost.
+            self.due_for(Some(from));
+        }
+        self.open_if_caught_up();
+        self.commit_as_tail();
+        self.learn_from(from, message.watermark);
+    }
+
+    fn receive_control(&mut self, now: Timestamp, from: MemberId, control: Control) {
+        self.learn_from(from, control.watermark);
+        if let Some(peer) = self.peers.get_mut(&from) {
+            peer.echo = peer.echo.max(control.echo);
+            peer.due |= control.confirm;
+        }
+        if self.place.successor == Some(from) {
+            self.hear_successor(now, from, &control);
+        }
+        if self.place.predecessor == Some(from) {
+            self.hear_predecessor(from, &control);
+        }
+        if self.place.is_tail {
+            self.hear_query(from, control.query);
+        }
+        if self.place.is_head {
+            self.hear_barrier(from, control.barrier);
+        }
+        if let Some(answer) = control.answer.filter(|_| self.place.tail == Some(from)) {
+            self.answered(answer);
+        }
+        if let Some(ordered) = control.ordered.filter(|_| self.place.head == Some(from)) {
+            self.barrier_ordered(ordered);
+        }
+    }
+
+    fn learn_from(&mut self, from: MemberId, watermark: Sequence) {
+        let Some(peer) = self.peers.get_mut(&from) else { return };
+        peer.watermark = peer.watermark.max(watermark);
+        self.learn(watermark);
+    }
+
+    fn hear_successor(&mut self, now: Timestamp, from: MemberId, control: &Control) {
+        let is_open = self.is_open();
+        let ours = self.history.version_at(control.acknowledged.sequence) == Some(control.acknowledged);
+        let Some(peer) = self.peers.get_mut(&from) else { return };
+        if ours && control.acknowledged.sequence > peer.acknowledged {
+            peer.acknowledged = control.acknowledged.sequence;
+            peer.progress = now;
+        }
+        peer.due |= is_open && !control.is_open;
+        if let Some(position) = &control.resume {
+            self.follow(now, from, position);
+        }
+    }
+
+    /// The successor told where it stands: go on behind that, or first have it drop what we never had (rule 5.4).
+    fn follow(&mut self, now: Timestamp, from: MemberId, position: &Position) {
+        let keep = self.history.common(position);
+        let first = self.history.first();
+        if keep.sequence.next() < first {
+            // A serving successor holds all that is committed, so its needs are kept; a syncing one waits for a resync.
+            if self.serves(from) {
+                self.halt(Halt::BacklogTooShort { needed: keep.sequence.next(), first });
+            }
+            return;
+        }
+        let Some(peer) = self.peers.get_mut(&from) else { return };
+        peer.due = true;
+        peer.progress = now;
+        if keep == position.last {
+            peer.cut = None;
+            peer.cursor = Some(keep.sequence.next());
+            peer.acknowledged = peer.acknowledged.max(keep.sequence);
+        } else {
+            peer.cut = Some(Cut { said: position.last, keep });
+            peer.cursor = None;
+        }
+    }
+
+    fn hear_predecessor(&mut self, from: MemberId, control: &Control) {
+        if let Some(cut) = control.cut {
+            self.cut(cut);
+        }
+        self.needs_resume = !control.following;
+        if control.following {
+            self.found_prefix();
+            self.open_awaits = self.open_awaits.or(control.open);
+            self.open_if_caught_up();
+        } else {
+            self.due_for(Some(from));
+        }
+    }
+
+    /// The predecessor has compared histories with us: watermarks heard before mean our history too.
+    fn found_prefix(&mut self) {
+        if !std::mem::replace(&mut self.is_prefix, true)
+            && let Some(heard) = self.peers.values().map(|peer| peer.watermark).max()
+        {
+            self.learn(heard);
+        }
+    }
+
+    fn open_if_caught_up(&mut self) {
+        let held = self.history.last().sequence;
+        if !self.is_open() && self.open_awaits.is_some_and(|upto| held >= upto) {
+            self.open();
+        }
+    }
+
+    /// Drops what the predecessor never had, once, and only if we still are where it thinks we are.
+    fn cut(&mut self, cut: Cut) {
+        if self.history.last() != cut.said {
+            return;
+        }
+        if cut.keep.sequence < self.watermark {
+            return self.halt(Halt::DropCommitted { to: cut.keep.sequence, watermark: self.watermark });
+        }
+        let batch = StoreBatch {
+            chain: self.chain,
+            keep_from: self.watermark,
+            ops: smallvec![StoreOp::DropAbove { last: cut.keep.sequence }],
+        };
+        if let Err(error) = self.store.apply(&batch) {
+            return self.halt(error.into());
+        }
+        self.history.cut(cut.keep);
+        self.cut_writes(cut.keep);
+    }
+
+    fn serves(&self, id: MemberId) -> bool {
+        self.config.as_ref().is_some_and(|config| config.serving().any(|serving| serving == id))
+    }
+
+    /// With each heartbeat: says again what may not have come, or not have been taken in because the other had not
+    /// entered the epoch yet.
+    pub(super) fn repeat(&mut self, now: Timestamp) {
+        let resend = self.settings.resend;
+        let unsure = self.unsure_peers();
+        for (id, why) in unsure {
+            let Some(peer) = self.peers.get_mut(&id) else { continue };
+            peer.due = true;
+            peer.confirm |= why == Unsure::Watermark;
+            if let (Unsure::Acknowledged, Some(after)) = (why, resend)
+                && now - peer.progress >= after
+            {
+                peer.cursor = peer.cursor.map(|cursor| cursor.min(peer.acknowledged.next()));
+                peer.progress = now;
+            }
+        }
+    }
+
+    /// Whether anything is left that needs heartbeats.
+    pub(super) fn is_unsettled(&self) -> bool {
+        let waiting = !self.reads.is_empty() || !self.writes.is_empty();
+        self.halted.is_none() && self.config.is_some() && (waiting || !self.unsure_peers().is_empty())
+    }
+
+    fn unsure_peers(&self) -> SmallVec<[(MemberId, Unsure); 4]> {
+        let place = &self.place;
+        let unsure = |(&id, peer): (&MemberId, &Peer)| {
+            let (before, behind) = (place.predecessor == Some(id), place.successor == Some(id));
+            let asks = (place.tail == Some(id) && self.reads.queries.is_waiting())
+                || (place.head == Some(id) && self.reads.barriers.is_waiting());
+            let lost = before && (self.needs_resume || self.gap || !self.is_open());
+            let unacknowledged = peer.cursor.is_some_and(|cursor| cursor > peer.acknowledged.next());
+            if asks || lost || (behind && peer.cursor.is_none()) {
+                Some((id, Unsure::Other))
+            } else if behind && unacknowledged && self.settings.resend.is_some() {
+                Some((id, Unsure::Acknowledged))
+            } else if (place.is_tail || before) && peer.echo < self.watermark {
+                Some((id, Unsure::Watermark))
+            } else {
+                None
+            }
+        };
+        self.peers.iter().filter(|(_, peer)| peer.connected).filter_map(unsure).collect()
+    }
+
+    fn hear_query(&mut self, from: MemberId, query: u64) {
+        let Some(peer) = self.peers.get_mut(&from) else { return };
+        if query > 0 && query >= peer.asked {
+            peer.asked = query;
+            peer.owed = true;
+            peer.due = true;
+        }
+    }
+
+    fn hear_barrier(&mut self, from: MemberId, barrier: u64) {
+        let Some(peer) = self.peers.get_mut(&from) else { return };
+        if barrier > 0 && barrier >= peer.barrier_asked {
+            peer.barrier_asked = barrier;
+            peer.due = true;
+        }
+    }
+}

@@ -1,0 +1,30 @@
+//! Test-only switches: each takes one guard out, so that the simulator can show that it would notice
+//! (docs/adr/0003-mutants.md).
+
+use super::Replica;
+
+/// A guard that can be left out.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[non_exhaustive]
+pub enum Mutant {
+    /// A read joins a version query that was sent before it arrived (trap 3).
+    JoinQueryInFlight,
+    /// A read is served at the answer, though the own watermark went past it and the version may be pruned (trap 12).
+    AnswerBelowOwnWatermark,
+    /// The newest version is served as committed without asking (trap 18).
+    DirtyAsCommitted,
+    /// Any move of the own watermark ends the wait for a dirty read, even below the version that it saw (trap 29).
+    WaitEndsEarly,
+}
+
+impl Replica {
+    #[cfg(feature = "mutants")]
+    pub(super) fn is(&self, mutant: Mutant) -> bool {
+        self.settings.mutant == Some(mutant)
+    }
+
+    #[cfg(not(feature = "mutants"))]
+    pub(super) const fn is(&self, _: Mutant) -> bool {
+        false
+    }
+}

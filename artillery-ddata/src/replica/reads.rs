@@ -1,0 +1,314 @@
+//! Reads that the gate couldn't serve: dirty ones by a version query or a watermark, others behind a barrier.
+//!
+//! Queries and barriers are *rounds*: numbered, one on its way at a time. A round answers every read that was parked
+//! before it was sent, and no later one (trap 3).
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use bytes::Bytes;
+
+use super::{Mutant, Output, Read, ReadCounts, ReadMode, Refusal, Replica, Reply, Token, Way};
+use crate::{
+    Mode, Sequence, Timestamp,
+    store::{Held, StoreError},
+    wire::message::Answer,
+};
+
+/// Reads that wait.
+#[derive(Debug, Default)]
+pub(super) struct Reads {
+    next_id: u64,
+    parked: BTreeMap<u64, Parked>,
+    /// Who waits for which watermark.
+    by_watermark: BTreeSet<(Sequence, u64)>,
+    pub(super) queries: Rounds,
+    pub(super) barriers: Rounds,
+    /// The newest barrier that this member ordered for reads of its own.
+    own_barrier: Sequence,
+    pub(super) counters: ReadCounts,
+}
+
+#[derive(Debug)]
+struct Parked {
+    token: Token,
+    key: Bytes,
+    deadline: Timestamp,
+    mode: ReadMode,
+    /// The round that will serve it, if one will.
+    round: Option<u64>,
+    /// The watermark that will serve it: that of the newest version seen on arrival (trap 29), or of its barrier.
+    watermark: Option<Sequence>,
+}
+
+/// Numbered questions, of which at most one is on its way.
+#[derive(Debug, Default)]
+pub(super) struct Rounds {
+    /// The highest number sent.
+    sent: u64,
+    /// The highest number answered, or given up because nobody waited any more.
+    answered: u64,
+    /// Who waits for which number.
+    waiting: BTreeSet<(u64, u64)>,
+}
+
+impl Rounds {
+    /// The round for a read that arrives now: the next to be sent.
+    fn for_new_read(&self) -> u64 {
+        self.sent + 1
+    }
+
+    fn on_its_way(&self) -> bool {
+        self.sent > self.answered
+    }
+
+    /// The number to ask with in a frame that is built now; 0: nothing to ask.
+    pub(super) fn ask(&mut self) -> u64 {
+        let wanted = self.waiting.first().map(|&(round, _)| round);
+        match wanted {
+            None => {
+                self.answered = self.sent;
+                0
+            }
+            Some(round) if round <= self.sent => self.sent,
+            Some(_) => {
+                // The reads of the last round were served some other way, or it was answered.
+                self.answered = self.sent;
+                self.sent += 1;
+                self.sent
+            }
+        }
+    }
+
+    /// Whether [`ask`](Self::ask) would start another round.
+    pub(super) fn wants_to_ask(&self) -> bool {
+        self.waiting.first().is_some_and(|&(round, _)| round > self.sent)
+    }
+
+    pub(super) fn is_waiting(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
+    /// Takes in an answer; those that waited for it. `None` if it is no news.
+    fn answer(&mut self, number: u64) -> Option<Vec<u64>> {
+        if number <= self.answered || number > self.sent {
+            return None;
+        }
+        self.answered = number;
+        let later = self.waiting.split_off(&(number + 1, 0));
+        Some(std::mem::replace(&mut self.waiting, later).into_iter().map(|(_, id)| id).collect())
+    }
+}
+
+impl Reads {
+    pub(super) fn len(&self) -> usize {
+        self.parked.len()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.parked.is_empty()
+    }
+
+    fn rounds(&mut self, mode: ReadMode) -> &mut Rounds {
+        if mode == ReadMode::ThroughChain { &mut self.barriers } else { &mut self.queries }
+    }
+
+    fn park(&mut self, parked: Parked) {
+        let id = self.next_id;
+        self.next_id += 1;
+        if let Some(round) = parked.round {
+            self.rounds(parked.mode).waiting.insert((round, id));
+        }
+        if let Some(watermark) = parked.watermark {
+            self.by_watermark.insert((watermark, id));
+        }
+        self.parked.insert(id, parked);
+    }
+
+    fn take(&mut self, id: u64) -> Option<Parked> {
+        let parked = self.parked.remove(&id)?;
+        if let Some(round) = parked.round {
+            self.rounds(parked.mode).waiting.remove(&(round, id));
+        }
+        if let Some(watermark) = parked.watermark {
+            self.by_watermark.remove(&(watermark, id));
+        }
+        Some(parked)
+    }
+
+    fn take_all(&mut self) -> Vec<Parked> {
+        let all: Vec<_> = self.parked.keys().copied().collect();
+        all.into_iter().filter_map(|id| self.take(id)).collect()
+    }
+}
+
+impl Replica {
+    pub(super) fn read(&mut self, now: Timestamp, token: Token, key: Bytes, mode: ReadMode, deadline: Timestamp) {
+        if let Some(refusal) = self.refuses_read(mode) {
+            self.reply(token, Reply::Refused(refusal));
+            return;
+        }
+        let newest = match self.store.read(self.chain, &key, Sequence::MAX) {
+            Ok(newest) => newest,
+            Err(error) => return self.read_failed(token, error),
+        };
+        let seen = newest.as_ref().map_or(Sequence::ZERO, |held| held.version.sequence);
+        let clean = seen <= self.watermark || self.is(Mutant::DirtyAsCommitted);
+        let leased = now < self.lease;
+        let through_chain = mode == ReadMode::ThroughChain || (self.place.is_tail && !leased);
+        let local = mode == ReadMode::Eventual || (!through_chain && clean && leased);
+        if local {
+            self.reply(token, Reply::Read(Read { held: visible(newest), clean, way: Way::Local }));
+            return;
+        }
+        let mode = if through_chain { ReadMode::ThroughChain } else { mode };
+        let mut parked = Parked { token, key, deadline, mode, round: None, watermark: None };
+        if through_chain {
+            parked.round = Some(self.reads.barriers.for_new_read());
+        } else {
+            // The tail itself has nobody to ask: its own watermark will do, once the epoch is open here.
+            parked.round = (!self.place.is_tail).then(|| self.round_for_query());
+            // With the lease out even a clean version needs the tail's word.
+            parked.watermark = (!clean && leased).then_some(seen);
+        }
+        self.reads.park(parked);
+        if self.reads.queries.wants_to_ask() && !self.reads.queries.on_its_way() {
+            self.due_for(self.place.tail);
+        }
+        if self.reads.barriers.wants_to_ask() && !self.reads.barriers.on_its_way() {
+            self.due_for(self.place.head);
+        }
+    }
+
+    fn round_for_query(&self) -> u64 {
+        let queries = &self.reads.queries;
+        if self.is(Mutant::JoinQueryInFlight) && queries.on_its_way() { queries.sent } else { queries.for_new_read() }
+    }
+
+    fn refuses_read(&self, mode: ReadMode) -> Option<Refusal> {
+        let Some(config) = self.config.as_ref().filter(|_| self.halted.is_none()) else {
+            return Some(Refusal::NoChain);
+        };
+        if !self.place.serves() && mode != ReadMode::Eventual {
+            return Some(Refusal::NoChain);
+        }
+        let at_tail_only = config.mode == Mode::Classic && mode == ReadMode::Strong;
+        (at_tail_only && !self.place.is_tail).then_some(Refusal::NotTail(self.place.tail))
+    }
+
+    fn read_failed(&mut self, token: Token, error: StoreError) {
+        self.halt(error.into());
+        self.reply(token, Reply::Refused(Refusal::StoreFailed));
+    }
+
+    /// The tail answered: so were all reads that waited before the question was sent.
+    pub(super) fn answered(&mut self, answer: Answer) {
+        let Some(ids) = self.reads.queries.answer(answer.number) else { return };
+        self.reads.counters.version_queries += 1;
+        self.reads.counters.shared_queries += (ids.len() as u64).saturating_sub(1);
+        // Versions below our own watermark may be pruned already; above the answer, a watermark is as good (trap 12).
+        let at_most = if self.is(Mutant::AnswerBelowOwnWatermark) {
+            answer.sequence
+        } else {
+            answer.sequence.max(self.watermark)
+        };
+        for id in ids {
+            self.serve(id, at_most);
+        }
+        if self.reads.queries.wants_to_ask() {
+            self.due_for(self.place.tail);
+        }
+    }
+
+    /// The head ordered a barrier: its reads now wait for the watermark to reach it.
+    pub(super) fn barrier_ordered(&mut self, answer: Answer) {
+        let Some(ids) = self.reads.barriers.answer(answer.number) else { return };
+        for id in ids {
+            if let Some(mut parked) = self.reads.take(id) {
+                parked.round = None;
+                parked.watermark = Some(answer.sequence);
+                self.reads.park(parked);
+            }
+        }
+        if self.reads.barriers.wants_to_ask() {
+            self.due_for(self.place.head);
+        }
+        self.serve_committed_reads();
+    }
+
+    /// Serves the reads for which the own watermark has come far enough.
+    pub(super) fn serve_committed_reads(&mut self) {
+        let upto = if self.is(Mutant::WaitEndsEarly) { Sequence(u64::MAX - 1) } else { self.watermark };
+        let later = self.reads.by_watermark.split_off(&(upto.next(), 0));
+        let ready = std::mem::replace(&mut self.reads.by_watermark, later);
+        for (_, id) in ready {
+            self.serve(id, self.watermark);
+        }
+    }
+
+    fn serve(&mut self, id: u64, at_most: Sequence) {
+        let Some(parked) = self.reads.take(id) else { return };
+        match self.store.read(self.chain, &parked.key, at_most) {
+            Ok(held) => {
+                let way = if parked.mode == ReadMode::ThroughChain { Way::Chain } else { Way::Query };
+                match way {
+                    Way::Chain => self.reads.counters.through_chain += 1,
+                    _ => self.reads.counters.dirty += 1,
+                }
+                self.reply(parked.token, Reply::Read(Read { held: visible(held), clean: true, way }));
+            }
+            Err(error) => self.read_failed(parked.token, error),
+        }
+    }
+
+    /// Reads that wait when their node enters another epoch start anew: what they wait for was said in the old one.
+    pub(super) fn restart_reads(&mut self, now: Timestamp) {
+        let parked = self.reads.take_all();
+        self.reads.queries.answered = self.reads.queries.sent;
+        self.reads.barriers.answered = self.reads.barriers.sent;
+        for read in parked {
+            self.read(now, read.token, read.key, read.mode, read.deadline);
+        }
+    }
+
+    pub(super) fn expire_reads(&mut self, now: Timestamp) {
+        let late: Vec<_> =
+            self.reads.parked.iter().filter(|(_, read)| read.deadline <= now).map(|(&id, _)| id).collect();
+        for id in late {
+            if let Some(read) = self.reads.take(id) {
+                self.reply(read.token, Reply::Expired);
+            }
+        }
+    }
+
+    pub(super) fn reply_all_reads(&mut self, reply: &Reply) {
+        for read in self.reads.take_all() {
+            self.outputs.push_back(Output::Reply(read.token, reply.clone()));
+        }
+    }
+
+    /// Orders the barriers that this head is asked for, by its own reads and by other members.
+    pub(super) fn order_barriers(&mut self) {
+        if !self.place.is_head {
+            return;
+        }
+        let asked: Vec<_> = self.peers.iter().filter(|(_, peer)| peer.wants_barrier()).map(|(&id, _)| id).collect();
+        for id in asked {
+            let Some(sequence) = self.order_barrier() else { return };
+            if let Some(peer) = self.peers.get_mut(&id) {
+                peer.barrier_ordered(sequence);
+            }
+        }
+        // One own barrier at a time: reads that come meanwhile share the next one.
+        if self.reads.barriers.wants_to_ask() && self.reads.own_barrier <= self.watermark {
+            let Some(sequence) = self.order_barrier() else { return };
+            self.reads.own_barrier = sequence;
+            let number = self.reads.barriers.ask();
+            self.barrier_ordered(Answer { number, sequence });
+        }
+    }
+}
+
+/// Tombstones are nobody's business outside.
+fn visible(held: Option<Held>) -> Option<Held> {
+    held.filter(|held| held.value.is_some())
+}

@@ -1,0 +1,6 @@
+//! Tests of the replica as a whole: a chain whose links the test holds in its hands.
+
+mod chain;
+mod opening;
+mod reading;
+mod rig;

@@ -1,0 +1,162 @@
+//! The start of an epoch.
+
+use super::{super::*, rig::*};
+use crate::{
+    Epoch, Version,
+    wire::message::{Control, Cut},
+};
+
+#[test]
+fn an_epoch_opens_from_head_to_tail() {
+    let mut rig = Rig::new(&[1, 2, 3], &Settings::default());
+    rig.input(1, Input::Enter(config(1, &[1, 2, 3])));
+    assert!(rig.is_open(1) && !rig.is_open(2));
+    rig.settle();
+    assert!(!rig.is_open(2), "it hasn't entered");
+    rig.input(2, Input::Enter(config(1, &[1, 2, 3])));
+    rig.settle();
+    rig.heartbeat();
+    rig.settle();
+    assert!(rig.is_open(2) && !rig.is_open(3));
+    rig.input(3, Input::Enter(config(1, &[1, 2, 3])));
+    rig.settle();
+    rig.heartbeat();
+    rig.settle();
+    assert!(rig.is_open(3));
+    let opened: Vec<_> =
+        rig.events.iter().filter(|(_, event)| *event == Event::Opened(Epoch(1))).map(|e| e.0).collect();
+    assert_eq!(opened, [1, 2, 3]);
+}
+
+#[test]
+fn a_tail_that_is_not_open_commits_and_answers_nothing() {
+    let mut rig = Rig::chain(&[1, 2, 3]);
+    rig.put(1, "k", "v");
+    rig.run(1, 2);
+    for n in [1, 2] {
+        rig.input(n, Input::Enter(config(2, &[1, 2])));
+    }
+    rig.wire.clear();
+    let (at_head, at_tail) = (rig.read(1, "k", ReadMode::Strong), rig.read(2, "k", ReadMode::Strong));
+    rig.transmit();
+    for frame in rig.wire.get_mut(&(1, 2)).unwrap() {
+        if let ChainMessage::Control(control) = &mut frame.message {
+            control.open = None;
+        }
+    }
+    while rig.deliver(1, 2) {}
+    rig.run(2, 1);
+    assert!(!rig.is_open(2));
+    assert_eq!(rig.watermark(2), 0);
+    assert!(!rig.replies.contains_key(&at_head), "no query is answered (trap 23)");
+    assert!(!rig.replies.contains_key(&at_tail));
+    rig.heartbeat();
+    rig.settle();
+    rig.heartbeat();
+    rig.settle();
+    for get in [at_head, at_tail] {
+        assert_eq!(rig.found(get).0, Some("v".into()));
+    }
+}
+
+#[test]
+fn a_tail_commits_first_what_it_held_when_the_epoch_opened() {
+    let mut rig = Rig::chain(&[1, 2, 3]);
+    rig.put(1, "k", "v");
+    rig.run(1, 2);
+    // The tail is gone; the middle, which holds more than was committed, becomes it.
+    assert_eq!((rig.watermark(2), rig.last(2)), (0, Version::new(1, 1)));
+    for n in [1, 2] {
+        rig.input(n, Input::Enter(config(2, &[1, 2])));
+    }
+    assert_eq!(rig.watermark(2), 0, "not before it is open");
+    rig.settle();
+    assert_eq!((rig.watermark(2), rig.watermark(1)), (1, 1));
+    assert_eq!(rig.committed(1), Version::new(1, 1));
+}
+
+#[test]
+fn sequences_go_on_in_the_next_epoch() {
+    let mut rig = Rig::chain(&[1, 2, 3]);
+    rig.put(1, "k", "1");
+    rig.settle();
+    for n in [2, 3] {
+        rig.input(n, Input::Enter(config(2, &[2, 3])));
+    }
+    rig.settle();
+    let put = rig.put(2, "k", "2");
+    rig.settle();
+    assert_eq!(rig.committed(put), Version::new(2, 2));
+}
+
+#[test]
+fn a_successor_drops_what_its_new_predecessor_never_had() {
+    let mut rig = Rig::chain(&[1, 2, 3]);
+    let first = rig.put(1, "k", "1");
+    rig.settle();
+    rig.committed(first);
+    let lost = rig.put(1, "k", "lost");
+    // The old head has an update that nobody else has. It comes back behind the others.
+    for n in [2, 3] {
+        rig.input(n, Input::Enter(config(2, &[2, 3])));
+    }
+    rig.settle();
+    let kept = rig.put(2, "k", "kept");
+    rig.settle();
+    rig.committed(kept);
+    rig.wire.clear();
+    let mut with_joiner = (*config(3, &[2, 3, 1])).clone();
+    with_joiner.members[2].role = Role::Syncing;
+    let with_joiner = Arc::new(with_joiner);
+    rig.enter_all(&with_joiner);
+    for _ in 0..3 {
+        rig.settle();
+        rig.heartbeat();
+    }
+    assert_eq!(rig.replies[&lost], Reply::Expired, "nobody can tell it what became of its update");
+    assert_eq!(rig.last(1), Version::new(2, 2));
+    let held = rig.stores[&1].read(ChainId(0), b"k", Sequence::MAX).unwrap().unwrap();
+    assert_eq!(held.value.unwrap(), "kept");
+    assert_eq!(rig.local(1, "k"), Err(NotLocal::NotHere), "a syncing member doesn't serve");
+    assert!(!rig.events.iter().any(|(_, event)| matches!(event, Event::Halted(_))), "{:?}", rig.events);
+}
+
+#[test]
+fn nothing_committed_is_ever_dropped() {
+    let mut rig = Rig::chain(&[1, 2]);
+    rig.put(1, "k", "1");
+    rig.settle();
+    // What a predecessor that has lost its memory would ask for, and no rule allows.
+    let cut = Cut { said: Version::new(1, 1), keep: Version::NONE };
+    rig.put(1, "k", "2");
+    rig.transmit();
+    let mut frame = rig.wire.remove(&(1, 2)).unwrap().pop_back().unwrap();
+    frame.message = ChainMessage::Control(Control { cut: Some(cut), ..Control::default() });
+    rig.input(2, Input::Receive { from: member(1), frame });
+    let halted = Halt::DropCommitted { to: Sequence(0), watermark: Sequence(1) };
+    assert!(rig.events.contains(&(2, Event::Halted(halted))), "{:?}", rig.events);
+}
+
+#[test]
+fn older_and_foreign_configurations_are_ignored() {
+    let mut rig = Rig::chain(&[1, 2]);
+    rig.input(1, Input::Enter(config(1, &[2, 1])));
+    rig.input(1, Input::Enter(config(5, &[2])));
+    let mut other_chain = (*config(7, &[1, 2])).clone();
+    other_chain.chain = ChainId(1);
+    rig.input(1, Input::Enter(Arc::new(other_chain)));
+    assert_eq!(rig.replicas[&1].status().config.unwrap().epoch, Epoch(1));
+}
+
+#[test]
+fn a_watermark_above_the_history_of_a_serving_member_halts_it() {
+    let mut rig = Rig::chain(&[1, 2, 3]);
+    rig.put(1, "k", "1");
+    rig.run(1, 2);
+    rig.transmit();
+    let mut frame = rig.wire[&(2, 3)].back().unwrap().clone();
+    frame.message = ChainMessage::Control(Control { watermark: Sequence(9), ..Control::default() });
+    rig.input(3, Input::Receive { from: member(2), frame });
+    let halted = Halt::WatermarkAhead { watermark: Sequence(9), last: Sequence(0) };
+    assert!(rig.events.contains(&(3, Event::Halted(halted))));
+}

@@ -1,0 +1,243 @@
+//! Clean and dirty reads.
+
+use std::time::Duration;
+
+use super::{super::*, rig::*};
+/// A chain of three in which "k" = "old" is committed, and "new" has reached the middle but not the tail.
+fn dirty() -> Rig {
+    let mut rig = Rig::chain(&[1, 2, 3]);
+    rig.put(1, "k", "old");
+    rig.settle();
+    rig.heartbeat();
+    rig.settle();
+    rig.put(1, "k", "new");
+    rig.run(1, 2);
+    rig
+}
+
+#[test]
+fn clean_reads_are_local_everywhere() {
+    let mut rig = Rig::chain(&[1, 2, 3]);
+    rig.put(1, "k", "v");
+    rig.settle();
+    for n in [1, 2, 3] {
+        assert_eq!(rig.local(n, "k").unwrap().unwrap().value.unwrap(), "v");
+        let get = rig.read(n, "k", ReadMode::Strong);
+        assert_eq!(rig.found(get), (Some("v".into()), true, Way::Local));
+        let absent = rig.read(n, "absent", ReadMode::Strong);
+        assert_eq!(rig.found(absent), (None, true, Way::Local));
+    }
+    rig.heartbeat();
+    rig.settle();
+    rig.transmit();
+    assert!(rig.wire.values().all(|frames| frames.is_empty()), "and nothing is sent for them");
+}
+
+#[test]
+fn a_dirty_read_asks_the_tail() {
+    let mut rig = dirty();
+    assert_eq!(rig.local(2, "k"), Err(NotLocal::Dirty));
+    let get = rig.read(2, "k", ReadMode::Strong);
+    assert!(!rig.replies.contains_key(&get));
+    rig.run(2, 3);
+    rig.run(3, 2);
+    assert_eq!(rig.watermark(2), 2, "the new value went with the query: it is committed by now");
+    assert_eq!(rig.found(get).0, Some("new".into()));
+}
+
+#[test]
+fn a_dirty_read_is_served_the_committed_version() {
+    let mut rig = dirty();
+    // The middle's updates to the tail are lost; its query is not.
+    rig.transmit();
+    rig.wire.clear();
+    let get = rig.read(2, "k", ReadMode::Strong);
+    rig.run(2, 3);
+    rig.run(3, 2);
+    assert_eq!(rig.found(get), (Some("old".into()), true, Way::Query));
+    let status = rig.replicas[&2].status();
+    assert_eq!((status.reads.version_queries, status.reads.shared_queries, status.reads.dirty), (1, 0, 1));
+}
+
+#[test]
+fn one_query_answers_all_that_waited_before_it() {
+    let mut rig = dirty();
+    rig.transmit();
+    rig.wire.clear();
+    let gets: Vec<_> = (0..10).map(|_| rig.read(2, "k", ReadMode::Strong)).collect();
+    rig.transmit();
+    assert_eq!(rig.controls(2, 3).iter().map(|control| control.query).collect::<Vec<_>>(), [1]);
+    let late = rig.read(2, "k", ReadMode::Strong);
+    while rig.deliver(2, 3) {}
+    rig.run(3, 2);
+    assert!(gets.iter().all(|&get| rig.found(get).0 == Some("old".into())));
+    assert!(!rig.replies.contains_key(&late), "it came after the query was sent (trap 3)");
+    rig.run(2, 3);
+    rig.run(3, 2);
+    assert!(rig.replies.contains_key(&late));
+    let status = rig.replicas[&2].status();
+    assert_eq!((status.reads.version_queries, status.reads.shared_queries), (2, 9));
+}
+
+/// Two updates of "k" lie between middle and tail, a read at the middle has seen the second; of the updates only the
+/// first gets through, and of the query nothing, after `before` was called with its frame.
+fn half_of_two_committed(before: impl FnOnce(&mut Rig, Vec<ChainFrame>)) -> (Rig, u64) {
+    let mut rig = dirty();
+    rig.put(1, "k", "newer");
+    rig.run(1, 2);
+    rig.transmit();
+    let mut updates: Vec<_> = rig.wire.remove(&(2, 3)).unwrap().into();
+    updates.retain(|frame| matches!(frame.message, ChainMessage::Updates(_)));
+    let get = rig.read(2, "k", ReadMode::Strong);
+    rig.transmit();
+    let query: Vec<_> = rig.wire.remove(&(2, 3)).unwrap().into();
+    before(&mut rig, query);
+    let mut first = updates.remove(0);
+    if let ChainMessage::Updates(updates) = &mut first.message {
+        updates.updates.truncate(1);
+    }
+    rig.input(3, Input::Receive { from: member(2), frame: first });
+    rig.run(3, 2);
+    assert_eq!(rig.watermark(2), 2);
+    (rig, get)
+}
+
+#[test]
+fn the_own_watermark_ends_the_wait_only_when_it_covers_what_was_seen() {
+    let (mut rig, get) = half_of_two_committed(|_, _| {});
+    assert!(!rig.replies.contains_key(&get), "the watermark is below the version seen (trap 29)");
+    rig.input(2, Input::Disconnected(member(3)));
+    rig.input(2, Input::Connected(member(3)));
+    rig.settle();
+    assert_eq!(rig.watermark(2), 3);
+    assert!(rig.replies.contains_key(&get));
+}
+
+#[test]
+fn an_answer_below_the_own_watermark_still_finds_a_version() {
+    let mut answers = Vec::new();
+    let (mut rig, get) = half_of_two_committed(|rig, query| {
+        for frame in query {
+            rig.input(3, Input::Receive { from: member(2), frame });
+        }
+        rig.transmit();
+        answers.extend(rig.wire.remove(&(3, 2)).unwrap());
+    });
+    assert!(!rig.replies.contains_key(&get));
+    for frame in answers {
+        rig.input(2, Input::Receive { from: member(3), frame });
+    }
+    assert_eq!(rig.found(get).0, Some("new".into()), "the answer names a version that is pruned (trap 12)");
+}
+
+#[test]
+fn a_tail_without_a_lease_answers_no_query() {
+    let mut rig = dirty();
+    rig.transmit();
+    rig.wire.clear();
+    rig.input(3, Input::Lease(rig.now));
+    let get = rig.read(2, "k", ReadMode::Strong);
+    rig.run(2, 3);
+    rig.run(3, 2);
+    assert!(!rig.replies.contains_key(&get));
+    rig.input(3, Input::Lease(Timestamp::MAX));
+    rig.heartbeat();
+    rig.run(2, 3);
+    rig.run(3, 2);
+    assert_eq!(rig.found(get).0, Some("old".into()));
+}
+
+#[test]
+fn a_member_without_a_lease_asks_even_for_clean_versions() {
+    let mut rig = Rig::chain(&[1, 2, 3]);
+    rig.put(1, "k", "v");
+    rig.settle();
+    rig.input(2, Input::Lease(rig.now));
+    assert_eq!(rig.local(2, "k"), Err(NotLocal::NoLease));
+    let get = rig.read(2, "k", ReadMode::Strong);
+    assert!(!rig.replies.contains_key(&get));
+    rig.settle();
+    assert_eq!(rig.found(get), (Some("v".into()), true, Way::Query));
+    rig.input(3, Input::Lease(rig.now));
+    let get = rig.read(3, "k", ReadMode::Strong);
+    assert!(!rig.replies.contains_key(&get), "the tail has nobody to ask but the chain");
+    rig.settle();
+    assert_eq!(rig.found(get), (Some("v".into()), true, Way::Chain));
+}
+
+#[test]
+fn eventual_reads_say_that_they_are_dirty() {
+    let mut rig = dirty();
+    let get = rig.read(2, "k", ReadMode::Eventual);
+    assert_eq!(rig.found(get), (Some("new".into()), false, Way::Local));
+    let get = rig.read(3, "k", ReadMode::Eventual);
+    assert_eq!(rig.found(get), (Some("old".into()), true, Way::Local));
+}
+
+#[test]
+fn reads_through_the_chain_wait_for_their_barrier() {
+    for n in [1, 2, 3] {
+        let mut rig = Rig::chain(&[1, 2, 3]);
+        rig.put(1, "k", "v");
+        rig.settle();
+        for node in [1, 2, 3] {
+            rig.input(node, Input::Lease(Timestamp::ZERO));
+        }
+        let gets: Vec<_> = (0..5).map(|_| rig.read(n, "k", ReadMode::ThroughChain)).collect();
+        assert!(gets.iter().all(|get| !rig.replies.contains_key(get)));
+        rig.settle_without(&[(2, 3)]);
+        assert!(gets.iter().all(|get| !rig.replies.contains_key(get)), "nothing passes the tail");
+        rig.settle();
+        for get in gets {
+            assert_eq!(rig.found(get), (Some("v".into()), true, Way::Chain), "at node {n}");
+        }
+        assert!(rig.last(1).sequence.0 <= 4, "barriers are shared");
+    }
+}
+
+#[test]
+fn a_lost_query_is_asked_again() {
+    let mut rig = dirty();
+    rig.transmit();
+    rig.wire.clear();
+    let get = rig.read(2, "k", ReadMode::Strong);
+    rig.transmit();
+    rig.wire.clear();
+    rig.heartbeat();
+    rig.run(2, 3);
+    rig.run(3, 2);
+    assert_eq!(rig.found(get).0, Some("old".into()));
+}
+
+#[test]
+fn a_parked_read_ends_at_its_deadline() {
+    let mut rig = dirty();
+    let deadline = rig.now + Duration::from_millis(50);
+    rig.input(2, Input::Read { token: Token(90), key: "k".into(), mode: ReadMode::Strong, deadline });
+    rig.heartbeat();
+    assert_eq!(rig.replies[&90], Reply::Expired);
+    assert_eq!(rig.replicas[&2].status().parked_reads, 0);
+}
+
+#[test]
+fn parked_reads_start_anew_in_another_epoch() {
+    let mut rig = dirty();
+    rig.transmit();
+    rig.wire.clear();
+    let get = rig.read(2, "k", ReadMode::Strong);
+    rig.run(2, 3);
+    rig.transmit();
+    let stale = rig.wire.remove(&(3, 2)).unwrap();
+    rig.input(2, Input::Enter(config(2, &[1, 2, 3])));
+    for frame in stale {
+        rig.input(2, Input::Receive { from: member(3), frame });
+    }
+    assert!(!rig.replies.contains_key(&get), "an answer of the old epoch (trap 2)");
+    rig.wire.clear();
+    rig.input(1, Input::Enter(config(2, &[1, 2, 3])));
+    rig.input(3, Input::Enter(config(2, &[1, 2, 3])));
+    rig.settle();
+    rig.heartbeat();
+    rig.settle();
+    assert_eq!(rig.found(get).0, Some("new".into()));
+}

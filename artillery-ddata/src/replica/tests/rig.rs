@@ -1,0 +1,233 @@
+//! A few replicas, and the frames between them.
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::Arc,
+    time::Duration,
+};
+
+use bytes::Bytes;
+
+use super::super::*;
+use crate::{
+    ChainMember, Epoch, Incarnation, Mode, NodeId, Version,
+    store::{Held, MemoryStore},
+    wire::message::{Control, Updates},
+};
+
+pub(super) const FAR: Timestamp = Timestamp::from_nanos(u64::MAX / 2);
+
+pub(super) fn member(n: u8) -> MemberId {
+    MemberId { node: NodeId::from_bytes([n; 16]), incarnation: Incarnation { store: 1, starts: 1 } }
+}
+
+pub(super) fn config(epoch: u64, members: &[u8]) -> Arc<ChainConfig> {
+    let members = members.iter().map(|&n| ChainMember { id: member(n), role: Role::Serving }).collect();
+    let (chain, index) = (ChainId(0), epoch);
+    Arc::new(ChainConfig { chain, epoch: Epoch(epoch), index, mode: Mode::Craq, min_members: 1, members })
+}
+
+/// Replicas on virtual time; frames lie in queues, one per ordered pair and lane, until the test moves them.
+pub(super) struct Rig {
+    pub(super) now: Timestamp,
+    pub(super) replicas: BTreeMap<u8, Replica>,
+    pub(super) gates: BTreeMap<u8, Arc<Gate>>,
+    pub(super) stores: BTreeMap<u8, Arc<MemoryStore>>,
+    pub(super) wire: BTreeMap<(u8, u8), VecDeque<ChainFrame>>,
+    pub(super) replies: BTreeMap<u64, Reply>,
+    pub(super) events: Vec<(u8, Event)>,
+    pub(super) room: usize,
+    next_token: u64,
+}
+
+impl Rig {
+    pub(super) fn new(nodes: &[u8], settings: &Settings) -> Self {
+        let mut rig = Self {
+            now: Timestamp::from_nanos(1),
+            replicas: BTreeMap::new(),
+            gates: BTreeMap::new(),
+            stores: BTreeMap::new(),
+            wire: BTreeMap::new(),
+            replies: BTreeMap::new(),
+            events: Vec::new(),
+            room: 1 << 20,
+            next_token: 0,
+        };
+        for &n in nodes {
+            let (gate, store) = (Arc::new(Gate::new(ChainId(0))), Arc::new(MemoryStore::with_seed(1)));
+            let replica = Replica::new(member(n), ChainId(0), settings.clone(), store.clone(), gate.clone());
+            rig.replicas.insert(n, replica);
+            rig.gates.insert(n, gate);
+            rig.stores.insert(n, store);
+            rig.input(n, Input::Lease(Timestamp::MAX));
+            for &other in nodes.iter().filter(|&&other| other != n) {
+                rig.input(n, Input::Connected(member(other)));
+            }
+        }
+        rig
+    }
+
+    /// A chain that is open everywhere.
+    pub(super) fn chain(nodes: &[u8]) -> Self {
+        let mut rig = Self::new(nodes, &Settings::default());
+        rig.enter_all(&config(1, nodes));
+        rig.settle();
+        rig
+    }
+
+    pub(super) fn enter_all(&mut self, config: &Arc<ChainConfig>) {
+        for n in self.nodes() {
+            self.input(n, Input::Enter(config.clone()));
+        }
+    }
+
+    fn nodes(&self) -> Vec<u8> {
+        self.replicas.keys().copied().collect()
+    }
+
+    pub(super) fn input(&mut self, n: u8, input: Input) {
+        let now = self.now;
+        let replica = self.replicas.get_mut(&n).unwrap();
+        replica.handle(now, input);
+        while let Some(output) = replica.poll_output() {
+            match output {
+                Output::Reply(token, reply) => {
+                    assert_eq!(self.replies.insert(token.0, reply), None, "one reply per request");
+                }
+                Output::Event(event) => self.events.push((n, event)),
+            }
+        }
+    }
+
+    /// Puts on the wire all that the replicas have to say now.
+    pub(super) fn transmit(&mut self) {
+        for n in self.nodes() {
+            let replica = self.replicas.get_mut(&n).unwrap();
+            for to in replica.peers().collect::<Vec<_>>() {
+                let queue = self.wire.entry((n, to.node.as_bytes()[0])).or_default();
+                queue.extend(replica.poll_control(self.now, to));
+                while let Some(frame) = replica.poll_updates(self.now, to, self.room) {
+                    queue.push_back(frame);
+                }
+            }
+        }
+    }
+
+    pub(super) fn deliver(&mut self, from: u8, to: u8) -> bool {
+        let Some(frame) = self.wire.entry((from, to)).or_default().pop_front() else { return false };
+        self.input(to, Input::Receive { from: member(from), frame });
+        true
+    }
+
+    /// Delivers what lies between two members, and what they say on it, but nothing else.
+    pub(super) fn run(&mut self, from: u8, to: u8) {
+        self.transmit();
+        while self.deliver(from, to) {}
+    }
+
+    /// Delivers everything until nobody has anything to say.
+    pub(super) fn settle(&mut self) {
+        self.settle_without(&[]);
+    }
+
+    /// The same, while frames on these links stay where they are.
+    pub(super) fn settle_without(&mut self, cut: &[(u8, u8)]) {
+        for _ in 0..10_000 {
+            self.transmit();
+            let busy: Vec<_> = self
+                .wire
+                .iter()
+                .filter(|(link, q)| !q.is_empty() && !cut.contains(link))
+                .map(|(&link, _)| link)
+                .collect();
+            if busy.is_empty() {
+                return;
+            }
+            for (from, to) in busy {
+                self.deliver(from, to);
+            }
+        }
+        panic!("the chain never stops talking");
+    }
+
+    /// Lets a heartbeat pass everywhere.
+    pub(super) fn heartbeat(&mut self) {
+        self.now = self.now + Duration::from_millis(100);
+        for n in self.nodes() {
+            self.input(n, Input::Tick);
+        }
+    }
+
+    fn token(&mut self) -> Token {
+        self.next_token += 1;
+        Token(self.next_token)
+    }
+
+    pub(super) fn write(&mut self, n: u8, write: Write) -> u64 {
+        let token = self.token();
+        self.input(n, Input::Write { token, write, deadline: FAR, wall_clock: 7 });
+        token.0
+    }
+
+    pub(super) fn put(&mut self, n: u8, key: &'static str, value: &'static str) -> u64 {
+        self.write(n, Write::Put { key: key.into(), value: value.into() })
+    }
+
+    pub(super) fn read(&mut self, n: u8, key: &'static str, mode: ReadMode) -> u64 {
+        let token = self.token();
+        self.input(n, Input::Read { token, key: key.into(), mode, deadline: FAR });
+        token.0
+    }
+
+    pub(super) fn local(&self, n: u8, key: &str) -> Result<Option<Held>, NotLocal> {
+        self.gates[&n].read(&*self.stores[&n], key.as_bytes(), || self.now)
+    }
+
+    pub(super) fn found(&self, token: u64) -> (Option<Bytes>, bool, Way) {
+        match &self.replies[&token] {
+            Reply::Read(read) => (read.held.as_ref().and_then(|held| held.value.clone()), read.clean, read.way),
+            other => panic!("{other:?} is no read"),
+        }
+    }
+
+    pub(super) fn committed(&self, token: u64) -> Version {
+        match &self.replies[&token] {
+            Reply::Committed(committed) => committed.version,
+            other => panic!("{other:?} is no commit"),
+        }
+    }
+
+    pub(super) fn is_open(&self, n: u8) -> bool {
+        self.replicas[&n].status().open
+    }
+
+    pub(super) fn last(&self, n: u8) -> Version {
+        self.replicas[&n].status().last
+    }
+
+    pub(super) fn watermark(&self, n: u8) -> u64 {
+        self.replicas[&n].status().watermark.0
+    }
+
+    /// Every control frame that lies on a link.
+    pub(super) fn controls(&self, from: u8, to: u8) -> Vec<&Control> {
+        let frames = self.wire.get(&(from, to)).into_iter().flatten();
+        frames
+            .filter_map(|frame| match &frame.message {
+                ChainMessage::Control(control) => Some(control),
+                ChainMessage::Updates(_) => None,
+            })
+            .collect()
+    }
+
+    /// Every update frame that lies on a link.
+    pub(super) fn updates(&self, from: u8, to: u8) -> Vec<&Updates> {
+        let frames = self.wire.get(&(from, to)).into_iter().flatten();
+        frames
+            .filter_map(|frame| match &frame.message {
+                ChainMessage::Updates(updates) => Some(updates),
+                ChainMessage::Control(_) => None,
+            })
+            .collect()
+    }
+}

@@ -1,0 +1,71 @@
+//! What writers and pins of one chain share; readers never come here.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock},
+};
+
+use bytes::Bytes;
+
+use crate::{ChainId, Sequence};
+
+/// The chains of a store.
+#[derive(Debug, Default)]
+pub(super) struct Chains {
+    chains: RwLock<BTreeMap<ChainId, Arc<Mutex<Chain>>>>,
+}
+
+/// One of them.
+#[derive(Debug, Default)]
+pub(super) struct Chain {
+    /// The highest watermark that a batch brought along.
+    pub(super) keep_from: Sequence,
+    pins: BTreeMap<Sequence, u64>,
+    /// Keys that have more versions than they would have without the pins.
+    pub(super) held_back: BTreeSet<Bytes>,
+}
+
+impl Chains {
+    pub(super) fn get(&self, chain: ChainId) -> Arc<Mutex<Chain>> {
+        if let Some(found) = self.chains.read().unwrap_or_else(PoisonError::into_inner).get(&chain) {
+            return found.clone();
+        }
+        self.chains.write().unwrap_or_else(PoisonError::into_inner).entry(chain).or_default().clone()
+    }
+
+    pub(super) fn ids(&self) -> Vec<ChainId> {
+        self.chains.read().unwrap_or_else(PoisonError::into_inner).keys().copied().collect()
+    }
+}
+
+/// Nothing in here is left half done by a panic, so a poisoned lock is as good as another.
+pub(super) fn lock(chain: &Mutex<Chain>) -> MutexGuard<'_, Chain> {
+    chain.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Chain {
+    pub(super) fn pin(&mut self, at: Sequence) {
+        *self.pins.entry(at).or_default() += 1;
+    }
+
+    /// Whether the lowest pin is another one now.
+    pub(super) fn unpin(&mut self, at: Sequence) -> bool {
+        let before = self.lowest_pin();
+        if let Some(count) = self.pins.get_mut(&at) {
+            *count -= 1;
+            if *count == 0 {
+                self.pins.remove(&at);
+            }
+        }
+        before != self.lowest_pin()
+    }
+
+    /// Readers below `keep_from` and below every pin there are none.
+    pub(super) fn floor(&self, keep_from: Sequence) -> Sequence {
+        self.lowest_pin().map_or(keep_from, |pin| pin.min(keep_from))
+    }
+
+    fn lowest_pin(&self) -> Option<Sequence> {
+        self.pins.keys().next().copied()
+    }
+}

@@ -1,0 +1,82 @@
+//! Scans in key order.
+
+use std::{ops::Bound, vec};
+
+use bytes::Bytes;
+use scc::Guard;
+
+use super::{
+    MemoryStore,
+    key::{Key, KeyRef},
+};
+use crate::{
+    ChainId, Sequence,
+    store::{Record, StoreError},
+};
+
+/// Keys taken from the index at a time: between two pages a scan holds nothing that would keep memory from being freed.
+const PAGE: usize = 128;
+
+pub(super) struct Scan<'a> {
+    store: &'a MemoryStore,
+    chain: ChainId,
+    at_most: Sequence,
+    page: vec::IntoIter<Key>,
+    /// Where the next page begins; `None` after the last one.
+    next: Option<Bound<Bytes>>,
+}
+
+impl<'a> Scan<'a> {
+    pub(super) fn new(store: &'a MemoryStore, chain: ChainId, from: &[u8], at_most: Sequence) -> Self {
+        let next = Some(Bound::Included(Bytes::copy_from_slice(from)));
+        Self { store, chain, at_most, page: Vec::new().into_iter(), next }
+    }
+
+    fn turn(&mut self, from: &Bound<Bytes>) {
+        let page = self.store.keys(self.chain, from, PAGE);
+        self.next = page.get(PAGE - 1).map(|last| Bound::Excluded(last.bytes.clone()));
+        self.page = page.into_iter();
+    }
+}
+
+impl Iterator for Scan<'_> {
+    type Item = Result<Record, StoreError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            for key in self.page.by_ref() {
+                if let Some(held) = self.store.find(key.borrow(), self.at_most) {
+                    return Some(Ok(Record { key: key.bytes, held }));
+                }
+            }
+            let from = self.next.take()?;
+            self.turn(&from);
+        }
+    }
+}
+
+impl MemoryStore {
+    /// Up to `limit` keys of a chain, in order.
+    pub(super) fn keys(&self, chain: ChainId, from: &Bound<Bytes>, limit: usize) -> Vec<Key> {
+        let from = from.as_ref().map(|bytes| KeyRef { chain, bytes });
+        let guard = Guard::new();
+        self.ordered
+            .range::<KeyRef<'_>, _>((from, Bound::Unbounded), &guard)
+            .map(|(key, ())| key)
+            .take_while(|key| key.chain == chain)
+            .take(limit)
+            .cloned()
+            .collect()
+    }
+
+    /// All keys of a chain, a page at a time.
+    pub(super) fn all_keys(&self, chain: ChainId) -> impl Iterator<Item = Key> + '_ {
+        let mut from = Some(Bound::Included(Bytes::new()));
+        std::iter::from_fn(move || {
+            let page = self.keys(chain, &from.take()?, PAGE);
+            from = page.get(PAGE - 1).map(|last| Bound::Excluded(last.bytes.clone()));
+            Some(page)
+        })
+        .flatten()
+    }
+}

@@ -1,0 +1,142 @@
+//! The versions of one key.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use smallvec::SmallVec;
+
+use crate::{Sequence, store::Held};
+
+/// All versions of one key, never empty.
+///
+/// The older ones stand in shared runs, the oldest run first. A new run swallows those before it that are not longer,
+/// so that a key with many pending versions has few runs, cloning is cheap, and each version is copied a logarithmic
+/// number of times.
+#[derive(Clone, PartialEq, Debug)]
+pub(super) struct Versions {
+    newest: Held,
+    older: SmallVec<[Arc<[Held]>; 1]>,
+    bytes: u64,
+}
+
+/// Runs up to this length are cut exactly; of a longer one half must be superseded before the rest is copied.
+const SHORT: usize = 16;
+
+impl Versions {
+    pub(super) fn new(newest: Held) -> Self {
+        let bytes = size(&newest);
+        Self { newest, older: SmallVec::new(), bytes }
+    }
+
+    pub(super) fn newest(&self) -> &Held {
+        &self.newest
+    }
+
+    /// Bytes of all values.
+    pub(super) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// The newest version at or below `at_most`.
+    pub(super) fn at(&self, at_most: Sequence) -> Option<&Held> {
+        if self.newest.version.sequence <= at_most {
+            return Some(&self.newest);
+        }
+        let run = &self.older[self.run_at(at_most)?];
+        Some(&run[below(run, at_most) - 1])
+    }
+
+    /// Whether there is one version and that is a value: nothing can be pruned, now or later.
+    pub(super) fn is_settled(&self) -> bool {
+        self.older.is_empty() && self.newest.value.is_some()
+    }
+
+    /// Whether a reader at `floor` or above finds only that the key is absent.
+    pub(super) fn is_gone(&self, floor: Sequence) -> bool {
+        self.older.is_empty() && self.newest.value.is_none() && self.newest.version.sequence <= floor
+    }
+
+    /// Adds a newer version.
+    pub(super) fn push(&mut self, held: Held) {
+        self.bytes += size(&held);
+        let before = std::mem::replace(&mut self.newest, held);
+        let mut first = self.older.len();
+        let mut len = 1;
+        while first > 0 && self.older[first - 1].len() <= len {
+            first -= 1;
+            len += self.older[first].len();
+        }
+        let run: Arc<[Held]> = if len == 1 {
+            Arc::new([before])
+        } else {
+            let mut run = Vec::with_capacity(len);
+            self.older[first..].iter().for_each(|swallowed| run.extend_from_slice(swallowed));
+            run.push(before);
+            run.into()
+        };
+        self.older.truncate(first);
+        self.older.push(run);
+    }
+
+    /// Drops versions that another one at or below `floor` supersedes: all of them if there are few, else at least
+    /// enough to leave them in the minority. Tells whether there were any.
+    pub(super) fn prune(&mut self, floor: Sequence) -> bool {
+        if self.newest.version.sequence <= floor {
+            let any = !self.older.is_empty();
+            self.older.clear();
+            self.bytes = size(&self.newest);
+            return any;
+        }
+        let Some(at) = self.run_at(floor) else { return false };
+        self.bytes -= self.older.drain(..at).map(|run| sum(&run)).sum::<u64>();
+        let run = &mut self.older[0];
+        let dead = below(run, floor) - 1;
+        let cut = dead > 0 && (run.len() <= SHORT || dead * 2 >= run.len());
+        if cut {
+            self.bytes -= sum(&run[..dead]);
+            *run = run[dead..].into();
+        }
+        cut || at > 0
+    }
+
+    /// Drops all versions above `last`; `None` if no other is left.
+    pub(super) fn without_above(&self, last: Sequence) -> Option<Self> {
+        if self.newest.version.sequence <= last {
+            return Some(self.clone());
+        }
+        let mut left: Vec<Held> = self
+            .older
+            .iter()
+            .flat_map(|run| run.iter())
+            .filter(|held| held.version.sequence <= last)
+            .cloned()
+            .collect();
+        let newest = left.pop()?;
+        let bytes = size(&newest) + sum(&left);
+        let older = if left.is_empty() { SmallVec::new() } else { SmallVec::from_iter([left.into()]) };
+        Some(Self { newest, older, bytes })
+    }
+
+    #[cfg(test)]
+    pub(super) fn recount(&self) -> u64 {
+        size(&self.newest) + self.older.iter().map(|run| sum(run)).sum::<u64>()
+    }
+
+    /// The run that holds the newest of the older versions at or below `at_most`.
+    fn run_at(&self, at_most: Sequence) -> Option<usize> {
+        self.older.iter().rposition(|run| run[0].version.sequence <= at_most)
+    }
+}
+
+/// How many versions of the run are at or below `at_most`.
+fn below(run: &[Held], at_most: Sequence) -> usize {
+    run.partition_point(|held| held.version.sequence <= at_most)
+}
+
+fn size(held: &Held) -> u64 {
+    held.value.as_ref().map_or(0, Bytes::len) as u64
+}
+
+fn sum(run: &[Held]) -> u64 {
+    run.iter().map(size).sum()
+}
