@@ -2,10 +2,20 @@
 //!
 //! Without default features only the pure parts remain: identifiers, time, codec, frames and the SWIM wrapper.
 
+#[cfg(feature = "net")]
+pub mod clock;
 pub mod codec;
+#[cfg(feature = "net")]
+pub mod config;
+#[cfg(feature = "net")]
+pub mod error;
 pub mod frame;
 pub mod id;
+#[cfg(feature = "net")]
+pub mod identity;
 pub mod time;
+#[cfg(feature = "net")]
+pub mod transport;
 
 pub use id::{ClusterId, Incarnation, MemberId, NodeId};
 pub use time::Timestamp;

@@ -4,7 +4,10 @@
 
 pub mod chain;
 pub mod control;
+#[cfg(feature = "net")]
+mod driver;
 pub mod replica;
+mod routing;
 pub mod store;
 pub mod update;
 pub mod version;

@@ -64,6 +64,8 @@ pub struct Replica {
     peers: BTreeMap<MemberId, Peer>,
     /// The predecessor doesn't know, or hasn't shown to know, where our history stands.
     needs_resume: bool,
+    /// In this epoch our history is known to be a prefix of our predecessor's.
+    is_prefix: bool,
     /// An update came before the ones that it follows.
     gap: bool,
     writes: Writes,
@@ -138,6 +140,7 @@ impl Replica {
             connected: BTreeSet::new(),
             peers: BTreeMap::new(),
             needs_resume: false,
+            is_prefix: false,
             gap: false,
             writes: Writes::default(),
             reads: Reads::default(),
@@ -219,6 +222,7 @@ impl Replica {
             .map(|member| (member.id, Peer::new(self.connected.contains(&member.id))))
             .collect();
         self.needs_resume = self.place.predecessor.is_some();
+        self.is_prefix = self.place.is_head;
         self.gap = false;
         self.open_upto = None;
         self.open_awaits = None;
@@ -281,8 +285,12 @@ impl Replica {
         }
     }
 
-    /// Takes in a watermark of this epoch.
+    /// Takes in a watermark of this epoch. Not before it is known that our history is the chain's: what a returning
+    /// member holds beyond that stands under sequences that the watermark means otherwise.
     fn learn(&mut self, watermark: Sequence) {
+        if !self.is_prefix {
+            return;
+        }
         let last = self.history.last().sequence;
         if watermark > last && self.place.serves() {
             // Whatever the tail has committed has passed us: a bug, here or there. Better no answer than a wrong one.

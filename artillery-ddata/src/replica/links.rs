@@ -206,6 +206,7 @@ impl Replica {
             in_order = true;
         }
         if in_order {
+            self.found_prefix();
             self.needs_resume = false;
             self.gap = false;
             self.follow_chain_time();
@@ -295,10 +296,20 @@ impl Replica {
         }
         self.needs_resume = !control.following;
         if control.following {
+            self.found_prefix();
             self.open_awaits = self.open_awaits.or(control.open);
             self.open_if_caught_up();
         } else {
             self.due_for(Some(from));
+        }
+    }
+
+    /// The predecessor has compared histories with us: watermarks heard before mean our history too.
+    fn found_prefix(&mut self) {
+        if !std::mem::replace(&mut self.is_prefix, true)
+            && let Some(heard) = self.peers.values().map(|peer| peer.watermark).max()
+        {
+            self.learn(heard);
         }
     }
 

@@ -1,0 +1,24 @@
+//! One QUIC endpoint per node: who may speak, long-lived streams of frames, datagrams, and links that are re-dialled.
+//!
+//! A node dials for what it *sends*: the side that dialled opens streams and sends datagrams, the other one takes them
+//! in through its [`Service`] and answers on bidirectional streams. So two nodes that send to each other have two
+//! connections, and nobody has to decide which of two is to be kept.
+
+mod connection;
+mod counters;
+mod endpoint;
+mod link;
+mod service;
+mod stream;
+
+pub use connection::{CloseCode, Connection, StreamKind};
+pub use counters::Counters;
+pub use endpoint::{Endpoint, LinkFilter, LocalInfo};
+pub use link::{Link, LinkState, LinkWatch};
+pub use service::{IncomingStream, PeerInfo, PeerKind, Service};
+pub use stream::{FrameBatch, FrameReader, FrameWriter};
+
+use crate::error::VersionRange;
+
+/// Protocol versions that this library can talk.
+pub const PROTOCOL_VERSIONS: VersionRange = VersionRange { min: 1, max: 1 };

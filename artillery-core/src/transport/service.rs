@@ -1,0 +1,88 @@
+//! What an endpoint calls when something arrives.
+
+use std::{net::SocketAddr, sync::Arc};
+
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+
+use super::{Connection, FrameReader, FrameWriter, StreamKind};
+use crate::{
+    error::{CloseReason, Refusal},
+    id::{ClusterId, MemberId},
+};
+
+/// What a peer is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum PeerKind {
+    /// A node of the cluster, which can be dialled too.
+    Node,
+    /// A client: it dials, and is never dialled.
+    Client,
+}
+
+/// Who is at the other end of a connection. Its name was proved by its certificate, the rest is what it says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PeerInfo {
+    /// Its name, from its certificate.
+    pub name: String,
+    /// Its node id, which belongs to the name, and its incarnation.
+    pub id: MemberId,
+    /// Node or client.
+    pub kind: PeerKind,
+    /// Where it says that it can be dialled.
+    pub addr: SocketAddr,
+    /// Where its packets come from.
+    pub remote: SocketAddr,
+    /// The cluster that it belongs to, if it belonged to one when it said hello.
+    pub cluster_id: Option<ClusterId>,
+    /// The protocol version that both talk.
+    pub version: u16,
+}
+
+/// A stream that a peer opened.
+#[derive(Debug)]
+pub struct IncomingStream {
+    /// What the opener wants it for.
+    pub kind: StreamKind,
+    /// Its frames.
+    pub reader: FrameReader,
+    /// For answers, if the stream is bidirectional.
+    pub writer: Option<FrameWriter>,
+    /// The connection that it came by: to close it when the peer breaks the rules.
+    pub connection: Connection,
+}
+
+/// The receiving side of an endpoint. Calls come from the endpoint's tasks: they must not block or take long.
+pub trait Service: Send + Sync + 'static {
+    /// Whether a peer that dialled and passed the checks of the hello may stay.
+    ///
+    /// # Errors
+    /// The reason that it is told.
+    fn admit(&self, peer: &Arc<PeerInfo>) -> Result<(), Refusal> {
+        let _ = peer;
+        Ok(())
+    }
+
+    /// A peer that was dialled has accepted this node.
+    fn reached(&self, peer: &Arc<PeerInfo>) {
+        let _ = peer;
+    }
+
+    /// A peer opened a stream. Spawn a task that reads it; dropping it tells the peer that it is not wanted.
+    fn stream(&self, peer: &Arc<PeerInfo>, stream: IncomingStream);
+
+    /// A datagram came.
+    fn datagram(&self, peer: &Arc<PeerInfo>, payload: Bytes) {
+        let _ = (peer, payload);
+    }
+
+    /// Somebody who dialled was refused.
+    fn refused(&self, addr: SocketAddr, reason: &Refusal) {
+        let _ = (addr, reason);
+    }
+
+    /// A connection that a peer had dialled is gone.
+    fn disconnected(&self, peer: &Arc<PeerInfo>, reason: &CloseReason) {
+        let _ = (peer, reason);
+    }
+}

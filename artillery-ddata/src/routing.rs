@@ -1,0 +1,32 @@
+//! Which chain holds a key, and where its members are: what a client has to know.
+
+use std::{collections::BTreeMap, net::SocketAddr};
+
+use serde::{Deserialize, Serialize};
+
+use crate::{ChainConfig, ChainId, ClusterId, NodeId};
+
+/// What a node tells whoever asks for the way.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub(crate) struct Routing {
+    /// Which formation.
+    pub(crate) cluster: ClusterId,
+    /// The configuration of each chain, by chain id.
+    pub(crate) chains: Vec<ChainConfig>,
+    /// The nodes known.
+    pub(crate) nodes: BTreeMap<NodeId, NodeAddress>,
+}
+
+/// How a node is called and reached.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub(crate) struct NodeAddress {
+    pub(crate) name: String,
+    pub(crate) addrs: Vec<SocketAddr>,
+}
+
+impl Routing {
+    /// The configuration of a chain.
+    pub(crate) fn chain(&self, chain: ChainId) -> Option<&ChainConfig> {
+        self.chains.get(chain.0 as usize)
+    }
+}
