@@ -1,5 +1,7 @@
 //! Guards that can be taken out, to see that the simulator notices.
 
+use artillery_ddata::replica::Mutant;
+
 use crate::scenario::Scenario;
 
 /// A guard taken out of the replica.
@@ -45,6 +47,16 @@ impl MutantName {
         match self {
             Self::JoinQueryInFlight | Self::WaitEndsEarly => Scenario::Hot,
             Self::AnswerBelowOwnWatermark | Self::DirtyAsCommitted => Scenario::Lossy,
+        }
+    }
+
+    /// The guard that it takes out.
+    pub const fn guard(self) -> Mutant {
+        match self {
+            Self::JoinQueryInFlight => Mutant::JoinQueryInFlight,
+            Self::AnswerBelowOwnWatermark => Mutant::AnswerBelowOwnWatermark,
+            Self::DirtyAsCommitted => Mutant::DirtyAsCommitted,
+            Self::WaitEndsEarly => Mutant::WaitEndsEarly,
         }
     }
 

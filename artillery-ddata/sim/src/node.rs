@@ -13,6 +13,7 @@ use artillery_ddata::{
 
 use crate::{
     client::Ask,
+    mutants::MutantName,
     network::Flight,
     rng::{Concern, Rng},
     scenario::Setup,
@@ -163,5 +164,11 @@ impl Node {
 }
 
 fn settings(setup: &Setup) -> Settings {
-    Settings { window: setup.window, backlog: setup.backlog, heartbeat: setup.heartbeat }
+    Settings {
+        window: setup.window,
+        backlog: setup.backlog,
+        heartbeat: setup.heartbeat,
+        resend: setup.resend,
+        mutant: setup.mutant.map(MutantName::guard),
+    }
 }

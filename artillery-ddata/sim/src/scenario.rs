@@ -49,6 +49,8 @@ pub struct Setup {
     pub backlog: usize,
     /// The replica's heartbeat.
     pub heartbeat: Duration,
+    /// After how long a replica sends again what isn't acknowledged.
+    pub resend: Option<Duration>,
     /// Links between nodes.
     pub profile: Profile,
     /// Longest padding of a value, in bytes.
@@ -207,6 +209,11 @@ impl Scenario {
             Self::Mixed => mixed(&mut rng, &mut setup),
         }
         let mut faults = Rng::new(seed, Concern::Faults);
+        let lossless = |kind: &Kind| matches!(kind, Kind::Delay | Kind::Slow | Kind::Break | Kind::Crash);
+        if self.kinds().iter().all(lossless) && rng.chance(500) {
+            // Streams lose nothing while their connection is up.
+            setup.resend = None;
+        }
         setup.faults = faults::plan(&mut faults, self.kinds(), setup.members, TROUBLE, HEALED);
         if self.kinds().contains(&Kind::Crash) {
             setup.crash = Some(faults::crash(&mut faults, setup.members, CRASHES, CRASHES + SECOND));
@@ -232,6 +239,7 @@ fn common(rng: &mut Rng) -> Setup {
         window: rng.pick(&[4 << 10, 64 << 10, 1 << 20]),
         backlog: rng.pick(&[16 << 10, 1 << 20, 64 << 20]),
         heartbeat: Duration::from_millis(rng.between(20, 150)),
+        resend: Some(Duration::from_millis(rng.between(50, 400))),
         profile: Profile {
             delay,
             jitter: delay * rng.between(0, 3) / 2,

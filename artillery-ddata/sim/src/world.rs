@@ -17,7 +17,7 @@ use crate::{
     faults::{Fault, Kind},
     history::{Operation, Value},
     network::{Flight, Network},
-    node::{Node, QUICK, Work},
+    node::{Node, Origin, QUICK, Work},
     oracle::{ChainOracle, Failure, Oracle},
     queue::Queue,
     rng::{Concern, Rng},
@@ -43,17 +43,29 @@ pub(crate) enum Event {
     /// A node's lease is renewed.
     Lease(usize),
     /// A client's request reaches a node.
-    Request { client: usize, number: u64, attempt: u32, node: usize, request: Request, until: u64 },
+    Request(Box<Arrival>),
     /// A reply reaches a client.
-    Reply { client: usize, number: u64, attempt: u32, reply: Reply },
-    /// A client begins something, or tries again.
+    Reply(Origin, Reply),
+    /// A client begins something.
     Think(usize),
+    /// A client tries again.
+    Retry { client: usize, number: u64 },
     /// A client stops waiting.
     GiveUp { client: usize, number: u64 },
     /// The fault with this index begins or ends.
     Fault { index: usize, begins: bool },
     /// The run enters its next part.
     Phase(Phase),
+}
+
+/// A client's request on its way to a node.
+#[derive(Debug)]
+pub(crate) struct Arrival {
+    pub(crate) origin: Origin,
+    pub(crate) node: usize,
+    pub(crate) request: Request,
+    /// When the client stops waiting.
+    pub(crate) until: u64,
 }
 
 /// Parts of a run.
@@ -235,47 +247,25 @@ impl World {
 
     fn handle(&mut self, event: Event) -> Result<(), Failure> {
         match event {
-            Event::Step(node) => self.step(node),
-            Event::Poll(node) => self.poll(node),
-            Event::Tick { node, slot, number } => {
-                self.tick(node, slot, number);
-                Ok(())
-            }
-            Event::Land { from, to, flight, frame } => {
-                self.land(from, to, flight, frame);
-                Ok(())
-            }
-            Event::Notice { node, peer, generation, connected } => {
-                self.notice(node, peer, generation, connected);
-                Ok(())
-            }
+            Event::Step(node) => return self.step(node),
+            Event::Poll(node) => return self.poll(node),
+            Event::Request(arrival) => return self.request(*arrival),
+            Event::Reply(origin, reply) => return self.reply(origin, reply),
+            Event::GiveUp { client, number } => return self.give_up(client, number),
+            Event::Tick { node, slot, number } => self.tick(node, slot, number),
+            Event::Land { from, to, flight, frame } => self.land(from, to, flight, frame),
+            Event::Notice { node, peer, generation, connected } => self.notice(node, peer, generation, connected),
             Event::Enter { node, slot } => {
                 let input = Input::Enter(self.configs[slot].clone());
                 self.enqueue(node, Work { slot, input, flight: None });
-                Ok(())
             }
-            Event::Lease(node) => {
-                self.lease(node);
-                Ok(())
-            }
-            Event::Request { client, number, attempt, node, request, until } => {
-                self.request(client, number, attempt, node, request, until)
-            }
-            Event::Reply { client, number, attempt, reply } => self.reply(client, number, attempt, reply),
-            Event::Think(client) => {
-                self.think(client);
-                Ok(())
-            }
-            Event::GiveUp { client, number } => self.give_up(client, number),
-            Event::Fault { index, begins } => {
-                self.fault(index, begins);
-                Ok(())
-            }
-            Event::Phase(phase) => {
-                self.enter_phase(phase);
-                Ok(())
-            }
+            Event::Lease(node) => self.lease(node),
+            Event::Think(client) => self.think(client),
+            Event::Retry { client, number } => self.retry(client, number),
+            Event::Fault { index, begins } => self.fault(index, begins),
+            Event::Phase(phase) => self.enter_phase(phase),
         }
+        Ok(())
     }
 
     fn planned(&self, index: usize) -> Fault {
@@ -323,7 +313,8 @@ impl World {
         let up = up && !self.nodes[a].crashed && !self.nodes[b].crashed;
         let Some(generation) = self.network.set_up(a, b, up) else { return };
         for (node, peer) in [(a, b), (b, a)] {
-            let after = self.notices.below(if self.notices.chance(200) { 400_000_000 } else { 30_000_000 });
+            let late = self.notices.chance(200);
+            let after = self.notices.below(if late { 400_000_000 } else { 30_000_000 });
             self.queue.push(self.now + after, Event::Notice { node, peer, generation, connected: up });
         }
     }

@@ -8,7 +8,7 @@ use artillery_ddata::{
     store::Held,
 };
 
-use super::{Event, Phase, World};
+use super::{Arrival, Event, Phase, World};
 use crate::{
     client::{self, Ask, Next, Pending, Request, key_bytes},
     history::{Answer, Call, Operation},
@@ -21,10 +21,9 @@ use crate::{
 const AIM: u64 = OPERATIONS + OPERATIONS / 5;
 
 impl World {
-    /// A client begins its next operation, or makes its next attempt.
+    /// A client begins its next operation.
     pub(super) fn think(&mut self, index: usize) {
         if self.clients[index].pending.is_some() {
-            self.attempt(index);
             return;
         }
         if let Some((node, key, mode)) = self.clients[index].script.pop_front() {
@@ -43,6 +42,13 @@ impl World {
         let value = self.fresh_value();
         let (ask, key, node) = self.clients[index].choose(&self.setup.mix, self.nodes.len(), value);
         self.start(index, ask, key, node);
+    }
+
+    /// A refused operation is tried again, if its client still waits.
+    pub(super) fn retry(&mut self, index: usize, number: u64) {
+        if self.clients[index].pending.as_ref().is_some_and(|pending| pending.number == number) {
+            self.attempt(index);
+        }
     }
 
     fn start(&mut self, index: usize, ask: Ask, key: u32, node: usize) {
@@ -78,41 +84,33 @@ impl World {
         let Some(pending) = &mut self.clients[index].pending else { return };
         pending.attempts += 1;
         pending.unanswered = true;
-        let Pending { number, attempts: attempt, node, until, .. } = *pending;
+        let Pending { number, attempts: attempt, ask, key, node, until, .. } = *pending;
         let request = pending.request.clone();
         self.trace.line(self.now, |out| {
             write!(out, "client {index} op {number} asks n{node}{}", if delay.is_none() { ", lost" } else { "" })
         });
         if let Some(delay) = delay {
-            self.queue.push(self.now + delay, Event::Request { client: index, number, attempt, node, request, until });
+            let origin = Origin { client: index, number, attempt, ask, key };
+            self.queue.push(self.now + delay, Event::Request(Box::new(Arrival { origin, node, request, until })));
         }
     }
 
     /// A request reaches a node: a clean read is served at once, everything else goes to the replica.
-    pub(super) fn request(
-        &mut self,
-        client: usize,
-        number: u64,
-        attempt: u32,
-        index: usize,
-        request: Request,
-        until: u64,
-    ) -> Result<(), Failure> {
+    pub(super) fn request(&mut self, arrival: Arrival) -> Result<(), Failure> {
+        let Arrival { origin, node: index, request, until } = arrival;
         if self.nodes[index].crashed {
             return Ok(());
         }
-        let Some(pending) = self.clients[client].pending.as_ref().filter(|pending| pending.number == number) else {
-            // Its client gave up already; a write may still take effect.
-            return self.late_request(client, number, attempt, index, request);
-        };
-        let origin = Origin { client, number, attempt, ask: pending.ask, key: pending.key };
-        let slot = pending.key as usize % self.setup.chains;
+        let slot = origin.key as usize % self.setup.chains;
         if let Request::Read(key, ReadMode::Strong) = &request {
             let node = &self.nodes[index];
             let now = node.clock(self.now);
             match node.slots[slot].gate.read(&*node.store, key, || now) {
                 Ok(held) => {
                     self.counts.local_reads += 1;
+                    self.trace.line(self.now, |out| {
+                        write!(out, "n{index} c{slot} shows client {} op {}: {held:?}", origin.client, origin.number)
+                    });
                     let reply = Reply::Read(Read { held, clean: true, way: Way::Local });
                     self.check_reply(slot, &origin, &reply);
                     self.respond(origin, reply);
@@ -133,26 +131,6 @@ impl World {
             Request::Read(key, mode) => Input::Read { token, key, mode, deadline },
         };
         self.enqueue(index, Work { slot, input, flight: None });
-        Ok(())
-    }
-
-    fn late_request(
-        &mut self,
-        client: usize,
-        number: u64,
-        attempt: u32,
-        index: usize,
-        request: Request,
-    ) -> Result<(), Failure> {
-        let Request::Write(write) = request else { return Ok(()) };
-        let key = client::key_of(&write);
-        let node = &mut self.nodes[index];
-        let origin = Origin { client, number, attempt, ask: Ask::Write(Call::Delete), key };
-        let deadline = node.clock(self.now);
-        let wall_clock = node.wall_clock(self.now);
-        let token = node.owe(origin);
-        let input = Input::Write { token, write, deadline, wall_clock };
-        self.enqueue(index, Work { slot: key as usize % self.setup.chains, input, flight: None });
         Ok(())
     }
 
@@ -198,14 +176,14 @@ impl World {
     }
 
     fn respond(&mut self, origin: Origin, reply: Reply) {
-        let Origin { client, number, attempt, .. } = origin;
-        if let Some(delay) = self.network.client_delay(client) {
-            self.queue.push(self.now + delay, Event::Reply { client, number, attempt, reply });
+        if let Some(delay) = self.network.client_delay(origin.client) {
+            self.queue.push(self.now + delay, Event::Reply(origin, reply));
         }
     }
 
     /// A reply reaches its client, if that still waits for it.
-    pub(super) fn reply(&mut self, index: usize, number: u64, attempt: u32, reply: Reply) -> Result<(), Failure> {
+    pub(super) fn reply(&mut self, origin: Origin, reply: Reply) -> Result<(), Failure> {
+        let Origin { client: index, number, attempt, .. } = origin;
         let waits = |pending: &Pending| pending.number == number && pending.attempts == attempt && pending.unanswered;
         if !self.clients[index].pending.as_ref().is_some_and(waits) {
             return Ok(());
@@ -227,8 +205,9 @@ impl World {
         if let Next::Again(node, after) = next {
             if let Some(pending) = &mut self.clients[index].pending {
                 pending.node = node;
+                let event = Event::Retry { client: index, number: pending.number };
+                self.queue.push(self.now + after, event);
             }
-            self.queue.push(self.now + after, Event::Think(index));
             return Ok(());
         }
         let Some(pending) = self.clients[index].pending.take() else { return Ok(()) };
