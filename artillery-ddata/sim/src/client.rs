@@ -123,8 +123,8 @@ pub struct Client {
     heads: Vec<usize>,
 }
 
-/// Most attempts that are answered with a refusal before a client gives up.
-const ATTEMPTS: u32 = 12;
+/// Fewest and most attempts that are answered with a refusal before a client gives up.
+const ATTEMPTS: (u64, u64) = (4, 16);
 
 impl Client {
     /// The client with this index, which knows `keys` keys on `chains` chains and `nodes` nodes.
@@ -219,7 +219,8 @@ impl Client {
         let chain = self.pending.as_ref().map_or(0, |pending| self.chain(pending.key));
         let Some(pending) = &mut self.pending else { return Next::Dropped };
         let pause = self.rng.between(1_000_000, 40_000_000);
-        if pending.attempts >= ATTEMPTS {
+        let most = self.rng.between(ATTEMPTS.0, ATTEMPTS.1);
+        if u64::from(pending.attempts) >= most {
             return self.give_up();
         }
         let at = |member: MemberId| ids.iter().position(|&id| id == member);

@@ -27,6 +27,8 @@ pub const HEALED: u64 = 20 * SECOND;
 pub const CRASHES: u64 = 27 * SECOND;
 /// When clients stop, if they did enough.
 pub const STOP: u64 = 30 * SECOND;
+/// When clients stop, whatever they did.
+pub const LAST: u64 = 120 * SECOND;
 
 /// All that a run depends on, besides the seed's streams.
 #[derive(Clone, Debug)]
@@ -198,7 +200,7 @@ impl Scenario {
             Self::Long => setup.members = 5,
             Self::Hot => {
                 setup.keys = 1;
-                setup.clients = rng.between(6, 12) as usize;
+                setup.clients = rng.between(8, 16) as usize;
                 setup.mix = Mix { one_writer: true, ..setup.mix };
             }
             Self::Many => {
@@ -232,7 +234,8 @@ fn common(rng: &mut Rng) -> Setup {
     Setup {
         members: 3,
         chains: 1,
-        clients: rng.between(4, 9) as usize,
+        // Far away, more clients are needed for as many operations.
+        clients: (rng.between(4, 9) + delay / (2 * MILLI)) as usize,
         keys: rng.between(2, 7) as u32,
         mode: Mode::Craq,
         mix: Mix::draw(rng),

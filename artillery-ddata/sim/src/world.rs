@@ -21,7 +21,7 @@ use crate::{
     oracle::{ChainOracle, Failure, Oracle},
     queue::Queue,
     rng::{Concern, Rng},
-    scenario::{HEALED, SECOND, STOP, Scenario, Setup},
+    scenario::{HEALED, LAST, OPERATIONS, SECOND, STOP, Scenario, Setup},
     trace::Trace,
 };
 
@@ -276,6 +276,11 @@ impl World {
     fn fault(&mut self, index: usize, begins: bool) {
         use std::fmt::Write as _;
         let fault = self.planned(index);
+        if matches!(fault, Fault::Crash(_)) && self.counts.operations < OPERATIONS && self.now < LAST / 2 {
+            // Not before the clients have done most of what they are to do.
+            self.queue.push(self.now + SECOND, Event::Fault { index, begins });
+            return;
+        }
         self.trace.line(self.now, |out| write!(out, "{} {fault}", if begins { "begin" } else { "end" }));
         self.active[index] = begins;
         let active: Vec<Fault> =
@@ -337,7 +342,7 @@ impl World {
 
     fn enter_phase(&mut self, phase: Phase) {
         match phase {
-            Phase::Quiet if self.counts.operations < crate::scenario::OPERATIONS && self.now < 2 * STOP => {
+            Phase::Quiet if self.counts.operations < OPERATIONS && self.now < LAST => {
                 self.queue.push(self.now + SECOND, Event::Phase(Phase::Quiet));
                 return;
             }
@@ -346,7 +351,7 @@ impl World {
                 self.write_script();
                 self.queue.push(self.now + SECOND, Event::Phase(Phase::End));
             }
-            Phase::End if !self.script_done() && self.now < 4 * STOP => {
+            Phase::End if !self.script_done() && self.now < 2 * LAST => {
                 self.queue.push(self.now + SECOND, Event::Phase(Phase::End));
                 return;
             }

@@ -14,7 +14,7 @@ use crate::{
     history::{Answer, Call, Operation},
     node::{Origin, Work},
     oracle::{Failure, Oracle},
-    scenario::{CRASHES, HEALED, OPERATIONS, STOP},
+    scenario::{CRASHES, HEALED, OPERATIONS, SECOND, STOP},
 };
 
 /// Operations that clients aim at, so that enough are done when time is up.
@@ -40,7 +40,11 @@ impl World {
             return;
         }
         let value = self.fresh_value();
-        let (ask, key, node) = self.clients[index].choose(&self.setup.mix, self.nodes.len(), value);
+        let (ask, key, mut node) = self.clients[index].choose(&self.setup.mix, self.nodes.len(), value);
+        if matches!(ask, Ask::Read(_)) && self.clients[index].rng.chance(500) {
+            // Everybody's favourite for a while, so that reads meet there.
+            node = (self.now / SECOND) as usize % self.nodes.len();
+        }
         self.start(index, ask, key, node);
     }
 
@@ -73,10 +77,15 @@ impl World {
             unanswered: false,
         });
         self.counts.operations += 1;
-        self.counts.healed += u64::from((HEALED..CRASHES).contains(&self.now));
+        self.counts.healed += u64::from(self.is_measured(self.now));
         self.trace.line(self.now, |out| write!(out, "client {index} op {number}: {ask:?} key {key}"));
         self.queue.push(until, Event::GiveUp { client: index, number });
         self.attempt(index);
+    }
+
+    /// Whether an operation begun then is to be served: all has healed, and nobody crashes before its client gives up.
+    fn is_measured(&self, since: u64) -> bool {
+        since >= HEALED && (self.setup.crash.is_none() || since + self.setup.patience.1 < CRASHES)
     }
 
     fn attempt(&mut self, index: usize) {
@@ -194,7 +203,7 @@ impl World {
 
     /// A client's patience is at its end.
     pub(super) fn give_up(&mut self, index: usize, number: u64) -> Result<(), Failure> {
-        if !self.clients[index].pending.as_ref().is_some_and(|pending| pending.number == number) {
+        if self.clients[index].pending.as_ref().is_none_or(|pending| pending.number != number) {
             return Ok(());
         }
         let next = self.clients[index].give_up();
@@ -218,7 +227,7 @@ impl World {
             _ => false,
         };
         self.counts.unanswered += u64::from(!served && next != Next::Done(Answer::Refused));
-        self.counts.healed_refused += u64::from(!served && (HEALED..CRASHES).contains(&pending.since));
+        self.counts.healed_refused += u64::from(!served && self.is_measured(pending.since));
         let pause = 1 + self.clients[index].rng.below(2 * self.setup.profile.delay);
         self.queue.push(self.now + pause, Event::Think(index));
         Ok(())
