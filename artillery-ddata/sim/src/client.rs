@@ -28,8 +28,8 @@ pub struct Mix {
     pub eventual: u32,
     /// Reads behind a barrier, among reads.
     pub through_chain: u32,
-    /// Only the first client writes.
-    pub one_writer: bool,
+    /// So many clients write and do little else, the others read; 0: all do both.
+    pub writers: usize,
 }
 
 impl Mix {
@@ -41,7 +41,7 @@ impl Mix {
             swaps: rng.between(50, 400) as u32,
             eventual: rng.between(50, 250) as u32,
             through_chain: rng.between(30, 200) as u32,
-            one_writer: false,
+            writers: 0,
         }
     }
 }
@@ -128,7 +128,7 @@ const ATTEMPTS: (u64, u64) = (4, 16);
 
 impl Client {
     /// The client with this index, which knows `keys` keys on `chains` chains and `nodes` nodes.
-    pub fn new(seed: u64, index: usize, keys: u32, chains: usize, nodes: usize, one_writer: bool) -> Self {
+    pub fn new(seed: u64, index: usize, keys: u32, chains: usize, nodes: usize, writers: usize) -> Self {
         let mut rng = Rng::new(seed, Concern::Client(index));
         let heads = (0..chains).map(|_| rng.index(nodes)).collect();
         Self {
@@ -136,7 +136,7 @@ impl Client {
             pending: None,
             script: VecDeque::new(),
             begun: 0,
-            writer: !one_writer || index == 0,
+            writer: writers == 0 || index < writers,
             known: vec![Version::NONE; keys as usize],
             heads,
         }
@@ -147,8 +147,7 @@ impl Client {
         let key = self.rng.index(self.known.len()) as u32;
         let read_at = self.rng.index(nodes);
         let (write, kind, way) = (self.rng.chance(mix.writes), self.rng.below(1000) as u32, self.rng.below(1000) as u32);
-        // A lone writer writes almost always: others read meanwhile.
-        let write = self.writer && (write || mix.one_writer && !self.rng.chance(150));
+        let write = self.writer && (write || mix.writers > 0 && !self.rng.chance(150));
         if !write {
             let mode = match way {
                 way if way < mix.eventual => ReadMode::Eventual,
@@ -314,7 +313,7 @@ mod tests {
     }
 
     fn client(ask: Ask) -> Client {
-        let mut client = Client::new(1, 0, 2, 1, 3, false);
+        let mut client = Client::new(1, 0, 2, 1, 3, 0);
         let request = request(ask, 1, 0);
         client.pending = Some(Pending {
             number: 1,

@@ -14,6 +14,8 @@ pub struct Profile {
     pub jitter: u64,
     /// Bytes that may be under way on one link before its sender waits.
     pub room: usize,
+    /// Whether some links take many times as long as others.
+    pub uneven: bool,
     /// Whether frames of a broken connection may still arrive, instead of being lost.
     pub nasty: bool,
 }
@@ -51,6 +53,8 @@ pub struct Effects {
 #[derive(Debug)]
 struct Link {
     rng: Rng,
+    /// Its delay is so many times that of the profile.
+    length: u64,
     cut: bool,
     under_way: usize,
     latest: u64,
@@ -82,11 +86,10 @@ impl Network {
     /// Links among `nodes` nodes and from `clients` clients; no connection is up.
     pub fn new(seed: u64, nodes: usize, clients: usize, profile: Profile) -> Self {
         let links = (0..nodes * nodes)
-            .map(|n| Link {
-                rng: Rng::new(seed, Concern::Link { from: n / nodes, to: n % nodes }),
-                cut: false,
-                under_way: 0,
-                latest: 0,
+            .map(|n| {
+                let mut rng = Rng::new(seed, Concern::Link { from: n / nodes, to: n % nodes });
+                let length = if profile.uneven { rng.pick(&[1, 1, 2, 8]) } else { 1 };
+                Link { rng, length, cut: false, under_way: 0, latest: 0 }
             })
             .collect();
         Self {
@@ -162,7 +165,7 @@ impl Network {
             (link.rng.chance(self.loss), link.rng.chance(self.duplication), link.rng.chance(self.reorder));
         let (hold, echo) = (link.rng.below(20), link.rng.below(20));
 
-        let step = (profile.delay + jitter) * self.factor;
+        let step = (profile.delay * link.length + jitter) * self.factor;
         let mut at = now + step;
         if held {
             at += hold * (profile.delay + profile.jitter);
@@ -219,7 +222,7 @@ mod tests {
     use super::*;
 
     fn network() -> Network {
-        Network::new(1, 2, 1, Profile { delay: 100, jitter: 50, room: 1000, nasty: false })
+        Network::new(1, 2, 1, Profile { delay: 100, jitter: 50, room: 1000, uneven: false, nasty: false })
     }
 
     #[test]

@@ -94,7 +94,7 @@ pub enum Scenario {
     Pair,
     /// A chain of five.
     Long,
-    /// One key, one writer, many readers.
+    /// One key, few writers, many readers.
     Hot,
     /// Three chains on three nodes, each with another head.
     Many,
@@ -153,7 +153,7 @@ impl Scenario {
             Self::Single => "a chain of one",
             Self::Pair => "a chain of two",
             Self::Long => "a chain of five",
-            Self::Hot => "one key, one writer, many readers",
+            Self::Hot => "one key, few writers, many readers",
             Self::Many => "three chains on three nodes, each with another head",
             Self::Leases => "leases run out and are renewed",
             Self::Mixed => "everything at once",
@@ -201,7 +201,7 @@ impl Scenario {
             Self::Hot => {
                 setup.keys = 1;
                 setup.clients = rng.between(8, 16) as usize;
-                setup.mix = Mix { one_writer: true, ..setup.mix };
+                setup.mix = Mix { writers: rng.between(1, 3) as usize, ..setup.mix };
             }
             Self::Many => {
                 setup.chains = 3;
@@ -231,6 +231,9 @@ fn common(rng: &mut Rng) -> Setup {
         1 => rng.between(300, 2000) * MICRO,
         _ => rng.between(2, 12) * MILLI,
     };
+    let uneven = rng.chance(600);
+    let delay = if uneven { delay / 4 } else { delay };
+    let rooms: &[usize] = if delay < MILLI { &[200, 1000, 16 << 10, 1 << 20] } else { &[2000, 16 << 10, 1 << 20] };
     Setup {
         members: 3,
         chains: 1,
@@ -246,8 +249,9 @@ fn common(rng: &mut Rng) -> Setup {
         profile: Profile {
             delay,
             jitter: delay * rng.between(0, 3) / 2,
-            room: rng.pick(&[200, 1000, 16 << 10, 1 << 20]),
+            room: rng.pick(rooms),
             nasty: rng.chance(500),
+            uneven,
         },
         padding: rng.pick(&[0, 8, 300]),
         patience: (300 * MILLI, rng.between(500, 2500) * MILLI),

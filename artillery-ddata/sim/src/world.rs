@@ -77,6 +77,8 @@ pub(crate) enum Phase {
     Quiet,
     /// Everything is read once more at every node.
     Verify,
+    /// What nobody waits for any longer comes to its end.
+    Drain,
     /// Nothing is left to do.
     End,
 }
@@ -160,7 +162,7 @@ impl World {
         let nodes: Vec<Node> = (0..setup.members).map(|index| Node::new(seed, index, &setup)).collect();
         let ids: Vec<MemberId> = nodes.iter().map(|node| node.id).collect();
         let clients = (0..setup.clients)
-            .map(|index| Client::new(seed, index, setup.keys, setup.chains, setup.members, setup.mix.one_writer))
+            .map(|index| Client::new(seed, index, setup.keys, setup.chains, setup.members, setup.mix.writers))
             .collect();
         let faults = setup.faults.len() + usize::from(setup.crash.is_some());
         let mut world = Self {
@@ -349,12 +351,13 @@ impl World {
             Phase::Quiet => self.queue.push(self.now + self.setup.patience.1 + SECOND, Event::Phase(Phase::Verify)),
             Phase::Verify => {
                 self.write_script();
-                self.queue.push(self.now + SECOND, Event::Phase(Phase::End));
+                self.queue.push(self.now + SECOND, Event::Phase(Phase::Drain));
             }
-            Phase::End if !self.script_done() && self.now < 2 * LAST => {
-                self.queue.push(self.now + SECOND, Event::Phase(Phase::End));
+            Phase::Drain if !self.script_done() && self.now < 2 * LAST => {
+                self.queue.push(self.now + SECOND, Event::Phase(Phase::Drain));
                 return;
             }
+            Phase::Drain => self.queue.push(self.now + SECOND, Event::Phase(Phase::End)),
             Phase::End | Phase::Work => {}
         }
         self.phase = phase;
