@@ -8,11 +8,14 @@ pub mod codec;
 #[cfg(feature = "net")]
 pub mod config;
 #[cfg(feature = "net")]
+pub mod discovery;
+#[cfg(feature = "net")]
 pub mod error;
 pub mod frame;
 pub mod id;
 #[cfg(feature = "net")]
 pub mod identity;
+pub mod membership;
 pub mod time;
 #[cfg(feature = "net")]
 pub mod transport;

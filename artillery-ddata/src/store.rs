@@ -7,6 +7,7 @@ use smallvec::SmallVec;
 
 use crate::{ChainId, Sequence, Version};
 
+pub mod conformance;
 pub mod memory;
 
 pub use memory::MemoryStore;

@@ -149,3 +149,6 @@ impl Gate {
         self.lease_until.store(until.as_nanos(), Ordering::Release);
     }
 }
+
+#[cfg(test)]
+mod tests;

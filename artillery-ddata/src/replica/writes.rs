@@ -46,28 +46,14 @@ impl Write {
             Self::Put { key, .. } | Self::Delete { key } | Self::CompareAndSwap { key, .. } => key,
         }
     }
-
-    fn cost(&self) -> usize {
-        let value = match self {
-            Self::Put { value, .. } => Some(value),
-            Self::Delete { .. } => None,
-            Self::CompareAndSwap { value, .. } => value.as_ref(),
-        };
-        self.key().len() + value.map_or(0, Bytes::len)
-    }
 }
 
 impl Replica {
     /// Whether a write would be taken in now rather than answered with [`Refusal::Busy`]: drivers leave writes in their
-    /// own bounded queues while it is false.
+    /// own bounded queues while it is false. The last one let in may overshoot the window by its own size, so that a
+    /// value larger than the window doesn't wait for ever.
     pub fn has_room(&self) -> bool {
-        self.room_for(0)
-    }
-
-    /// One write is always let in, however large: a value above the window must not wait for ever.
-    fn room_for(&self, bytes: usize) -> bool {
-        let in_flight = self.history.in_flight();
-        in_flight == 0 || in_flight + bytes < self.settings.window
+        self.history.in_flight() < self.settings.window.max(1)
     }
 
     pub(super) fn write(&mut self, token: Token, write: Write, deadline: Timestamp, wall_clock: u64) {
@@ -81,7 +67,7 @@ impl Replica {
         }
     }
 
-    fn may_order(&self, bytes: usize) -> Result<(), Refusal> {
+    fn may_order(&self) -> Result<(), Refusal> {
         let Some(config) = self.config.as_ref().filter(|_| self.halted.is_none()) else {
             return Err(Refusal::NoChain);
         };
@@ -92,7 +78,7 @@ impl Replica {
         if have < config.min_members {
             return Err(Refusal::TooFewMembers { have, need: config.min_members });
         }
-        if !self.room_for(bytes) {
+        if !self.has_room() {
             return Err(Refusal::Busy);
         }
         Ok(())
@@ -103,7 +89,7 @@ impl Replica {
         if len > MAX_KEY {
             return Err(Refusal::KeyTooLong { len: len as u64, limit: MAX_KEY as u64 }.into());
         }
-        self.may_order(write.cost())?;
+        self.may_order()?;
         let (change, conflict) = self.resolve(write)?;
         let outcome = match &conflict {
             None => Outcome::Done,
@@ -163,7 +149,7 @@ impl Replica {
 
     /// Orders a barrier: an update that changes nothing. `None` while there is no room, or nothing may be ordered here.
     pub(super) fn order_barrier(&mut self) -> Option<Sequence> {
-        self.may_order(0).ok()?;
+        self.may_order().ok()?;
         let update = self.next_update(UpdateKind::BARRIER);
         let sequence = update.version.sequence;
         if let Err(halt) = self.take_in(update) {

@@ -193,13 +193,15 @@ fn seers(operations: &[Operation]) -> Result<BTreeMap<usize, Vec<usize>>, Violat
         .filter_map(|(position, operation)| Some((written(operation)?, position)))
         .collect();
     let mut seers: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
+    let mut never_written = None;
     for (position, seer) in operations.iter().enumerate() {
         if is_false_conflict(seer) {
             return Err(Violation::new(Kind::FalseConflict, *seer, []));
         }
         let Some((version, value)) = seen(seer) else { continue };
         let Some(writer) = writers.get(&value) else {
-            return Err(Violation::new(Kind::NeverWritten, *seer, []));
+            never_written = never_written.or(Some(seer));
+            continue;
         };
         let write = &operations[*writer];
         let others = seers.entry(*writer).or_default();
@@ -217,7 +219,11 @@ fn seers(operations: &[Operation]) -> Result<BTreeMap<usize, Vec<usize>>, Violat
         }
         others.push(position);
     }
-    Ok(seers)
+    // Last, since it is the absence of an operation that breaks it; see `rules::check`.
+    match never_written {
+        Some(seer) => Err(Violation::new(Kind::NeverWritten, *seer, [])),
+        None => Ok(seers),
+    }
 }
 
 /// Whether a compare-and-swap says that it failed because of what it expected.

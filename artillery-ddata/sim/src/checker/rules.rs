@@ -13,13 +13,16 @@ use super::register::{NEVER, Register, Write};
 use super::violation::{Kind, Violation};
 use crate::history::Operation;
 
-/// Checks all rules; the more fundamental violation is found first.
+/// Checks all rules: first those that operations break by what they say, then those that they break because another one is
+/// missing. So the operations that a violation shows break no other rule among themselves.
 pub(super) fn check(register: &Register<'_>, versions: &Versions) -> Result<(), Violation> {
     let frontier = Frontier::new(register);
     versions_ascend(register, &frontier)?;
-    swaps_match(register, versions)?;
+    swaps_exclude_others(register)?;
     sights_are_fresh(register, &frontier)?;
-    absences_have_a_reason(register, &frontier)
+    absences_have_a_reason(register, &frontier)?;
+    creations_match(register, versions)?;
+    orphans_have_a_maker(register, versions)
 }
 
 /// The lowest version above `version` that no write of another key has: the lowest that an unknown delete may have.
@@ -97,59 +100,64 @@ fn versions_ascend(register: &Register<'_>, frontier: &Frontier) -> Result<(), V
     Ok(())
 }
 
-fn swaps_match(register: &Register<'_>, versions: &Versions) -> Result<(), Violation> {
+/// What a successful compare-and-swap expected lies right below it.
+fn swaps_exclude_others(register: &Register<'_>) -> Result<(), Violation> {
     let mut swapped: BTreeMap<Version, usize> = BTreeMap::new();
     for (index, write) in register.writes.iter().enumerate() {
-        let Some(expected) = write.expected else { continue };
-        let before = index.checked_sub(1).map(|before| &register.writes[before]);
-        if expected.is_none() {
-            creation_matches(register, versions, write, before)?;
-            continue;
-        }
+        let Some(expected) = write.expected.filter(|expected| !expected.is_none()) else { continue };
         if expected >= write.version {
             return Err(register.violation(Kind::VersionWentBack, write, []));
         }
         if let Some(other) = swapped.insert(expected, index) {
             return Err(register.violation(Kind::DoubleSwap, write, [&register.writes[other]]));
         }
-        match register.writes.binary_search_by_key(&expected, |write| write.version) {
-            Ok(match_) if !register.writes[match_].present => {
-                return Err(register.violation(Kind::SwapWithoutMatch, write, [&register.writes[match_]]));
-            }
-            Ok(match_) if match_ + 1 != index => {
-                let between = [&register.writes[match_], &register.writes[index - 1]];
-                return Err(register.violation(Kind::LostUpdate, write, between));
-            }
-            Ok(_) => {}
-            Err(position) if position != index => {
-                return Err(register.violation(Kind::LostUpdate, write, before));
-            }
-            // Nobody told of the expected version: only a write of unknown outcome can have made it.
-            Err(_) => {
-                let maker = register.latent.iter().any(|latent| latent.called <= applied_by(write));
-                if !maker || versions.get(&expected).is_some_and(|key| *key != register.key) {
-                    return Err(register.violation(Kind::SwapWithoutMatch, write, []));
-                }
-            }
+        let match_ = find(register, expected);
+        if let Some(deleted) = match_.filter(|match_| !match_.present) {
+            return Err(register.violation(Kind::SwapWithoutMatch, write, [deleted]));
+        }
+        if let Some(between) = before(register, index).filter(|between| between.version > expected) {
+            return Err(register.violation(Kind::LostUpdate, write, match_.into_iter().chain([between])));
         }
     }
     Ok(())
 }
 
-/// A compare-and-swap that expected an absent key.
-fn creation_matches(
-    register: &Register<'_>,
-    versions: &Versions,
-    write: &Write,
-    before: Option<&Write>,
-) -> Result<(), Violation> {
-    let Some(before) = before.filter(|before| before.present) else { return Ok(()) };
-    let delete = register.deletes.first().is_some_and(|called| *called <= applied_by(write));
-    if delete && free_after(before.version, versions, register.key) < write.version {
-        return Ok(());
+/// A compare-and-swap that expected an absent key does not follow a value, unless a delete can lie between.
+fn creations_match(register: &Register<'_>, versions: &Versions) -> Result<(), Violation> {
+    for (index, write) in register.writes.iter().enumerate() {
+        let Some(before) = before(register, index).filter(|before| before.present) else { continue };
+        if write.expected != Some(Version::NONE) {
+            continue;
+        }
+        let delete = register.deletes.first().is_some_and(|called| *called <= applied_by(write));
+        if !delete || free_after(before.version, versions, register.key) >= write.version {
+            let kind = if before.expected == write.expected { Kind::DoubleSwap } else { Kind::LostUpdate };
+            return Err(register.violation(kind, write, [before]));
+        }
     }
-    let kind = if before.expected == write.expected { Kind::DoubleSwap } else { Kind::LostUpdate };
-    Err(register.violation(kind, write, [before]))
+    Ok(())
+}
+
+/// An expected version of which nobody told can only have been made by a write of unknown outcome.
+fn orphans_have_a_maker(register: &Register<'_>, versions: &Versions) -> Result<(), Violation> {
+    for write in &register.writes {
+        let Some(expected) = write.expected.filter(|expected| !expected.is_none()) else { continue };
+        let maker = register.latent.first().is_some_and(|latent| latent.called <= applied_by(write));
+        let foreign = versions.get(&expected).is_some_and(|key| *key != register.key);
+        if find(register, expected).is_none() && (foreign || !maker) {
+            return Err(register.violation(Kind::SwapWithoutMatch, write, []));
+        }
+    }
+    Ok(())
+}
+
+fn find<'r>(register: &'r Register<'_>, version: Version) -> Option<&'r Write> {
+    let position = register.writes.binary_search_by_key(&version, |write| write.version).ok()?;
+    register.writes.get(position)
+}
+
+fn before<'r>(register: &'r Register<'_>, index: usize) -> Option<&'r Write> {
+    register.writes.get(index.checked_sub(1)?)
 }
 
 fn sights_are_fresh(register: &Register<'_>, frontier: &Frontier) -> Result<(), Violation> {

@@ -184,9 +184,9 @@ impl<'a> Search<'a> {
         let last = self.version(state);
         let waiting = self.register.latent.iter().enumerate().filter(|(index, _)| !state.latent.contains(index));
         let expected = waiting.filter_map(|(_, latent)| latent.expected).chain(next.expected);
-        expected
-            .filter(|version| last < *version && *version < next.version && !self.versions.contains_key(version))
-            .collect()
+        let foreign = |version: &Version| self.versions.get(version).is_some_and(|key| *key != self.register.key);
+        let between = |version: &Version| last < *version && *version < next.version;
+        expected.filter(|version| between(version) && !foreign(version)).collect()
     }
 
     /// Whether an absence of the key right after this state would explain anything.

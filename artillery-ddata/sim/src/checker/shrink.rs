@@ -42,8 +42,8 @@ pub(super) fn explain(history: &History, budget: Budget, violation: Violation) -
 
 /// The history up to and with the `answers`-th answer, and the operation that got it.
 fn prefix(operations: &[Operation], answers: usize) -> (Vec<Operation>, Option<Operation>) {
-    let mut answered: Vec<&Operation> =
-        operations.iter().filter(|operation| operation.answer != Answer::Unknown).collect();
+    let speaks = |operation: &&Operation| !matches!(operation.answer, Answer::Unknown | Answer::Refused);
+    let mut answered: Vec<&Operation> = operations.iter().filter(speaks).collect();
     answered.sort_by_key(|operation| operation.returned);
     let last = answered.get(answers.min(answered.len()).wrapping_sub(1)).map(|last| **last);
     let end = last.map_or(0, |last| last.returned);

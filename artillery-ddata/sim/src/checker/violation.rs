@@ -101,9 +101,14 @@ impl Violation {
 
     /// The contradiction between `operations`, of which `operation` is the last link.
     pub(super) fn new(kind: Kind, operation: Operation, operations: impl IntoIterator<Item = Operation>) -> Self {
-        let mut operations: Vec<Operation> = operations.into_iter().chain([operation]).collect();
+        let mut distinct = vec![operation];
+        for other in operations {
+            if !distinct.contains(&other) {
+                distinct.push(other);
+            }
+        }
+        let mut operations = distinct;
         operations.sort_by_key(|operation| (operation.called, operation.returned, operation.client));
-        operations.dedup();
         let stuck = operations.iter().position(|other| *other == operation);
         Self { key: operation.key, kind, stuck, operations }
     }

@@ -71,7 +71,7 @@ impl MemoryStore {
 
     /// All keys of a chain, a page at a time.
     pub(super) fn all_keys(&self, chain: ChainId) -> impl Iterator<Item = Key> + '_ {
-        let mut from = Some(Bound::Unbounded);
+        let mut from = Some(Bound::Included(Bytes::new()));
         std::iter::from_fn(move || {
             let page = self.keys(chain, &from.take()?, PAGE);
             from = page.get(PAGE - 1).map(|last| Bound::Excluded(last.bytes.clone()));

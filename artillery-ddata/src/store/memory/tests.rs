@@ -1,20 +1,83 @@
+use proptest::prelude::*;
 use smallvec::smallvec;
 
 use super::*;
+use crate::store::conformance::{self, model::Step};
 
-fn put(key: &'static str, sequence: u64, value: Option<&'static str>) -> StoreOp {
-    let held = Held { version: Version::new(1, sequence), value: value.map(Bytes::from) };
-    StoreOp::Put { key: Bytes::from(key), held }
+#[test]
+fn conforms() {
+    conformance::run(|| Arc::new(MemoryStore::with_seed(1)));
+}
+
+/// What the counter should say.
+fn recount(store: &MemoryStore) -> u64 {
+    let guard = scc::Guard::new();
+    let slots = store.slots.iter(&guard);
+    slots.map(|(key, slot)| key.bytes.len() as u64 + slot.load().as_ref().map_or(0, |held| held.recount())).sum()
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let changes = prop::collection::vec((any::<u8>(), prop::option::weighted(0.7, 0..9u8)), 0..4);
+    prop_oneof![
+        8 => (any::<u8>(), changes).prop_map(|(chain, changes)| Step::Update { chain, changes }),
+        4 => (any::<u8>(), 0..4u8).prop_map(|(chain, by)| Step::Commit { chain, by }),
+        1 => (any::<u8>(), 0..4u8).prop_map(|(chain, keep)| Step::DropAbove { chain, keep }),
+        1 => any::<u8>().prop_map(|chain| Step::Pin { chain }),
+        1 => (any::<u8>(), any::<u8>()).prop_map(|(chain, which)| Step::Unpin { chain, which }),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn does_what_the_model_does(seed: u64, steps in prop::collection::vec(step(), 0..80)) {
+        let store = MemoryStore::with_seed(seed);
+        conformance::model::replay(&store, &steps);
+        prop_assert_eq!(store.bytes(), recount(&store));
+        prop_assert_eq!(store.slots.len(), store.ordered.len());
+        let held_back: usize = store.chains.ids().into_iter().map(|id| lock(&store.chains.get(id)).held_back.len()).sum();
+        prop_assert_eq!(held_back, 0, "nothing is remembered for pins that are gone");
+    }
 }
 
 #[test]
-fn smoke() {
+fn versions_out_of_order_are_refused() {
     let store = MemoryStore::with_seed(1);
-    let batch = |keep_from, ops| StoreBatch { chain: ChainId(1), keep_from: Sequence(keep_from), ops };
-    store.apply(&batch(0, smallvec![put("a", 1, Some("x")), put("a", 2, Some("yy"))])).unwrap();
-    assert_eq!(store.bytes(), 4);
-    assert_eq!(store.read(ChainId(1), b"a", Sequence(1)).unwrap().unwrap().version, Version::new(1, 1));
-    assert_eq!(store.read(ChainId(1), b"a", Sequence::MAX).unwrap().unwrap().version, Version::new(1, 2));
-    store.apply(&batch(2, smallvec![StoreOp::Prune { key: Bytes::from("a") }])).unwrap();
-    assert_eq!(store.bytes(), 3);
+    let put = |sequence| StoreOp::Put {
+        key: Bytes::from_static(b"a"),
+        held: Held { version: Version::new(1, sequence), value: None },
+    };
+    let apply = |op| store.apply(&StoreBatch { chain: ChainId(0), keep_from: Sequence(0), ops: smallvec![op] });
+    assert_eq!(apply(put(5)), Ok(Applied(1)));
+    assert!(matches!(apply(put(5)), Err(StoreError::Failed(_))));
+    assert!(matches!(apply(put(4)), Err(StoreError::Failed(_))));
+    assert_eq!(apply(put(6)), Ok(Applied(2)));
+}
+
+#[test]
+fn an_unpinned_key_is_pruned_at_once() {
+    let store = MemoryStore::with_seed(1);
+    let chain = ChainId(0);
+    let put = |sequence, value| StoreOp::Put {
+        key: Bytes::from_static(b"a"),
+        held: Held { version: Version::new(1, sequence), value },
+    };
+    let value = || Some(Bytes::from_static(b"value"));
+    store.pin(chain, Sequence(1));
+    let ops =
+        smallvec![put(1, value()), put(2, value()), put(3, None), StoreOp::Prune { key: Bytes::from_static(b"a") }];
+    store.apply(&StoreBatch { chain, keep_from: Sequence(3), ops }).unwrap();
+    assert_eq!(store.bytes(), 11, "held back by the pin");
+    store.unpin(chain, Sequence(1));
+    assert_eq!(store.bytes(), 0, "nobody asks again for keys that nobody writes");
+    assert_eq!((store.slots.len(), store.ordered.len()), (0, 0));
+}
+
+#[test]
+fn the_index_keeps_no_frame_alive() {
+    let store = MemoryStore::with_seed(1);
+    let frame = Bytes::from(vec![7; 100]);
+    let held = Held { version: Version::new(1, 1), value: None };
+    let ops = smallvec![StoreOp::Put { key: frame.slice(10..20), held }];
+    store.apply(&StoreBatch { chain: ChainId(0), keep_from: Sequence(0), ops }).unwrap();
+    assert!(frame.is_unique());
 }

@@ -117,6 +117,11 @@ impl Versions {
         Some(Self { newest, older, bytes })
     }
 
+    #[cfg(test)]
+    pub(super) fn recount(&self) -> u64 {
+        size(&self.newest) + self.older.iter().map(|run| sum(run)).sum::<u64>()
+    }
+
     /// The run that holds the newest of the older versions at or below `at_most`.
     fn run_at(&self, at_most: Sequence) -> Option<usize> {
         self.older.iter().rposition(|run| run[0].version.sequence <= at_most)

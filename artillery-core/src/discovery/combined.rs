@@ -1,0 +1,88 @@
+//! Several sources as one.
+
+use std::{
+    fmt,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+};
+
+use futures_core::Stream;
+
+use super::{Announcement, Candidate, Candidates, Discovery};
+
+/// Several sources as one: announces on all, and hears of all.
+#[derive(Clone, Default)]
+pub struct Combined {
+    sources: Vec<Arc<dyn Discovery>>,
+}
+
+impl Combined {
+    /// No source yet: finds nobody.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// With one source more.
+    pub fn with(mut self, source: impl Discovery) -> Self {
+        self.sources.push(Arc::new(source));
+        self
+    }
+
+    /// How many sources there are.
+    pub fn len(&self) -> usize {
+        self.sources.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.sources.is_empty()
+    }
+}
+
+impl fmt::Debug for Combined {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Combined({} sources)", self.sources.len())
+    }
+}
+
+impl Discovery for Combined {
+    fn announce(&self, me: &Announcement) {
+        self.sources.iter().for_each(|source| source.announce(me));
+    }
+
+    fn candidates(&self) -> Candidates {
+        Box::pin(Merged { streams: self.sources.iter().map(|source| source.candidates()).collect(), next: 0 })
+    }
+}
+
+/// Takes from the streams in turn, so that a talkative one does not hide the others; over when all are.
+struct Merged {
+    streams: Vec<Candidates>,
+    next: usize,
+}
+
+impl Stream for Merged {
+    type Item = Candidate;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Candidate>> {
+        let mut unasked = self.streams.len();
+        while unasked > 0 {
+            let at = self.next % self.streams.len();
+            match self.streams[at].as_mut().poll_next(context) {
+                Poll::Ready(Some(candidate)) => {
+                    self.next = at + 1;
+                    return Poll::Ready(Some(candidate));
+                }
+                // What moves into the gap is asked next.
+                Poll::Ready(None) => {
+                    drop(self.streams.remove(at));
+                    self.next = at;
+                }
+                Poll::Pending => self.next = at + 1,
+            }
+            unasked -= 1;
+        }
+        if self.streams.is_empty() { Poll::Ready(None) } else { Poll::Pending }
+    }
+}

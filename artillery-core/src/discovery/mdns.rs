@@ -1,0 +1,373 @@
+//! Nodes on the local network, by multicast DNS.
+//!
+//! Every node is an instance of [`SERVICE`]; what it is stands in its TXT record (see `txt`). Names contain the node
+//! id, so nothing is probed for conflicts before it is announced.
+
+use std::{
+    collections::BTreeMap,
+    net::IpAddr,
+    pin::Pin,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+    task::{Context, Poll},
+};
+
+use futures_core::Stream;
+use mdns_sd::{DaemonEvent, IfKind, Receiver, ResolvedService, ServiceDaemon, ServiceEvent, ServiceInfo};
+use tracing::{debug, warn};
+
+use super::{Announcement, Candidate, Candidates, Discovery, Source, txt::Txt};
+use crate::NodeId;
+
+/// The DNS-SD service type of Artillery.
+pub const SERVICE: &str = "_artillery._udp.local.";
+
+/// The UDP port of multicast DNS.
+pub const MDNS_PORT: u16 = 5353;
+
+/// The most instances remembered by one stream in order to tell which went; of more, going isn't told.
+const MAX_INSTANCES: usize = 4096;
+
+/// Which network interfaces are used.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum Interfaces {
+    /// All there are.
+    #[default]
+    All,
+    /// Loopback only: nodes on this machine.
+    Loopback,
+    /// Those with these names.
+    Named(Vec<String>),
+}
+
+impl Interfaces {
+    /// The interfaces that suit a node listening on `ip`: loopback if that is one, else all.
+    pub fn for_listener(ip: IpAddr) -> Self {
+        if ip.is_loopback() { Self::Loopback } else { Self::All }
+    }
+
+    /// `None`: what the daemon does by itself.
+    fn kinds(&self) -> Option<Vec<IfKind>> {
+        match self {
+            Self::All => None,
+            Self::Loopback => Some(vec![IfKind::LoopbackV4, IfKind::LoopbackV6]),
+            Self::Named(names) => Some(names.iter().map(|name| IfKind::Name(name.clone())).collect()),
+        }
+    }
+}
+
+/// Settings of [`MdnsDiscovery`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MdnsSettings {
+    /// Only nodes of this cluster are found.
+    pub cluster: String,
+    /// Where to speak and listen.
+    pub interfaces: Interfaces,
+    /// The UDP port, [`MDNS_PORT`] except in tests.
+    pub port: u16,
+}
+
+impl MdnsSettings {
+    /// For this cluster, on all interfaces.
+    pub fn new(cluster: impl Into<String>) -> Self {
+        Self { cluster: cluster.into(), interfaces: Interfaces::All, port: MDNS_PORT }
+    }
+
+    /// With these interfaces.
+    pub fn interfaces(self, interfaces: Interfaces) -> Self {
+        Self { interfaces, ..self }
+    }
+
+    /// On this UDP port: only those with the same port hear each other.
+    pub fn port(self, port: u16) -> Self {
+        Self { port, ..self }
+    }
+}
+
+/// Why multicast DNS can't be used. Nothing else fails because of it: go on with other sources.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum MdnsError {
+    /// The daemon did not start, or refused its settings.
+    #[error("multicast DNS is not available: {0}")]
+    Unavailable(mdns_sd::Error),
+    /// What was to be announced can't be.
+    #[error("can't announce this node by multicast DNS: {0}")]
+    Unannounceable(mdns_sd::Error),
+    /// There is no address to announce.
+    #[error("can't announce this node by multicast DNS: it has no address")]
+    NoAddress,
+}
+
+/// Finds nodes on the local network and is found by them.
+///
+/// A killed node lingers for about two minutes in the others' caches, so this is no failure detector. Its own threads
+/// end, and the announcement is withdrawn, soon after it is dropped.
+pub struct MdnsDiscovery {
+    settings: MdnsSettings,
+    daemon: Daemon,
+    shared: Arc<Shared>,
+}
+
+/// What the streams need of the discovery that gave them.
+#[derive(Default)]
+struct Shared {
+    me: Mutex<Option<Registered>>,
+    complained: AtomicBool,
+}
+
+struct Registered {
+    node: NodeId,
+    full_name: String,
+}
+
+impl Shared {
+    /// Says what is wrong, once: it tends to be wrong again and again.
+    fn complain(&self, error: &dyn std::fmt::Display) {
+        if self.complained.swap(true, Ordering::Relaxed) {
+            debug!(%error, "multicast DNS");
+        } else {
+            warn!(%error, "multicast DNS has trouble; nodes may have to be found by seeds");
+        }
+    }
+
+    fn is_me(&self, node: NodeId) -> bool {
+        self.me.lock().unwrap_or_else(PoisonError::into_inner).as_ref().is_some_and(|me| me.node == node)
+    }
+}
+
+impl std::fmt::Debug for MdnsDiscovery {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("MdnsDiscovery").field("settings", &self.settings).finish_non_exhaustive()
+    }
+}
+
+impl MdnsDiscovery {
+    /// Starts it; nothing is announced yet.
+    ///
+    /// # Errors
+    /// [`MdnsError::Unavailable`]. That no interface can do multicast shows only later, in the log.
+    pub fn new(settings: MdnsSettings) -> Result<Self, MdnsError> {
+        let daemon = Daemon::start(&settings)?;
+        Ok(Self { settings, daemon, shared: Arc::default() })
+    }
+
+    /// What [`Discovery::announce`] does, but with the error in the caller's hands.
+    ///
+    /// # Errors
+    /// [`MdnsError::NoAddress`] or [`MdnsError::Unannounceable`]; what was announced before stays.
+    pub fn try_announce(&self, me: &Announcement) -> Result<(), MdnsError> {
+        let info = self.describe(me)?;
+        let full_name = info.get_fullname().to_owned();
+        let mut registered = self.shared.me.lock().unwrap_or_else(PoisonError::into_inner);
+        self.daemon.0.register(info).map_err(MdnsError::Unannounceable)?;
+        let before = registered.replace(Registered { node: me.node, full_name: full_name.clone() });
+        match before {
+            Some(before) if before.full_name != full_name => {
+                self.daemon.0.unregister(&before.full_name).map(drop).map_err(MdnsError::Unannounceable)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Withdraws the announcement and waits until that has been sent: for programs that end at once. Dropping does the
+    /// same without waiting.
+    pub async fn close(self) {
+        if let Ok(done) = self.daemon.0.shutdown() {
+            let _ = done.recv_async().await;
+        }
+    }
+
+    fn describe(&self, me: &Announcement) -> Result<ServiceInfo, MdnsError> {
+        let port = me.addrs.first().ok_or(MdnsError::NoAddress)?.port();
+        let addrs: Vec<_> = me.addrs.iter().copied().filter(|addr| !addr.ip().is_unspecified()).collect();
+        let ips: Vec<IpAddr> = addrs.iter().map(|addr| addr.ip()).collect();
+        let txt = Txt { cluster: me.cluster.clone(), node: me.node, addrs }.to_properties();
+        let host = format!("{}.local.", me.node);
+        let info = ServiceInfo::new(SERVICE, &instance_name(me), &host, ips.as_slice(), port, txt.as_slice())
+            .map_err(MdnsError::Unannounceable)?;
+        let mut info = if ips.is_empty() { info.enable_addr_auto() } else { info };
+        info.set_requires_probe(false);
+        if let Some(kinds) = self.settings.interfaces.kinds() {
+            info.set_interfaces(kinds);
+        }
+        Ok(info)
+    }
+}
+
+impl Discovery for MdnsDiscovery {
+    fn announce(&self, me: &Announcement) {
+        if let Err(error) = self.try_announce(me) {
+            self.shared.complain(&error);
+        }
+    }
+
+    fn candidates(&self) -> Candidates {
+        // A daemon tells one listener per service; so each stream has its own.
+        match Daemon::start(&self.settings).and_then(|daemon| Browse::start(daemon, &self.settings, &self.shared)) {
+            Ok(browse) => Box::pin(browse),
+            Err(error) => {
+                self.shared.complain(&error);
+                Box::pin(Nothing)
+            }
+        }
+    }
+}
+
+/// As much of the node's name as fits, and the beginning of its id: at most 63 bytes, and unique.
+fn instance_name(me: &Announcement) -> String {
+    const MAX: usize = 63;
+    let id = me.node.to_string();
+    let short = &id[..16];
+    let mut end = me.name.len().min(MAX - short.len() - 1);
+    while !me.name.is_char_boundary(end) {
+        end -= 1;
+    }
+    let name: String = me.name[..end].chars().filter(|c| !c.is_control()).collect();
+    if name.is_empty() { short.to_owned() } else { format!("{name}-{short}") }
+}
+
+/// A running daemon: a thread and its sockets. Dropped: says good-bye for what it announced, and ends.
+struct Daemon(ServiceDaemon);
+
+impl Daemon {
+    fn start(settings: &MdnsSettings) -> Result<Self, MdnsError> {
+        let daemon = Self(ServiceDaemon::new_with_port(settings.port).map_err(MdnsError::Unavailable)?);
+        if let Some(kinds) = settings.interfaces.kinds() {
+            daemon.0.disable_interface(IfKind::All).map_err(MdnsError::Unavailable)?;
+            daemon.0.enable_interface(kinds).map_err(MdnsError::Unavailable)?;
+        }
+        Ok(daemon)
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        let _ = self.0.shutdown();
+    }
+}
+
+type Boxed<T> = Pin<Box<dyn Stream<Item = T> + Send>>;
+
+fn stream<T: Send + 'static>(receiver: Receiver<T>) -> Boxed<T> {
+    Box::pin(receiver.into_stream())
+}
+
+/// The stream of candidates.
+struct Browse {
+    events: Boxed<ServiceEvent>,
+    troubles: Option<Boxed<DaemonEvent>>,
+    found: BTreeMap<String, Candidate>,
+    cluster: String,
+    shared: Arc<Shared>,
+    daemon: Daemon,
+}
+
+impl Browse {
+    fn start(daemon: Daemon, settings: &MdnsSettings, shared: &Arc<Shared>) -> Result<Self, MdnsError> {
+        let troubles = daemon.0.monitor().map_err(MdnsError::Unavailable)?;
+        let events = daemon.0.browse(SERVICE).map_err(MdnsError::Unavailable)?;
+        Ok(Self {
+            events: stream(events),
+            troubles: Some(stream(troubles)),
+            found: BTreeMap::new(),
+            cluster: settings.cluster.clone(),
+            shared: shared.clone(),
+            daemon,
+        })
+    }
+
+    fn take(&mut self, event: ServiceEvent) -> Option<Candidate> {
+        match event {
+            ServiceEvent::ServiceResolved(service) => {
+                let candidate = read(&service, &self.cluster)?;
+                if candidate.node.is_some_and(|node| self.shared.is_me(node)) {
+                    return None;
+                }
+                if self.found.len() < MAX_INSTANCES || self.found.contains_key(&service.fullname) {
+                    self.found.insert(service.fullname.clone(), candidate.clone());
+                }
+                Some(candidate)
+            }
+            ServiceEvent::ServiceRemoved(_, full_name) => {
+                let candidate = self.found.remove(&full_name)?;
+                Some(Candidate { gone: true, ..candidate })
+            }
+            _ => None,
+        }
+    }
+
+    fn note_troubles(&mut self, context: &mut Context<'_>) {
+        while let Some(troubles) = &mut self.troubles {
+            match troubles.as_mut().poll_next(context) {
+                Poll::Ready(Some(DaemonEvent::Error(error))) => self.shared.complain(&error),
+                Poll::Ready(Some(_)) => {}
+                Poll::Ready(None) => self.troubles = None,
+                Poll::Pending => return,
+            }
+        }
+    }
+}
+
+impl Stream for Browse {
+    type Item = Candidate;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Candidate>> {
+        let this = &mut *self;
+        this.note_troubles(context);
+        loop {
+            match this.events.as_mut().poll_next(context) {
+                Poll::Pending => return Poll::Pending,
+                Poll::Ready(Some(event)) => {
+                    if let Some(candidate) = this.take(event) {
+                        return Poll::Ready(Some(candidate));
+                    }
+                }
+                // The daemon gives up a listener that has fallen behind: begin again.
+                Poll::Ready(None) => match this.daemon.0.browse(SERVICE) {
+                    Ok(events) => this.events = stream(events),
+                    Err(error) => {
+                        this.shared.complain(&error);
+                        return Poll::Ready(None);
+                    }
+                },
+            }
+        }
+    }
+}
+
+/// What a found instance means; nothing if it is malformed or of another cluster.
+fn read(service: &ResolvedService, cluster: &str) -> Option<Candidate> {
+    let property = |key: &str| service.get_property_val(key).flatten();
+    let txt = match Txt::parse(property) {
+        Ok(txt) => txt,
+        Err(error) => {
+            debug!(instance = service.fullname, %error, "an mDNS instance that can't be read");
+            return None;
+        }
+    };
+    if txt.cluster != cluster {
+        return None;
+    }
+    let mut addrs = txt.addrs;
+    if addrs.is_empty() {
+        addrs = service.addresses.iter().map(|ip| (ip.to_ip_addr(), service.port).into()).collect();
+        addrs.sort_unstable();
+    }
+    addrs.retain(|addr| addr.port() != 0);
+    (!addrs.is_empty()).then_some(Candidate { addrs, node: Some(txt.node), source: Source::Mdns, gone: false })
+}
+
+/// The stream of a source that does not work.
+struct Nothing;
+
+impl Stream for Nothing {
+    type Item = Candidate;
+
+    fn poll_next(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Candidate>> {
+        Poll::Ready(None)
+    }
+}

@@ -1,0 +1,207 @@
+//! Sources on this machine: an mDNS port of their own, loopback only.
+
+use std::{future::poll_fn, net::UdpSocket, time::Duration};
+
+use mdns_sd::{IfKind, ServiceDaemon, ServiceInfo};
+
+use super::*;
+use crate::NodeId;
+
+/// Far beyond what anything here takes; a test that reaches it fails.
+const LIMIT: Duration = Duration::from_secs(30);
+
+async fn next(candidates: &mut Candidates) -> Option<Candidate> {
+    tokio::time::timeout(LIMIT, poll_fn(|context| candidates.as_mut().poll_next(context))).await.expect("no candidate")
+}
+
+/// The first candidate that is `node`, or that of it which says it is gone.
+async fn find(candidates: &mut Candidates, node: NodeId, gone: bool) -> Candidate {
+    loop {
+        let candidate = next(candidates).await.expect("the stream ended");
+        if candidate.node == Some(node) && candidate.gone == gone {
+            return candidate;
+        }
+    }
+}
+
+/// A UDP port that nobody uses.
+fn free_port() -> u16 {
+    UdpSocket::bind(("0.0.0.0", 0)).unwrap().local_addr().unwrap().port()
+}
+
+fn mdns(cluster: &str, port: u16) -> MdnsDiscovery {
+    MdnsDiscovery::new(MdnsSettings::new(cluster).interfaces(Interfaces::Loopback).port(port)).unwrap()
+}
+
+fn announcement(cluster: &str, name: &str, addr: &str) -> Announcement {
+    Announcement {
+        cluster: cluster.into(),
+        node: NodeId::from_name(name),
+        name: name.into(),
+        addrs: vec![addr.parse().unwrap()],
+    }
+}
+
+#[tokio::test]
+async fn three_nodes_find_each_other_on_loopback() {
+    let port = free_port();
+    let nodes = ["a", "b", "c"];
+    let addrs = ["127.0.0.1:7401", "127.0.0.1:7402", "127.0.0.1:7403"];
+    let sources: Vec<_> = nodes.iter().map(|_| mdns("shop", port)).collect();
+    let mut streams: Vec<_> = sources.iter().map(|source| source.candidates()).collect();
+    for (at, source) in sources.iter().enumerate() {
+        source.announce(&announcement("shop", nodes[at], addrs[at]));
+    }
+    for (at, stream) in streams.iter_mut().enumerate() {
+        // In this order, since one that was passed over may not be told again.
+        let mut missing: Vec<_> = (0..3).filter(|other| *other != at).collect();
+        while !missing.is_empty() {
+            let candidate = next(stream).await.unwrap();
+            assert_ne!(candidate.node, Some(NodeId::from_name(nodes[at])), "a node does not find itself");
+            let found = nodes.iter().position(|name| candidate.node == Some(NodeId::from_name(name))).unwrap();
+            assert_eq!(candidate.addrs, [addrs[found].parse().unwrap()]);
+            assert_eq!((candidate.source, candidate.gone), (Source::Mdns, false));
+            missing.retain(|other| *other != found);
+        }
+    }
+}
+
+#[tokio::test]
+async fn who_comes_later_finds_those_that_are_there() {
+    let port = free_port();
+    let early = mdns("shop", port);
+    early.announce(&announcement("shop", "early", "127.0.0.1:7401"));
+    let witness = mdns("shop", port);
+    find(&mut witness.candidates(), NodeId::from_name("early"), false).await;
+    let late = mdns("shop", port);
+    find(&mut late.candidates(), NodeId::from_name("early"), false).await;
+    find(&mut late.candidates(), NodeId::from_name("early"), false).await;
+}
+
+#[tokio::test]
+async fn other_clusters_and_strangers_are_passed_over() {
+    let port = free_port();
+    let (other, mine, here) = (mdns("other", port), mdns("shop", port), mdns("shop", port));
+    let mut candidates = here.candidates();
+    other.announce(&announcement("other", "x", "127.0.0.1:7401"));
+    let malformed = ServiceDaemon::new_with_port(port).unwrap();
+    malformed.disable_interface(IfKind::All).unwrap();
+    malformed.enable_interface(IfKind::LoopbackV4).unwrap();
+    let nonsense = [("v", "1"), ("cluster", "shop"), ("node", "nonsense")];
+    let mut info = ServiceInfo::new(SERVICE, "bad", "bad.local.", "127.0.0.1", 7409, &nonsense[..]).unwrap();
+    info.set_requires_probe(false);
+    malformed.register(info).unwrap();
+    // The other has been heard where it is looked for ...
+    let watcher = mdns("other", port);
+    find(&mut watcher.candidates(), NodeId::from_name("x"), false).await;
+    // ... and only the one that comes last is found here.
+    mine.announce(&announcement("shop", "y", "127.0.0.1:7402"));
+    let first = next(&mut candidates).await.unwrap();
+    assert_eq!(first.node, Some(NodeId::from_name("y")));
+    malformed.shutdown().unwrap();
+}
+
+#[tokio::test]
+async fn who_says_good_bye_is_gone() {
+    let port = free_port();
+    let (here, there) = (mdns("shop", port), mdns("shop", port));
+    let mut candidates = here.candidates();
+    there.announce(&announcement("shop", "there", "127.0.0.1:7401"));
+    let found = find(&mut candidates, NodeId::from_name("there"), false).await;
+    there.close().await;
+    let gone = find(&mut candidates, NodeId::from_name("there"), true).await;
+    assert_eq!(gone.addrs, found.addrs);
+}
+
+#[tokio::test]
+async fn a_new_address_is_announced_in_place_of_the_old() {
+    let port = free_port();
+    let (here, there) = (mdns("shop", port), mdns("shop", port));
+    let mut candidates = here.candidates();
+    there.announce(&announcement("shop", "there", "127.0.0.1:7401"));
+    find(&mut candidates, NodeId::from_name("there"), false).await;
+    there.announce(&announcement("shop", "there", "127.0.0.1:7402"));
+    loop {
+        let candidate = find(&mut candidates, NodeId::from_name("there"), false).await;
+        if candidate.addrs == ["127.0.0.1:7402".parse().unwrap()] {
+            break;
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_node_without_address_cannot_be_announced() {
+    let nowhere = Announcement { addrs: Vec::new(), ..announcement("shop", "a", "127.0.0.1:1") };
+    let source = mdns("shop", free_port());
+    assert_eq!(source.try_announce(&nowhere), Err(MdnsError::NoAddress));
+    let long = Announcement { cluster: "x".repeat(300), ..announcement("shop", "a", "127.0.0.1:1") };
+    assert!(matches!(source.try_announce(&long), Err(MdnsError::Unannounceable(_))));
+    source.announce(&nowhere);
+}
+
+#[test]
+fn seeds_are_read_or_refused() {
+    for text in ["10.0.0.5:7400", "[::1]:7400", "db-1.example:7400", "localhost:1", "a.b_c.d.:65535"] {
+        assert_eq!(text.parse::<Seed>().map(|seed| seed.to_string()).as_deref(), Ok(text));
+    }
+    assert_eq!("LOCALHOST:1".parse::<Seed>(), "localhost:1".parse());
+    let error = |text: &str| text.parse::<Seed>().unwrap_err();
+    for text in ["", "localhost", "10.0.0.5"] {
+        assert_eq!(error(text), SeedError::NoPort(text.into()));
+    }
+    for text in ["localhost:", "localhost:0", "localhost:70000", "localhost:x", "10.0.0.5:0"] {
+        assert_eq!(error(text), SeedError::BadPort(text.into()));
+    }
+    for text in [":7400", "10.0.0:7400", "300.1.1.1:7400", "::1:7400", "a b:7400", "a..b:7400", "http://a:80"] {
+        assert_eq!(error(text), SeedError::BadHost(text.into()));
+    }
+    assert_eq!(SeedDiscovery::parse(["a:1", "b"]).unwrap_err(), SeedError::NoPort("b".into()));
+}
+
+#[tokio::test]
+async fn seeds_are_candidates_and_names_are_looked_up_at_each_dial() {
+    let source = SeedDiscovery::parse(["localhost:7400", "127.0.0.1:7401"]).unwrap();
+    for _ in 0..2 {
+        let mut candidates = source.candidates();
+        let by_name = next(&mut candidates).await.unwrap();
+        assert_eq!((by_name.addrs.as_slice(), &by_name.source), (&[][..], &Source::Seed("localhost:7400".into())));
+        for _ in 0..2 {
+            let addrs = by_name.resolve().await.unwrap();
+            assert!(addrs.iter().all(|addr| addr.ip().is_loopback() && addr.port() == 7400) && !addrs.is_empty());
+        }
+        let by_addr = next(&mut candidates).await.unwrap();
+        assert_eq!(by_addr.resolve().await.unwrap(), ["127.0.0.1:7401".parse().unwrap()]);
+        assert_eq!(next(&mut candidates).await, None);
+    }
+}
+
+#[tokio::test]
+async fn a_name_that_is_not_there_is_an_error() {
+    let seed: Seed = "nobody.invalid:7400".parse().unwrap();
+    let error = seed.candidate().resolve().await.unwrap_err();
+    assert!(error.to_string().contains("nobody.invalid:7400"), "{error}");
+}
+
+#[tokio::test]
+async fn several_sources_are_one() {
+    let port = free_port();
+    let there = mdns("shop", port);
+    let seeds = SeedDiscovery::parse(["127.0.0.1:1", "127.0.0.1:2"]).unwrap();
+    let all = Combined::new().with(seeds.clone()).with(mdns("shop", port)).with(Combined::new()).with(seeds);
+    assert_eq!((all.len(), Combined::new().is_empty()), (4, true));
+    let mut candidates = all.candidates();
+    all.announce(&announcement("shop", "here", "127.0.0.1:7401"));
+    let mut found = there.candidates();
+    find(&mut found, NodeId::from_name("here"), false).await;
+    there.announce(&announcement("shop", "there", "127.0.0.1:7402"));
+    let mut seeds_seen = 0;
+    loop {
+        let candidate = next(&mut candidates).await.unwrap();
+        match candidate.source {
+            Source::Seed(_) => seeds_seen += 1,
+            _ => break assert_eq!(candidate.node, Some(NodeId::from_name("there"))),
+        }
+    }
+    assert_eq!(seeds_seen, 4);
+    assert_eq!(next(&mut Combined::new().candidates()).await, None);
+}

@@ -1,0 +1,30 @@
+//! Who seems to be there: SWIM as a state machine without clock, socket or task.
+//!
+//! [`Swim`] is driven from outside. Give it the packets that came in ([`Swim::handle_packet`]), the passing of time
+//! ([`Swim::tick`], at the latest at [`Swim::next_timer`]) and wishes ([`Swim::announce_to`], [`Swim::set_payload`],
+//! [`Swim::leave`]); after each call take all outputs with [`Swim::poll_output`]: packets to be sent, and events. The
+//! same inputs with the same seed give the same outputs.
+//!
+//! What it says is a suggestion, never a decision: a member that is `Down` here may be alive and well elsewhere.
+//!
+//! The probing, suspecting and gossiping is done by [foca](https://docs.rs/foca). Around it stand what it leaves to its
+//! users: names and payloads of members (spread by versions that travel with every packet, see `profile`), the
+//! difference between leaving and dying, lives of one node (a restart is another member), and finding each other
+//! again after a partition in which everybody lost everybody.
+
+mod effects;
+mod event;
+mod identity;
+mod profile;
+mod settings;
+mod swim;
+mod view;
+mod wire;
+
+#[cfg(test)]
+mod tests;
+
+pub use event::{Event, Member, MemberState, Output, PacketError, Peer};
+pub use settings::{SettingsError, SwimSettings};
+pub use swim::{Local, MAX_NAME, MAX_PAYLOAD, Swim, SwimError};
+pub use wire::WireError;

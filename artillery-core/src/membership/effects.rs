@@ -1,0 +1,65 @@
+//! What foca wants done: kept until the state machine gets round to it.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use foca::{Notification, Timer};
+
+use super::identity::Identity;
+use crate::Timestamp;
+
+/// Wishes of one step.
+#[derive(Debug, Default)]
+pub(super) struct Effects {
+    pub(super) packets: Vec<(Identity, Vec<u8>)>,
+    pub(super) timers: Vec<(Duration, Timer<Identity>)>,
+    /// We had been declared down, and have come back under a renewed identity.
+    pub(super) rejoined: bool,
+}
+
+impl foca::Runtime<Identity> for Effects {
+    fn notify(&mut self, notification: Notification<'_, Identity>) {
+        // Everything else is read off foca's state.
+        self.rejoined |= matches!(notification, Notification::Rejoin(_));
+    }
+
+    fn send_to(&mut self, to: Identity, data: &[u8]) {
+        self.packets.push((to, data.to_vec()));
+    }
+
+    fn submit_after(&mut self, timer: Timer<Identity>, after: Duration) {
+        self.timers.push((after, timer));
+    }
+}
+
+/// Timers by the time at which they are due, equal ones in the order of their making.
+#[derive(Debug, Default)]
+pub(super) struct Timers {
+    due: BTreeMap<(Timestamp, u64), Timer<Identity>>,
+    made: u64,
+}
+
+impl Timers {
+    pub(super) fn insert(&mut self, at: Timestamp, timer: Timer<Identity>) {
+        self.made += 1;
+        self.due.insert((at, self.made), timer);
+    }
+
+    pub(super) fn next(&self) -> Option<Timestamp> {
+        self.due.first_key_value().map(|((at, _), _)| *at)
+    }
+
+    pub(super) fn pop(&mut self, now: Timestamp) -> Option<Timer<Identity>> {
+        let first = self.due.first_entry().filter(|entry| entry.key().0 <= now)?;
+        Some(first.remove())
+    }
+
+    /// Puts all of them off by `time`.
+    pub(super) fn delay(&mut self, time: Duration) {
+        self.due =
+            std::mem::take(&mut self.due).into_iter().map(|((at, made), timer)| ((at + time, made), timer)).collect();
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.due.clear();
+    }
+}

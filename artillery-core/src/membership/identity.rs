@@ -1,0 +1,69 @@
+//! What SWIM takes for an identity: a member, where it is, and how often it had to come back.
+
+use std::net::{IpAddr, SocketAddr};
+
+use super::Peer;
+use crate::{MemberId, NodeId};
+
+/// A member as SWIM sees it.
+///
+/// Being declared down is final for an identity, so a member that was declared down wrongly needs another one.
+/// `renewals` gives it that without another [`MemberId`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Identity {
+    pub(super) member: MemberId,
+    pub(super) addr: SocketAddr,
+    /// Wall clock at the start of this life, in milliseconds; 0 where it isn't known.
+    pub(super) started_at_ms: u64,
+    pub(super) renewals: u32,
+}
+
+/// Orders the lives of one node: the later is the greater.
+pub(super) type LifeOrder = (u64, u128, u64);
+
+pub(super) fn life_order(member: &MemberId, started_at_ms: u64) -> LifeOrder {
+    (started_at_ms, member.incarnation.store, member.incarnation.starts)
+}
+
+impl Identity {
+    /// One of which only this is known: enough to send it an announcement.
+    pub(super) fn somebody(peer: Peer) -> Self {
+        Self { member: peer.id, addr: canonical(peer.addr), started_at_ms: 0, renewals: 0 }
+    }
+
+    pub(super) fn peer(&self) -> Peer {
+        Peer { id: self.member, addr: self.addr }
+    }
+
+    pub(super) fn life_order(&self) -> LifeOrder {
+        life_order(&self.member, self.started_at_ms)
+    }
+}
+
+/// `addr` without what means nothing to other nodes (flow label, scope), since that isn't sent.
+pub(super) fn canonical(addr: SocketAddr) -> SocketAddr {
+    SocketAddr::new(
+        match addr.ip() {
+            IpAddr::V6(ip) => ip.to_ipv4_mapped().map_or(IpAddr::V6(ip), IpAddr::V4),
+            ip => ip,
+        },
+        addr.port(),
+    )
+}
+
+impl foca::Identity for Identity {
+    type Addr = NodeId;
+
+    fn renew(&self) -> Option<Self> {
+        Some(Self { renewals: self.renewals.checked_add(1)?, ..*self })
+    }
+
+    fn addr(&self) -> NodeId {
+        self.member.node
+    }
+
+    fn win_addr_conflict(&self, adversary: &Self) -> bool {
+        // A total order, so that all members decide alike.
+        (self.life_order(), self.renewals, self.addr) > (adversary.life_order(), adversary.renewals, adversary.addr)
+    }
+}

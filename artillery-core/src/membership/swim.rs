@@ -1,0 +1,460 @@
+//! The state machine.
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    fmt,
+    net::SocketAddr,
+};
+
+use bytes::Bytes;
+use foca::{Foca, Message, NoCustomBroadcast, State};
+use rand_chacha::{ChaCha8Rng, rand_core::SeedableRng};
+use tracing::debug;
+
+use super::{
+    Event, Member, MemberState, Output, PacketError, Peer, SettingsError, SwimSettings,
+    effects::{Effects, Timers},
+    identity::{Identity, LifeOrder, canonical},
+    profile::{Profile, Profiles},
+    view::Views,
+    wire::{Codec, Entry, Packet, PacketWriter, get_header},
+};
+use crate::{MemberId, NodeId, Timestamp};
+
+/// The longest name of a node, in bytes.
+pub const MAX_NAME: usize = 128;
+
+/// The largest payload of a member, in bytes.
+pub const MAX_PAYLOAD: usize = 512;
+
+/// How often a life that nobody has accepted yet claims to be later than the one that others know.
+const MAX_CLAIMS: u8 = 3;
+
+/// The most peers remembered as announced to while nobody has accepted us.
+const MAX_GREETED: usize = 64;
+
+/// Who we are.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Local {
+    /// This node, in this life.
+    pub id: MemberId,
+    /// Its stable name: at most [`MAX_NAME`] bytes.
+    pub name: String,
+    /// Where the others reach it.
+    pub addr: SocketAddr,
+    /// What it says of itself: at most [`MAX_PAYLOAD`] bytes.
+    pub payload: Bytes,
+    /// Wall clock at the start of this life, in milliseconds since 1970: tells the later of two lives of one node. When
+    /// the clock has gone back meanwhile, the two sort it out.
+    pub started_at_ms: u64,
+}
+
+/// A name, payload or setting that can't be used.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum SwimError {
+    /// The name is too long.
+    #[error("a node name of {0} bytes, at most {MAX_NAME} are allowed")]
+    NameTooLong(usize),
+    /// The payload is too large.
+    #[error("a payload of {0} bytes, at most {MAX_PAYLOAD} are allowed")]
+    PayloadTooLarge(usize),
+    /// A setting makes no sense.
+    #[error(transparent)]
+    Settings(#[from] SettingsError),
+}
+
+/// SWIM as a state machine; see the [module](super).
+pub struct Swim {
+    settings: SwimSettings,
+    foca: Foca<Identity, Codec, ChaCha8Rng, NoCustomBroadcast>,
+    effects: Effects,
+    timers: Timers,
+    /// When those that are down are asked next; set only while there are any.
+    heal_at: Option<Timestamp>,
+    /// Who was asked last.
+    healed: Option<NodeId>,
+    me: Profile,
+    profiles: Profiles,
+    views: Views,
+    /// Somebody has spoken to us as to a member.
+    accepted: bool,
+    /// To whom we announced ourselves before that.
+    greeted: BTreeMap<NodeId, Peer>,
+    claims: u8,
+    stopped: bool,
+    outputs: VecDeque<Output>,
+}
+
+impl fmt::Debug for Swim {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Swim").field("me", &self.me.member).field("stopped", &self.stopped).finish_non_exhaustive()
+    }
+}
+
+impl Swim {
+    /// A member that knows nobody. `seed` decides all its random choices.
+    ///
+    /// # Errors
+    /// [`SwimError`]: too long a name, too large a payload, or a setting that makes no sense.
+    pub fn new(local: Local, settings: SwimSettings, seed: u64) -> Result<Self, SwimError> {
+        settings.validate()?;
+        if local.name.len() > MAX_NAME {
+            return Err(SwimError::NameTooLong(local.name.len()));
+        }
+        check_payload(&local.payload)?;
+        let Local { id: member, name, addr, payload, started_at_ms } = local;
+        let identity = Identity { member, addr: canonical(addr), started_at_ms, renewals: 0 };
+        Ok(Self {
+            foca: Foca::new(identity, settings.to_config(), ChaCha8Rng::seed_from_u64(seed), Codec),
+            settings,
+            effects: Effects::default(),
+            timers: Timers::default(),
+            heal_at: None,
+            healed: None,
+            me: Profile { member, started_at_ms, version: 1, left: false, name, payload },
+            profiles: Profiles::default(),
+            views: Views::default(),
+            accepted: false,
+            greeted: BTreeMap::new(),
+            claims: 0,
+            stopped: false,
+            outputs: VecDeque::new(),
+        })
+    }
+
+    /// We, as the others see us.
+    pub fn local(&self) -> Member {
+        Member {
+            id: self.me.member,
+            name: self.me.name.clone(),
+            addr: self.foca.identity().addr,
+            payload: self.me.payload.clone(),
+            payload_version: self.me.version,
+            state: if self.me.left { MemberState::Left } else { MemberState::Alive },
+        }
+    }
+
+    /// All members known, without us, by node; also those that are down or have left, until they are forgotten.
+    pub fn members(&self) -> Vec<Member> {
+        self.views.members().cloned().collect()
+    }
+
+    /// Whether it has left or was superseded, and does nothing any more.
+    pub fn is_stopped(&self) -> bool {
+        self.stopped
+    }
+
+    /// What is to be done next. To be asked after each call of anything else until it says `None`.
+    pub fn poll_output(&mut self) -> Option<Output> {
+        self.outputs.pop_front()
+    }
+
+    /// When [`Swim::tick`] has something to do next. To be asked again after each call of anything else.
+    pub fn next_timer(&self) -> Option<Timestamp> {
+        self.timers.next().into_iter().chain(self.heal_at).min()
+    }
+
+    /// Lets time pass: call it at [`Swim::next_timer`], or at any other time.
+    ///
+    /// When it comes much too late, this process was held up, and its silence says nothing of the others: then all
+    /// that is due is put off, and answers that wait outside have time to be taken in.
+    pub fn tick(&mut self, now: Timestamp) {
+        if self.stopped {
+            return;
+        }
+        let late = self.timers.next().map_or_else(Default::default, |due| now - due);
+        if late > self.settings.probe_period {
+            self.timers.delay(late);
+        }
+        while let Some(timer) = self.timers.pop(now) {
+            if let Err(error) = self.foca.handle_timer(timer, &mut self.effects) {
+                debug!(%error, "SWIM timer");
+            }
+            self.settle(now);
+        }
+        if self.heal_at.is_some_and(|at| at <= now) {
+            self.heal(now);
+        }
+    }
+
+    /// Tells `peer` of us and asks for whom it knows. May be said again at any time, for instance when discovery found
+    /// it again or a connection to it came up.
+    pub fn announce_to(&mut self, now: Timestamp, peer: Peer) {
+        if self.stopped || peer.id.node == self.me.member.node {
+            return;
+        }
+        if !self.accepted && self.greeted.len() < MAX_GREETED {
+            self.greeted.insert(peer.id.node, peer);
+        }
+        self.announce(Identity::somebody(peer));
+        self.settle(now);
+    }
+
+    /// Takes in a packet. `from` is who sent it by the transport's word.
+    ///
+    /// # Errors
+    /// [`PacketError`]: drop the packet; nothing else is to be done.
+    pub fn handle_packet(&mut self, now: Timestamp, from: MemberId, packet: &[u8]) -> Result<(), PacketError> {
+        if self.stopped {
+            return Ok(());
+        }
+        if packet.len() > self.settings.max_packet {
+            return Err(PacketError::TooLarge { len: packet.len(), max: self.settings.max_packet });
+        }
+        if from.node == self.me.member.node {
+            return Err(PacketError::FromOurselves(from));
+        }
+        let packet = Packet::read(packet)?;
+        let taken = if packet.swim.is_empty() { Ok(true) } else { self.handle_swim(now, from, packet.swim) };
+        if !matches!(taken, Ok(true)) || self.stopped {
+            return taken.map(drop);
+        }
+        for profile in packet.profiles {
+            self.take_profile(profile);
+        }
+        self.settle(now);
+        self.answer(from, &packet.entries);
+        Ok(())
+    }
+
+    /// Changes our payload, for all members to see.
+    ///
+    /// # Errors
+    /// [`SwimError::PayloadTooLarge`]: the former one stays.
+    pub fn set_payload(&mut self, payload: Bytes) -> Result<(), SwimError> {
+        check_payload(&payload)?;
+        if !self.stopped && self.me.payload != payload {
+            self.me.payload = payload;
+            self.me.version += 1;
+            self.push_profile();
+        }
+        Ok(())
+    }
+
+    /// Says farewell. Send what comes out; after that it does nothing any more.
+    pub fn leave(&mut self) {
+        if self.stopped {
+            return;
+        }
+        // The profile says it all: who gets it declares us down to foca and the others, and knows why. Foca's own
+        // farewell might overtake it.
+        self.me.left = true;
+        self.me.version += 1;
+        self.push_profile();
+        self.stop();
+    }
+
+    fn stop(&mut self) {
+        self.stopped = true;
+        self.timers.clear();
+        self.heal_at = None;
+        self.effects = Effects::default();
+    }
+}
+
+/// What goes in and out of foca.
+impl Swim {
+    /// Whether the sender is one to be listened to.
+    fn handle_swim(&mut self, now: Timestamp, from: MemberId, packet: &[u8]) -> Result<bool, PacketError> {
+        let header = get_header(&mut &*packet)?;
+        if header.src.member != from {
+            return Err(PacketError::Impostor { from, claimed: header.src.member });
+        }
+        let later = self.views.get(&from.node).map(|view| view.identity);
+        if let Some(later) = later.filter(|known| known.member != from && known.life_order() > header.src.life_order())
+        {
+            // Its time is over: it is told so, and not argued with.
+            if let Some(profile) = self.profiles.of(&later.member) {
+                let mut writer = PacketWriter::new(self.settings.max_packet);
+                writer.profile(profile);
+                self.push(header.src.peer(), writer.finish(&[]));
+            }
+            return Ok(false);
+        }
+        if header.dst == *self.foca.identity() && header.message != Message::TurnUndead {
+            self.accepted = true;
+            self.greeted.clear();
+        }
+        let handled = self.foca.handle_data(packet, &mut self.effects);
+        self.settle(now);
+        handled.map(|()| true).map_err(|error| PacketError::Protocol(error.to_string()))
+    }
+
+    fn announce(&mut self, to: Identity) {
+        if let Err(error) = self.foca.announce(to, &mut self.effects) {
+            debug!(%error, "SWIM announcement");
+        }
+    }
+
+    /// Draws the consequences of a step.
+    fn settle(&mut self, now: Timestamp) {
+        self.bury_the_departed();
+        for (after, timer) in std::mem::take(&mut self.effects.timers) {
+            self.timers.insert(now + after, timer);
+        }
+        let ours = self.me.member.node;
+        let others = self.foca.iter_membership_state().filter(|known| known.id().member.node != ours);
+        let outputs = &mut self.outputs;
+        self.views.update(others, &self.profiles, |event| outputs.push_back(Output::Event(event)));
+        let views = &self.views;
+        self.profiles.retain(|member| views.knows(member));
+        if self.yield_to_a_later_life() {
+            return;
+        }
+        for (to, packet) in std::mem::take(&mut self.effects.packets) {
+            self.send(to, &packet);
+        }
+        self.plan_healing(now);
+    }
+
+    /// Tells foca of those that said farewell.
+    fn bury_the_departed(&mut self) {
+        let departed: Vec<_> = self
+            .foca
+            .iter_members()
+            .filter(|known| self.profiles.of(&known.id().member).is_some_and(|profile| profile.left))
+            .map(|known| foca::Member::new(*known.id(), known.incarnation(), State::Down))
+            .collect();
+        if let Err(error) = self.foca.apply_many(departed.into_iter(), true, &mut self.effects) {
+            debug!(%error, "SWIM update");
+        }
+    }
+
+    /// Sends a packet of foca's, together with versions of profiles.
+    fn send(&mut self, to: Identity, packet: &[u8]) {
+        let mut writer = PacketWriter::new(self.settings.max_packet - packet.len());
+        writer.entry(self.me.entry());
+        writer.entry(Entry { member: to.member, version: self.profiles.version(&to.member) });
+        if let Some(entry) = self.profiles.next_to_tell(to.member.node) {
+            writer.entry(entry);
+        }
+        self.push(to.peer(), writer.finish(packet));
+    }
+
+    fn push(&mut self, to: Peer, bytes: Bytes) {
+        self.outputs.push_back(Output::Packet { to, bytes });
+    }
+}
+
+/// Profiles.
+impl Swim {
+    fn take_profile(&mut self, profile: Profile) {
+        if profile.member.node == self.me.member.node {
+            self.hear_of_another_life(profile.member, profile.life_order());
+        } else if self.views.knows(&profile.member) {
+            self.profiles.take(profile);
+        }
+    }
+
+    /// Sends what the other has not, and asks for what it has more.
+    fn answer(&mut self, from: MemberId, entries: &[Entry]) {
+        let Some(to) = self.views.get(&from.node).map(|view| view.identity).filter(|to| to.member == from) else {
+            return;
+        };
+        let mut writer = PacketWriter::new(self.settings.max_packet);
+        for theirs in entries {
+            let profile = if theirs.member == self.me.member {
+                Some(&self.me)
+            } else if self.views.knows(&theirs.member) {
+                self.profiles.of(&theirs.member)
+            } else {
+                continue;
+            };
+            let version = profile.map_or(0, |profile| profile.version);
+            match profile {
+                Some(profile) if version > theirs.version => writer.profile(profile),
+                // Of ourselves nobody knows more than we.
+                _ if version < theirs.version && theirs.member != self.me.member => {
+                    writer.entry(Entry { member: theirs.member, version });
+                }
+                _ => {}
+            }
+        }
+        if !writer.is_empty() {
+            self.push(to.peer(), writer.finish(&[]));
+        }
+    }
+
+    /// Sends our profile to everybody that seems to be there, without waiting to be asked.
+    fn push_profile(&mut self) {
+        let mut writer = PacketWriter::new(self.settings.max_packet);
+        writer.profile(&self.me);
+        let packet = writer.finish(&[]);
+        let active: Vec<_> = self.foca.iter_members().map(|known| known.id().peer()).collect();
+        for to in active {
+            self.push(to, packet.clone());
+        }
+    }
+}
+
+/// Other lives of our own node.
+impl Swim {
+    /// A life of our node that has begun later than this one ends it. Whether it did.
+    fn yield_to_a_later_life(&mut self) -> bool {
+        let ours = self.me.member.node;
+        let other = self.foca.iter_membership_state().map(|known| *known.id()).find(|id| id.member.node == ours);
+        if let Some(other) = other {
+            self.hear_of_another_life(other.member, other.life_order());
+        }
+        self.stopped
+    }
+
+    /// The order of two lives rests on wall clocks, which may have been set back. So a life that has only begun, and
+    /// nobody has accepted, takes itself for the later one whatever the clocks said; one that was a member yields.
+    fn hear_of_another_life(&mut self, other: MemberId, order: LifeOrder) {
+        if self.stopped || other == self.me.member || order <= self.me.life_order() {
+            return;
+        }
+        if self.accepted || self.claims == MAX_CLAIMS || order.0 == u64::MAX {
+            self.outputs.retain(|output| matches!(output, Output::Event(_)));
+            self.outputs.push_back(Output::Event(Event::Superseded { by: other }));
+            self.stop();
+            return;
+        }
+        self.claims += 1;
+        self.me.started_at_ms = order.0 + 1;
+        self.me.version += 1;
+        let identity = Identity { started_at_ms: self.me.started_at_ms, ..*self.foca.identity() };
+        if let Err(error) = self.foca.change_identity(identity, &mut self.effects) {
+            debug!(%error, "SWIM claim");
+        }
+        for peer in std::mem::take(&mut self.greeted).into_values() {
+            self.greeted.insert(peer.id.node, peer);
+            self.announce(Identity::somebody(peer));
+        }
+    }
+}
+
+/// Finding those again that were lost.
+impl Swim {
+    fn lost(&self) -> impl Iterator<Item = Identity> {
+        self.views.iter().filter(|view| view.state == MemberState::Down).map(|view| view.identity)
+    }
+
+    fn plan_healing(&mut self, now: Timestamp) {
+        if self.lost().next().is_none() {
+            self.heal_at = None;
+            self.effects.rejoined = false;
+            return;
+        }
+        let soon = std::mem::take(&mut self.effects.rejoined);
+        let at = now + if soon { self.settings.probe_rtt } else { self.settings.heal_period };
+        self.heal_at = Some(self.heal_at.map_or(at, |planned| planned.min(at)));
+    }
+
+    /// Announces us to some of those that are down, each in turn.
+    fn heal(&mut self, now: Timestamp) {
+        self.heal_at = None;
+        let lost: Vec<_> = self.lost().collect();
+        let next = lost.iter().position(|lost| self.healed < Some(lost.member.node)).unwrap_or(0);
+        for to in lost.iter().cycle().skip(next).take(self.settings.heal_fan_out.min(lost.len())) {
+            self.healed = Some(to.member.node);
+            self.announce(*to);
+        }
+        self.settle(now);
+    }
+}
+
+fn check_payload(payload: &[u8]) -> Result<(), SwimError> {
+    if payload.len() > MAX_PAYLOAD { Err(SwimError::PayloadTooLarge(payload.len())) } else { Ok(()) }
+}

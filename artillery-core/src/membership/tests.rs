@@ -1,0 +1,5 @@
+//! Members on a made-up network, in virtual time.
+
+mod network;
+mod packets;
+mod scenes;

@@ -1,0 +1,124 @@
+//! What the application is told of the members: SWIM's knowledge and the profiles, compared with what was told before.
+
+use std::collections::BTreeMap;
+
+use foca::State;
+
+use super::{
+    Event, Member, MemberState,
+    identity::Identity,
+    profile::{Profile, Profiles},
+};
+use crate::{MemberId, NodeId};
+
+/// One node, in the latest of its lives.
+#[derive(Debug, Clone)]
+pub(super) struct View {
+    pub(super) identity: Identity,
+    pub(super) state: MemberState,
+    /// What was told last; nothing before its profile is known.
+    told: Option<Member>,
+}
+
+/// The view of all nodes but our own.
+#[derive(Debug, Default)]
+pub(super) struct Views {
+    by_node: BTreeMap<NodeId, View>,
+}
+
+impl Views {
+    pub(super) fn get(&self, node: &NodeId) -> Option<&View> {
+        self.by_node.get(node)
+    }
+
+    /// Whether SWIM knows this life of the node, and no later one.
+    pub(super) fn knows(&self, member: &MemberId) -> bool {
+        self.by_node.get(&member.node).is_some_and(|view| view.identity.member == *member)
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &View> {
+        self.by_node.values()
+    }
+
+    /// The members that were told of.
+    pub(super) fn members(&self) -> impl Iterator<Item = &Member> {
+        self.by_node.values().filter_map(|view| view.told.as_ref())
+    }
+
+    /// Takes over SWIM's knowledge; `tell` gets the events that follow from it.
+    pub(super) fn update<'a>(
+        &mut self,
+        swim: impl Iterator<Item = &'a foca::Member<Identity>>,
+        profiles: &Profiles,
+        mut tell: impl FnMut(Event),
+    ) {
+        let mut gone = std::mem::take(&mut self.by_node);
+        for known in swim {
+            let identity = *known.id();
+            let profile = profiles.of(&identity.member);
+            let state = state(known.state(), profile);
+            let before = gone.remove(&identity.member.node);
+            let told = before.and_then(|before| before.told).and_then(|told| same_life(told, &identity, &mut tell));
+            let mut view = View { identity, state, told };
+            if let Some(profile) = profile {
+                view.tell(profile, &mut tell);
+            }
+            self.by_node.insert(identity.member.node, view);
+        }
+    }
+}
+
+/// `told` if that is the member of `identity`. If not, its node lives another life now, and this one is over.
+fn same_life(told: Member, identity: &Identity, tell: &mut impl FnMut(Event)) -> Option<Member> {
+    if told.id == identity.member {
+        return Some(told);
+    }
+    if matches!(told.state, MemberState::Alive | MemberState::Suspect) {
+        tell(Event::Down(Member { state: MemberState::Down, ..told }));
+    }
+    None
+}
+
+fn state(state: State, profile: Option<&Profile>) -> MemberState {
+    match state {
+        _ if profile.is_some_and(|profile| profile.left) => MemberState::Left,
+        State::Alive => MemberState::Alive,
+        State::Suspect => MemberState::Suspect,
+        State::Down => MemberState::Down,
+    }
+}
+
+impl View {
+    fn tell(&mut self, profile: &Profile, tell: &mut impl FnMut(Event)) {
+        let active = matches!(self.state, MemberState::Alive | MemberState::Suspect);
+        match &self.told {
+            // By far the most frequent case.
+            Some(told) if told.state == self.state && told.payload_version == profile.version => return,
+            // Nobody was told that it came, so nobody need know that it is gone.
+            None if !active => return,
+            _ => {}
+        }
+        let now = Member {
+            id: self.identity.member,
+            name: profile.name.clone(),
+            addr: self.identity.addr,
+            payload: profile.payload.clone(),
+            payload_version: profile.version,
+            state: self.state,
+        };
+        let before = self.told.replace(now.clone());
+        match &before {
+            None => tell(Event::Joined(now.clone())),
+            Some(before) if before.payload != now.payload => tell(Event::Payload(now.clone())),
+            Some(_) => {}
+        }
+        if before.is_none_or(|before| before.state != now.state) {
+            tell(match now.state {
+                MemberState::Alive => Event::Up(now),
+                MemberState::Suspect => Event::Suspect(now),
+                MemberState::Down => Event::Down(now),
+                MemberState::Left => Event::Left(now),
+            });
+        }
+    }
+}

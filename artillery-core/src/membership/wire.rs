@@ -1,0 +1,328 @@
+//! The bytes of packets, version 1. Numbers are fixed in width and big-endian.
+//!
+//! ```text
+//! packet   version=1 · count · entry… · count · profile… · SWIM packet (perhaps none)
+//! entry    member · version:8
+//! profile  member · started:8 · version:8 · flags:1 (bit 0: left) · len:1 name · len:2 payload
+//! member   node:16 · store:16 · starts:8
+//! identity member · address (4|6):1 ip:4|16 port:2 · started:8 · renewals:4
+//! ```
+
+use std::net::{IpAddr, SocketAddr};
+
+use bytes::{Buf, BufMut, Bytes};
+use foca::{Header, Message, State};
+
+use super::{MAX_NAME, MAX_PAYLOAD, identity::Identity, profile::Profile};
+use crate::{Incarnation, MemberId, NodeId};
+
+const VERSION: u8 = 1;
+
+/// The most entries that one packet carries.
+pub(super) const MAX_ENTRIES: usize = 16;
+
+/// Bytes before the SWIM packet when it goes with three entries and no profile.
+pub(super) const ENVELOPE: usize = 3 + 3 * ENTRY;
+
+/// Bytes of an entry.
+const ENTRY: usize = MEMBER + 8;
+
+const MEMBER: usize = 40;
+
+/// Why bytes are no packet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum WireError {
+    /// They end too early.
+    #[error("it ends too early")]
+    Truncated,
+    /// A tag or version that means nothing here.
+    #[error("unknown {what} {tag}")]
+    Unknown {
+        /// Of what.
+        what: &'static str,
+        /// The value.
+        tag: u8,
+    },
+    /// A part is longer than allowed.
+    #[error("too many or too long {what}: {len}")]
+    TooLong {
+        /// Which part.
+        what: &'static str,
+        /// Its length in bytes, or their number.
+        len: usize,
+    },
+    /// A name is not UTF-8.
+    #[error("a name is not UTF-8")]
+    NotUtf8,
+    /// There is not enough room to write it.
+    #[error("no room to write it")]
+    NoRoom,
+}
+
+impl From<bytes::TryGetError> for WireError {
+    fn from(_: bytes::TryGetError) -> Self {
+        Self::Truncated
+    }
+}
+
+/// A version held of some member's profile.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Entry {
+    pub(super) member: MemberId,
+    pub(super) version: u64,
+}
+
+/// A packet taken apart.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Packet<'a> {
+    pub(super) entries: Vec<Entry>,
+    pub(super) profiles: Vec<Profile>,
+    pub(super) swim: &'a [u8],
+}
+
+impl<'a> Packet<'a> {
+    pub(super) fn read(mut bytes: &'a [u8]) -> Result<Self, WireError> {
+        let version = bytes.try_get_u8()?;
+        if version != VERSION {
+            return Err(WireError::Unknown { what: "packet version", tag: version });
+        }
+        let count = usize::from(bytes.try_get_u8()?);
+        if count > MAX_ENTRIES {
+            return Err(WireError::TooLong { what: "entries", len: count });
+        }
+        let entries = (0..count)
+            .map(|_| Ok(Entry { member: get_member(&mut bytes)?, version: bytes.try_get_u64()? }))
+            .collect::<Result<_, WireError>>()?;
+        let count = bytes.try_get_u8()?;
+        let profiles = (0..count).map(|_| get_profile(&mut bytes)).collect::<Result<_, _>>()?;
+        Ok(Self { entries, profiles, swim: bytes })
+    }
+}
+
+/// Writes packets that stay within `limit` bytes.
+#[derive(Debug)]
+pub(super) struct PacketWriter {
+    limit: usize,
+    entries: Vec<u8>,
+    entry_count: u8,
+    profiles: Vec<u8>,
+    profile_count: u8,
+}
+
+impl PacketWriter {
+    pub(super) fn new(limit: usize) -> Self {
+        Self { limit, entries: Vec::new(), entry_count: 0, profiles: Vec::new(), profile_count: 0 }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.entry_count == 0 && self.profile_count == 0
+    }
+
+    fn room(&self) -> usize {
+        self.limit - 3 - self.entries.len() - self.profiles.len()
+    }
+
+    /// Adds an entry unless the packet is full: what is left out is told another time.
+    pub(super) fn entry(&mut self, entry: Entry) {
+        if self.room() >= ENTRY && usize::from(self.entry_count) < MAX_ENTRIES {
+            put_member(&mut self.entries, &entry.member);
+            self.entries.put_u64(entry.version);
+            self.entry_count += 1;
+        }
+    }
+
+    /// Adds a profile unless the packet is full.
+    pub(super) fn profile(&mut self, profile: &Profile) {
+        let mut bytes = Vec::new();
+        put_profile(&mut bytes, profile);
+        if self.room() >= bytes.len() && self.profile_count < u8::MAX {
+            self.profiles.extend_from_slice(&bytes);
+            self.profile_count += 1;
+        }
+    }
+
+    pub(super) fn finish(self, swim: &[u8]) -> Bytes {
+        let mut packet = Vec::with_capacity(3 + self.entries.len() + self.profiles.len() + swim.len());
+        packet.put_slice(&[VERSION, self.entry_count]);
+        packet.put_slice(&self.entries);
+        packet.put_u8(self.profile_count);
+        packet.put_slice(&self.profiles);
+        packet.put_slice(swim);
+        packet.into()
+    }
+}
+
+fn put_member(out: &mut impl BufMut, member: &MemberId) {
+    out.put_slice(member.node.as_bytes());
+    out.put_u128(member.incarnation.store);
+    out.put_u64(member.incarnation.starts);
+}
+
+fn get_member(bytes: &mut impl Buf) -> Result<MemberId, WireError> {
+    let mut node = [0; 16];
+    bytes.try_copy_to_slice(&mut node)?;
+    let incarnation = Incarnation { store: bytes.try_get_u128()?, starts: bytes.try_get_u64()? };
+    Ok(MemberId { node: NodeId::from_bytes(node), incarnation })
+}
+
+fn put_profile(out: &mut Vec<u8>, profile: &Profile) {
+    put_member(out, &profile.member);
+    out.put_u64(profile.started_at_ms);
+    out.put_u64(profile.version);
+    out.put_u8(u8::from(profile.left));
+    // Both lengths were checked when the profile was made.
+    out.put_u8(profile.name.len() as u8);
+    out.put_slice(profile.name.as_bytes());
+    out.put_u16(profile.payload.len() as u16);
+    out.put_slice(&profile.payload);
+}
+
+fn get_profile(bytes: &mut &[u8]) -> Result<Profile, WireError> {
+    let member = get_member(bytes)?;
+    let started_at_ms = bytes.try_get_u64()?;
+    let version = bytes.try_get_u64()?;
+    let left = match bytes.try_get_u8()? {
+        0 => false,
+        1 => true,
+        tag => return Err(WireError::Unknown { what: "flags", tag }),
+    };
+    let len = usize::from(bytes.try_get_u8()?);
+    let name = take(bytes, "name", len, MAX_NAME)?;
+    let name = std::str::from_utf8(name).map_err(|_| WireError::NotUtf8)?.to_owned();
+    let len = usize::from(bytes.try_get_u16()?);
+    let payload = Bytes::copy_from_slice(take(bytes, "payload", len, MAX_PAYLOAD)?);
+    Ok(Profile { member, started_at_ms, version, left, name, payload })
+}
+
+fn take<'a>(bytes: &mut &'a [u8], what: &'static str, len: usize, max: usize) -> Result<&'a [u8], WireError> {
+    if len > max {
+        return Err(WireError::TooLong { what, len });
+    }
+    let (part, rest) = bytes.split_at_checked(len).ok_or(WireError::Truncated)?;
+    *bytes = rest;
+    Ok(part)
+}
+
+fn put_identity(out: &mut Vec<u8>, identity: &Identity) {
+    put_member(out, &identity.member);
+    match identity.addr.ip() {
+        IpAddr::V4(ip) => {
+            out.put_u8(4);
+            out.put_slice(&ip.octets());
+        }
+        IpAddr::V6(ip) => {
+            out.put_u8(6);
+            out.put_slice(&ip.octets());
+        }
+    }
+    out.put_u16(identity.addr.port());
+    out.put_u64(identity.started_at_ms);
+    out.put_u32(identity.renewals);
+}
+
+fn get_identity(bytes: &mut impl Buf) -> Result<Identity, WireError> {
+    let member = get_member(bytes)?;
+    let ip: IpAddr = match bytes.try_get_u8()? {
+        4 => bytes.try_get_u32()?.to_be_bytes().into(),
+        6 => bytes.try_get_u128()?.to_be_bytes().into(),
+        tag => return Err(WireError::Unknown { what: "address family", tag }),
+    };
+    let addr = SocketAddr::new(ip, bytes.try_get_u16()?);
+    Ok(Identity { member, addr, started_at_ms: bytes.try_get_u64()?, renewals: bytes.try_get_u32()? })
+}
+
+fn put_message(out: &mut Vec<u8>, message: &Message<Identity>) {
+    let (tag, probe, identity) = match message {
+        Message::Ping(probe) => (1, Some(probe), None),
+        Message::Ack(probe) => (2, Some(probe), None),
+        Message::PingReq { target, probe_number } => (3, Some(probe_number), Some(target)),
+        Message::IndirectPing { origin, probe_number } => (4, Some(probe_number), Some(origin)),
+        Message::IndirectAck { target, probe_number } => (5, Some(probe_number), Some(target)),
+        Message::ForwardedAck { origin, probe_number } => (6, Some(probe_number), Some(origin)),
+        Message::Announce => (7, None, None),
+        Message::Feed => (8, None, None),
+        Message::Gossip => (9, None, None),
+        Message::Broadcast => (10, None, None),
+        Message::TurnUndead => (11, None, None),
+    };
+    out.put_u8(tag);
+    probe.into_iter().for_each(|probe| out.put_u8(*probe));
+    identity.into_iter().for_each(|identity| put_identity(out, identity));
+}
+
+fn get_message(bytes: &mut impl Buf) -> Result<Message<Identity>, WireError> {
+    Ok(match bytes.try_get_u8()? {
+        1 => Message::Ping(bytes.try_get_u8()?),
+        2 => Message::Ack(bytes.try_get_u8()?),
+        3 => Message::PingReq { probe_number: bytes.try_get_u8()?, target: get_identity(bytes)? },
+        4 => Message::IndirectPing { probe_number: bytes.try_get_u8()?, origin: get_identity(bytes)? },
+        5 => Message::IndirectAck { probe_number: bytes.try_get_u8()?, target: get_identity(bytes)? },
+        6 => Message::ForwardedAck { probe_number: bytes.try_get_u8()?, origin: get_identity(bytes)? },
+        7 => Message::Announce,
+        8 => Message::Feed,
+        9 => Message::Gossip,
+        11 => Message::TurnUndead,
+        // 10 would carry nothing but broadcasts, and there are none.
+        tag => return Err(WireError::Unknown { what: "message", tag }),
+    })
+}
+
+/// The head of a SWIM packet.
+pub(super) fn get_header(bytes: &mut impl Buf) -> Result<Header<Identity>, WireError> {
+    let (src, src_incarnation) = (get_identity(bytes)?, bytes.try_get_u16()?);
+    Ok(Header { src, src_incarnation, dst: get_identity(bytes)?, message: get_message(bytes)? })
+}
+
+/// The form of SWIM's own packets.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Codec;
+
+/// All or nothing: what does not fit leaves no trace.
+fn put_all(mut out: impl BufMut, bytes: &[u8]) -> Result<(), WireError> {
+    if out.remaining_mut() < bytes.len() {
+        return Err(WireError::NoRoom);
+    }
+    out.put_slice(bytes);
+    Ok(())
+}
+
+impl foca::Codec<Identity> for Codec {
+    type Error = WireError;
+
+    fn encode_header(&mut self, header: &Header<Identity>, out: impl BufMut) -> Result<(), WireError> {
+        let mut bytes = Vec::with_capacity(256);
+        put_identity(&mut bytes, &header.src);
+        bytes.put_u16(header.src_incarnation);
+        put_identity(&mut bytes, &header.dst);
+        put_message(&mut bytes, &header.message);
+        put_all(out, &bytes)
+    }
+
+    fn decode_header(&mut self, mut bytes: impl Buf) -> Result<Header<Identity>, WireError> {
+        get_header(&mut bytes)
+    }
+
+    fn encode_member(&mut self, member: &foca::Member<Identity>, out: impl BufMut) -> Result<(), WireError> {
+        let mut bytes = Vec::with_capacity(96);
+        put_identity(&mut bytes, member.id());
+        bytes.put_u16(member.incarnation());
+        bytes.put_u8(match member.state() {
+            State::Alive => 1,
+            State::Suspect => 2,
+            State::Down => 3,
+        });
+        put_all(out, &bytes)
+    }
+
+    fn decode_member(&mut self, mut bytes: impl Buf) -> Result<foca::Member<Identity>, WireError> {
+        let (identity, incarnation) = (get_identity(&mut bytes)?, bytes.try_get_u16()?);
+        let state = match bytes.try_get_u8()? {
+            1 => State::Alive,
+            2 => State::Suspect,
+            3 => State::Down,
+            tag => return Err(WireError::Unknown { what: "state", tag }),
+        };
+        Ok(foca::Member::new(identity, incarnation, state))
+    }
+}

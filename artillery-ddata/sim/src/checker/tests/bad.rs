@@ -1,0 +1,1 @@
+//! Histories that no register explains.

@@ -1,0 +1,1 @@
+//! Histories that a register explains.

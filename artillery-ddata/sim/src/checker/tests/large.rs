@@ -1,0 +1,1 @@
+//! Long histories with many clients.

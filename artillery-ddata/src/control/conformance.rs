@@ -1,0 +1,82 @@
+//! What every [`ConfigLog`] must do, as checks to be run against each implementation, by any runtime.
+//!
+//! Checks panic where the log breaks its contract, as tests do.
+
+use std::{
+    future::poll_fn,
+    task::{Context, Poll},
+};
+
+use super::log::{AppendError, Change, ConfigLog, Configs, LogEntry, LogIndex, LogStream};
+
+/// What a log that has entries and is only read must do.
+///
+/// # Panics
+/// If it doesn't.
+pub async fn readable(log: &dyn ConfigLog) {
+    let last = log.confirm().await.expect("a log that can be reached confirms its last entry");
+    assert!(last >= LogIndex(1), "the suite wants a log with an entry in it");
+    let entries = read(log, LogIndex::default(), last).await;
+    let indices: Vec<_> = entries.iter().map(|entry| entry.index).collect();
+    assert_eq!(indices, (1..=last.0).map(LogIndex).collect::<Vec<_>>(), "from the first entry on, without a gap");
+    for from in (1..=last.0).map(LogIndex) {
+        let rest = read(log, from, last).await;
+        assert_eq!(rest, entries[from.0 as usize - 1..], "an entry never changes, wherever one begins");
+    }
+    let mut configs = Configs::default();
+    entries.iter().for_each(|entry| drop(configs.apply(entry).expect("entries come in order")));
+    assert_eq!(configs.applied(), last);
+    let mut end = log.follow(last.next());
+    assert!(poll_fn(|cx| Poll::Ready(is_waiting(&mut end, cx))).await, "behind the last entry a follower waits");
+    assert!(log.confirm().await.expect("it is still reached") >= last, "the last entry never moves back");
+}
+
+/// What a log must do that takes changes; nobody else may append meanwhile.
+///
+/// # Panics
+/// If it doesn't.
+pub async fn appendable(log: &dyn ConfigLog) {
+    let last = log.confirm().await.expect("a log that can be reached confirms its last entry");
+    let mut follower = log.follow(last.next());
+    let change = Change::Chains(Vec::new());
+    log.append(last.next(), change.clone()).await.expect("the place is free");
+    let entry = follower.next().await.expect("the log has not ended").expect("the log can be read");
+    assert_eq!(entry, LogEntry { index: last.next(), change: change.clone() }, "a follower sees what is appended");
+    let confirmed = log.confirm().await.expect("it is still reached");
+    assert_eq!(confirmed, last.next(), "what is confirmed includes what was appended before the call");
+    for taken in [last, last.next()] {
+        let result = log.append(taken, change.clone()).await;
+        assert_eq!(result, Err(AppendError::Taken { last: confirmed }), "only the first takes a place");
+    }
+    let gap = log.append(confirmed.next().next(), change).await;
+    assert!(gap.is_err(), "no place behind a free one can be taken");
+    readable(log).await;
+}
+
+/// What a log must do that never changes.
+///
+/// # Panics
+/// If it doesn't.
+pub async fn fixed(log: &dyn ConfigLog) {
+    readable(log).await;
+    let last = log.confirm().await.expect("a fixed log confirms its last entry");
+    for at in [LogIndex(1), last, last.next()] {
+        let result = log.append(at, Change::Chains(Vec::new())).await;
+        assert_eq!(result, Err(AppendError::ReadOnly), "a fixed log takes no change");
+    }
+    assert_eq!(log.confirm().await, Ok(last), "and has none");
+    assert!(!log.needs_leases(), "where nothing changes, leases protect nothing");
+}
+
+async fn read(log: &dyn ConfigLog, from: LogIndex, upto: LogIndex) -> Vec<LogEntry> {
+    let mut stream = log.follow(from);
+    let mut entries = Vec::<LogEntry>::new();
+    while entries.last().is_none_or(|entry| entry.index < upto) {
+        entries.push(stream.next().await.expect("the log has not ended").expect("the log can be read"));
+    }
+    entries
+}
+
+fn is_waiting(stream: &mut LogStream, cx: &mut Context<'_>) -> bool {
+    stream.poll_next(cx).is_pending()
+}

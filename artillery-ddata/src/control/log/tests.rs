@@ -1,0 +1,188 @@
+use std::{
+    collections::VecDeque,
+    pin::pin,
+    sync::{Arc, Mutex, PoisonError},
+    task::{Context, Poll, Waker},
+};
+
+use super::*;
+use crate::{
+    ChainMember, ClusterId, Incarnation, MemberId, Mode, NodeId, Role,
+    control::{ChainSettings, Founder, conformance},
+};
+
+fn member(n: u8) -> MemberId {
+    MemberId { node: NodeId::from_bytes([n; 16]), incarnation: Incarnation { store: 1, starts: 1 } }
+}
+
+fn founding(chains: u32) -> Founding {
+    let members = (0..3).map(|n| Founder { id: member(n), name: format!("n{n}"), addrs: vec![] }).collect();
+    let settings = ChainSettings { chains, ..ChainSettings::default() };
+    Founding { cluster: ClusterId(5), name: "shop".into(), members, settings }
+}
+
+fn config(chain: u32, members: &[u8]) -> ChainConfig {
+    let members = members.iter().map(|&n| ChainMember { id: member(n), role: Role::Serving }).collect();
+    ChainConfig { chain: ChainId(chain), epoch: Epoch(0), index: 0, mode: Mode::Craq, min_members: 1, members }
+}
+
+fn entry(index: u64, changes: &[(u64, ChainConfig)]) -> LogEntry {
+    let changes =
+        changes.iter().map(|(replaces, config)| ChainChange { replaces: Epoch(*replaces), config: config.clone() });
+    LogEntry { index: LogIndex(index), change: Change::Chains(changes.collect()) }
+}
+
+/// Runs a future that never has to wait for another thread.
+fn run<T>(future: impl Future<Output = T>) -> T {
+    match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(value) => value,
+        Poll::Pending => panic!("the log waits for something that nobody does"),
+    }
+}
+
+#[test]
+fn static_conforms() {
+    run(conformance::fixed(&Static::new(&founding(4))));
+}
+
+#[test]
+fn static_yields_the_first_configurations() {
+    let founding = founding(4);
+    let log = Static::new(&founding);
+    assert!(log.configs().iter().eq(&first_configs(&founding)));
+    let entry = run(log.follow(LogIndex(0)).next()).unwrap().unwrap();
+    let mut configs = Configs::default();
+    assert_eq!(configs.apply(&entry), Ok(first_configs(&founding)));
+    assert_eq!(configs, log.configs());
+}
+
+#[test]
+fn the_log_takes_the_first_of_two() {
+    let mut configs = Configs::default();
+    assert_eq!(configs.apply(&entry(1, &[(0, config(0, &[1, 2, 3]))])).unwrap()[0].epoch, Epoch(1));
+    assert_eq!(configs.apply(&entry(2, &[(1, config(0, &[1, 2]))])).unwrap()[0].epoch, Epoch(2));
+    assert_eq!(configs.apply(&entry(3, &[(1, config(0, &[1, 3]))])), Ok(vec![]), "it names an epoch that is over");
+    let present = configs.get(ChainId(0)).unwrap();
+    assert_eq!((present.epoch, present.index), (Epoch(2), 2));
+    assert_eq!(present.serving().collect::<Vec<_>>(), [member(1), member(2)]);
+}
+
+#[test]
+fn each_chain_of_a_change_counts_by_itself() {
+    let mut configs = Configs::default();
+    configs.apply(&entry(1, &[(0, config(0, &[1])), (0, config(1, &[1]))])).unwrap();
+    configs.apply(&entry(2, &[(1, config(1, &[2]))])).unwrap();
+    let made = configs.apply(&entry(3, &[(1, config(0, &[3])), (1, config(1, &[3]))])).unwrap();
+    assert_eq!(made.iter().map(|config| config.chain).collect::<Vec<_>>(), [ChainId(0)]);
+}
+
+#[test]
+fn epoch_and_index_are_not_the_proposer_s_to_say() {
+    let mut configs = Configs::default();
+    let boast = ChainConfig { epoch: Epoch(9), index: 9, ..config(0, &[1]) };
+    let made = configs.apply(&entry(1, &[(0, boast)])).unwrap();
+    assert_eq!((made[0].epoch, made[0].index), (Epoch(1), 1));
+}
+
+#[test]
+fn a_chain_never_loses_its_last_member() {
+    let mut configs = Configs::default();
+    configs.apply(&entry(1, &[(0, config(0, &[1]))])).unwrap();
+    assert_eq!(configs.apply(&entry(2, &[(1, config(0, &[]))])), Ok(vec![]));
+    assert_eq!(configs.get(ChainId(0)).unwrap().epoch, Epoch(1));
+}
+
+#[test]
+fn repeated_entries_are_ignored_and_gaps_refused() {
+    let mut configs = Configs::default();
+    let first = entry(1, &[(0, config(0, &[1]))]);
+    configs.apply(&first).unwrap();
+    assert_eq!(configs.apply(&first), Ok(vec![]));
+    let error = OutOfOrder { expected: LogIndex(2), found: LogIndex(3) };
+    assert_eq!(configs.apply(&entry(3, &[])), Err(error));
+    assert_eq!(configs.applied(), LogIndex(1));
+}
+
+/// The smallest log that takes changes: shows that the suite for such logs can pass, and fail.
+#[derive(Debug, Default)]
+struct InMemory {
+    entries: Arc<Mutex<Vec<LogEntry>>>,
+    broken: Broken,
+}
+
+#[derive(Debug, Default, PartialEq, Clone, Copy)]
+enum Broken {
+    #[default]
+    No,
+    Overwrites,
+    SkipsTheFirst,
+    ConfirmsOldEntries,
+    Ends,
+}
+
+struct Follower {
+    entries: Arc<Mutex<Vec<LogEntry>>>,
+    next: usize,
+    ends: bool,
+}
+
+impl Follow for Follower {
+    fn poll_next(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<LogEntry, ConfigLogError>>> {
+        let entry = self.entries.lock().unwrap_or_else(PoisonError::into_inner).get(self.next).cloned();
+        self.next += usize::from(entry.is_some());
+        match entry {
+            Some(entry) => Poll::Ready(Some(Ok(entry))),
+            None if self.ends => Poll::Ready(None),
+            None => Poll::Pending,
+        }
+    }
+}
+
+impl InMemory {
+    fn new(broken: Broken) -> Self {
+        let entries = VecDeque::from([entry(1, &[(0, config(0, &[1]))])]);
+        Self { entries: Arc::new(Mutex::new(entries.into())), broken }
+    }
+}
+
+impl ConfigLog for InMemory {
+    fn append(&self, at: LogIndex, change: Change) -> BoxFuture<'_, Result<(), AppendError>> {
+        let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
+        let last = LogIndex(entries.len() as u64);
+        let result = if at == last.next() || (self.broken == Broken::Overwrites && at == last) {
+            entries.truncate(at.0 as usize - 1);
+            entries.push(LogEntry { index: at, change });
+            Ok(())
+        } else if at <= last {
+            Err(AppendError::Taken { last })
+        } else {
+            Err(ConfigLogError::Failed("a gap".into()).into())
+        };
+        Box::pin(std::future::ready(result))
+    }
+
+    fn follow(&self, from: LogIndex) -> LogStream {
+        let skipped = usize::from(self.broken == Broken::SkipsTheFirst);
+        let next = (from.0.max(1) - 1) as usize + skipped;
+        LogStream::new(Follower { entries: self.entries.clone(), next, ends: self.broken == Broken::Ends })
+    }
+
+    fn confirm(&self) -> BoxFuture<'_, Result<LogIndex, ConfigLogError>> {
+        let count = self.entries.lock().unwrap_or_else(PoisonError::into_inner).len() as u64;
+        let last = if self.broken == Broken::ConfirmsOldEntries { 1 } else { count };
+        Box::pin(std::future::ready(Ok(LogIndex(last))))
+    }
+}
+
+#[test]
+fn a_log_in_memory_conforms() {
+    run(conformance::appendable(&InMemory::new(Broken::No)));
+}
+
+#[test]
+fn the_suite_catches_what_is_broken() {
+    for broken in [Broken::Overwrites, Broken::SkipsTheFirst, Broken::ConfirmsOldEntries, Broken::Ends] {
+        let result = std::panic::catch_unwind(|| run(conformance::appendable(&InMemory::new(broken))));
+        assert!(result.is_err(), "{broken:?} was not seen");
+    }
+}

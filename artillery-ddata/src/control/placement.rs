@@ -1,0 +1,115 @@
+//! Which chain a key belongs to, and which nodes a chain lives on. Fixed for good: a cluster's data lies where these
+//! functions say.
+
+mod hash;
+
+use std::{cmp::Reverse, collections::BTreeMap};
+
+use sha2::{Digest, Sha256};
+
+use super::Founding;
+use crate::{ChainConfig, ChainId, ChainMember, ClusterId, Epoch, MemberId, NodeId, Role};
+
+/// The chain that `key` belongs to, of `chains` (at least 1).
+///
+/// What is hashed is [`hash_tag`]: XXH64 with seed 0, scaled to the number of chains by `(hash × chains) >> 64`.
+#[inline]
+pub fn chain_of(key: &[u8], chains: u32) -> ChainId {
+    if chains <= 1 {
+        return ChainId(0);
+    }
+    let hash = hash::xxh64(hash_tag(key));
+    ChainId(((u128::from(hash) * u128::from(chains)) >> 64) as u32)
+}
+
+/// The part of a key that settles its chain: what stands between the first `{` and the first `}` behind it, or the
+/// whole key if there are none or nothing stands between (Redis Cluster's rule).
+pub fn hash_tag(key: &[u8]) -> &[u8] {
+    let tag = key.iter().position(|&byte| byte == b'{').and_then(|open| {
+        let rest = &key[open + 1..];
+        rest.iter().position(|&byte| byte == b'}').map(|close| &rest[..close])
+    });
+    tag.filter(|tag| !tag.is_empty()).unwrap_or(key)
+}
+
+/// All of `nodes` in the order in which they are to hold `chain`: rendezvous hashing, highest score first.
+///
+/// The first so many hold it, the others are its spares in this order; a node more or less moves only what it itself
+/// holds. Nodes count, not their lives: a restart moves nothing.
+pub fn rank(cluster: ClusterId, chain: ChainId, nodes: impl IntoIterator<Item = MemberId>) -> Vec<MemberId> {
+    let mut ranked: Vec<_> =
+        nodes.into_iter().map(|member| (Reverse(score(cluster, chain, member.node)), member)).collect();
+    ranked.sort_unstable();
+    ranked.into_iter().map(|(_, member)| member).collect()
+}
+
+/// The first eight bytes, big endian, of SHA-256 over `"artillery placement"`, a zero byte, the cluster id (16
+/// bytes), the chain (4) and the node id (16), numbers in big endian.
+fn score(cluster: ClusterId, chain: ChainId, node: NodeId) -> u64 {
+    let digest = Sha256::new()
+        .chain_update(b"artillery placement\0")
+        .chain_update(cluster.0.to_be_bytes())
+        .chain_update(chain.0.to_be_bytes())
+        .chain_update(node.as_bytes())
+        .finalize();
+    digest[..8].iter().fold(0, |score, &byte| score << 8 | u64::from(byte))
+}
+
+/// The first configuration of every chain of a new cluster: epoch 1, at log index 1.
+///
+/// The first [`replicas`](super::ChainSettings::replicas) founders by [`rank`] serve, the others are spares and aren't
+/// named. Which of those that serve is head, and which tail, is settled so that no node is it much more often than
+/// another; the rank decides where that leaves a choice.
+pub fn first_configs(founding: &Founding) -> Vec<ChainConfig> {
+    let settings = founding.settings;
+    let mut serving: Vec<_> = (0..settings.chains)
+        .map(|chain| {
+            let founders = founding.members.iter().map(|founder| founder.id);
+            let mut ranked = rank(founding.cluster, ChainId(chain), founders);
+            ranked.truncate(settings.replicas as usize);
+            ranked
+        })
+        .collect();
+    spread(&mut serving, 0);
+    // The tail is chosen in second place and moved to the end: so the head stays as it is.
+    if settings.replicas > 1 {
+        spread(&mut serving, 1);
+        serving.iter_mut().filter(|order| order.len() > 1).for_each(|order| order[1..].rotate_left(1));
+    }
+    let config = |(chain, order): (u32, Vec<MemberId>)| ChainConfig {
+        chain: ChainId(chain),
+        epoch: Epoch(1),
+        index: 1,
+        mode: settings.mode,
+        min_members: settings.min_members,
+        members: order.into_iter().map(|id| ChainMember { id, role: Role::Serving }).collect(),
+    };
+    (0..).zip(serving).map(config).collect()
+}
+
+/// Moves a member of each chain to `place`, of those at `place` or behind it, so that each node stands there about
+/// equally often: the chains choose in turn whoever stands there least often, and choose again until none would change.
+fn spread(chains: &mut [Vec<MemberId>], place: usize) {
+    const ROUNDS: usize = 16;
+    let mut counts = BTreeMap::<MemberId, u32>::new();
+    for round in 0..ROUNDS {
+        let mut changed = false;
+        for order in chains.iter_mut().filter(|order| order.len() > place) {
+            let present = order[place];
+            if round > 0 {
+                counts.entry(present).and_modify(|count| *count -= 1);
+            }
+            let count = |at: usize| counts.get(&order[at]).copied().unwrap_or(0);
+            let least = (place..order.len()).min_by_key(|&at| count(at)).unwrap_or(place);
+            order[place..=least].rotate_right(1);
+            changed |= order[place] != present;
+            *counts.entry(order[place]).or_default() += 1;
+        }
+        if !changed {
+            return;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

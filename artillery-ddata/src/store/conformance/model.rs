@@ -1,0 +1,192 @@
+//! A store compared with a naive model, step by step.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+
+use super::{apply, drop_above, keys, read, scan};
+use crate::{
+    ChainId, Sequence, Version,
+    store::{Held, Store, StoreOp},
+};
+
+/// One step of a run. Numbers are taken modulo what makes sense then, so any steps make a valid run.
+#[derive(Clone, Debug)]
+pub enum Step {
+    /// An update of several keys.
+    Update {
+        /// Which chain.
+        chain: u8,
+        /// Keys, and the length of each one's value; `None` deletes.
+        changes: Vec<(u8, Option<u8>)>,
+    },
+    /// Raises the watermark by so much, and prunes what was written up to there.
+    Commit {
+        /// Which chain.
+        chain: u8,
+        /// How many updates, at most.
+        by: u8,
+    },
+    /// Drops updates above the watermark, and begins another epoch.
+    DropAbove {
+        /// Which chain.
+        chain: u8,
+        /// How many of the pending updates stay.
+        keep: u8,
+    },
+    /// Pins the watermark.
+    Pin {
+        /// Which chain.
+        chain: u8,
+    },
+    /// Takes back one of the pins.
+    Unpin {
+        /// Which chain.
+        chain: u8,
+        /// Which pin.
+        which: u8,
+    },
+}
+
+const CHAINS: u8 = 3;
+const KEYS: u8 = 6;
+
+#[derive(Debug, Default)]
+struct Chain {
+    epoch: u64,
+    last: u64,
+    watermark: u64,
+    pins: Vec<u64>,
+    /// Every version that was made and not dropped, superseded ones included.
+    versions: BTreeMap<Bytes, BTreeMap<u64, Held>>,
+}
+
+/// Makes `steps` in `store`, which is empty, and in the model, and compares all that a reader may ask after each of
+/// them. At the end it commits all, takes back all pins and checks that only what is needed is left.
+///
+/// # Panics
+/// When the two differ.
+pub fn replay(store: &dyn Store, steps: &[Step]) {
+    let mut chains: BTreeMap<u8, Chain> = (0..CHAINS).map(|id| (id, Chain::default())).collect();
+    for step in steps {
+        let (id, chain) = match step {
+            Step::Update { chain, .. }
+            | Step::Commit { chain, .. }
+            | Step::DropAbove { chain, .. }
+            | Step::Pin { chain }
+            | Step::Unpin { chain, .. } => (*chain % CHAINS, chains.entry(*chain % CHAINS).or_default()),
+        };
+        chain.step(store, ChainId(id.into()), step);
+        chains.iter().for_each(|(&id, chain)| chain.compare(store, ChainId(id.into())));
+        let needed: u64 = chains.values().map(Chain::needed_bytes).sum();
+        assert!(store.bytes() >= needed, "{} bytes after {step:?}, readers need {needed}", store.bytes());
+    }
+    for (&id, chain) in &mut chains {
+        chain.settle(store, ChainId(id.into()));
+    }
+    let live: u64 = chains.values().map(Chain::needed_bytes).sum();
+    assert_eq!(store.bytes(), live, "only the newest values are left");
+}
+
+fn name(key: u8) -> Bytes {
+    // Some are prefixes of others.
+    Bytes::from("k".repeat((key % KEYS).into()))
+}
+
+impl Chain {
+    fn step(&mut self, store: &dyn Store, id: ChainId, step: &Step) {
+        match step {
+            Step::Update { changes, .. } => self.update(store, id, changes),
+            Step::Commit { by, .. } => self.commit(store, id, (self.watermark + u64::from(*by)).min(self.last)),
+            Step::DropAbove { keep, .. } => self.drop_above(store, id, (*keep).into()),
+            Step::Pin { .. } => {
+                store.pin(id, Sequence(self.watermark));
+                self.pins.push(self.watermark);
+            }
+            Step::Unpin { which, .. } => {
+                if !self.pins.is_empty() {
+                    let pin = self.pins.swap_remove(usize::from(*which) % self.pins.len());
+                    store.unpin(id, Sequence(pin));
+                }
+            }
+        }
+    }
+
+    fn update(&mut self, store: &dyn Store, id: ChainId, changes: &[(u8, Option<u8>)]) {
+        self.last += 1;
+        let version = Version::new(self.epoch + 1, self.last);
+        let changes: BTreeMap<Bytes, Option<u8>> = changes.iter().map(|&(key, length)| (name(key), length)).collect();
+        let ops = changes.into_iter().map(|(key, length)| {
+            let value = length.map(|length| Bytes::from(vec![self.last as u8; length.into()]));
+            let held = Held { version, value };
+            self.versions.entry(key.clone()).or_default().insert(self.last, held.clone());
+            StoreOp::Put { key, held }
+        });
+        let ops: Vec<_> = ops.collect();
+        apply(store, id, self.watermark, ops);
+    }
+
+    fn commit(&mut self, store: &dyn Store, id: ChainId, watermark: u64) {
+        let covered = self.watermark + 1..=watermark;
+        self.watermark = watermark;
+        let written =
+            self.versions.iter().filter(|(_, versions)| versions.keys().any(|sequence| covered.contains(sequence)));
+        apply(store, id, watermark, written.map(|(key, _)| StoreOp::Prune { key: key.clone() }));
+    }
+
+    fn drop_above(&mut self, store: &dyn Store, id: ChainId, keep: u64) {
+        self.last = (self.watermark + keep).min(self.last);
+        self.epoch += 1;
+        self.versions.values_mut().for_each(|versions| versions.retain(|&sequence, _| sequence <= self.last));
+        apply(store, id, self.watermark, [drop_above(self.last)]);
+    }
+
+    fn settle(&mut self, store: &dyn Store, id: ChainId) {
+        self.commit(store, id, self.last);
+        std::mem::take(&mut self.pins).into_iter().for_each(|pin| store.unpin(id, Sequence(pin)));
+        apply(store, id, self.last, self.versions.keys().map(|key| StoreOp::Prune { key: key.clone() }));
+        self.compare(store, id);
+        let live = self.versions.iter().filter(|(_, versions)| value(versions, u64::MAX).is_some());
+        let live: Vec<_> = live.map(|(key, _)| key.clone()).collect();
+        assert_eq!(keys(store, id, b"", u64::MAX), live, "no tombstone is left");
+    }
+
+    /// Reads at every position that readers may ask for: the pinned ones, and all from the watermark on.
+    fn compare(&self, store: &dyn Store, id: ChainId) {
+        for at in self.pins.iter().copied().chain(self.watermark..=self.last + 1).chain([u64::MAX]) {
+            let mut scanned: BTreeMap<_, _> = scan(store, id, b"", at).into_iter().collect();
+            for key in (0..KEYS).map(name) {
+                let found = read(store, id, &key, at);
+                assert_eq!(scanned.remove(&key), found, "scan and read of {key:?} at {at}");
+                self.compare_key(&key, at, found);
+            }
+            assert!(scanned.is_empty(), "keys from nowhere: {scanned:?}");
+        }
+    }
+
+    fn compare_key(&self, key: &Bytes, at: u64, found: Option<Held>) {
+        let expected = self.versions.get(key).and_then(|versions| newest(versions, at));
+        match expected {
+            // Nobody can need it any more, so it may be there or not.
+            Some(tombstone) if tombstone.value.is_none() && tombstone.version.sequence.0 <= self.watermark => {
+                assert!(found.is_none() || found.as_ref() == Some(tombstone), "{key:?} at {at}: {found:?}");
+            }
+            expected => assert_eq!(found.as_ref(), expected, "{key:?} at {at}"),
+        }
+    }
+
+    /// Bytes of the newest values, of which no store can do with less.
+    fn needed_bytes(&self) -> u64 {
+        let sizes =
+            self.versions.iter().filter_map(|(key, versions)| Some(key.len() + value(versions, u64::MAX)?.len()));
+        sizes.sum::<usize>() as u64
+    }
+}
+
+fn newest(versions: &BTreeMap<u64, Held>, at: u64) -> Option<&Held> {
+    versions.range(..=at).next_back().map(|(_, held)| held)
+}
+
+fn value(versions: &BTreeMap<u64, Held>, at: u64) -> Option<&Bytes> {
+    newest(versions, at)?.value.as_ref()
+}

@@ -1,0 +1,347 @@
+//! Messages between the members of a chain, as frames.
+
+use artillery_core::{
+    codec::{self, CodecError, MAX_HEADER},
+    frame::Frame,
+};
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+use smallvec::SmallVec;
+
+use super::message::{ChainFrame, ChainMessage, Control, Updates};
+use crate::{
+    ChainId, Epoch, Sequence, Version,
+    update::{Change, MAX_KEY, Outcome, RequestKey, Update, UpdateKind},
+};
+
+#[cfg(test)]
+mod tests;
+
+/// The most updates in one frame.
+///
+/// Whatever their numbers are, the header of updates that have one change each takes less than [`Update::cost`] says;
+/// so a sender that fills a frame by cost up to [`MAX_HEADER`] stays below that limit too.
+pub const MAX_UPDATES: usize = 1 << 16;
+
+/// Received values below this many bytes are always copied out of their frame, and so are larger ones that make up
+/// less than half of its body: what is kept of a frame must not keep much more than itself in memory.
+const COPY_BELOW: usize = 16 << 10;
+
+/// A message ready to be framed.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Encoded {
+    /// An encoding by [`artillery_core::codec`].
+    pub header: Bytes,
+    /// Pieces of the body, in order: the keys and values of the message, shared with it.
+    pub body: Vec<Bytes>,
+}
+
+/// A message that can't be sent.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum EncodeError {
+    /// No history may stand like this in a frame.
+    #[error(transparent)]
+    History(#[from] HistoryError),
+    /// The header can't be encoded.
+    #[error(transparent)]
+    Codec(#[from] CodecError),
+    /// The frame would be longer than its length field can say.
+    #[error("a frame of {0} bytes")]
+    TooLong(u64),
+}
+
+/// A frame that holds no message.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum DecodeError {
+    /// The header is none.
+    #[error(transparent)]
+    Codec(#[from] CodecError),
+    /// The header says what it says in another way than every sender does.
+    #[error("the header isn't in its shortest form")]
+    NotCanonical,
+    /// No history may stand like this in a frame.
+    #[error(transparent)]
+    History(#[from] HistoryError),
+    /// The updates have another number of changes than the frame.
+    #[error("the updates have {counted} changes, the frame has {listed}")]
+    Changes {
+        /// Changes that the updates claim.
+        counted: u64,
+        /// Changes whose lengths are listed.
+        listed: u64,
+    },
+    /// Keys and values don't fill the body.
+    #[error("keys and values of {stated} bytes in a body of {actual}")]
+    BodyLength {
+        /// What the header says, in bytes.
+        stated: u64,
+        /// The length of the body in bytes.
+        actual: u64,
+    },
+}
+
+/// Updates that can't follow each other in a frame.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum HistoryError {
+    /// There are none.
+    #[error("a frame without updates")]
+    Empty,
+    /// There are more than [`MAX_UPDATES`].
+    #[error("{0} updates in a frame, at most {MAX_UPDATES} are allowed")]
+    TooMany(u64),
+    /// Their sequences aren't consecutive, or not numbers that an update can have.
+    #[error("an update with sequence {found} in the place of {expected}")]
+    Sequence {
+        /// What should have stood there.
+        expected: Sequence,
+        /// What stood there.
+        found: Sequence,
+    },
+    /// The epoch of an update is below that of the one before it.
+    #[error("an update of epoch {found} behind one of {before}")]
+    Epoch {
+        /// The epoch of the update before.
+        before: Epoch,
+        /// Its own.
+        found: Epoch,
+    },
+    /// A key is longer than [`MAX_KEY`].
+    #[error("a key of {0} bytes, at most {MAX_KEY} are allowed")]
+    KeyTooLong(u64),
+}
+
+/// The header of every frame between members. `M` borrows on the way out.
+#[derive(Serialize, Deserialize)]
+struct Header<M> {
+    chain: ChainId,
+    epoch: Epoch,
+    index: u64,
+    message: M,
+}
+
+#[derive(Serialize)]
+enum Said<'a> {
+    Updates(UpdatesHeader),
+    Control(&'a Control),
+}
+
+#[derive(Serialize, Deserialize)]
+enum Heard {
+    Updates(UpdatesHeader),
+    Control(Control),
+}
+
+#[derive(Serialize, Deserialize)]
+struct UpdatesHeader {
+    watermark: Sequence,
+    /// Of the first update; the others follow.
+    first: Sequence,
+    updates: Vec<UpdateHeader>,
+    /// Of all updates, in order.
+    changes: Vec<ChangeHeader>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct UpdateHeader {
+    epoch: Epoch,
+    kind: UpdateKind,
+    request: Option<RequestKey>,
+    outcome: Outcome,
+    chain_time: u64,
+    changes: u32,
+}
+
+#[derive(Serialize, Deserialize)]
+struct ChangeHeader {
+    key: u32,
+    /// `None` deletes.
+    value: Option<u32>,
+}
+
+impl ChangeHeader {
+    fn len(&self) -> u64 {
+        u64::from(self.key) + u64::from(self.value.unwrap_or(0))
+    }
+}
+
+/// What a frame that carries `message` is made of. Keys and values are shared, not copied.
+///
+/// # Errors
+/// [`EncodeError`]: the message is none that [`decode`] would take in.
+pub fn encode(message: &ChainFrame) -> Result<Encoded, EncodeError> {
+    let (said, body) = match &message.message {
+        ChainMessage::Updates(updates) => {
+            let (header, body) = encode_updates(updates)?;
+            (Said::Updates(header), body)
+        }
+        ChainMessage::Control(control) => (Said::Control(control), Vec::new()),
+    };
+    let header = Header { chain: message.chain, epoch: message.epoch, index: message.index, message: said };
+    let mut out = Vec::with_capacity(64);
+    codec::encode(&header, &mut out)?;
+    if out.len() > MAX_HEADER {
+        return Err(CodecError::TooLarge(out.len()).into());
+    }
+    let len = 4 + out.len() as u64 + body.iter().map(|piece| piece.len() as u64).sum::<u64>();
+    if len > u64::from(u32::MAX) {
+        return Err(EncodeError::TooLong(len));
+    }
+    Ok(Encoded { header: out.into(), body })
+}
+
+fn encode_updates(message: &Updates) -> Result<(UpdatesHeader, Vec<Bytes>), EncodeError> {
+    check_count(message.updates.len())?;
+    let first = message.updates[0].version.sequence;
+    let mut updates = Vec::with_capacity(message.updates.len());
+    let mut changes = Vec::with_capacity(message.updates.len());
+    let mut body = Vec::with_capacity(message.updates.len() * 2);
+    let mut order = Order::from(first)?;
+    for update in &message.updates {
+        order.next(update.version)?;
+        for change in &update.changes {
+            changes.push(ChangeHeader {
+                key: checked_key(change.key.len() as u64)?,
+                value: change.value.as_ref().map(|value| checked_value(value.len())).transpose()?,
+            });
+            body.push(change.key.clone());
+            body.extend(change.value.clone());
+        }
+        updates.push(UpdateHeader {
+            epoch: update.version.epoch,
+            kind: update.kind,
+            request: update.request,
+            outcome: update.outcome,
+            chain_time: update.chain_time,
+            changes: checked_value(update.changes.len())?,
+        });
+    }
+    body.retain(|piece| !piece.is_empty());
+    Ok((UpdatesHeader { watermark: message.watermark, first, updates, changes }, body))
+}
+
+fn checked_key(len: u64) -> Result<u32, HistoryError> {
+    if len > MAX_KEY as u64 { Err(HistoryError::KeyTooLong(len)) } else { Ok(len as u32) }
+}
+
+fn checked_value(len: usize) -> Result<u32, EncodeError> {
+    u32::try_from(len).map_err(|_| EncodeError::TooLong(len as u64))
+}
+
+fn check_count(updates: usize) -> Result<(), HistoryError> {
+    match updates {
+        0 => Err(HistoryError::Empty),
+        1..=MAX_UPDATES => Ok(()),
+        _ => Err(HistoryError::TooMany(updates as u64)),
+    }
+}
+
+/// Checks that versions follow each other as in a history.
+struct Order {
+    expected: Sequence,
+    epoch: Epoch,
+}
+
+impl Order {
+    fn from(first: Sequence) -> Result<Self, HistoryError> {
+        if first == Sequence::ZERO {
+            return Err(HistoryError::Sequence { expected: Sequence(1), found: first });
+        }
+        Ok(Self { expected: first, epoch: Epoch(0) })
+    }
+
+    fn next(&mut self, version: Version) -> Result<(), HistoryError> {
+        // The last number is left out, so that there always is a next one.
+        if version.sequence != self.expected || version.sequence == Sequence::MAX {
+            return Err(HistoryError::Sequence { expected: self.expected, found: version.sequence });
+        }
+        if version.epoch < self.epoch {
+            return Err(HistoryError::Epoch { before: self.epoch, found: version.epoch });
+        }
+        self.expected = version.sequence.next();
+        self.epoch = version.epoch;
+        Ok(())
+    }
+}
+
+/// The message that a frame carries. Update kinds that this release doesn't know are kept as they are.
+///
+/// Large values are slices of the frame's memory, all others are copied (see the source for where the line is drawn).
+///
+/// # Errors
+/// [`DecodeError`]. Whatever is taken in encodes to the same frame again.
+pub fn decode(frame: &Frame) -> Result<ChainFrame, DecodeError> {
+    let header: Header<Heard> = codec::decode(&frame.header)?;
+    check_canonical(&header, frame.header.len())?;
+    let message = match header.message {
+        Heard::Updates(updates) => ChainMessage::Updates(decode_updates(updates, &frame.body)?),
+        Heard::Control(control) => {
+            check_body(0, &frame.body)?;
+            ChainMessage::Control(control)
+        }
+    };
+    Ok(ChainFrame { chain: header.chain, epoch: header.epoch, index: header.index, message })
+}
+
+/// The codec reads a small number from more bytes than it needs, too: then the same header has a shorter form.
+fn check_canonical(header: &Header<Heard>, len: usize) -> Result<(), DecodeError> {
+    let mut again = Vec::with_capacity(len);
+    codec::encode(header, &mut again)?;
+    if again.len() == len { Ok(()) } else { Err(DecodeError::NotCanonical) }
+}
+
+fn check_body(stated: u64, body: &Bytes) -> Result<(), DecodeError> {
+    let actual = body.len() as u64;
+    if stated == actual { Ok(()) } else { Err(DecodeError::BodyLength { stated, actual }) }
+}
+
+fn decode_updates(header: UpdatesHeader, body: &Bytes) -> Result<Updates, DecodeError> {
+    check_count(header.updates.len())?;
+    let counted = header.updates.iter().map(|update| u64::from(update.changes)).sum();
+    let listed = header.changes.len() as u64;
+    if counted != listed {
+        return Err(DecodeError::Changes { counted, listed });
+    }
+    for change in &header.changes {
+        checked_key(change.key.into())?;
+    }
+    check_body(header.changes.iter().map(ChangeHeader::len).sum(), body)?;
+
+    let mut pieces = Pieces { body, at: 0 };
+    let mut changes = header.changes.iter();
+    let mut order = Order::from(header.first)?;
+    let mut updates = Vec::with_capacity(header.updates.len());
+    for update in header.updates {
+        let version = Version { epoch: update.epoch, sequence: order.expected };
+        order.next(version)?;
+        let changes: SmallVec<[Change; 1]> =
+            changes.by_ref().take(update.changes as usize).map(|change| pieces.next(change)).collect();
+        let UpdateHeader { kind, request, outcome, chain_time, .. } = update;
+        updates.push(Update { version, kind, request, outcome, chain_time, changes });
+    }
+    Ok(Updates { watermark: header.watermark, updates })
+}
+
+/// Takes a body apart whose length has been checked.
+struct Pieces<'a> {
+    body: &'a Bytes,
+    at: usize,
+}
+
+impl Pieces<'_> {
+    fn next(&mut self, change: &ChangeHeader) -> Change {
+        let value_at = self.at + change.key as usize;
+        let end = value_at + change.value.unwrap_or(0) as usize;
+        let start = std::mem::replace(&mut self.at, end);
+        let len = end - value_at;
+        if len >= COPY_BELOW && len * 2 >= self.body.len() {
+            let key = Bytes::copy_from_slice(&self.body[start..value_at]);
+            return Change { key, value: change.value.map(|_| self.body.slice(value_at..end)) };
+        }
+        let mut key = Bytes::copy_from_slice(&self.body[start..end]);
+        let value = key.split_off(value_at - start);
+        Change { key, value: change.value.map(|_| value) }
+    }
+}

@@ -1,0 +1,17 @@
+//! Frames of a chain out of any header and body: what is taken in encodes to the very same bytes again.
+#![no_main]
+
+use artillery_core::frame::Frame;
+use artillery_ddata::wire::chain;
+use bytes::Bytes;
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|data: &[u8]| {
+    let [cut, bytes @ ..] = data else { return };
+    let (header, body) = bytes.split_at((*cut).min(bytes.len().try_into().unwrap_or(u8::MAX)).into());
+    let frame = Frame { header: Bytes::copy_from_slice(header), body: Bytes::copy_from_slice(body) };
+    let Ok(message) = chain::decode(&frame) else { return };
+    let again = chain::encode(&message).expect("what was taken in can be said");
+    assert_eq!(again.header, frame.header);
+    assert_eq!(again.body.concat(), frame.body);
+});

@@ -1,0 +1,37 @@
+# Short names for common commands; `.ci/run --list` has all the checks.
+
+default:
+    @just --list
+
+# Three nodes in one process find each other and form a chain.
+quickstart *ARGS:
+    cargo run --release --bin quickstart -- {{ARGS}}
+
+test *ARGS:
+    cargo test --workspace {{ARGS}}
+
+# Format, lint, and see that the pure half is pure: cheap enough for every commit.
+check:
+    .ci/run fmt clippy pure-tree
+
+# Everything that must hold.
+ci *PHASES:
+    .ci/run {{PHASES}}
+
+# Seeds of every scenario through the simulator.
+sim *ARGS:
+    cargo run --release -p artillery-sim -- {{ARGS}}
+
+# Take guards out, one after the other: each must be missed.
+mutants *ARGS:
+    cargo run --release -p artillery-sim -- --mutant all {{ARGS}}
+
+bench *ARGS:
+    cargo bench -p artillery-benches {{ARGS}}
+
+# Every decoder, SECONDS each; needs nightly and cargo-fuzz.
+fuzz SECONDS="300":
+    FUZZ_SECONDS={{SECONDS}} .ci/run fuzz
+
+doc:
+    RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --open
