@@ -146,7 +146,8 @@ impl Client {
     pub fn choose(&mut self, mix: &Mix, nodes: usize, value: Value) -> (Ask, u32, usize) {
         let key = self.rng.index(self.known.len()) as u32;
         let read_at = self.rng.index(nodes);
-        let (write, kind, way) = (self.rng.chance(mix.writes), self.rng.below(1000) as u32, self.rng.below(1000) as u32);
+        let (write, kind, way) =
+            (self.rng.chance(mix.writes), self.rng.below(1000) as u32, self.rng.below(1000) as u32);
         let write = self.writer && (write || mix.writers > 0 && !self.rng.chance(150));
         if !write {
             let mode = match way {
@@ -261,15 +262,11 @@ pub fn key_bytes(key: u32) -> Bytes {
 pub fn request(ask: Ask, key: u32, padding: usize) -> Request {
     let bytes = key_bytes(key);
     match ask {
-        Ask::Write(Call::Put(value)) => {
-            Request::Write(Write::Put { key: bytes, value: encode(key, value, padding) })
-        }
+        Ask::Write(Call::Put(value)) => Request::Write(Write::Put { key: bytes, value: encode(key, value, padding) }),
         Ask::Write(Call::Delete | Call::Read) => Request::Write(Write::Delete { key: bytes }),
-        Ask::Write(Call::CompareAndSwap { expected, value }) => Request::Write(Write::CompareAndSwap {
-            key: bytes,
-            expected,
-            value: Some(encode(key, value, padding)),
-        }),
+        Ask::Write(Call::CompareAndSwap { expected, value }) => {
+            Request::Write(Write::CompareAndSwap { key: bytes, expected, value: Some(encode(key, value, padding)) })
+        }
         Ask::Read(mode) => Request::Read(bytes, mode),
     }
 }
@@ -355,11 +352,8 @@ mod tests {
     #[test]
     fn nonsense_is_noticed() {
         let held = Held { version: Version::new(1, 1), value: Some(encode(0, Value(1), 0)) };
-        let read = artillery_ddata::replica::Read {
-            held: Some(held),
-            clean: true,
-            way: artillery_ddata::replica::Way::Local,
-        };
+        let read =
+            artillery_ddata::replica::Read { held: Some(held), clean: true, way: artillery_ddata::replica::Way::Local };
         let failure = client(Ask::Read(ReadMode::Strong)).reply(Reply::Read(read.clone()), &ids()).unwrap_err();
         assert_eq!(failure.oracle, Oracle::Claims, "a value of another key");
         let failure = client(Ask::Write(Call::Delete)).reply(Reply::Read(read), &ids()).unwrap_err();

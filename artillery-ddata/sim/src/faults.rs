@@ -27,16 +27,8 @@ pub enum Kind {
 
 impl Kind {
     /// All of them.
-    pub const ALL: [Self; 8] = [
-        Self::Loss,
-        Self::Duplication,
-        Self::Reorder,
-        Self::Delay,
-        Self::Break,
-        Self::Cut,
-        Self::Slow,
-        Self::Crash,
-    ];
+    pub const ALL: [Self; 8] =
+        [Self::Loss, Self::Duplication, Self::Reorder, Self::Delay, Self::Break, Self::Cut, Self::Slow, Self::Crash];
 
     /// Its name in reports.
     pub const fn name(self) -> &'static str {

@@ -3,8 +3,8 @@
 use std::{io::Write as _, process::ExitCode};
 
 use artillery_sim::{
-    mutants::MutantName,
     hunt::hunt,
+    mutants::MutantName,
     report::{MutantReport, ScenarioReport, mutant_list, scenario_list},
     runner::{Runner, run},
     scenario::Scenario,

@@ -45,8 +45,9 @@ impl MutantName {
     /// The scenario that it is hunted in unless another one is named.
     pub const fn scenario(self) -> Scenario {
         match self {
-            Self::JoinQueryInFlight | Self::WaitEndsEarly => Scenario::Hot,
-            Self::AnswerBelowOwnWatermark | Self::DirtyAsCommitted => Scenario::Lossy,
+            Self::JoinQueryInFlight | Self::AnswerBelowOwnWatermark | Self::DirtyAsCommitted | Self::WaitEndsEarly => {
+                Scenario::Hot
+            }
         }
     }
 

@@ -155,7 +155,14 @@ impl Network {
     }
 
     /// Sends `bytes` from `from` to `to` at `now`, as far as `from` knows on the connection state `generation`.
-    pub fn send(&mut self, now: u64, from: usize, to: usize, generation: u64, bytes: usize) -> (Flight, Option<Flight>) {
+    pub fn send(
+        &mut self,
+        now: u64,
+        from: usize,
+        to: usize,
+        generation: u64,
+        bytes: usize,
+    ) -> (Flight, Option<Flight>) {
         let profile = self.profile;
         let Connection { up, generation: current } = self.connections[self.pair(from, to)];
         let link = &mut self.links[from * self.nodes + to];

@@ -1,13 +1,16 @@
 //! What a hunt found, for people and for scripts (docs/json.md).
 
-use std::fmt::{self, Write as _};
+use std::{
+    collections::BTreeMap,
+    fmt::{self, Write as _},
+};
 
-use serde_json::{Value, json};
+use serde::Serialize;
 
 use crate::{
     faults::Kind,
     mutants::MutantName,
-    oracle::{Failure, Oracle},
+    oracle::Failure,
     scenario::Scenario,
     world::{Counts, Outcome},
 };
@@ -59,31 +62,56 @@ impl ScenarioReport {
     }
 
     /// Its part of the JSON report.
-    pub fn json(&self) -> Value {
+    pub fn json(&self) -> ScenarioJson {
         let counts = &self.total;
-        let faults: serde_json::Map<String, Value> = self
-            .scenario
-            .kinds()
-            .iter()
-            .map(|&kind| (kind.name().to_owned(), json!(counts.injected(kind))))
-            .collect();
-        json!({
-            "name": self.scenario.name(),
-            "seeds": self.seeds,
-            "virtual_hours": hundredths(counts.virtual_nanos),
-            "operations": counts.operations,
-            "refused": counts.refused,
-            "faults": faults,
-            "violations": self.violations,
-            "unanswered": counts.unanswered,
-            "acknowledged": counts.acknowledged,
-            "conflicts": counts.conflicts,
-            "local_reads": counts.local_reads,
-            "dirty_reads": counts.dirty_reads,
-            "shared_queries": counts.shared_queries,
-            "missing_faults": self.missing().iter().map(|kind| kind.name()).collect::<Vec<_>>(),
-        })
+        ScenarioJson {
+            name: self.scenario.name(),
+            seeds: self.seeds,
+            virtual_hours: hundredths(counts.virtual_nanos),
+            operations: counts.operations,
+            refused: counts.refused,
+            faults: self.scenario.kinds().iter().map(|&kind| (kind.name(), counts.injected(kind))).collect(),
+            violations: self.violations,
+            missing_faults: self.missing().into_iter().map(Kind::name).collect(),
+            unanswered: counts.unanswered,
+            acknowledged: counts.acknowledged,
+            conflicts: counts.conflicts,
+            local_reads: counts.local_reads,
+            dirty_reads: counts.dirty_reads,
+            shared_queries: counts.shared_queries,
+        }
     }
+}
+
+/// What the seeds of one scenario came to, as scripts read it.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct ScenarioJson {
+    name: &'static str,
+    seeds: u64,
+    virtual_hours: f64,
+    operations: u64,
+    refused: u64,
+    faults: BTreeMap<&'static str, u64>,
+    violations: u64,
+    missing_faults: Vec<&'static str>,
+    unanswered: u64,
+    acknowledged: u64,
+    conflicts: u64,
+    local_reads: u64,
+    dirty_reads: u64,
+    shared_queries: u64,
+}
+
+/// What the hunt for one mutant came to, as scripts read it.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct MutantJson {
+    name: &'static str,
+    trap: u32,
+    caught: bool,
+    oracle: Option<&'static str>,
+    seeds: u64,
+    baseline_passed: bool,
+    scenario: &'static str,
 }
 
 /// Virtual hours to two digits: whole numbers decide, so that every build prints the same.
@@ -183,17 +211,17 @@ impl MutantReport {
     }
 
     /// Its part of the JSON report.
-    pub fn json(&self) -> Value {
-        let oracle = self.caught.as_ref().map(|(_, _, failure)| failure.oracle.name());
-        json!({
-            "name": self.mutant.name(),
-            "trap": self.mutant.trap(),
-            "caught": self.caught.as_ref().is_some_and(|(_, _, failure)| failure.oracle.convicts()),
-            "oracle": oracle,
-            "seeds": self.seeds(),
-            "baseline_passed": self.baseline.is_none(),
-            "scenario": self.scenario.name(),
-        })
+    pub fn json(&self) -> MutantJson {
+        let failure = self.caught.as_ref().map(|(_, _, failure)| failure);
+        MutantJson {
+            name: self.mutant.name(),
+            trap: self.mutant.trap(),
+            caught: failure.is_some_and(|failure| failure.oracle.convicts()),
+            oracle: failure.map(|failure| failure.oracle.name()),
+            seeds: self.seeds(),
+            baseline_passed: self.baseline.is_none(),
+            scenario: self.scenario.name(),
+        }
     }
 }
 
@@ -204,7 +232,11 @@ impl fmt::Display for MutantReport {
             Some((seed, seeds, failure)) => {
                 let verdict = if failure.oracle.convicts() { "caught" } else { "NOT CAUGHT but noticed" };
                 writeln!(f, "{name} (trap {trap}): {verdict} by {} after {seeds} seeds of {scenario}", failure.oracle)?;
-                write!(f, "{}", Violation { scenario: self.scenario, seed: *seed, mutant: Some(self.mutant), failure })?;
+                write!(
+                    f,
+                    "{}",
+                    Violation { scenario: self.scenario, seed: *seed, mutant: Some(self.mutant), failure }
+                )?;
             }
             None => write!(f, "{name} (trap {trap}): SURVIVED {} seeds of {scenario}", self.tried)?,
         }
@@ -261,9 +293,4 @@ pub fn mutant_list() -> String {
         let _ = writeln!(list, "{:<28} trap {}", mutant.name(), mutant.trap());
     }
     list
-}
-
-/// The oracle names that convict mutants, for the help text.
-pub fn convicting() -> impl Iterator<Item = &'static str> {
-    [Oracle::History, Oracle::Prefix, Oracle::Contiguity, Oracle::Watermark, Oracle::Claims].into_iter().map(Oracle::name)
 }

@@ -27,11 +27,7 @@ fn guard(world: impl FnOnce() -> Outcome) -> Outcome {
     catch_unwind(AssertUnwindSafe(world)).unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<String>().map(String::as_str);
         let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("without a text");
-        Outcome {
-            counts: Counts::default(),
-            failure: Some(Failure::new(Oracle::Panic, text)),
-            trace: None,
-        }
+        Outcome { counts: Counts::default(), failure: Some(Failure::new(Oracle::Panic, text)), trace: None }
     })
 }
 

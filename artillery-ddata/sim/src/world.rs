@@ -296,7 +296,8 @@ impl World {
         }
         match fault {
             Fault::Break(a, b) if a != b => {
-                let broken = |fault: &Fault| matches!(*fault, Fault::Break(c, d) if (c, d) == (a, b) || (d, c) == (a, b));
+                let broken =
+                    |fault: &Fault| matches!(*fault, Fault::Break(c, d) if (c, d) == (a, b) || (d, c) == (a, b));
                 self.set_connection(a, b, !active.iter().any(broken));
             }
             Fault::Crash(node) if begins => self.crash(node),
@@ -376,9 +377,8 @@ impl World {
 }
 
 fn config(setup: &Setup, ids: &[MemberId], chain: usize) -> Arc<ChainConfig> {
-    let members = (0..ids.len())
-        .map(|place| ChainMember { id: ids[(place + chain) % ids.len()], role: Role::Serving })
-        .collect();
+    let members =
+        (0..ids.len()).map(|place| ChainMember { id: ids[(place + chain) % ids.len()], role: Role::Serving }).collect();
     Arc::new(ChainConfig {
         chain: ChainId(chain as u32),
         epoch: Epoch(1),

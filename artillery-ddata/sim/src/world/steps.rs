@@ -189,7 +189,9 @@ impl World {
                     if room == 0 {
                         break;
                     }
-                    let Some(frame) = self.nodes[index].slots[slot].replica.poll_updates(clock, to, room) else { break };
+                    let Some(frame) = self.nodes[index].slots[slot].replica.poll_updates(clock, to, room) else {
+                        break;
+                    };
                     self.send(index, peer, frame);
                 }
             }
