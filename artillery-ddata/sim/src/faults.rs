@@ -23,12 +23,23 @@ pub enum Kind {
     Slow,
     /// A member stops for ever.
     Crash,
+    /// A node starts anew, with nothing in memory: another life of it.
+    Restart,
 }
 
 impl Kind {
     /// All of them.
-    pub const ALL: [Self; 8] =
-        [Self::Loss, Self::Duplication, Self::Reorder, Self::Delay, Self::Break, Self::Cut, Self::Slow, Self::Crash];
+    pub const ALL: [Self; 9] = [
+        Self::Loss,
+        Self::Duplication,
+        Self::Reorder,
+        Self::Delay,
+        Self::Break,
+        Self::Cut,
+        Self::Slow,
+        Self::Crash,
+        Self::Restart,
+    ];
 
     /// Its name in reports.
     pub const fn name(self) -> &'static str {
@@ -41,6 +52,7 @@ impl Kind {
             Self::Cut => "cut",
             Self::Slow => "slow",
             Self::Crash => "crash",
+            Self::Restart => "restart",
         }
     }
 }
@@ -70,6 +82,8 @@ pub enum Fault {
     Slow(usize, u64),
     /// This node stops for ever.
     Crash(usize),
+    /// This node is down, and then starts another life.
+    Restart(usize),
 }
 
 impl Fault {
@@ -84,6 +98,7 @@ impl Fault {
             Self::Cut(..) => Kind::Cut,
             Self::Slow(..) => Kind::Slow,
             Self::Crash(_) => Kind::Crash,
+            Self::Restart(_) => Kind::Restart,
         }
     }
 }
@@ -99,6 +114,7 @@ impl fmt::Display for Fault {
             Self::Cut(from, to) => write!(f, "cut of n{from}->n{to}"),
             Self::Slow(node, nanos) => write!(f, "slow n{node} by {nanos} ns"),
             Self::Crash(node) => write!(f, "crash of n{node}"),
+            Self::Restart(node) => write!(f, "restart of n{node}"),
         }
     }
 }
@@ -119,10 +135,10 @@ pub const FEWEST: usize = 5;
 
 const MILLI: u64 = 1_000_000;
 
-/// Plans at least [`FEWEST`] faults of these `kinds` between `from` and `until`, each over by then. A crash is no
-/// matter of this plan: see [`crash`].
+/// Plans at least [`FEWEST`] faults of these `kinds` between `from` and `until`, each over by then. Crashes and restarts
+/// are no matter of this plan: see [`crash`] and [`restarts`].
 pub fn plan(rng: &mut Rng, kinds: &[Kind], nodes: usize, from: u64, until: u64) -> Vec<Planned> {
-    let kinds: Vec<Kind> = kinds.iter().copied().filter(|&kind| kind != Kind::Crash).collect();
+    let kinds: Vec<Kind> = kinds.iter().copied().filter(|&kind| !matches!(kind, Kind::Crash | Kind::Restart)).collect();
     if kinds.is_empty() {
         return Vec::new();
     }
@@ -149,6 +165,16 @@ pub fn crash(rng: &mut Rng, nodes: usize, from: u64, until: u64) -> Planned {
     Planned { fault: Fault::Crash(rng.index(nodes)), start: rng.between(from, until), end: u64::MAX }
 }
 
+/// Some restarts of `nodes` before `until`.
+pub fn restarts(rng: &mut Rng, nodes: usize, until: u64) -> Vec<Planned> {
+    let count = rng.between(1, 4);
+    let one = |rng: &mut Rng| {
+        let start = rng.between(MILLI, until);
+        Planned { fault: Fault::Restart(rng.index(nodes)), start, end: start + rng.between(20, 1500) * MILLI }
+    };
+    (0..count).map(|_| one(rng)).collect()
+}
+
 fn draw(rng: &mut Rng, kind: Kind, nodes: usize) -> Fault {
     let (a, b) = two(rng, nodes);
     match kind {
@@ -160,6 +186,7 @@ fn draw(rng: &mut Rng, kind: Kind, nodes: usize) -> Fault {
         Kind::Cut => Fault::Cut(a, b),
         Kind::Slow => Fault::Slow(a, rng.between(MILLI / 5, 15 * MILLI)),
         Kind::Crash => Fault::Crash(a),
+        Kind::Restart => Fault::Restart(a),
     }
 }
 

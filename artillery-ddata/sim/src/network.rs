@@ -117,7 +117,7 @@ impl Network {
                 Fault::Reorder(permille) => self.reorder = self.reorder.max(permille),
                 Fault::Delay(factor) => self.factor = self.factor.max(factor),
                 Fault::Cut(from, to) => self.links[from * self.nodes + to].cut = true,
-                Fault::Break(..) | Fault::Slow(..) | Fault::Crash(_) => {}
+                Fault::Break(..) | Fault::Slow(..) | Fault::Crash(_) | Fault::Restart(_) => {}
             }
         }
     }

@@ -90,6 +90,8 @@ pub struct Node {
     pub cost: u64,
     /// Whether it stopped for ever.
     pub crashed: bool,
+    /// Whether it isn't there at the moment.
+    pub down: bool,
     /// What it knows of its peers, by index.
     pub peers: Vec<PeerView>,
     /// Its randomness.
@@ -105,12 +107,12 @@ pub struct Node {
 pub const QUICK: u64 = 2_000;
 
 impl Node {
-    /// The node with this index in the world of `setup`.
-    pub fn new(seed: u64, index: usize, setup: &Setup) -> Self {
+    /// The node with this index in the world of `setup`, in its life of this number.
+    pub fn new(seed: u64, index: usize, life: u64, setup: &Setup) -> Self {
         let mut rng = Rng::new(seed, Concern::Node(index));
         let id = MemberId {
             node: NodeId::from_name(&format!("n{index}")),
-            incarnation: Incarnation { store: (index as u128 + 1) << 112, starts: 1 },
+            incarnation: Incarnation { store: (index as u128 + 1) << 112 | u128::from(life), starts: 1 },
         };
         let store = Arc::new(MemoryStore::with_seed(seed.wrapping_add(index as u64)));
         let slots = (0..setup.chains)
@@ -130,6 +132,7 @@ impl Node {
             poll_scheduled: false,
             cost: QUICK,
             crashed: false,
+            down: false,
             peers: vec![PeerView::default(); setup.members],
             offset: rng.between(0, 1 << 50),
             wall: rng.between(1_700_000_000_000, 1_700_000_100_000),
@@ -137,6 +140,11 @@ impl Node {
             owed: BTreeMap::new(),
             next_token: 0,
         }
+    }
+
+    /// Whether it does anything.
+    pub fn is_alive(&self) -> bool {
+        !self.crashed && !self.down
     }
 
     /// What its clock shows at virtual time `now`.

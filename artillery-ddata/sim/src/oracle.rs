@@ -30,6 +30,8 @@ pub enum Oracle {
     Claims,
     /// A request was answered twice, or never.
     Answers,
+    /// Two clusters were formed of nodes too few for two, or by somebody who isn't named.
+    Formation,
     /// A member stopped serving.
     Halted,
     /// After healing, members differ.
@@ -50,6 +52,7 @@ impl Oracle {
             Self::Watermark => "invariant: no watermark above what the tail committed",
             Self::Claims => "invariant: what is called committed is committed",
             Self::Answers => "every request gets one answer",
+            Self::Formation => "one cluster is formed",
             Self::Halted => "no member halts",
             Self::Convergence => "members converge",
             Self::Progress => "progress after healing",

@@ -21,6 +21,8 @@ const MILLI: u64 = 1_000_000;
 pub const OPERATIONS: u64 = 2_000;
 /// When faults begin.
 pub const TROUBLE: u64 = SECOND / 2;
+/// When nodes are restarted no more while they form a cluster.
+pub const FOUNDED: u64 = 5 * SECOND;
 /// When all faults but crashes are over.
 pub const HEALED: u64 = 20 * SECOND;
 /// When members begin to crash.
@@ -33,7 +35,7 @@ pub const LAST: u64 = 120 * SECOND;
 /// All that a run depends on, besides the seed's streams.
 #[derive(Clone, Debug)]
 pub struct Setup {
-    /// Members of each chain.
+    /// Nodes. Each is a member of every chain, unless the cluster is formed first.
     pub members: usize,
     /// Chains; each begins at another node.
     pub chains: usize,
@@ -65,12 +67,23 @@ pub struct Setup {
     pub batch: usize,
     /// Whether nodes hold leases that run out now and then.
     pub leases: bool,
+    /// How the cluster is formed; `None`: it is there from the start.
+    pub founding: Option<FoundingSetup>,
     /// What goes wrong.
     pub faults: Vec<Planned>,
     /// Whether a member crashes at the end.
     pub crash: Option<Planned>,
     /// The guard taken out.
     pub mutant: Option<MutantName>,
+}
+
+/// How a cluster is formed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FoundingSetup {
+    /// Founders; further nodes become spares.
+    pub expect: u16,
+    /// Members of each chain.
+    pub replicas: u32,
 }
 
 /// A named kind of world.
@@ -100,13 +113,15 @@ pub enum Scenario {
     Many,
     /// Leases that run out and are renewed.
     Leases,
+    /// Nodes start in any order, some again and again, and form a cluster before anybody can use it.
+    Formation,
     /// Everything at once.
     Mixed,
 }
 
 impl Scenario {
     /// All of them.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::Calm,
         Self::Lossy,
         Self::Links,
@@ -119,6 +134,7 @@ impl Scenario {
         Self::Hot,
         Self::Many,
         Self::Leases,
+        Self::Formation,
         Self::Mixed,
     ];
 
@@ -137,6 +153,7 @@ impl Scenario {
             Self::Hot => "hot",
             Self::Many => "many",
             Self::Leases => "leases",
+            Self::Formation => "formation",
             Self::Mixed => "mixed",
         }
     }
@@ -156,6 +173,7 @@ impl Scenario {
             Self::Hot => "one key, few writers, many readers",
             Self::Many => "three chains on three nodes, each with another head",
             Self::Leases => "leases run out and are renewed",
+            Self::Formation => "nodes start in any order, some repeatedly, and form a cluster first",
             Self::Mixed => "everything at once",
         }
     }
@@ -167,7 +185,7 @@ impl Scenario {
 
     /// The kinds of faults that belong to it: each must occur in some seed.
     pub const fn kinds(self) -> &'static [Kind] {
-        use Kind::{Break, Crash, Cut, Delay, Duplication, Loss, Reorder, Slow};
+        use Kind::{Break, Crash, Cut, Delay, Duplication, Loss, Reorder, Restart, Slow};
         match self {
             Self::Calm => &[Delay],
             Self::Lossy => &[Loss, Duplication, Reorder],
@@ -176,6 +194,7 @@ impl Scenario {
             Self::Crash => &[Loss, Duplication, Reorder, Delay, Break, Cut, Slow, Crash],
             Self::Single => &[Loss, Delay, Slow],
             Self::Leases => &[Delay, Break, Slow],
+            Self::Formation => &[Loss, Duplication, Reorder, Delay, Break, Cut, Slow, Restart],
             Self::Classic | Self::Pair | Self::Long | Self::Hot | Self::Many | Self::Mixed => {
                 &[Loss, Duplication, Reorder, Delay, Break, Cut, Slow]
             }
@@ -208,6 +227,7 @@ impl Scenario {
                 setup.keys = rng.between(6, 12) as u32;
             }
             Self::Leases => setup.leases = true,
+            Self::Formation => founded(&mut rng, &mut setup),
             Self::Mixed => mixed(&mut rng, &mut setup),
         }
         let mut faults = Rng::new(seed, Concern::Faults);
@@ -219,6 +239,9 @@ impl Scenario {
         setup.faults = faults::plan(&mut faults, self.kinds(), setup.members, TROUBLE, HEALED);
         if self.kinds().contains(&Kind::Crash) {
             setup.crash = Some(faults::crash(&mut faults, setup.members, CRASHES, CRASHES + SECOND));
+        }
+        if self.kinds().contains(&Kind::Restart) {
+            setup.faults.extend(faults::restarts(&mut faults, setup.members, FOUNDED));
         }
         setup
     }
@@ -258,10 +281,18 @@ fn common(rng: &mut Rng) -> Setup {
         late_polls: rng.pick(&[0, 100, 500, 1000]),
         batch: rng.pick(&[1, 4, 64]),
         leases: false,
+        founding: None,
         faults: Vec::new(),
         crash: None,
         mutant: None,
     }
+}
+
+fn founded(rng: &mut Rng, setup: &mut Setup) {
+    let expect = rng.between(2, 5);
+    setup.members = (expect + rng.below(2)) as usize;
+    setup.chains = rng.between(1, 3) as usize;
+    setup.founding = Some(FoundingSetup { expect: expect as u16, replicas: rng.between(2, expect) as u32 });
 }
 
 fn mixed(rng: &mut Rng, setup: &mut Setup) {

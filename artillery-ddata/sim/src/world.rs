@@ -2,10 +2,12 @@
 
 mod clients;
 mod end;
+mod founding;
 mod steps;
 
 use std::sync::Arc;
 
+use self::founding::Founders;
 use artillery_ddata::{
     ChainConfig, ChainId, ChainMember, Epoch, MemberId, Role, Timestamp,
     replica::{Input, Reply},
@@ -35,7 +37,7 @@ pub(crate) enum Event {
     /// A replica wanted a tick.
     Tick { node: usize, slot: usize, number: u64 },
     /// A copy of a frame arrives.
-    Land { from: usize, to: usize, flight: Flight, frame: Option<Box<ChainFrame>> },
+    Land { from: usize, to: usize, flight: Flight, frame: Option<Box<Addressed>> },
     /// A node notices the state of a connection.
     Notice { node: usize, peer: usize, generation: u64, connected: bool },
     /// A node learns the configuration of a chain.
@@ -52,11 +54,16 @@ pub(crate) enum Event {
     Retry { client: usize, number: u64 },
     /// A client stops waiting.
     GiveUp { client: usize, number: u64 },
+    /// Something of the forming of the cluster.
+    Founding(founding::Event),
     /// The fault with this index begins or ends.
     Fault { index: usize, begins: bool },
     /// The run enters its next part.
     Phase(Phase),
 }
+
+/// A frame, and the lives of the nodes that it is from and for.
+pub(crate) type Addressed = ([MemberId; 2], ChainFrame);
 
 /// A client's request on its way to a node.
 #[derive(Debug)]
@@ -144,6 +151,9 @@ pub struct World {
     network: Network,
     notices: Rng,
     oracles: Vec<ChainOracle>,
+    /// The nodes of each chain from head to tail; empty until the cluster is formed.
+    orders: Vec<Vec<usize>>,
+    founding: Option<Founders>,
     phase: Phase,
     active: Vec<bool>,
     next_value: u64,
@@ -152,6 +162,7 @@ pub struct World {
     claim: Option<Failure>,
     slow_steps: u64,
     crashes: u64,
+    restarts: u64,
     trace: Trace,
     counts: Counts,
 }
@@ -159,7 +170,7 @@ pub struct World {
 impl World {
     /// The world of `setup` as `seed` makes it; its story is kept if `traced`.
     pub fn new(seed: u64, setup: Setup, traced: bool) -> Self {
-        let nodes: Vec<Node> = (0..setup.members).map(|index| Node::new(seed, index, &setup)).collect();
+        let nodes: Vec<Node> = (0..setup.members).map(|index| Node::new(seed, index, 1, &setup)).collect();
         let ids: Vec<MemberId> = nodes.iter().map(|node| node.id).collect();
         let clients = (0..setup.clients)
             .map(|index| Client::new(seed, index, setup.keys, setup.chains, setup.members, setup.mix.writers))
@@ -174,6 +185,8 @@ impl World {
             network: Network::new(seed, setup.members, setup.clients, setup.profile),
             notices: Rng::new(seed, Concern::Notices),
             oracles: (0..setup.chains).map(|_| ChainOracle::new(setup.members)).collect(),
+            orders: vec![Vec::new(); setup.chains],
+            founding: setup.founding.map(|founding| Founders::new(seed, founding, &setup)),
             phase: Phase::Work,
             active: vec![false; faults],
             next_value: 0,
@@ -182,6 +195,7 @@ impl World {
             claim: None,
             slow_steps: 0,
             crashes: 0,
+            restarts: 0,
             trace: Trace::new(traced),
             counts: Counts { planned: faults as u64, ..Counts::default() },
             nodes,
@@ -223,19 +237,10 @@ impl World {
     }
 
     fn begin(&mut self) {
-        for node in 0..self.nodes.len() {
-            for slot in 0..self.setup.chains {
-                let at = self.notices.below(50_000_000);
-                self.queue.push(at, Event::Enter { node, slot });
-            }
-            self.queue.push(0, Event::Lease(node));
-            for peer in 0..node {
-                self.set_connection(node, peer, true);
-            }
-        }
-        for client in 0..self.clients.len() {
-            let at = self.clients[client].rng.below(100_000_000);
-            self.queue.push(at, Event::Think(client));
+        if self.founding.is_some() {
+            self.begin_founding();
+        } else {
+            self.begin_founded();
         }
         let plan = self.setup.faults.iter().chain(self.setup.crash.as_ref());
         for (index, planned) in plan.enumerate() {
@@ -247,6 +252,29 @@ impl World {
         self.queue.push(STOP, Event::Phase(Phase::Quiet));
     }
 
+    fn begin_founded(&mut self) {
+        let nodes = self.nodes.len();
+        self.orders = (0..self.setup.chains).map(|chain| (0..nodes).map(|at| (at + chain) % nodes).collect()).collect();
+        for node in 0..nodes {
+            for slot in 0..self.setup.chains {
+                let at = self.notices.below(50_000_000);
+                self.queue.push(at, Event::Enter { node, slot });
+            }
+            self.queue.push(0, Event::Lease(node));
+            for peer in 0..node {
+                self.set_connection(node, peer, true);
+            }
+        }
+        self.begin_clients();
+    }
+
+    fn begin_clients(&mut self) {
+        for client in 0..self.clients.len() {
+            let at = self.now + self.clients[client].rng.below(100_000_000);
+            self.queue.push(at, Event::Think(client));
+        }
+    }
+
     fn handle(&mut self, event: Event) -> Result<(), Failure> {
         match event {
             Event::Step(node) => return self.step(node),
@@ -254,6 +282,7 @@ impl World {
             Event::Request(arrival) => return self.request(*arrival),
             Event::Reply(origin, reply) => return self.reply(origin, reply),
             Event::GiveUp { client, number } => return self.give_up(client, number),
+            Event::Founding(event) => return self.founding_event(event),
             Event::Tick { node, slot, number } => self.tick(node, slot, number),
             Event::Land { from, to, flight, frame } => self.land(from, to, flight, frame),
             Event::Notice { node, peer, generation, connected } => self.notice(node, peer, generation, connected),
@@ -296,18 +325,28 @@ impl World {
         }
         match fault {
             Fault::Break(a, b) if a != b => {
-                let broken =
-                    |fault: &Fault| matches!(*fault, Fault::Break(c, d) if (c, d) == (a, b) || (d, c) == (a, b));
-                self.set_connection(a, b, !active.iter().any(broken));
+                self.set_connection(a, b, !self.is_broken(a, b));
             }
             Fault::Crash(node) if begins => self.crash(node),
+            Fault::Restart(node) if begins => self.stop(node),
+            Fault::Restart(node) => self.restart(node),
             _ => {}
         }
+    }
+
+    /// Whether a fault keeps `a` and `b` from being connected.
+    fn is_broken(&self, a: usize, b: usize) -> bool {
+        let pair = |fault: Fault| matches!(fault, Fault::Break(c, d) if (c, d) == (a, b) || (d, c) == (a, b));
+        (0..self.active.len()).any(|at| self.active[at] && pair(self.planned(at)))
     }
 
     fn crash(&mut self, node: usize) {
         self.crashes += 1;
         self.nodes[node].crashed = true;
+        self.disconnect(node);
+    }
+
+    fn disconnect(&mut self, node: usize) {
         self.nodes[node].inbox.clear();
         for peer in 0..self.nodes.len() {
             if peer != node {
@@ -318,7 +357,7 @@ impl World {
 
     /// Breaks or makes a connection; each side notices in its own time.
     fn set_connection(&mut self, a: usize, b: usize, up: bool) {
-        let up = up && !self.nodes[a].crashed && !self.nodes[b].crashed;
+        let up = up && self.nodes[a].is_alive() && self.nodes[b].is_alive();
         let Some(generation) = self.network.set_up(a, b, up) else { return };
         for (node, peer) in [(a, b), (b, a)] {
             let late = self.notices.chance(200);

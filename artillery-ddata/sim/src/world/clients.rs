@@ -107,7 +107,7 @@ impl World {
     /// A request reaches a node: a clean read is served at once, everything else goes to the replica.
     pub(super) fn request(&mut self, arrival: Arrival) -> Result<(), Failure> {
         let Arrival { origin, node: index, request, until } = arrival;
-        if self.nodes[index].crashed {
+        if !self.nodes[index].is_alive() {
             return Ok(());
         }
         let slot = origin.key as usize % self.setup.chains;

@@ -22,7 +22,7 @@ impl World {
     pub(super) fn write_script(&mut self) {
         let mut client = 0;
         for node in 0..self.nodes.len() {
-            if self.nodes[node].crashed {
+            if !self.nodes[node].is_alive() {
                 continue;
             }
             for key in 0..self.setup.keys {
@@ -73,7 +73,7 @@ impl World {
                 return Err(Failure::new(Oracle::Answers, what));
             }
             let status = node.slots[chain].replica.status();
-            let place = self.place(index, chain);
+            let Some(place) = self.place(index, chain) else { continue };
             let name = format!("n{index} of chain {chain}");
             let expected = oracle.content(oracle.last(place).sequence);
             let records: Result<Vec<Record>, StoreError> =
@@ -110,7 +110,8 @@ impl World {
             .max();
         let Some(newest) = newest else { return Ok(()) };
         for (index, _) in self.nodes.iter().enumerate().filter(|(_, node)| !node.crashed) {
-            let last = self.oracles[chain].last(self.place(index, chain));
+            let Some(place) = self.place(index, chain) else { continue };
+            let last = self.oracles[chain].last(place);
             if last < newest {
                 let what = format!("n{index} holds up to {last} of chain {chain}, but {newest} was acknowledged");
                 return Err(Failure::new(Oracle::Convergence, what));
@@ -174,6 +175,7 @@ impl World {
                 Kind::Cut => effects.cut,
                 Kind::Slow => self.slow_steps,
                 Kind::Crash => self.crashes,
+                Kind::Restart => self.restarts,
             };
         }
         for slot in self.nodes.iter().flat_map(|node| &node.slots) {

@@ -3,13 +3,13 @@
 use std::fmt::Write as _;
 
 use artillery_ddata::{
-    Timestamp,
+    MemberId, Timestamp,
     replica::{Event as ReplicaEvent, Input, Output},
     update::Update,
     wire::message::{ChainFrame, ChainMessage},
 };
 
-use super::{Event, World};
+use super::{Addressed, Event, World};
 use crate::{
     network::Flight,
     node::{QUICK, Work},
@@ -25,7 +25,7 @@ impl World {
     pub(super) fn enqueue(&mut self, node: usize, work: Work) {
         let node_index = node;
         let node = &mut self.nodes[node];
-        if node.crashed {
+        if !node.is_alive() {
             return;
         }
         node.inbox.push_back(work);
@@ -37,7 +37,7 @@ impl World {
     }
 
     pub(super) fn step(&mut self, index: usize) -> Result<(), Failure> {
-        if self.nodes[index].crashed {
+        if !self.nodes[index].is_alive() {
             return Ok(());
         }
         let slow = self.nodes[index].cost > QUICK;
@@ -68,7 +68,7 @@ impl World {
 
     pub(super) fn poll(&mut self, index: usize) -> Result<(), Failure> {
         self.nodes[index].poll_scheduled = false;
-        if self.nodes[index].crashed {
+        if !self.nodes[index].is_alive() {
             return Ok(());
         }
         self.send_all(index)
@@ -124,15 +124,15 @@ impl World {
     }
 
     fn observe(&mut self, index: usize, slot: usize) -> Result<(), Failure> {
-        let place = self.place(index, slot);
+        let Some(place) = self.place(index, slot) else { return Ok(()) };
         let replica = &self.nodes[index].slots[slot].replica;
         let status = replica.status();
         self.oracles[slot].observe(place, &status, replica.history())
     }
 
     /// Where in the chain of `slot` the node stands.
-    pub(super) fn place(&self, index: usize, slot: usize) -> usize {
-        (index + self.nodes.len() - slot % self.nodes.len()) % self.nodes.len()
+    pub(super) fn place(&self, index: usize, slot: usize) -> Option<usize> {
+        self.orders[slot].iter().position(|&node| node == index)
     }
 
     fn event(&mut self, index: usize, slot: usize, event: &ReplicaEvent) -> Result<(), Failure> {
@@ -210,7 +210,8 @@ impl World {
         self.trace.line(self.now, |out| {
             write!(out, "n{from} {} n{to} {}", if lost { "loses to" } else { "sends" }, Brief(&frame))
         });
-        let frame = Box::new(frame);
+        let ends = [self.ids[from], self.ids[to]];
+        let frame = Box::new((ends, frame));
         if let Some(copy) = copy {
             self.queue.push(copy.at, Event::Land { from, to, flight: copy, frame: Some(frame.clone()) });
         }
@@ -218,11 +219,13 @@ impl World {
         self.queue.push(flight.at, Event::Land { from, to, flight, frame });
     }
 
-    pub(super) fn land(&mut self, from: usize, to: usize, flight: Flight, frame: Option<Box<ChainFrame>>) {
-        match frame.filter(|_| self.network.arrives(from, to, flight)) {
+    pub(super) fn land(&mut self, from: usize, to: usize, flight: Flight, frame: Option<Box<Addressed>>) {
+        // A connection joins two lives of nodes: nothing gets from or to another one.
+        let same = |[sender, receiver]: [MemberId; 2]| sender == self.ids[from] && receiver == self.ids[to];
+        match frame.filter(|frame| same(frame.0) && self.network.arrives(from, to, flight)) {
             Some(frame) => {
-                let slot = frame.chain.0 as usize;
-                let input = Input::Receive { from: self.ids[from], frame: *frame };
+                let slot = frame.1.chain.0 as usize;
+                let input = Input::Receive { from: self.ids[from], frame: frame.1 };
                 self.enqueue(to, Work { slot, input, flight: Some((from, flight)) });
             }
             None => self.release(from, to, flight),
