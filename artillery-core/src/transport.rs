@@ -4,12 +4,21 @@
 //! in through its [`Service`] and answers on bidirectional streams. So two nodes that send to each other have two
 //! connections, and nobody has to decide which of two is to be kept.
 
+mod accept;
 mod connection;
 mod counters;
+mod dial;
 mod endpoint;
+mod hello;
 mod link;
+mod quic;
+mod registry;
 mod service;
+mod socket;
 mod stream;
+
+#[cfg(test)]
+mod tests;
 
 pub use connection::{CloseCode, Connection, StreamKind};
 pub use counters::Counters;
