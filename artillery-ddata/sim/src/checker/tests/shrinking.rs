@@ -5,7 +5,9 @@ use super::*;
 
 /// Asserts that what a violation shows, and what is left after shortening, is wrong in the way that it says.
 pub(super) fn explains_itself(whole: &History, violation: &Violation) {
-    let again = verdict(&violation.operations, Budget::default()).err().unwrap_or_else(|| panic!("the explanation is good: {violation}\nof {whole:#?}"));
+    let again = verdict(&violation.operations, Budget::default())
+        .err()
+        .unwrap_or_else(|| panic!("the explanation is good: {violation}\nof {whole:#?}"));
     assert_eq!(again.kind, violation.kind, "{violation}");
     let last = violation.operation().unwrap_or_else(|| panic!("no operation is named: {violation}\nof {whole:#?}"));
     assert!(violation.to_string().lines().count() == violation.operations.len() + 1, "{violation}");
