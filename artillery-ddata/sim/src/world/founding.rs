@@ -202,7 +202,9 @@ impl World {
     /// A node has evidence of a life of a peer: its former lives are over.
     fn met_life(&mut self, node: usize, peer: usize, id: MemberId) -> Result<(), Failure> {
         let Some(founders) = &mut self.founding else { return Ok(()) };
-        let before = founders.met[node][peer].replace(id.max(founders.met[node][peer].unwrap_or(id)));
+        let met = &mut founders.met[node][peer];
+        let before = *met;
+        *met = before.max(Some(id));
         match before.filter(|&before| before < id) {
             Some(before) => self.tell(node, Input::Replaced(before)),
             None => Ok(()),
