@@ -17,6 +17,9 @@ mod service;
 mod socket;
 mod stream;
 
+#[cfg(test)]
+mod tests;
+
 pub use connection::{CloseCode, Connection, StreamKind};
 pub use counters::Counters;
 pub use endpoint::{Endpoint, LinkFilter, LocalInfo};

@@ -76,6 +76,16 @@ impl Local {
         self.routing.send_replace(Some(Arc::new(routing)));
     }
 
+    /// Lets go of all chains, whose tasks end then.
+    pub(crate) fn close(&self) {
+        self.chains.store(Arc::default());
+    }
+
+    /// Local clean reads so far, of all chains.
+    pub(crate) fn clean_reads(&self) -> u64 {
+        self.chains.load().iter().flatten().map(|here| here.handle.gate.counters().total()).sum()
+    }
+
     pub(crate) fn count_forwarded(&self) {
         self.forwarded.fetch_add(1, Ordering::Relaxed);
     }

@@ -1,0 +1,132 @@
+//! One proposal that this node has accepted: what it says to the other founders, and when.
+
+use std::{
+    collections::{BTreeSet, VecDeque},
+    time::Duration,
+};
+
+use super::{FormationMessage, Output, Progress, Proposal, Random, Settings, Verdict, mutant::Mutant, poll::Poll};
+use crate::{MemberId, Timestamp, control::Founding};
+
+/// The part of this node in the proposal that it has accepted.
+#[derive(Debug)]
+pub(super) struct Attempt {
+    proposal: Proposal,
+    me: u16,
+    poll: Poll,
+    /// Founders whose lives are over.
+    replaced: BTreeSet<u16>,
+    gather: Duration,
+    repeat: Duration,
+    patience: Duration,
+    ballots: u32,
+    tell_at: Timestamp,
+    challenge_at: Timestamp,
+    mutant: Option<Mutant>,
+}
+
+impl Attempt {
+    /// The part of founder `me` in `proposal`, accepted at `now`: it is told at once.
+    pub(super) fn new(
+        now: Timestamp,
+        proposal: Proposal,
+        me: u16,
+        settings: &Settings,
+        random: &mut Random,
+        mutant: Option<Mutant>,
+    ) -> Self {
+        // A proposal names at most MAX_FOUNDERS.
+        let founders = proposal.founding.members.len() as u16;
+        Self {
+            me,
+            poll: Poll::new(me, founders, mutant),
+            replaced: BTreeSet::new(),
+            gather: settings.gather,
+            repeat: settings.repeat,
+            patience: settings.patience,
+            ballots: 0,
+            tell_at: now,
+            challenge_at: now + settings.patience + random.up_to(settings.patience),
+            proposal,
+            mutant,
+        }
+    }
+
+    pub(super) fn proposal(&self) -> &Proposal {
+        &self.proposal
+    }
+
+    pub(super) fn founding(&self) -> &Founding {
+        &self.proposal.founding
+    }
+
+    pub(super) fn next_tick(&self) -> Timestamp {
+        self.tell_at.min(self.challenge_at)
+    }
+
+    /// The other founders.
+    pub(super) fn others(&self) -> Vec<MemberId> {
+        self.peers().map(|(_, id)| id).collect()
+    }
+
+    /// Founders that aren't known to have accepted.
+    pub(super) fn silent(&self) -> impl Iterator<Item = MemberId> + '_ {
+        self.peers().filter(|&(at, _)| !self.poll.has_accepted(at)).map(|(_, id)| id)
+    }
+
+    fn peers(&self) -> impl Iterator<Item = (u16, MemberId)> + '_ {
+        (0..).zip(self.founding().members.iter().map(|founder| founder.id)).filter(|&(at, _)| at != self.me)
+    }
+
+    /// Takes in what another founder says of this proposal; nobody else is listened to.
+    pub(super) fn receive(&mut self, now: Timestamp, from: MemberId, progress: &Progress) {
+        let Some(from) = self.founding().find(from, self.mutant == Some(Mutant::AnyLife)) else { return };
+        if self.poll.receive(from as u16, progress) {
+            self.tell_at = self.tell_at.min(now + self.gather);
+        }
+    }
+
+    /// Takes in that the life of a founder is over: if it isn't known to have accepted, it will hardly be now.
+    pub(super) fn replaced(&mut self, now: Timestamp, id: MemberId, random: &mut Random) {
+        let Some(at) = self.founding().position(id) else { return };
+        if self.replaced.insert(at as u16) && !self.poll.has_accepted(at as u16) {
+            self.challenge_at = self.challenge_at.min(now + random.up_to(self.patience / 4));
+        }
+    }
+
+    /// Says what is due, and begins a ballot if it took too long.
+    pub(super) fn advance(&mut self, now: Timestamp, random: &mut Random, outputs: &mut VecDeque<Output>) {
+        if now >= self.challenge_at {
+            self.poll.challenge();
+            self.ballots = self.ballots.saturating_add(1);
+            let pause = self.patience * self.ballots.min(8);
+            self.challenge_at = now + pause + random.up_to(pause);
+            self.tell_at = now;
+        }
+        if now >= self.tell_at {
+            self.tell_at = now + self.repeat;
+            outputs.extend(self.peers().map(|(at, to)| Output::Send { to, message: self.message(at) }));
+        }
+    }
+
+    fn message(&self, to: u16) -> FormationMessage {
+        let progress = self.poll.progress().clone();
+        if self.poll.has_accepted(to) {
+            FormationMessage::Progress { id: self.proposal.id(), progress }
+        } else {
+            FormationMessage::Propose { proposal: Box::new(self.proposal.clone()), progress }
+        }
+    }
+
+    /// What becomes of it, as far as this node can know.
+    pub(super) fn verdict(&self) -> Option<Verdict> {
+        let mut left = self.founding().members.len() - self.replaced.len();
+        match self.mutant {
+            Some(Mutant::GiveUpWhenSlow) if self.ballots > 0 => left = 0,
+            Some(Mutant::GiveUpWhenOneIsReplaced) if !self.replaced.is_empty() => left = 0,
+            Some(Mutant::FormWithoutVote) if self.poll.all_accepted() => return Some(Verdict::Form),
+            _ => {}
+        }
+        self.poll.verdict().or_else(|| (left < self.founding().majority()).then_some(Verdict::Abandon))
+    }
+}

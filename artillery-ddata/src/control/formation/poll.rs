@@ -1,0 +1,132 @@
+//! What becomes of one accepted proposal: single-decree Paxos among its founders (Lamport 1998; used to commit as in
+//! Gray & Lamport, "Consensus on transaction commit", 2006).
+//!
+//! The lowest ballot belongs to all founders: whoever knows that all accepted votes [`Verdict::Form`] in it, unless it
+//! has promised a higher one. A higher ballot has one owner, asks a majority first, and must take over the verdict of
+//! the highest ballot that it finds. So once a majority has voted alike in any ballot, every later one says the same.
+
+use std::collections::BTreeMap;
+
+use super::{
+    message::{Ballot, Progress, Verdict, Vote},
+    mutant::Mutant,
+};
+
+/// One founder's view of the ballots on one proposal.
+#[derive(Debug)]
+pub(super) struct Poll {
+    me: u16,
+    founders: u16,
+    mine: Progress,
+    /// The highest promise and the vote that each other founder has shown, taken from one message.
+    peers: BTreeMap<u16, (Ballot, Option<Vote>)>,
+    mutant: Option<Mutant>,
+}
+
+impl Poll {
+    /// The view of founder `me` of `founders`, which has just accepted.
+    pub(super) fn new(me: u16, founders: u16, mutant: Option<Mutant>) -> Self {
+        let mine = Progress { accepted: [me].into(), ..Progress::default() };
+        let mut poll = Self { me, founders, mine, peers: BTreeMap::new(), mutant };
+        poll.vote();
+        poll
+    }
+
+    /// What to tell the others.
+    pub(super) fn progress(&self) -> &Progress {
+        &self.mine
+    }
+
+    /// Whether founder `at` is known to have accepted.
+    pub(super) fn has_accepted(&self, at: u16) -> bool {
+        self.mine.accepted.contains(&at)
+    }
+
+    /// Takes in what the founder `from` says. True: there is something new to tell.
+    pub(super) fn receive(&mut self, from: u16, theirs: &Progress) -> bool {
+        if from >= self.founders || from == self.me {
+            return false;
+        }
+        let before = self.mine.clone();
+        self.mine.accepted.extend(theirs.accepted.iter().filter(|&&at| at < self.founders));
+        self.mine.accepted.insert(from);
+        if theirs.vote.is_some_and(|vote| vote.verdict == Verdict::Form) {
+            self.mine.accepted = (0..self.founders).collect();
+        }
+        let shown = (theirs.promised, theirs.vote);
+        let rank = |(promised, vote): (Ballot, Option<Vote>)| (promised, vote.map(|vote| vote.ballot));
+        if self.peers.get(&from).is_none_or(|&known| rank(known) < rank(shown)) {
+            self.peers.insert(from, shown);
+        }
+        self.mine.promised = self.mine.promised.max(theirs.promised);
+        self.join(theirs.vote);
+        self.vote();
+        self.mine != before
+    }
+
+    /// Begins a ballot of one's own: in the present ones no verdict comes.
+    pub(super) fn challenge(&mut self) {
+        self.mine.promised = Ballot { round: self.mine.promised.round.saturating_add(1), owner: self.me };
+        self.vote();
+    }
+
+    /// What a majority has voted for in one ballot. Whatever was found once is found ever after, by everybody.
+    pub(super) fn verdict(&self) -> Option<Verdict> {
+        let votes = || self.peers.values().filter_map(|(_, vote)| *vote).chain(self.mine.vote);
+        let chosen =
+            votes().find(|vote| votes().filter(|other| other.ballot == vote.ballot).count() >= self.majority());
+        chosen.map(|vote| vote.verdict)
+    }
+
+    fn majority(&self) -> usize {
+        usize::from(self.founders) / 2 + 1
+    }
+
+    /// Votes as somebody else did, if that is in the ballot that was promised last.
+    fn join(&mut self, theirs: Option<Vote>) {
+        let Some(theirs) = theirs else { return };
+        let voted_below = self.mine.vote.is_none_or(|mine| mine.ballot < theirs.ballot);
+        if (theirs.ballot == self.mine.promised || self.mutant == Some(Mutant::BrokenPromise)) && voted_below {
+            self.mine.vote = Some(theirs);
+        }
+    }
+
+    /// Votes in the lowest ballot, or in one's own, once that may be.
+    fn vote(&mut self) {
+        let ballot = self.mine.promised;
+        if self.mine.vote.is_some_and(|vote| vote.ballot == ballot) {
+            return;
+        }
+        let ballot =
+            if self.mutant == Some(Mutant::BrokenPromise) && self.all_accepted() { Ballot::default() } else { ballot };
+        let verdict = if ballot == Ballot::default() {
+            self.all_accepted().then_some(Verdict::Form)
+        } else {
+            (ballot.owner == self.me).then(|| self.answered(ballot)).flatten()
+        };
+        self.mine.vote = verdict.map(|verdict| Vote { ballot, verdict }).or(self.mine.vote);
+    }
+
+    /// The verdict that the owner of `ballot` is to vote for, once a majority has promised it.
+    fn answered(&self, ballot: Ballot) -> Option<Verdict> {
+        let promised = || self.peers.values().filter(|(promised, _)| *promised == ballot);
+        if promised().count() + 1 < self.majority() {
+            return None;
+        }
+        let earlier = promised().filter_map(|(_, vote)| *vote).chain(self.mine.vote).max_by_key(|vote| vote.ballot);
+        let free = if self.all_accepted() { Verdict::Form } else { Verdict::Abandon };
+        let earlier = earlier.filter(|_| self.mutant != Some(Mutant::FreshVerdict));
+        Some(earlier.map_or(free, |vote| vote.verdict))
+    }
+
+    /// Whether all are known to have accepted.
+    pub(super) fn all_accepted(&self) -> bool {
+        if self.mutant == Some(Mutant::MajorityAccepts) {
+            return self.mine.accepted.len() >= self.majority();
+        }
+        self.mine.accepted.len() == usize::from(self.founders)
+    }
+}
+
+#[cfg(test)]
+mod tests;

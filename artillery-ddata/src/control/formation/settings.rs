@@ -1,0 +1,72 @@
+//! Settings of a formation.
+
+use std::time::Duration;
+
+use super::MAX_FOUNDERS;
+use crate::control::{ChainSettings, InvalidChainSettings};
+
+/// Settings of a formation: all founders must have been started with the same, but for the times.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Settings {
+    /// What the cluster is called.
+    pub name: String,
+    /// How many nodes found it, from 1 to [`MAX_FOUNDERS`].
+    pub expect: u16,
+    /// What it settles for good.
+    pub chains: ChainSettings,
+    /// How long enough nodes must have been seen before one proposes.
+    pub settle: Duration,
+    /// How much longer a node waits for each one before it in the order of ids.
+    pub stagger: Duration,
+    /// How often what was said is said again.
+    pub repeat: Duration,
+    /// How long changes are gathered before they are told.
+    pub gather: Duration,
+    /// How long an accepted proposal may take before a ballot is held on it; between this and twice as long.
+    pub patience: Duration,
+}
+
+impl Settings {
+    /// Settings for a cluster called `name` of `expect` founders.
+    pub fn new(name: impl Into<String>, expect: u16, chains: ChainSettings) -> Self {
+        Self {
+            name: name.into(),
+            expect,
+            chains,
+            settle: Duration::from_millis(200),
+            stagger: Duration::from_millis(100),
+            repeat: Duration::from_millis(200),
+            gather: Duration::from_millis(5),
+            patience: Duration::from_millis(1000),
+        }
+    }
+
+    /// Checks each setting against its limits.
+    ///
+    /// # Errors
+    /// The first setting that is out of them.
+    pub fn validate(&self) -> Result<(), InvalidSettings> {
+        if self.expect == 0 || self.expect > MAX_FOUNDERS {
+            return Err(InvalidSettings::Expect(self.expect));
+        }
+        if self.repeat.is_zero() || self.patience.is_zero() || self.stagger.is_zero() {
+            return Err(InvalidSettings::ZeroTime);
+        }
+        Ok(self.chains.validate()?)
+    }
+}
+
+/// A setting of a formation makes no sense.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum InvalidSettings {
+    /// [`Settings::expect`].
+    #[error("{0} founders were expected: from 1 to {MAX_FOUNDERS} are possible")]
+    Expect(u16),
+    /// A time that must not be zero: [`Settings::repeat`], [`Settings::patience`], [`Settings::stagger`].
+    #[error("repeat, patience and stagger must not be zero")]
+    ZeroTime,
+    /// A setting of the chains.
+    #[error(transparent)]
+    Chains(#[from] InvalidChainSettings),
+}

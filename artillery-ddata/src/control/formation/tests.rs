@@ -1,0 +1,3 @@
+mod chaos;
+mod network;
+mod rules;
