@@ -137,10 +137,7 @@ impl<'a> Search<'a> {
             && self.register.deletes.get(state.deletes).is_some_and(|called| *called <= horizon)
             && self.delete_is_of_use(state)
         {
-            let deleted = State { deletes: state.deletes + 1, holds: Holds::Absent, ..state.clone() };
-            if next.is_none_or(|next| self.version(&deleted) < next.version) {
-                open.push(deleted);
-            }
+            open.push(State { deletes: state.deletes + 1, holds: Holds::Absent, ..state.clone() });
         }
         if let Some(next) = next
             && next.called <= horizon

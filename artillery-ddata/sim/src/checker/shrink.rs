@@ -40,7 +40,8 @@ pub(super) fn explain(history: &History, budget: Budget, violation: Violation) -
     Violation { stuck, operations, ..violation }
 }
 
-/// The history up to and with the `answers`-th answer, and the operation that got it.
+/// The history up to and with the `answers`-th answer, and the operation that got it. Refused operations are left out, also
+/// while they were under way: they say nothing.
 fn prefix(operations: &[Operation], answers: usize) -> (Vec<Operation>, Option<Operation>) {
     let speaks = |operation: &&Operation| !matches!(operation.answer, Answer::Unknown | Answer::Refused);
     let mut answered: Vec<&Operation> = operations.iter().filter(speaks).collect();
@@ -48,7 +49,7 @@ fn prefix(operations: &[Operation], answers: usize) -> (Vec<Operation>, Option<O
     let last = answered.get(answers.min(answered.len()).wrapping_sub(1)).map(|last| **last);
     let end = last.map_or(0, |last| last.returned);
     let cut = |operation: &Operation| match operation.answer {
-        Answer::Unknown => *operation,
+        Answer::Unknown | Answer::Refused => *operation,
         _ if operation.returned <= end => *operation,
         _ => Operation { answer: Answer::Unknown, ..*operation },
     };
@@ -117,8 +118,8 @@ fn drop_chunks(
     kept
 }
 
-/// What is left when all in `range` that may be dropped are.
-fn without(operations: &[Operation], range: std::ops::Range<usize>) -> Vec<Operation> {
+/// What is left when all in `range` that may be dropped are; a good history stays good.
+pub(super) fn without(operations: &[Operation], range: std::ops::Range<usize>) -> Vec<Operation> {
     let observers = |position: &usize| match operations[*position].answer {
         Answer::Written(_) => false,
         Answer::Unknown => operations[*position].call == Call::Read,

@@ -9,7 +9,7 @@ mod shrinking;
 
 use artillery_ddata::Version;
 
-use super::{Budget, Kind, Violation, check, shortest, verdict};
+use super::{Budget, Kind, Violation, check, shortest, shrink, verdict};
 use crate::history::{Answer, Call, History, Operation, Value};
 
 /// An operation of a client of its own on key 7.

@@ -1,1 +1,207 @@
-//! Histories that no register explains.
+//! Histories that no register explains, each with the place where its pattern was seen.
+//!
+//! Versions are written as their sequence, all in one epoch; `swap(.., 0, ..)` expects an absent key.
+
+use super::brute::is_linearizable;
+use super::shrinking::explains_itself;
+use super::*;
+
+fn refused(kind: Kind, operations: &[Operation]) {
+    let history = history(operations.iter().copied());
+    let violation = check(&history, Budget::default()).expect_err("accepted");
+    assert_eq!(violation.kind, kind, "{violation}");
+    assert_eq!(violation.key, 7);
+    if kind != Kind::Malformed && operations.iter().all(|operation| operation.key == 7) {
+        assert!(!is_linearizable(operations), "the exhaustive check accepts it");
+    }
+    explains_itself(&history, &violation);
+}
+
+macro_rules! bad {
+    ($($(#[$source:meta])+ $name:ident: $kind:ident = [$($operation:expr),* $(,)?];)+) => {$(
+        $(#[$source])+
+        #[test]
+        fn $name() {
+            refused(Kind::$kind, &[$($operation),*]);
+        }
+    )+};
+}
+
+bad! {
+    /// Herlihy & Wing 1990, §1: a dequeue must return what an earlier, completed enqueue left.
+    overwritten_value_is_read: StaleRead = [
+        put(1, 2, 1, written(1)), put(3, 4, 2, written(2)), read(5, 6, found(1, 1)),
+    ];
+    /// Jepsen on Consul 0.4 and etcd 0.4 (2014): a deposed leader behind a partition went on answering from its own state.
+    stale_read_behind_a_partition: StaleRead = [
+        put(1, 2, 1, written(1)), read(3, 4, found(1, 1)), put(5, 6, 2, written(2)),
+        read(7, 8, found(2, 2)), read(9, 12, found(1, 1)), read(10, 11, found(2, 2)),
+    ];
+    /// CRAQ (Terrace & Freedman 2009), §2.3: a dirty object answered with the older version although the tail has the newer.
+    dirty_replica_answers_with_the_old_version: StaleRead = [
+        put(1, 2, 1, written(1)), put(3, 6, 2, written(2)), read(4, 5, found(1, 1)), read(7, 8, found(1, 1)),
+    ];
+    /// Chain replication (van Renesse & Schneider 2004), §2: a member that was cut out of the chain still answers queries.
+    expelled_member_answers: StaleRead = [
+        put(1, 2, 1, written(1)), put(3, 4, 2, written(2)), put(5, 6, 3, written(3)), read(7, 8, found(2, 2)),
+    ];
+    /// CRAQ §2.3 again: clean reads at two members, where the watermark of one lags behind.
+    read_goes_backwards_between_clients: ReadWentBack = [
+        put(1, 2, 1, written(1)), put(3, 20, 2, written(2)), read(4, 5, found(2, 2)), read(6, 7, found(1, 1)),
+    ];
+    /// Lamport 1986, new-old inversion: what tells a regular register from an atomic one.
+    read_goes_backwards_under_an_unknown_write: ReadWentBack = [
+        put(1, 2, 1, written(1)), put(3, 4, 2, UNKNOWN), read(5, 6, found(2, 2)), read(7, 8, found(1, 1)),
+    ];
+    /// docs/DESIGN.md §12, trap 20: a conflict told of what a later reader no longer saw.
+    failed_swap_tells_of_a_version_that_then_vanishes: ReadWentBack = [
+        put(1, 2, 1, written(1)), put(3, 4, 2, UNKNOWN), swap(5, 6, 1, 3, conflict(2, 2)), read(7, 8, found(1, 1)),
+    ];
+    /// Jepsen on MongoDB 2.4 (2013): acknowledged writes are rolled back when a new primary is elected.
+    acknowledged_write_is_rolled_back: StaleRead = [
+        put(1, 2, 1, written(1)), put(3, 4, 2, written(2)), put(5, 6, 3, written(3)),
+        read(7, 8, found(3, 3)), read(9, 10, found(1, 1)),
+    ];
+    /// Jepsen on Elasticsearch 1.1 (2014): acknowledged documents are gone after a partition.
+    acknowledged_write_is_lost: Vanished = [put(1, 2, 1, written(1)), read(3, 4, ABSENT)];
+    /// Jepsen on Redis Sentinel (2013), acknowledged writes lost in a failover: what one client had seen is gone.
+    value_that_was_seen_is_lost: Vanished = [
+        put(1, 2, 1, UNKNOWN), read(3, 4, found(1, 1)), read(5, 6, ABSENT),
+    ];
+    /// docs/DESIGN.md §12, trap 21: a node that restarted with nothing answers as its former self.
+    conflict_with_an_empty_store: Vanished = [
+        put(1, 2, 1, written(1)), swap(3, 4, 1, 2, CONFLICT_ABSENT),
+    ];
+    /// Jepsen on MongoDB 2.6 (2015), dirty reads: a primary shows what it then gives up.
+    dirty_read: RefusedSeen = [
+        put(1, 2, 1, written(1)), put(3, 8, 2, REFUSED), read(4, 5, found(2, 2)), read(9, 10, found(1, 1)),
+    ];
+    /// docs/DESIGN.md §12, trap 33: "not applied" is said although an earlier attempt was applied.
+    refused_write_is_seen: RefusedSeen = [put(1, 2, 1, REFUSED), read(3, 4, found(1, 1))];
+    /// Adya 1999, G1a (aborted read): the value of an aborted transaction is seen.
+    aborted_read: FailedSwapSeen = [
+        put(1, 2, 1, written(1)), swap(3, 4, 9, 2, conflict(1, 1)), read(5, 6, found(2, 2)),
+    ];
+    /// docs/DESIGN.md §12, trap 20: a failed compare-and-swap succeeds later, as a duplicate.
+    failed_swap_succeeds_later: FailedSwapSeen = [
+        put(1, 2, 1, written(1)), swap(3, 4, 2, 2, conflict(1, 1)), put(5, 6, 3, written(2)), read(7, 8, found(3, 2)),
+    ];
+    /// Jepsen on Aerospike 3.99 (2018) and Riak with short tombstones: a deleted record comes back after a partition.
+    deleted_key_comes_back: Resurrected = [
+        put(1, 2, 1, written(1)), delete(3, 4, written(2)), read(5, 6, ABSENT), read(7, 8, found(1, 1)),
+    ];
+    /// Cassandra's zombies: a replica that missed a delete for longer than `gc_grace_seconds` hands the value on.
+    zombie_is_met_by_a_swap: Resurrected = [
+        put(1, 2, 1, written(1)), delete(3, 4, written(2)), swap(5, 6, 0, 2, conflict(1, 1)),
+    ];
+    /// Cassandra again, a zombie that only the absence before it gives away.
+    zombie_without_an_acknowledged_delete: NotLinearizable = [
+        put(1, 2, 1, written(1)), delete(3, 4, UNKNOWN), read(5, 6, ABSENT), read(7, 8, found(1, 1)),
+    ];
+    /// The same while the delete is under way at a slow tail.
+    absence_between_two_sights: NotLinearizable = [
+        put(1, 2, 1, written(1)), delete(3, 12, written(2)), read(4, 5, found(1, 1)), read(6, 7, ABSENT), read(8, 9, found(1, 1)),
+    ];
+    /// RIFL (Lee et al. 2015): a conditional write is retried after a lost answer and applied again.
+    swap_is_applied_twice_after_a_retry: TwoVersions = [
+        put(1, 2, 1, written(1)), swap(3, 4, 1, 2, written(2)), read(5, 6, found(2, 2)), read(7, 8, found(3, 2)),
+    ];
+    /// docs/DESIGN.md §12, trap 7: the retry of a write runs at the new head although the old one's had been committed.
+    write_is_applied_twice_across_a_failover: TwoVersions = [
+        put(1, 2, 1, UNKNOWN), read(3, 4, found(1, 1)), put(5, 6, 2, written(2)), read(7, 8, found(3, 1)),
+    ];
+    /// RIFL again: the duplicate of an older write lies over a newer one.
+    duplicate_overwrites_a_newer_write: StaleRead = [
+        put(1, 2, 1, written(1)), put(3, 4, 2, written(2)), swap(5, 6, 2, 3, conflict(1, 1)),
+    ];
+    /// Split brain: two primaries each let one compare-and-swap succeed.
+    two_primaries_swap_the_same_version: DoubleSwap = [
+        put(1, 2, 1, written(1)), swap(3, 6, 1, 2, written(2)), swap(4, 5, 1, 3, written(3)),
+    ];
+    /// Jepsen on etcd 3.4.3 (2020), locks: two clients create the same lock.
+    two_clients_create_one_lock: DoubleSwap = [
+        swap(1, 4, 0, 1, written(1)), swap(2, 3, 0, 2, written(2)),
+    ];
+    /// The same with one outcome unknown, but seen.
+    two_clients_create_one_lock_unknown: DoubleSwap = [
+        swap(1, 4, 0, 1, UNKNOWN), swap(2, 3, 0, 2, written(2)), read(5, 6, found(3, 1)),
+    ];
+    /// The same with a delete that has no version of its own to lie between.
+    two_clients_create_one_lock_with_no_room_between: DoubleSwap = [
+        swap(1, 2, 0, 1, written(1)), delete(3, 4, UNKNOWN), swap(5, 6, 0, 2, written(2)),
+    ];
+    /// Two swaps of a version of which only they tell.
+    two_swaps_of_an_untold_version: DoubleSwap = [
+        put(1, 2, 1, UNKNOWN), swap(3, 4, 1, 2, written(2)), swap(5, 6, 1, 3, written(3)),
+    ];
+    /// Berenson et al. 1995, P4 (lost update): the swap passes over a write that it had not read.
+    lost_update: LostUpdate = [
+        put(1, 2, 1, written(1)), put(3, 4, 2, written(2)), swap(5, 6, 1, 3, written(3)),
+    ];
+    /// Put-if-absent without a check at the head: an insert that must be the first succeeds over another one.
+    creation_over_a_value: LostUpdate = [put(1, 2, 1, written(1)), swap(3, 4, 0, 2, written(2))];
+    /// A swap that matches a deleted version: a tombstone taken for a value.
+    swap_of_a_tombstone: SwapWithoutMatch = [
+        put(1, 2, 1, written(1)), delete(3, 4, written(2)), swap(5, 6, 2, 2, written(3)),
+    ];
+    /// A swap that matches what nobody wrote.
+    swap_of_nothing: SwapWithoutMatch = [put(1, 2, 1, written(2)), swap(3, 4, 3, 2, written(4)), put(5, 6, 3, UNKNOWN)];
+    /// One write of unknown outcome cannot have made both versions that were swapped.
+    one_maker_for_two_orphans: NotLinearizable = [
+        put(1, 2, 1, UNKNOWN), swap(3, 4, 5, 2, written(6)), swap(5, 6, 8, 3, written(9)),
+    ];
+    /// docs/DESIGN.md §12, trap 6: a new head counts on from a state that missed the last write.
+    version_goes_back: VersionWentBack = [put(1, 2, 1, written(5)), put(3, 4, 2, written(4))];
+    /// The same, known only through a reader.
+    version_goes_back_below_a_seen_one: VersionWentBack = [
+        put(1, 2, 1, UNKNOWN), read(3, 4, found(5, 1)), put(5, 6, 2, written(4)),
+    ];
+    /// A swap whose own version lies below what it replaced.
+    swap_below_what_it_replaced: VersionWentBack = [put(1, 8, 1, written(5)), swap(2, 7, 5, 2, written(4))];
+    /// Kafka before KIP-101: truncation to the high watermark lets another record take the same offset.
+    offset_is_used_for_two_records: VersionReused = [put(1, 2, 1, written(1)), put(3, 4, 2, written(1))];
+    /// KIP-101 again, seen by readers only.
+    two_readers_see_one_version: VersionReused = [
+        put(1, 2, 1, UNKNOWN), put(3, 4, 2, UNKNOWN), read(5, 6, found(1, 1)), read(7, 8, found(1, 2)),
+    ];
+    /// KIP-101 across keys: the position in the chain's history is one for all keys.
+    one_position_for_two_keys: VersionReused = [
+        Operation { key: 3, ..put(1, 2, 1, written(1)) }, put(3, 4, 2, written(1)),
+    ];
+    /// A value out of thin air: a torn or flipped page is served (docs/DESIGN.md §8).
+    value_that_nobody_wrote: NeverWritten = [put(1, 2, 1, written(1)), read(3, 4, found(2, 9))];
+    /// An answer crossed on a shared connection: a read of one key is answered with another's value.
+    value_of_another_key: NeverWritten = [
+        Operation { key: 8, ..put(1, 2, 1, UNKNOWN) }, read(3, 4, found(1, 1)),
+    ];
+    /// Herlihy & Wing 1990: a response may not depend on an invocation that is still to come.
+    read_of_a_future_write: FromTheFuture = [read(1, 2, found(1, 1)), put(3, 4, 1, written(1))];
+    /// The same, told by a conflict.
+    conflict_with_a_future_write: FromTheFuture = [
+        put(1, 2, 1, written(1)), swap(3, 4, 9, 2, conflict(2, 3)), put(5, 6, 3, UNKNOWN),
+    ];
+    /// A spurious failure, as of a weak compare-exchange: what was found is what was expected.
+    swap_fails_for_what_it_expected: FalseConflict = [put(1, 2, 1, written(1)), swap(3, 4, 1, 2, conflict(1, 1))];
+    /// The same on an absent key.
+    creation_fails_on_an_absent_key: FalseConflict = [swap(1, 2, 0, 1, CONFLICT_ABSENT)];
+    /// One unknown delete is used for two absences with a value between: it came back in a resync.
+    one_delete_for_two_absences: NotLinearizable = [
+        put(1, 2, 1, written(1)), delete(3, 4, UNKNOWN), read(5, 6, ABSENT), put(7, 8, 2, written(3)), read(9, 10, ABSENT),
+    ];
+    /// The delete would have to lie between two versions that follow upon each other.
+    no_version_is_left_for_a_delete: NotLinearizable = [
+        put(1, 2, 1, written(1)), delete(3, 4, UNKNOWN), read(5, 6, ABSENT), put(7, 8, 2, written(2)),
+    ];
+    /// CRAQ §2.3: a delete is applied at one member before another that has already shown it to a reader.
+    two_readers_disagree_on_a_delete: NotLinearizable = [
+        put(1, 2, 1, written(1)), delete(3, 20, written(2)), read(4, 5, ABSENT), read(6, 7, found(1, 1)),
+    ];
+    /// The recorder's fault: a read that was "written".
+    answer_to_another_question: Malformed = [read(1, 2, written(1))];
+    /// The recorder's fault: two writes of one value, so that a read names neither.
+    one_value_written_twice: Malformed = [put(1, 2, 1, written(1)), put(3, 4, 1, written(2))];
+    /// The recorder's fault: an answer before the question.
+    answer_before_the_question: Malformed = [put(5, 2, 1, written(1))];
+    /// The version of what was never written is given to a write.
+    version_of_nothing: Malformed = [put(1, 2, 1, written(0))];
+}

@@ -1,1 +1,141 @@
-//! Histories that a register explains.
+//! Histories that a register explains, though some look odd.
+
+use super::brute::is_linearizable;
+use super::*;
+
+fn accepted(operations: &[Operation]) {
+    if let Err(violation) = checked(operations) {
+        panic!("{violation}");
+    }
+    if operations.len() < 9 && operations.iter().all(|operation| operation.key == 7) {
+        assert!(is_linearizable(operations), "the exhaustive check refuses it");
+    }
+}
+
+macro_rules! good {
+    ($($(#[$why:meta])+ $name:ident = [$($operation:expr),* $(,)?];)+) => {$(
+        $(#[$why])+
+        #[test]
+        fn $name() {
+            accepted(&[$($operation),*]);
+        }
+    )+};
+}
+
+good! {
+    /// Nothing happened.
+    empty = [];
+    /// One client, one thing after the other.
+    sequential = [
+        read(1, 2, ABSENT), put(3, 4, 1, written(1)), read(5, 6, found(1, 1)), swap(7, 8, 1, 2, written(2)),
+        swap(9, 10, 1, 3, conflict(2, 2)), delete(11, 12, written(3)), read(13, 14, ABSENT),
+    ];
+    /// All at once: any order will do.
+    everything_overlaps = [
+        put(1, 20, 1, written(2)), put(2, 19, 2, written(1)), delete(3, 18, written(3)), read(4, 17, found(1, 2)),
+        read(5, 16, ABSENT), read(6, 15, found(2, 1)), swap(7, 14, 0, 3, written(4)), read(8, 13, found(4, 3)),
+    ];
+    /// Two concurrent writes got their versions in the other order than their calls and answers.
+    versions_against_the_order_of_calls = [
+        put(1, 9, 1, written(2)), put(2, 8, 2, written(1)), read(10, 11, found(2, 1)),
+    ];
+    /// A write is seen before it is acknowledged.
+    seen_before_it_is_acknowledged = [put(1, 10, 1, written(1)), read(2, 3, found(1, 1)), read(11, 12, found(1, 1))];
+    /// Two reads during one write: old, then new.
+    old_then_new_during_a_write = [
+        put(1, 2, 1, written(1)), put(3, 10, 2, written(2)), read(4, 5, found(1, 1)), read(6, 7, found(2, 2)),
+    ];
+    /// A write of unknown outcome takes effect long after.
+    unknown_write_shows_up_late = [
+        put(1, 2, 1, written(1)), put(3, 4, 2, UNKNOWN), read(5, 6, found(1, 1)), put(7, 8, 3, written(2)),
+        read(9, 10, found(2, 3)), read(11, 12, found(9, 2)),
+    ];
+    /// Or never.
+    unknown_write_never_shows = [
+        put(1, 2, 1, written(1)), put(3, 4, 2, UNKNOWN), read(5, 6, found(1, 1)), swap(7, 8, 1, 3, written(2)),
+    ];
+    /// An unknown put is the version that a swap of somebody who learnt it elsewhere expected.
+    unknown_put_made_the_expected_version = [
+        put(1, 2, 1, written(1)), put(3, 4, 2, UNKNOWN), swap(5, 6, 4, 3, written(5)), read(7, 8, found(5, 3)),
+    ];
+    /// A chain of such.
+    unknown_writes_made_each_others_expected_version = [
+        put(1, 2, 1, UNKNOWN), swap(3, 4, 2, 2, UNKNOWN), swap(5, 6, 4, 3, UNKNOWN), swap(7, 8, 6, 4, written(7)),
+    ];
+    /// An unknown swap that creates, after an unknown delete.
+    unknown_delete_and_unknown_creation = [
+        put(1, 2, 1, written(1)), delete(3, 4, UNKNOWN), swap(5, 6, 0, 2, UNKNOWN), swap(7, 8, 5, 3, written(6)),
+    ];
+    /// Two unknown deletes explain two absences.
+    unknown_deletes_explain_absences = [
+        put(1, 2, 1, written(1)), delete(3, 4, UNKNOWN), delete(5, 6, UNKNOWN), read(7, 8, ABSENT),
+        put(9, 10, 2, written(3)), read(11, 12, found(3, 2)), read(13, 14, ABSENT),
+    ];
+    /// Absences on both sides of a write that is concurrent with all: before it nothing was there.
+    absent_before_and_after_a_write = [
+        put(1, 30, 1, written(1)), delete(2, 3, UNKNOWN), read(4, 5, ABSENT), read(6, 7, found(1, 1)), read(8, 9, ABSENT),
+    ];
+    /// A delete of an absent key is a write like any other.
+    delete_of_an_absent_key = [delete(1, 2, written(1)), read(3, 4, ABSENT), swap(5, 6, 0, 1, written(2))];
+    /// A deleted key counts as absent for a swap that expects the old version, too.
+    swap_of_a_deleted_key_conflicts_with_nothing = [
+        put(1, 2, 1, written(1)), delete(3, 4, written(2)), swap(5, 6, 1, 2, CONFLICT_ABSENT), swap(7, 8, 0, 3, written(3)),
+    ];
+    /// Creation, deletion, creation: the two swaps expect the same and both are right.
+    two_creations_with_a_delete_between = [
+        swap(1, 2, 0, 1, written(1)), delete(3, 4, written(2)), swap(5, 6, 0, 2, written(3)),
+    ];
+    /// The same with a delete of which nobody knows.
+    two_creations_with_an_unknown_delete_between = [
+        swap(1, 2, 0, 1, written(1)), delete(3, 4, UNKNOWN), swap(5, 6, 0, 2, written(3)),
+    ];
+    /// A swap of unknown outcome was applied: somebody saw it.
+    unknown_swap_was_applied = [
+        put(1, 2, 1, written(1)), swap(3, 4, 1, 2, UNKNOWN), swap(5, 6, 1, 3, conflict(2, 2)), read(7, 8, found(2, 2)),
+    ];
+    /// What was refused leaves no trace, and unanswered reads say nothing.
+    refused_and_unanswered = [
+        put(1, 2, 1, REFUSED), delete(3, 4, REFUSED), swap(5, 6, 0, 2, REFUSED), read(7, 8, REFUSED), read(9, 9, UNKNOWN),
+        read(10, 11, ABSENT),
+    ];
+    /// An absent read may precede a concurrent first write.
+    absent_during_the_first_write = [put(1, 6, 1, written(1)), read(2, 3, ABSENT), read(4, 5, found(1, 1))];
+    /// Stale and fresh at once, but all during the write.
+    concurrent_readers_disagree = [
+        put(1, 2, 1, written(1)), put(3, 20, 2, written(2)), read(4, 10, found(2, 2)), read(5, 11, found(1, 1)),
+    ];
+    /// Keys have nothing to do with each other.
+    two_keys = [
+        put(1, 2, 1, written(1)), Operation { key: 8, ..read(3, 4, ABSENT) },
+        Operation { key: 8, ..put(5, 6, 2, written(2)) }, read(7, 8, found(1, 1)),
+    ];
+    /// A write of another key has the version between, but there are more above.
+    a_delete_takes_a_free_version = [
+        put(1, 2, 1, written(1)), Operation { key: 8, ..put(3, 4, 2, written(2)) },
+        delete(5, 6, UNKNOWN), read(7, 8, ABSENT), put(9, 10, 3, written(4)),
+    ];
+}
+
+/// The same with the only version between taken by the other key.
+#[test]
+fn a_delete_takes_no_version_of_another_key() {
+    let operations = [
+        put(1, 2, 1, written(1)),
+        Operation { key: 8, ..put(3, 4, 2, written(2)) },
+        delete(5, 6, UNKNOWN),
+        read(7, 8, ABSENT),
+        put(9, 10, 3, written(3)),
+    ];
+    assert_eq!(checked(&operations).expect_err("accepted").kind, Kind::NotLinearizable);
+}
+
+/// Only the order of calls and answers counts, not that in the list.
+#[test]
+fn the_order_of_the_list_does_not_matter() {
+    let mut operations =
+        vec![put(1, 2, 1, written(1)), read(3, 4, found(1, 1)), delete(5, 6, written(2)), read(7, 8, ABSENT)];
+    for _ in 0..operations.len() {
+        operations.rotate_left(1);
+        accepted(&operations);
+    }
+}
