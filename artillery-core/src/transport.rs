@@ -31,3 +31,13 @@ use crate::error::VersionRange;
 
 /// Protocol versions that this library can talk.
 pub const PROTOCOL_VERSIONS: VersionRange = VersionRange { min: 1, max: 1 };
+
+/// Doors for the fuzz targets, which stand outside this crate.
+#[cfg(fuzzing)]
+#[doc(hidden)]
+#[allow(missing_docs)]
+pub mod fuzzing {
+    pub fn hello(bytes: &[u8]) {
+        super::hello::fuzz(bytes);
+    }
+}
