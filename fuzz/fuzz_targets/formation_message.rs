@@ -3,16 +3,24 @@
 
 use std::time::Duration;
 
-use artillery_core::{Incarnation, MemberId, NodeId, Timestamp, codec};
-use artillery_ddata::control::{
-    ChainSettings, Founder,
-    formation::{Candidate, Formation, FormationMessage, Input, Settings},
+use artillery_core::{Incarnation, MemberId, NodeId, Timestamp, frame::Frame};
+use artillery_ddata::{
+    control::{
+        ChainSettings, Founder,
+        formation::{Candidate, Formation, Input, Settings},
+    },
+    wire::formation as wire,
 };
+use bytes::Bytes;
 use libfuzzer_sys::fuzz_target;
 
 fn founder(n: u8) -> Founder {
     let id = MemberId { node: NodeId::from_bytes([n; 16]), incarnation: Incarnation { store: n.into(), starts: 1 } };
     Founder { id, name: format!("node-{n}"), addrs: vec![([127, 0, 0, 1], 7000 + u16::from(n)).into()] }
+}
+
+fn frame(header: Bytes) -> Frame {
+    Frame { header, body: Bytes::new() }
 }
 
 fuzz_target!(|data: &[u8]| {
@@ -28,10 +36,9 @@ fuzz_target!(|data: &[u8]| {
         rest = behind;
         now = now + Duration::from_millis(50);
         formation.handle(now, Input::Tick);
-        if let Ok(message) = codec::decode::<FormationMessage>(bytes) {
-            let mut again = Vec::new();
-            codec::encode(&message, &mut again).expect("what was taken in can be said");
-            assert_eq!(codec::decode(&again).as_ref(), Ok(&message));
+        if let Ok(message) = wire::decode(&frame(Bytes::copy_from_slice(bytes))) {
+            let again = wire::encode(&message).expect("what was taken in can be said");
+            assert_eq!(wire::decode(&frame(again)).as_ref(), Ok(&message));
             formation.handle(now, Input::Receive { from: founder(from % 3 + 1).id, message });
         }
         let outputs = std::iter::from_fn(|| formation.poll_output()).count();
