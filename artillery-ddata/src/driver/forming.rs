@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use artillery_core::{
     MemberId, NodeId, clock,
-    cluster::{Events, Member, MemberEvent},
+    cluster::{Member, MemberEvent, MemberEvents},
 };
 use tokio::sync::{mpsc, watch};
 
@@ -18,9 +18,10 @@ use crate::{
 };
 
 pub(crate) struct Forming {
+    pub(crate) me: MemberId,
     pub(crate) formation: Formation,
     pub(crate) messages: mpsc::Receiver<(MemberId, FormationMessage)>,
-    pub(crate) events: Events,
+    pub(crate) events: MemberEvents,
     pub(crate) hub: Arc<Hub>,
     /// The newest life of each node met: an older one is over.
     pub(crate) lives: BTreeMap<NodeId, MemberId>,
@@ -30,9 +31,7 @@ impl Forming {
     /// Runs until the node stops; calls `settled` once, when it is known to which cluster the node belongs.
     pub(crate) async fn run(mut self, mut phases: watch::Receiver<Phase>, settled: impl FnOnce(Arc<Founding>)) {
         let mut settled = Some(settled);
-        for member in self.events.members() {
-            self.seen(&member);
-        }
+        self.look_around();
         loop {
             if let Some(founding) = self.flush()
                 && let Some(settled) = settled.take()
@@ -58,13 +57,20 @@ impl Forming {
         }
     }
 
+    fn look_around(&mut self) {
+        let members: Vec<_> = self.events.members().cloned().collect();
+        members.iter().for_each(|member| self.seen(member));
+    }
+
     fn member(&mut self, event: &MemberEvent) {
         match event {
-            MemberEvent::Joined(member) | MemberEvent::Up(member) => self.seen(member),
+            MemberEvent::Joined(member) | MemberEvent::Up(member) | MemberEvent::Payload(member) => self.seen(member),
             MemberEvent::Down(member) | MemberEvent::Left(member) => {
                 self.formation.handle(clock::now(), Input::Gone(member.id));
             }
-            MemberEvent::Lagged { .. } => self.events.members().iter().for_each(|member| self.seen(member)),
+            // A later life of this very node: what this one accepted is over.
+            MemberEvent::Superseded { .. } => self.formation.handle(clock::now(), Input::Replaced(self.me)),
+            MemberEvent::Lagged { .. } => self.look_around(),
             _ => {}
         }
     }

@@ -4,7 +4,8 @@ use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use artillery_core::{
     Incarnation,
-    cluster::{Cluster, ClusterError},
+    cluster::{self, Cluster},
+    discovery::Interfaces,
     error::IdentityError,
     identity::Identity,
     transport::LinkFilter,
@@ -47,7 +48,7 @@ pub enum StartError {
     Formation(#[from] InvalidSettings),
     /// The membership below can't be started.
     #[error(transparent)]
-    Cluster(#[from] ClusterError),
+    Cluster(#[from] cluster::StartError),
 }
 
 fn list(problems: &[ConfigProblem]) -> String {
@@ -184,13 +185,13 @@ impl NodeBuilder {
             .seeds(self.config.discovery.seeds.clone())
             .service(data.service());
         if let Some(interface) = &self.config.discovery.interface {
-            cluster = cluster.interface(interface.clone());
+            cluster = cluster.mdns_interfaces(Interfaces::Named(vec![interface.clone()]));
         }
         if let Some(port) = self.config.discovery.mdns_port {
             cluster = cluster.mdns_port(port);
         }
         if let Some(filter) = self.filter {
-            cluster = cluster.link_filter(filter);
+            cluster = cluster.filter(filter);
         }
         let cluster = cluster.start().await?;
         let router = data.start(&cluster, wide(random(), random()))?;

@@ -5,7 +5,12 @@ use std::{
     sync::{Arc, Mutex, OnceLock, PoisonError},
 };
 
-use artillery_core::{Incarnation, MemberId, cluster::Cluster, identity::Identity, transport::Service};
+use artillery_core::{
+    Incarnation, MemberId,
+    cluster::{Cluster, MemberEvent, SeedStatus},
+    identity::Identity,
+    transport::Service,
+};
 use bytes::Bytes;
 use tokio::sync::{mpsc, oneshot, watch};
 
@@ -27,7 +32,9 @@ use crate::{
         lanes::Hub,
         local::Local,
         receive::Chains,
+        serve::Server,
     },
+    kv::Call,
     replica::{self, Event, Halt, ReadMode},
     routing::{NodeAddress, Routing},
     store::Store,
@@ -38,12 +45,18 @@ const FORMATION_QUEUE: usize = 64;
 /// Events of one chain that wait: an epoch has three.
 const EVENT_QUEUE: usize = 8;
 
+enum End {
+    Superseded,
+    Refused(Vec<SeedStatus>),
+}
+
 pub(crate) struct Data {
     pub(super) config: Config,
     pub(super) local: Arc<Local>,
     pub(super) chains: Arc<Chains>,
     pub(super) cluster: OnceLock<Cluster>,
-    pub(super) router: Arc<OnceLock<Arc<Router>>>,
+    router: OnceLock<Arc<Router>>,
+    server: Arc<OnceLock<Arc<Server>>>,
     hub: OnceLock<Arc<Hub>>,
     store: Arc<dyn Store>,
     phase: watch::Sender<Phase>,
@@ -65,7 +78,8 @@ impl Data {
             local: Arc::new(Local::new(me, identity.name().to_owned())),
             chains: Arc::default(),
             cluster: OnceLock::new(),
-            router: Arc::default(),
+            router: OnceLock::new(),
+            server: Arc::default(),
             hub: OnceLock::new(),
             store,
             phase: watch::Sender::new(Phase::Seeking),
@@ -77,21 +91,34 @@ impl Data {
     /// What takes in the streams of peers.
     pub(crate) fn service(&self) -> Arc<dyn Service> {
         Arc::new(DataService {
-            local: self.local.clone(),
             chains: self.chains.clone(),
-            router: self.router.clone(),
+            server: self.server.clone(),
             formation: self.formation_sender.clone(),
-            max_value: self.config.limits.max_value_bytes,
         })
+    }
+
+    fn server(self: &Arc<Self>, router: Arc<Router>) -> Arc<Server> {
+        let data = Arc::downgrade(self);
+        let status = Box::new(move || -> Call<Bytes> {
+            let data = data.clone();
+            Box::pin(async move {
+                let Some(data) = data.upgrade() else { return Bytes::new() };
+                // Plain data with string keys always has a JSON form.
+                serde_json::to_vec(&data.status().await).unwrap_or_default().into()
+            })
+        });
+        let max_value_bytes = self.config.limits.max_value_bytes as u64;
+        Arc::new(Server { local: self.local.clone(), router, max_value_bytes, status })
     }
 
     /// Begins to look for the cluster, or to found it.
     pub(crate) fn start(self: &Arc<Self>, cluster: &Cluster, seed: u128) -> Result<Arc<Router>, InvalidSettings> {
         let endpoint = cluster.endpoint().clone();
-        let router = Router::of_node(self.local.clone(), endpoint.clone(), self.config.limits.max_value_bytes);
+        let router = Router::of_node(self.local.clone(), endpoint.clone(), self.config.limits.max_value_bytes as u64);
         let hub = Arc::new(Hub::new(endpoint));
         // Set once, here: nobody else holds this yet.
         let _ = (self.router.set(router.clone()), self.hub.set(hub.clone()), self.cluster.set(cluster.clone()));
+        let _ = self.server.set(self.server(router.clone()));
         let messages = self.formation.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(messages) = messages {
             let me = Founder {
@@ -115,7 +142,9 @@ impl Data {
         let expect = u16::try_from(self.config.expect).unwrap_or(u16::MAX);
         let settings = formation::Settings::new(self.config.cluster.clone(), expect, self.config.chains);
         let formation = Formation::new(me, settings, seed)?;
-        let forming = Forming { formation, messages, events: cluster.events(), hub, lives: BTreeMap::new() };
+        let forming =
+            Forming { me: self.id(), formation, messages, events: cluster.events(), hub, lives: BTreeMap::new() };
+        self.watch(cluster);
         let data = Arc::downgrade(self);
         tokio::spawn(forming.run(self.phases(), move |founding| {
             if let Some(data) = data.upgrade() {
@@ -123,6 +152,35 @@ impl Data {
             }
         }));
         Ok(())
+    }
+
+    /// Ends the node when nobody wants it: refused by every seed, or replaced by a later life of its own.
+    fn watch(self: &Arc<Self>, cluster: &Cluster) {
+        let (data, cluster) = (Arc::downgrade(self), cluster.clone());
+        let mut phases = self.phases();
+        let mut events = cluster.events();
+        tokio::spawn(async move {
+            let ended = async { while phases.changed().await.is_ok() && !phases.borrow().is_final() {} };
+            let superseded = async {
+                while let Some(event) = events.next().await {
+                    if matches!(event, MemberEvent::Superseded { .. }) {
+                        return;
+                    }
+                }
+                std::future::pending().await
+            };
+            let end = tokio::select! {
+                () = ended => return,
+                () = superseded => End::Superseded,
+                seeds = cluster.refused_by_all_seeds() => End::Refused(seeds),
+            };
+            if let Some(data) = data.upgrade() {
+                match end {
+                    End::Superseded => data.stop(Stopped::Superseded),
+                    End::Refused(seeds) => data.fail(NeverReady::refused(&seeds)),
+                }
+            }
+        });
     }
 
     pub(crate) fn id(&self) -> MemberId {
@@ -167,6 +225,9 @@ impl Data {
         });
         self.chains.close();
         self.local.close();
+        if let Some(router) = self.router.get() {
+            router.stop();
+        }
         if let Some(hub) = self.hub.get() {
             hub.close();
         }
@@ -175,7 +236,8 @@ impl Data {
     /// The cluster is settled, with this node or without: serve what is ours.
     fn formed(self: &Arc<Self>, founding: &Founding) {
         let (Some(cluster), Some(hub)) = (self.cluster.get(), self.hub.get()) else { return };
-        cluster.set_cluster_id(founding.cluster);
+        let (cluster, id) = (cluster.clone(), founding.cluster);
+        tokio::spawn(async move { cluster.set_cluster_id(id).await });
         let configs = Static::new(founding).configs();
         let mut here = Vec::new();
         let mut opened = Vec::new();
@@ -202,7 +264,8 @@ impl Data {
     }
 
     fn parts(&self, founding: &Founding, config: &ChainConfig, hub: &Hub, events: mpsc::Sender<Event>) -> Parts {
-        let others = founding.members.iter().filter(|founder| founder.id != self.id() && config.role(founder.id).is_some());
+        let others =
+            founding.members.iter().filter(|founder| founder.id != self.id() && config.role(founder.id).is_some());
         let lanes: BTreeMap<_, _> = others.map(|other| (other.id, hub.lanes(other.id.node, &other.addrs))).collect();
         let settings = replica::Settings {
             window: self.config.limits.window_bytes,

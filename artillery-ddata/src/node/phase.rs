@@ -1,6 +1,9 @@
 //! How far a node has come.
 
-use artillery_core::ClusterId;
+use artillery_core::{
+    ClusterId,
+    cluster::{SeedState, SeedStatus},
+};
 
 use crate::Place;
 
@@ -53,6 +56,16 @@ pub enum NeverReady {
     Halted(String),
 }
 
+impl NeverReady {
+    pub(super) fn refused(seeds: &[SeedStatus]) -> Self {
+        let said = seeds.iter().map(|seed| match &seed.state {
+            SeedState::Refused { reason, .. } => format!("{}: {reason}", seed.seed),
+            other => format!("{}: {other:?}", seed.seed),
+        });
+        Self::Refused(said.collect::<Vec<_>>().join("; "))
+    }
+}
+
 /// Why a node has stopped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
@@ -63,6 +76,8 @@ pub enum Stopped {
     ShutDown,
     /// Its last handle was dropped.
     Dropped,
+    /// A later life of the same node was met.
+    Superseded,
 }
 
 impl std::fmt::Display for Stopped {
@@ -71,6 +86,7 @@ impl std::fmt::Display for Stopped {
             Self::Left => "it left its cluster",
             Self::ShutDown => "it was shut down",
             Self::Dropped => "its last handle was dropped",
+            Self::Superseded => "a later life of this node was met",
         })
     }
 }

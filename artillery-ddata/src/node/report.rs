@@ -1,6 +1,6 @@
 //! The status of a node, put together.
 
-use artillery_core::cluster::Member;
+use artillery_core::cluster::{Member, MemberState};
 
 use super::data::Data;
 use crate::{
@@ -81,6 +81,12 @@ fn member(member: &Member) -> MemberStatus {
         node: member.name.clone(),
         id: member.id.to_string(),
         addr: member.addr.to_string(),
-        state: member.state.to_string(),
+        state: match member.state {
+            MemberState::Alive => "alive",
+            MemberState::Suspect => "suspect",
+            MemberState::Down => "down",
+            MemberState::Left => "left",
+        }
+        .to_owned(),
     }
 }

@@ -9,23 +9,19 @@ use artillery_core::{
 use tokio::sync::mpsc;
 
 use crate::{
-    client::router::Router,
     control::formation::FormationMessage,
     driver::{
-        local::Local,
         receive::{self, Chains},
-        serve,
+        serve::Server,
     },
     wire::streams,
 };
 
 pub(super) struct DataService {
-    pub(super) local: Arc<Local>,
     pub(super) chains: Arc<Chains>,
     /// Set once the node has started; requests that come before are not taken.
-    pub(super) router: Arc<OnceLock<Arc<Router>>>,
+    pub(super) server: Arc<OnceLock<Arc<Server>>>,
     pub(super) formation: mpsc::Sender<(MemberId, FormationMessage)>,
-    pub(super) max_value: usize,
 }
 
 impl Service for DataService {
@@ -39,8 +35,8 @@ impl Service for DataService {
                 tokio::spawn(receive::formation_stream(peer.id, stream, self.formation.clone()));
             }
             streams::REQUESTS => {
-                if let Some(router) = self.router.get() {
-                    tokio::spawn(serve::serve(stream, self.local.clone(), router.clone(), self.max_value));
+                if let Some(server) = self.server.get() {
+                    tokio::spawn(server.clone().serve(stream));
                 }
             }
             // Dropping it tells the peer that nobody here knows what it wants.
