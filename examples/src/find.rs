@@ -55,11 +55,8 @@ impl FindArgs {
             Admission::Certificates(identity) => builder.identity(identity),
         };
         let seeds = self.look_up(local_only).await?;
-        let builder = if self.no_mdns {
-            builder.seeds(seeds)
-        } else {
-            builder.seeds(seeds).candidates(self.listen(local_only))
-        };
+        let builder =
+            if self.no_mdns { builder.seeds(seeds) } else { builder.seeds(seeds).candidates(self.listen(local_only)) };
         builder.connect().await.map_err(Failure::failed)
     }
 

@@ -1,6 +1,9 @@
 //! Who may join: the cluster's secret or certificates, as the command line gives them.
 
-use std::{env, fs, path::{Path, PathBuf}};
+use std::{
+    env, fs,
+    path::{Path, PathBuf},
+};
 
 use artillery_core::identity::Identity;
 
@@ -91,5 +94,9 @@ pub(crate) fn trimmed(mut text: Vec<u8>) -> Vec<u8> {
 /// A secret in a file, as for the ports.
 pub(crate) fn from_file(file: &Path, flag: &str) -> Result<Vec<u8>, Failure> {
     let secret = trimmed(read(file, flag)?);
-    if secret.is_empty() { Err(Failure::usage(format!("{flag} {}: the file is empty", file.display()))) } else { Ok(secret) }
+    if secret.is_empty() {
+        Err(Failure::usage(format!("{flag} {}: the file is empty", file.display())))
+    } else {
+        Ok(secret)
+    }
 }

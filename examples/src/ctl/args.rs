@@ -30,7 +30,17 @@ pub(super) struct CtlArgs {
 
 /// Commands that are planned and not there.
 pub(super) const LATER: [&str; 12] = [
-    "incr", "append", "scan", "outcome", "watch", "drain", "reorder", "recover", "rereplicate", "digest", "snapshot",
+    "incr",
+    "append",
+    "scan",
+    "outcome",
+    "watch",
+    "drain",
+    "reorder",
+    "recover",
+    "rereplicate",
+    "digest",
+    "snapshot",
     "restore",
 ];
 

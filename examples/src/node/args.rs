@@ -141,7 +141,7 @@ struct Later {
 }
 
 fn one(text: &str) -> Result<u32, String> {
-    match text.parse() {
+    match text.parse::<u32>() {
         Ok(1) => Ok(1),
         Ok(0) => Err("at least 1".to_owned()),
         Ok(_) => Err("more than one chain: not yet".to_owned()),

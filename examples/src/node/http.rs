@@ -50,7 +50,8 @@ impl Plan {
             let addr = listener.local_addr()?;
             Ok::<_, std::io::Error>((listener, addr))
         };
-        let (listener, addr) = bound.await.map_err(|error| Failure::failed(format!("--http {}: {error}", self.addr)))?;
+        let (listener, addr) =
+            bound.await.map_err(|error| Failure::failed(format!("--http {}: {error}", self.addr)))?;
         Ok(Server { listener, addr, token: self.token })
     }
 }
@@ -84,7 +85,11 @@ impl Server {
 }
 
 async fn ready(State(node): State<Node>) -> (StatusCode, &'static str) {
-    if node.status().await.ready { (StatusCode::OK, "ready\n") } else { (StatusCode::SERVICE_UNAVAILABLE, "not ready\n") }
+    if node.status().await.ready {
+        (StatusCode::OK, "ready\n")
+    } else {
+        (StatusCode::SERVICE_UNAVAILABLE, "not ready\n")
+    }
 }
 
 async fn status(State(node): State<Node>) -> Response {
@@ -95,7 +100,8 @@ async fn status(State(node): State<Node>) -> Response {
 }
 
 async fn only_with_token(State(token): State<Arc<[u8]>>, request: Request, next: Next) -> Response {
-    let given = request.headers().get(header::AUTHORIZATION).and_then(|value| value.as_bytes().strip_prefix(b"Bearer "));
+    let given =
+        request.headers().get(header::AUTHORIZATION).and_then(|value| value.as_bytes().strip_prefix(b"Bearer "));
     if given.is_some_and(|given| same(given, &token)) {
         return next.run(request).await;
     }

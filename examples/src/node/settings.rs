@@ -72,7 +72,8 @@ mod tests {
 
     #[test]
     fn flags_reach_the_settings() {
-        let args = parse(&["--expect", "5", "--mode", "cr", "--no-mdns", "--seed", "db-1:7400", "--window-bytes", "1MiB"]);
+        let args =
+            parse(&["--expect", "5", "--mode", "cr", "--no-mdns", "--seed", "db-1:7400", "--window-bytes", "1MiB"]);
         let config = config(&args);
         assert_eq!((config.expect, config.limits.window_bytes, config.discovery.mdns), (5, 1 << 20, false));
         assert_eq!(config.chains.mode, artillery_ddata::Mode::Classic);

@@ -12,7 +12,8 @@ pub(super) fn text(whole: &Whole) -> String {
         let (number, epoch, copies) = (chain.chain.0, chain.epoch, chain.serving().count());
         // Writing to a string can't fail.
         let _ = write!(text, "\nchain {number}, epoch {epoch}, {copies} copies of each committed update\n");
-        let mut table = table(&["node", "role", "epoch", "last", "watermark", "lag", "dirty", "in flight", "lease", ""]);
+        let mut table =
+            table(&["node", "role", "epoch", "last", "watermark", "lag", "dirty", "in flight", "lease", ""]);
         for seat in whole.seats(chain) {
             table.add_row(seat_row(&seat));
         }
