@@ -101,7 +101,8 @@ async fn play(story: &Story, args: &QuickstartArgs, nodes: &mut [Node], summary:
 /// All at once, and without waiting for ever.
 async fn leave(nodes: &[Node]) {
     let mut leaving = JoinSet::new();
-    for node in nodes.iter().cloned() {
+    for node in nodes {
+        let node = node.clone();
         leaving.spawn(async move { node.leave().await });
     }
     let _ = timeout(FAREWELL, async { while leaving.join_next().await.is_some() {} }).await;

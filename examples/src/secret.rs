@@ -32,7 +32,8 @@ pub(crate) struct IdentityArgs {
     #[arg(long, value_name = "FILE", global = true)]
     cert: Option<PathBuf>,
     /// The private key of --cert (PEM)
-    #[arg(long, value_name = "FILE", global = true)]
+    // `ctl` has commands with a KEY.
+    #[arg(id = "private_key", long = "key", value_name = "FILE", global = true)]
     key: Option<PathBuf>,
 }
 

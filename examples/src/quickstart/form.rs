@@ -34,7 +34,8 @@ pub(super) async fn start(story: &Story, mdns: bool) -> Result<Vec<Node>, Failur
 pub(super) async fn chain(story: &Story, nodes: &mut [Node], mdns: bool) -> Result<(), Failure> {
     story.say(if mdns { "They look for each other by mDNS …" } else { "None of them looks for others …" });
     let mut waiting = JoinSet::new();
-    for node in nodes.iter().cloned() {
+    for node in nodes.iter() {
+        let node = node.clone();
         waiting.spawn(async move { node.ready().await });
     }
     let all = async {
