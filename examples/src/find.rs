@@ -2,9 +2,12 @@
 
 use std::{future::poll_fn, net::SocketAddr, time::Duration};
 
-use artillery_core::discovery::{Candidates as Stream, Discovery, Interfaces, MdnsDiscovery, MdnsSettings, Seed};
+use artillery_core::{
+    discovery::{Candidates as Stream, Discovery, Interfaces, MdnsDiscovery, MdnsSettings, Seed},
+    error::ConnectError,
+};
 use artillery_ddata::{
-    Client,
+    Client, ClientError,
     client::{Candidates, Spread},
 };
 
@@ -57,7 +60,7 @@ impl FindArgs {
         let seeds = self.look_up(local_only).await?;
         let builder =
             if self.no_mdns { builder.seeds(seeds) } else { builder.seeds(seeds).candidates(self.listen(local_only)) };
-        builder.connect().await.map_err(Failure::failed)
+        builder.connect().await.map_err(unreached)
     }
 
     /// The addresses of the seeds.
@@ -92,6 +95,16 @@ impl FindArgs {
             }
         }
         candidates
+    }
+}
+
+/// Why there is no client, and what is most often to blame.
+fn unreached(error: ClientError) -> Failure {
+    match &error {
+        ClientError::Unreachable(all) if all.iter().any(|(_, why)| matches!(why, ConnectError::Untrusted(_))) => {
+            Failure::failed(format!("{error}; is the secret the cluster's?"))
+        }
+        _ => Failure::failed(error),
     }
 }
 

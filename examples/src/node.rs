@@ -6,7 +6,7 @@ mod settings;
 
 use std::{process::ExitCode, time::Duration};
 
-use artillery_ddata::Node;
+use artillery_ddata::{Node, node::NeverReady};
 use clap::Parser;
 use serde::Serialize;
 use tokio::time::timeout;
@@ -62,7 +62,7 @@ async fn run(args: NodeArgs) -> Result<u8, Failure> {
 
 /// Says that the node is ready as soon as it is; ends only when the node does.
 async fn serve(node: &Node, http: Option<String>) -> Result<u8, Failure> {
-    let ready = node.ready().await.map_err(Failure::failed)?;
+    let ready = node.ready().await.map_err(never)?;
     let line = ReadyLine {
         ready: true,
         node: node.name(),
@@ -75,4 +75,14 @@ async fn serve(node: &Node, http: Option<String>) -> Result<u8, Failure> {
     let text = serde_json::to_string(&line).map_err(Failure::failed)?;
     let _ = std::io::Write::write_all(&mut std::io::stdout().lock(), format!("{text}\n").as_bytes());
     Err(Failure::failed(node.stopped().await))
+}
+
+/// Why it will never be ready, and what is most often to blame.
+fn never(why: NeverReady) -> Failure {
+    match why {
+        NeverReady::Refused(reasons) if reasons.contains("not trusted") => {
+            Failure::failed(format!("every seed refused this node, is its secret the cluster's? {reasons}"))
+        }
+        why => Failure::failed(why),
+    }
 }
