@@ -2,6 +2,7 @@
 
 mod builder;
 mod candidates;
+pub(crate) mod channel;
 pub(crate) mod router;
 
 use std::{sync::Arc, time::Duration};

@@ -89,7 +89,8 @@ impl Config {
     /// All problems, each with its field.
     pub fn validate(&self) -> Result<(), Vec<ConfigProblem>> {
         let mut problems = Vec::new();
-        let mut problem = |field: &str, problem: String| problems.push(ConfigProblem { field: field.to_owned(), problem });
+        let mut problem =
+            |field: &str, problem: String| problems.push(ConfigProblem { field: field.to_owned(), problem });
         if self.cluster.is_empty() || self.cluster.len() > 63 {
             problem("cluster", "must have 1 to 63 bytes".to_owned());
         }
@@ -106,7 +107,10 @@ impl Config {
         }
         let largest_frame = self.limits.max_value_bytes.saturating_add(MAX_KEY + FRAME_OVERHEAD);
         if largest_frame > self.transport.max_frame_bytes {
-            problem("limits.max_value_bytes", "such a value, its key and headers don't fit transport.max_frame_bytes".into());
+            problem(
+                "limits.max_value_bytes",
+                "such a value, its key and headers don't fit transport.max_frame_bytes".into(),
+            );
         }
         if self.limits.window_bytes == 0 {
             problem("limits.window_bytes", "must not be zero".to_owned());

@@ -6,3 +6,4 @@ pub(crate) mod handle;
 pub(crate) mod lanes;
 pub(crate) mod local;
 pub(crate) mod receive;
+pub(crate) mod serve;

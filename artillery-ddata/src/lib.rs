@@ -96,11 +96,11 @@
 pub mod chain;
 #[cfg(feature = "net")]
 pub mod client;
+#[cfg(feature = "net")]
+pub mod config;
 pub mod control;
 #[cfg(feature = "net")]
 mod driver;
-#[cfg(feature = "net")]
-pub mod config;
 #[cfg(feature = "net")]
 pub mod error;
 #[cfg(feature = "net")]

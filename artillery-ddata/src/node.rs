@@ -10,18 +10,13 @@ use std::{net::SocketAddr, sync::Arc};
 
 use artillery_core::{MemberId, cluster::Cluster, transport::Counters};
 
+use self::data::Data;
+pub(crate) use self::phase::Phase;
 pub use self::{
     builder::{NodeBuilder, StartError},
     phase::{NeverReady, Ready, Stopped},
 };
-pub(crate) use self::phase::Phase;
-use self::data::Data;
-use crate::{
-    Place,
-    config::Config,
-    kv::Kv,
-    status::NodeStatus,
-};
+use crate::{Place, config::Config, kv::Kv, status::NodeStatus};
 
 /// A member of a cluster, or a spare, in this process. Clones are the same node; dropping the last one is a crash.
 #[derive(Clone)]

@@ -33,9 +33,3 @@ impl Routing {
         self.chains.get(chain.0 as usize)
     }
 }
-
-/// The chain that holds `key` when there are `chains` of them.
-pub(crate) fn chain_of(key: &[u8], chains: u32) -> ChainId {
-    let _ = (key, chains);
-    ChainId(0)
-}

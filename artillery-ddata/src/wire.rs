@@ -7,4 +7,5 @@
 pub mod chain;
 pub mod formation;
 pub mod message;
+pub mod request;
 pub mod streams;

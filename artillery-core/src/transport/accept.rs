@@ -176,7 +176,7 @@ fn begin(
         let Some(kind) = read_kind(&mut receive).await else { return };
         let reader = connection.reader(receive);
         match kind {
-            kind if kind >= StreamKind::FIRST_FREE => {
+            kind if kind == StreamKind::MEMBERSHIP || kind >= StreamKind::FIRST_FREE => {
                 let writer = send.map(|send| connection.writer(send));
                 let peer = Arc::clone(connection.peer());
                 shared.service.stream(&peer, IncomingStream { kind, reader, writer, connection });

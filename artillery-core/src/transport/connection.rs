@@ -16,6 +16,8 @@ impl StreamKind {
     pub const HELLO: Self = Self(0);
     /// Tells the formation that the sender belongs to, if it joined one after its hello.
     pub(super) const CLUSTER_ID: Self = Self(1);
+    /// Carries packets of the membership that must arrive, or are too large for a datagram.
+    pub(crate) const MEMBERSHIP: Self = Self(2);
     /// The first kind that is free for what is built on this crate.
     pub const FIRST_FREE: Self = Self(16);
 }

@@ -149,7 +149,10 @@ impl Endpoint {
             connections: Arc::new(Semaphore::new(config.max_connections as usize)),
             id: MemberId { node: identity.node(), incarnation: local.incarnation },
             local_addr,
-            advertised: config.advertise.unwrap_or(local_addr),
+            advertised: match config.advertise {
+                Some(addr) if addr.port() == 0 => (addr.ip(), local_addr.port()).into(),
+                addr => addr.unwrap_or(local_addr),
+            },
             config,
             local,
         });
@@ -228,6 +231,11 @@ impl Endpoint {
     /// What was sent and received so far.
     pub fn counters(&self) -> Counters {
         self.handle.shared.counters.read()
+    }
+
+    /// Counts a datagram that had no connection to go by.
+    pub(crate) fn count_dropped_datagram(&self) {
+        self.handle.shared.counters.datagrams_dropped.add(1);
     }
 
     /// Closes all connections, tells the peers, and waits until they know or a short time has passed.

@@ -9,10 +9,7 @@ use arc_swap::ArcSwap;
 use tokio::sync::watch;
 
 use super::handle::ChainHandle;
-use crate::{
-    ChainId, MemberId, Place,
-    routing::{Routing, chain_of},
-};
+use crate::{ChainId, MemberId, Place, control::chain_of, routing::Routing};
 
 pub(crate) struct Local {
     /// This node, in this life.

@@ -105,10 +105,10 @@ fn read(answer: Answer) -> Result<Read, Error> {
     match answer.reply {
         Reply::Read(replica::Read { held, clean, way }) => {
             let state = if clean { ReadState::Clean } else { ReadState::Dirty };
-            let served = Served::new(answer.node, answer.place, way);
+            let served = Served::new(answer.node.node, answer.place, way);
             Ok(Read::new(held.and_then(Versioned::visible), state, served))
         }
-        Reply::Refused(reason) => Err(Error::refused(reason, Some(answer.node))),
+        Reply::Refused(reason) => Err(Error::refused(reason, Some(answer.node.node))),
         _ => Err(Error::not_applied(NotApplied::TimedOut)),
     }
 }

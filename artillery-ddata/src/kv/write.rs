@@ -42,7 +42,7 @@ fn committed(answer: Answer) -> Result<Result<Committed, Conflict>, Error> {
             let current = current.and_then(|held| held.value.map(|value| (held.version, value)));
             Ok(Err(Conflict::new(current, at)))
         }
-        Reply::Refused(reason) => Err(Error::refused(reason, Some(answer.node))),
+        Reply::Refused(reason) => Err(Error::refused(reason, Some(answer.node.node))),
         Reply::Expired => Err(Error::unknown(Unknown::TimedOut)),
         Reply::Read(_) => Err(Error::unknown(Unknown::NoAnswer)),
     }

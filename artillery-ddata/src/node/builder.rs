@@ -191,7 +191,7 @@ impl NodeBuilder {
             cluster = cluster.mdns_port(port);
         }
         if let Some(filter) = self.filter {
-            cluster = cluster.link_filter(filter);
+            cluster = cluster.filter(filter);
         }
         let cluster = cluster.start().await?;
         let router = data.start(&cluster, wide(random(), random()))?;

@@ -142,7 +142,8 @@ impl Data {
         let expect = u16::try_from(self.config.expect).unwrap_or(u16::MAX);
         let settings = formation::Settings::new(self.config.cluster.clone(), expect, self.config.chains);
         let formation = Formation::new(me, settings, seed)?;
-        let forming = Forming { me: self.id(), formation, messages, events: cluster.events(), hub, lives: BTreeMap::new() };
+        let forming =
+            Forming { me: self.id(), formation, messages, events: cluster.events(), hub, lives: BTreeMap::new() };
         self.watch(cluster);
         let data = Arc::downgrade(self);
         tokio::spawn(forming.run(self.phases(), move |founding| {
@@ -263,7 +264,8 @@ impl Data {
     }
 
     fn parts(&self, founding: &Founding, config: &ChainConfig, hub: &Hub, events: mpsc::Sender<Event>) -> Parts {
-        let others = founding.members.iter().filter(|founder| founder.id != self.id() && config.role(founder.id).is_some());
+        let others =
+            founding.members.iter().filter(|founder| founder.id != self.id() && config.role(founder.id).is_some());
         let lanes: BTreeMap<_, _> = others.map(|other| (other.id, hub.lanes(other.id.node, &other.addrs))).collect();
         let settings = replica::Settings {
             window: self.config.limits.window_bytes,

@@ -103,7 +103,7 @@ pub fn classic(builder: NodeBuilder) -> NodeBuilder {
 }
 
 /// Fails the test, rather than hang, when something takes for ever.
-pub async fn within<T>(what: impl Future<Output = T>) -> T {
+pub async fn within<T>(what: impl IntoFuture<Output = T>) -> T {
     tokio::time::timeout(PATIENCE, what).await.unwrap_or_else(|_| panic!("nothing happened for {PATIENCE:?}"))
 }
 
