@@ -15,7 +15,7 @@ use crate::error::ConfigError;
 pub struct TransportConfig {
     /// UDP address to listen on; port 0 lets the system choose.
     pub listen: SocketAddr,
-    /// Address that others dial, where it differs from the one listened on.
+    /// Address that others dial, where it differs from the one listened on. Port 0 stands for the one listened on.
     pub advertise: Option<SocketAddr>,
     /// Bytes asked of the system for each of the socket's two buffers.
     pub socket_buffer_bytes: usize,
@@ -86,7 +86,6 @@ impl TransportConfig {
             }
         };
         let not_zero = "must not be zero";
-        check(self.advertise.is_none_or(|addr| addr.port() != 0), "advertise", "needs a port");
         check(
             (MIN_FRAME_LIMIT..=MAX_FRAME_LIMIT).contains(&self.max_frame_bytes),
             "max_frame_bytes",

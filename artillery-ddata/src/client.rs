@@ -4,6 +4,8 @@ mod builder;
 mod candidates;
 pub(crate) mod channel;
 pub(crate) mod router;
+#[cfg(test)]
+mod tests;
 
 use std::{sync::Arc, time::Duration};
 

@@ -40,7 +40,7 @@ pub async fn appendable(log: &dyn ConfigLog) {
     let mut follower = log.follow(last.next());
     let change = Change::Chains(Vec::new());
     log.append(last.next(), change.clone()).await.expect("the place is free");
-    let entry = follower.next().await.expect("the log has not ended").expect("the log can be read");
+    let entry = follower.next_entry().await.expect("the log has not ended").expect("the log can be read");
     assert_eq!(entry, LogEntry { index: last.next(), change: change.clone() }, "a follower sees what is appended");
     let confirmed = log.confirm().await.expect("it is still reached");
     assert_eq!(confirmed, last.next(), "what is confirmed includes what was appended before the call");
@@ -72,7 +72,7 @@ async fn read(log: &dyn ConfigLog, from: LogIndex, upto: LogIndex) -> Vec<LogEnt
     let mut stream = log.follow(from);
     let mut entries = Vec::<LogEntry>::new();
     while entries.last().is_none_or(|entry| entry.index < upto) {
-        entries.push(stream.next().await.expect("the log has not ended").expect("the log can be read"));
+        entries.push(stream.next_entry().await.expect("the log has not ended").expect("the log can be read"));
     }
     entries
 }

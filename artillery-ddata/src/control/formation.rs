@@ -52,6 +52,7 @@
 //! ballots begin at random times that grow with each round: once messages arrive, a proposer or a ballot is soon alone.
 
 mod attempt;
+mod interface;
 mod message;
 mod mutant;
 mod poll;
@@ -66,8 +67,13 @@ use std::{
     time::Duration,
 };
 
-use self::{attempt::Attempt, mutant::Mutant, random::Random, seen::Seen};
+#[cfg(not(feature = "mutants"))]
+use self::mutant::Mutant;
+#[cfg(feature = "mutants")]
+pub use self::mutant::Mutant;
+use self::{attempt::Attempt, random::Random, seen::Seen};
 pub use self::{
+    interface::{Candidate, Input, Output, Phase},
     message::{Ballot, FormationMessage, Progress, Proposal, ProposalId, Reason, Verdict, Vote},
     settings::{InvalidSettings, Settings},
 };
@@ -80,72 +86,6 @@ const MAX_NODES: usize = 4096;
 pub const MAX_FOUNDERS: u16 = 256;
 /// Members of formed clusters that are asked at a time.
 const ASKED: usize = 3;
-
-/// A node that seems to be there.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Candidate {
-    /// Who, in which life, and how to reach it.
-    pub founder: Founder,
-    /// The cluster that it says it belongs to.
-    pub cluster: Option<ClusterId>,
-}
-
-/// What happened.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Input {
-    /// A node is there. To be said of each node in its newest life, and again when it changes.
-    Seen(Candidate),
-    /// A node seems not to be there any more.
-    Gone(MemberId),
-    /// This life of a node is certainly over: a newer life of that node was met. Also to be said of lives that were
-    /// never seen but that [`Formation::named`] names.
-    Replaced(MemberId),
-    /// A node said something; the driver vouches for who it was.
-    Receive {
-        /// Who, in which life.
-        from: MemberId,
-        /// What.
-        message: FormationMessage,
-    },
-    /// Time has passed.
-    Tick,
-}
-
-/// What the driver is to do.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Output {
-    /// Send this to exactly that life of a node; [`Formation::addrs`] says where it may be found. May be lost.
-    Send {
-        /// To whom.
-        to: MemberId,
-        /// What.
-        message: FormationMessage,
-    },
-    /// The cluster is formed and this node is a founder. Said once, and nothing of the kind after it.
-    Formed(Arc<Founding>),
-    /// There is a cluster, formed without this node, which is a spare of it. Said once, and nothing of the kind after it.
-    Joined(Arc<Founding>),
-}
-
-/// What a node is to the formation, for people.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Phase {
-    /// Has part in no proposal.
-    Free {
-        /// Free nodes seen, this one included.
-        seen: usize,
-        /// How many are expected.
-        expect: u16,
-        /// Who refused the last proposal that failed, and why.
-        refused: Option<(MemberId, Reason)>,
-    },
-    /// Has accepted a proposal.
-    Accepted(ProposalId),
-    /// Belongs to a cluster.
-    Settled(Arc<Founding>),
-    /// A newer life of this node was met: this one says nothing any more.
-    Replaced,
-}
 
 /// The part that one life of one node has in forming a cluster.
 #[derive(Debug)]
@@ -230,7 +170,10 @@ impl Formation {
     pub fn next_tick(&self) -> Option<Timestamp> {
         match &self.state {
             State::Free if self.seen.members().next().is_some() => Some(self.ask_at),
-            State::Free => self.propose_at,
+            State::Free if self.seen.free() + 1 >= usize::from(self.settings.expect) => {
+                Some(self.propose_at.unwrap_or(Timestamp::ZERO))
+            }
+            State::Free => None,
             State::Accepted(attempt) => Some(attempt.next_tick()),
             State::Settled(_) | State::Replaced => None,
         }
@@ -276,9 +219,9 @@ impl Formation {
         self.seen.addrs(id).or_else(named)
     }
 
+    /// Takes a rule out, to see that its checks notice.
     #[cfg(any(test, feature = "mutants"))]
-    #[cfg_attr(not(test), expect(dead_code, reason = "for the simulator"))]
-    pub(crate) fn mutate(&mut self, mutant: Mutant) {
+    pub fn mutate(&mut self, mutant: Mutant) {
         self.mutant = Some(mutant);
     }
 
@@ -417,6 +360,9 @@ impl Formation {
     }
 
     fn hear_of_cluster(&mut self, from: MemberId, founding: Founding) {
+        if founding.members.is_empty() || founding.settings.validate().is_err() {
+            return;
+        }
         self.seen.belongs(from, founding.cluster);
         if let State::Accepted(attempt) = &self.state {
             let same = attempt.founding().cluster == founding.cluster;

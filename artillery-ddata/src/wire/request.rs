@@ -15,6 +15,9 @@ use crate::{
     store::Held,
 };
 
+#[cfg(test)]
+mod tests;
+
 /// Requests that may wait for their responses on one stream at a time. A receiver reads no further while so many do.
 pub const MAX_OUTSTANDING: usize = 1024;
 

@@ -1,5 +1,10 @@
 //! Small clusters in this process, which share nothing but a random name and a secret.
-#![allow(dead_code, missing_docs, reason = "shared by several test binaries, each of which uses a part")]
+#![allow(
+    dead_code,
+    missing_docs,
+    unreachable_pub,
+    reason = "shared by several test binaries, each of which uses a part"
+)]
 
 use std::{
     collections::BTreeSet,
@@ -41,6 +46,7 @@ pub struct TestCluster {
 }
 
 pub fn random_name() -> String {
+    // The standard library's only source of randomness will do for a name.
     let seed = std::collections::hash_map::RandomState::new();
     format!("test-{:016x}", std::hash::BuildHasher::hash_one(&seed, std::process::id()))
 }

@@ -1,9 +1,10 @@
 //! The rules that a test can take out, to see that its checks would notice.
 
-/// One rule less.
+/// One rule less. For tests alone.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[cfg_attr(not(feature = "mutants"), allow(unreachable_pub, reason = "public to the simulator alone"))]
 #[cfg_attr(not(any(test, feature = "mutants")), expect(dead_code, reason = "only tests take rules out"))]
-pub(crate) enum Mutant {
+pub enum Mutant {
     /// A node gives its proposal up when that takes too long.
     GiveUpWhenSlow,
     /// A node gives its proposal up when one founder is replaced.

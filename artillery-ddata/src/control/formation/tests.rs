@@ -1,1 +1,3 @@
-
+mod chaos;
+mod network;
+mod rules;

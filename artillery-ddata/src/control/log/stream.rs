@@ -31,11 +31,11 @@ impl LogStream {
     }
 
     /// The next entry; `None` when the log has ended. Dropping the future loses nothing.
-    pub fn next(&mut self) -> NextEntry<'_> {
+    pub fn next_entry(&mut self) -> NextEntry<'_> {
         NextEntry(self)
     }
 
-    /// As [`next`](Self::next), by hand.
+    /// As [`next_entry`](Self::next_entry), by hand.
     pub fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<LogEntry, ConfigLogError>>> {
         self.0.as_mut().poll_next(cx)
     }

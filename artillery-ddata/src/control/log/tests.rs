@@ -50,7 +50,7 @@ fn static_yields_the_first_configurations() {
     let founding = founding(4);
     let log = Static::new(&founding);
     assert!(log.configs().iter().eq(&first_configs(&founding)));
-    let entry = run(log.follow(LogIndex(0)).next()).unwrap().unwrap();
+    let entry = run(log.follow(LogIndex(0)).next_entry()).unwrap().unwrap();
     let mut configs = Configs::default();
     assert_eq!(configs.apply(&entry), Ok(first_configs(&founding)));
     assert_eq!(configs, log.configs());

@@ -1,0 +1,115 @@
+//! Safety under everything at once, liveness after it, and what happens when a rule is taken out.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use super::{
+    super::Mutant,
+    network::{Network, Trouble},
+};
+
+/// Longest time, after everything has healed, until a cluster stands.
+const BOUND: Duration = Duration::from_secs(60);
+
+/// A rough time, of a kind that depends on the seed. In a hasty one cuts and restarts fall into the middle of a formation.
+fn trouble(seed: u64, hasty: bool) -> Trouble {
+    let pick = |from: &[u64], divisor: u64| Some(from[(seed / divisor) as usize % from.len()]).filter(|&pick| pick > 0);
+    let (cuts, restarts) = if hasty { ([0, 30, 100], [0, 0, 60, 200]) } else { ([0, 400, 1500], [0, 0, 700, 3000]) };
+    Trouble {
+        loss: pick(&[0, 100, 400, 600], 1).unwrap_or(0),
+        repeat: pick(&[0, 300], 4).unwrap_or(0),
+        delay: pick(if hasty { &[2, 10, 30] } else { &[5, 50, 150] }, 8).unwrap_or(0),
+        cut_every: pick(&cuts, 24),
+        restart_every: pick(&restarts, 72),
+    }
+}
+
+/// One run: trouble, healing, and all checks. Returns how long after healing it took, in milliseconds, or what
+/// went wrong.
+fn run(seed: u64, nodes: impl Fn(u16) -> usize, mutant: Option<Mutant>) -> Result<(Network, u128), String> {
+    let (expect, hasty) = (1 + (seed % 5) as u16, [false, true, true][(seed / 5) as usize % 3]);
+    let spread = if hasty { 30 } else { [0, 300, 4000][seed as usize % 3] };
+    let mut network = Network::new(seed, expect, nodes(expect), spread, hasty, mutant);
+    network.trouble(trouble(seed / 15, hasty));
+    let rough = if hasty { 100 + network.below(900) } else { 1000 + network.below(9000) };
+    network.run_for(rough);
+    network.trouble(Trouble::NONE);
+    let healed = network.now;
+    let due = network.living() >= usize::from(expect);
+    let done = network.run_until(healed + BOUND, Network::all_settled);
+    if network.violation.is_none() && due && !done {
+        let phases: Vec<_> = (0..nodes(expect)).map(|at| network.phase(at)).collect();
+        return Err(format!("no cluster {BOUND:?} after healing: {phases:#?}"));
+    }
+    let took = (network.now - healed).as_millis();
+    network.run_for(3000);
+    network.check_nobody_is_left_out();
+    match network.violation.take() {
+        Some(violation) => Err(violation),
+        None => Ok((network, took)),
+    }
+}
+
+fn sound(seed: u64, nodes: impl Fn(u16) -> usize) -> (Network, u128) {
+    run(seed, nodes, None).unwrap_or_else(|violation| panic!("seed {seed}: {violation}"))
+}
+
+/// From `expect` nodes to one fewer than twice as many.
+fn few(seed: u64) -> impl Fn(u16) -> usize {
+    move |expect| usize::from(expect) + (seed / 7 % u64::from(expect)) as usize
+}
+
+#[test]
+fn fewer_than_twice_as_many_never_form_two() {
+    let mut worst = 0;
+    for seed in 0..1500 {
+        let (network, took) = sound(seed, few(seed));
+        worst = worst.max(took);
+        let able = network.foundings().iter().filter(|founding| !network.lost(founding)).count();
+        // Lives count: a node that restarted in memory is another one.
+        assert!(able <= 1 || network.restarts > 0, "seed {seed}: {able} clusters");
+    }
+    eprintln!("the slowest took {worst} ms after healing");
+}
+
+#[test]
+fn many_nodes_in_trouble_may_form_several_that_never_mix() {
+    let mut several = 0;
+    for seed in 0..300 {
+        let (network, _) = sound(seed, |expect| usize::from(2 * expect) + (seed % 3) as usize);
+        let foundings = network.foundings();
+        several += usize::from(foundings.len() > 1);
+        let ids: BTreeSet<_> = foundings.iter().map(|founding| founding.cluster).collect();
+        assert_eq!(ids.len(), foundings.len());
+    }
+    assert!(several > 20, "only {several} runs had more than one cluster: the test shows little");
+}
+
+#[test]
+fn the_same_seed_is_the_same_run() {
+    for seed in [3, 77, 400] {
+        let trace = || sound(seed, |expect| usize::from(expect) + 1).0.trace;
+        assert_eq!(trace(), trace());
+    }
+}
+
+/// Takes each rule out, and wants the checks above to notice. (`FreshVerdict` is noticed by those of the ballots.)
+#[test]
+fn every_rule_is_needed() {
+    let mutants = [
+        Mutant::GiveUpWhenSlow,
+        Mutant::GiveUpWhenOneIsReplaced,
+        Mutant::AcceptTwo,
+        Mutant::AnyLife,
+        Mutant::MajorityAccepts,
+        Mutant::FormWithoutVote,
+        Mutant::BrokenPromise,
+        Mutant::RefuseForNow,
+        Mutant::FormAgain,
+    ];
+    for mutant in mutants {
+        let caught =
+            (0..10_000).find_map(|seed| run(seed, few(seed), Some(mutant)).err().map(|violation| (seed, violation)));
+        let (seed, violation) = caught.unwrap_or_else(|| panic!("{mutant:?} was not seen"));
+        eprintln!("{mutant:?}: seed {seed}: {violation}");
+    }
+}

@@ -1,0 +1,436 @@
+//! Many formations on one virtual clock, with everything between them that may go wrong.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
+
+use rand_chacha::{
+    ChaCha8Rng,
+    rand_core::{Rng, SeedableRng},
+};
+
+use super::super::*;
+use crate::{Incarnation, NodeId, control::ChainSettings};
+
+pub(super) const MILLI: u64 = 1_000_000;
+
+/// What may happen, per message or per discovery, in thousandths.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Trouble {
+    pub(super) loss: u64,
+    pub(super) repeat: u64,
+    /// Longest delay of a message, in milliseconds.
+    pub(super) delay: u64,
+    /// Every so many milliseconds, on average, the network is cut up anew.
+    pub(super) cut_every: Option<u64>,
+    /// Every so many milliseconds, on average, some node restarts.
+    pub(super) restart_every: Option<u64>,
+}
+
+impl Trouble {
+    pub(super) const NONE: Self = Self { loss: 0, repeat: 0, delay: 5, cut_every: None, restart_every: None };
+}
+
+struct Node {
+    id: MemberId,
+    formation: Option<Formation>,
+    /// Lives of others that this one was told are over.
+    told: BTreeSet<MemberId>,
+    settled: Option<(Arc<Founding>, bool)>,
+    tick: Option<Timestamp>,
+}
+
+enum Event {
+    Deliver { to: MemberId, from: MemberId, message: FormationMessage },
+    Tick(MemberId),
+    Discover(MemberId),
+    Start(usize),
+    Cut,
+    Restart,
+}
+
+pub(super) struct Network {
+    pub(super) now: Timestamp,
+    rng: ChaCha8Rng,
+    settings: Settings,
+    nodes: Vec<Node>,
+    /// Lives of each node that are over.
+    past: Vec<Vec<MemberId>>,
+    events: BTreeMap<(Timestamp, u64), Event>,
+    made: u64,
+    /// Pairs (from, to) of nodes between which nothing passes.
+    cuts: BTreeSet<(usize, usize)>,
+    trouble: Trouble,
+    mutant: Option<Mutant>,
+    /// What each founding was formed by, in the order in which they first were.
+    formed: Vec<(Arc<Founding>, BTreeSet<MemberId>)>,
+    /// Proposals that some life had accepted and has given up.
+    given_up: BTreeSet<ClusterId>,
+    /// The first promise that was broken.
+    pub(super) violation: Option<String>,
+    pub(super) trace: u64,
+    pub(super) restarts: u32,
+}
+
+impl Network {
+    /// `nodes` nodes that start within `spread` milliseconds. Hasty ones run into ballots all the time.
+    pub(super) fn new(seed: u64, expect: u16, nodes: usize, spread: u64, hasty: bool, mutant: Option<Mutant>) -> Self {
+        let mut settings = Settings::new("shop", expect, ChainSettings::default());
+        if hasty {
+            settings.patience = Duration::from_millis(30);
+            settings.repeat = Duration::from_millis(40);
+            settings.stagger = Duration::from_millis(10);
+            settings.settle = Duration::from_millis(20);
+        }
+        let mut network = Self {
+            now: Timestamp::ZERO,
+            rng: ChaCha8Rng::seed_from_u64(seed),
+            settings,
+            nodes: vec![],
+            past: vec![vec![]; nodes],
+            events: BTreeMap::new(),
+            made: 0,
+            cuts: BTreeSet::new(),
+            trouble: Trouble::NONE,
+            mutant,
+            formed: vec![],
+            given_up: BTreeSet::new(),
+            violation: None,
+            trace: seed,
+            restarts: 0,
+        };
+        for at in 0..nodes {
+            let id = network.new_life(at);
+            network.nodes.push(Node { id, formation: None, told: BTreeSet::new(), settled: None, tick: None });
+            let start = network.up_to(spread);
+            network.after(start, Event::Start(at));
+        }
+        network
+    }
+
+    pub(super) fn below(&mut self, bound: u64) -> u64 {
+        self.rng.next_u64() % bound.max(1)
+    }
+
+    fn up_to(&mut self, millis: u64) -> u64 {
+        self.below(millis * 1000 + 1) * 1000
+    }
+
+    fn chance(&mut self, thousandths: u64) -> bool {
+        self.below(1000) < thousandths
+    }
+
+    fn after(&mut self, nanos: u64, event: Event) {
+        self.made += 1;
+        self.events.insert((self.now + Duration::from_nanos(nanos), self.made), event);
+    }
+
+    fn new_life(&mut self, at: usize) -> MemberId {
+        let store = u128::from(self.rng.next_u64());
+        MemberId { node: NodeId::from_name(&format!("n{at}")), incarnation: Incarnation { store, starts: 1 } }
+    }
+
+    /// From now on goes wrong what `trouble` says.
+    pub(super) fn trouble(&mut self, trouble: Trouble) {
+        let begins = |old: Option<u64>, new: Option<u64>| new.filter(|_| old.is_none());
+        if let Some(every) = begins(self.trouble.cut_every, trouble.cut_every) {
+            let wait = self.up_to(2 * every);
+            self.after(wait, Event::Cut);
+        }
+        if let Some(every) = begins(self.trouble.restart_every, trouble.restart_every) {
+            let wait = self.up_to(2 * every);
+            self.after(wait, Event::Restart);
+        }
+        self.trouble = trouble;
+        if trouble.cut_every.is_none() {
+            self.cuts.clear();
+        }
+    }
+
+    /// Nothing passes between the groups.
+    pub(super) fn partition(&mut self, groups: &[&[usize]]) {
+        let group = |at: usize| groups.iter().position(|group| group.contains(&at));
+        let pairs = (0..self.nodes.len()).flat_map(|a| (0..self.nodes.len()).map(move |b| (a, b)));
+        self.cuts = pairs.filter(|&(a, b)| group(a) != group(b)).collect();
+    }
+
+    pub(super) fn kill(&mut self, at: usize) {
+        self.nodes[at].formation = None;
+    }
+
+    pub(super) fn restart(&mut self, at: usize) {
+        self.restarts += 1;
+        let id = self.new_life(at);
+        let old = std::mem::replace(
+            &mut self.nodes[at],
+            Node { id, formation: None, told: BTreeSet::new(), settled: None, tick: None },
+        );
+        self.past[at].push(old.id);
+        self.after(0, Event::Start(at));
+    }
+
+    /// The index of the node whose present life that is.
+    fn alive(&self, id: MemberId) -> Option<usize> {
+        self.nodes.iter().position(|node| node.id == id && node.formation.is_some())
+    }
+
+    pub(super) fn run_for(&mut self, millis: u64) {
+        self.run_until(self.now + Duration::from_millis(millis), |_| false);
+    }
+
+    /// Runs until `done` or `end`; whether it was `done`.
+    pub(super) fn run_until(&mut self, end: Timestamp, done: impl Fn(&Self) -> bool) -> bool {
+        while let Some(entry) = self.events.first_entry() {
+            if entry.key().0 > end || done(self) || self.violation.is_some() {
+                break;
+            }
+            let ((now, _), event) = self.events.pop_first().unwrap();
+            self.now = now;
+            self.happen(event);
+        }
+        if !done(self) {
+            self.now = end;
+            return false;
+        }
+        true
+    }
+
+    fn happen(&mut self, event: Event) {
+        match event {
+            Event::Deliver { to, from, message } => {
+                // A careless driver: what was meant for an earlier life is handed to the present one.
+                let Some(at) = self.nodes.iter().position(|node| node.id.node == to.node) else { return };
+                let cut = self.nodes.iter().position(|node| node.id.node == from.node).map(|from| (from, at));
+                if self.nodes[at].formation.is_some() && cut.is_none_or(|cut| !self.cuts.contains(&cut)) {
+                    self.input(at, Input::Receive { from, message });
+                }
+            }
+            Event::Tick(id) => {
+                if let Some(at) = self.alive(id).filter(|&at| self.nodes[at].tick == Some(self.now)) {
+                    self.nodes[at].tick = None;
+                    self.input(at, Input::Tick);
+                }
+            }
+            Event::Start(at) => self.start(at),
+            Event::Discover(id) => {
+                if let Some(at) = self.alive(id) {
+                    self.discover(at);
+                    let wait = if self.settings.patience < Duration::from_millis(100) { 10 } else { 100 };
+                    let wait = wait * MILLI + self.up_to(4 * wait);
+                    self.after(wait, Event::Discover(id));
+                }
+            }
+            Event::Cut => {
+                let Some(every) = self.trouble.cut_every else { return };
+                self.cut_somewhere();
+                let wait = self.up_to(2 * every);
+                self.after(wait, Event::Cut);
+            }
+            Event::Restart => {
+                let Some(every) = self.trouble.restart_every else { return };
+                let at = self.below(self.nodes.len() as u64) as usize;
+                if self.nodes[at].formation.is_some() {
+                    self.restart(at);
+                }
+                let wait = self.up_to(2 * every);
+                self.after(wait, Event::Restart);
+            }
+        }
+    }
+
+    fn cut_somewhere(&mut self) {
+        self.cuts.clear();
+        let count = self.nodes.len();
+        match self.below(4) {
+            0 => {}
+            1 => {
+                for _ in 0..count {
+                    let pair = (self.below(count as u64) as usize, self.below(count as u64) as usize);
+                    self.cuts.insert(pair);
+                }
+            }
+            _ => {
+                let side: Vec<bool> = (0..count).map(|_| self.chance(500)).collect();
+                let pairs = (0..count).flat_map(|a| (0..count).map(move |b| (a, b)));
+                self.cuts = pairs.filter(|&(a, b)| side[a] != side[b]).collect();
+            }
+        }
+    }
+
+    fn start(&mut self, at: usize) {
+        let seed = u128::from(self.rng.next_u64());
+        let founder = founder(self.nodes[at].id);
+        let mut formation = Formation::new(founder, self.settings.clone(), seed).unwrap();
+        if let Some(mutant) = self.mutant {
+            formation.mutate(mutant);
+        }
+        self.nodes[at].formation = Some(formation);
+        let id = self.nodes[at].id;
+        self.after(0, Event::Discover(id));
+        self.schedule(at);
+    }
+
+    /// What gossip tells a node: it names those that can be reached, and sometimes takes back the others.
+    fn discover(&mut self, at: usize) {
+        for other in (0..self.nodes.len()).filter(|&other| other != at) {
+            let id = self.nodes[other].id;
+            let reachable = self.nodes[other].formation.is_some()
+                && !self.cuts.contains(&(other, at))
+                && !self.cuts.contains(&(at, other));
+            if reachable {
+                for old in self.past[other].clone() {
+                    if self.nodes[at].told.insert(old) {
+                        self.input(at, Input::Replaced(old));
+                    }
+                }
+                let cluster = self.nodes[other].settled.as_ref().map(|(founding, _)| founding.cluster);
+                let cluster = cluster.filter(|_| self.chance(800));
+                self.input(at, Input::Seen(Candidate { founder: founder(id), cluster }));
+            } else if self.chance(500) {
+                self.input(at, Input::Gone(id));
+            }
+        }
+    }
+
+    fn input(&mut self, at: usize, input: Input) {
+        let now = self.now;
+        let formation = self.nodes[at].formation.as_mut().expect("only living nodes are told");
+        let before = accepted(formation);
+        formation.handle(now, input);
+        let after = formation.founding().map(|founding| founding.cluster).or(accepted(formation));
+        self.given_up.extend(before.filter(|_| after != before));
+        let outputs: Vec<_> = std::iter::from_fn(|| formation.poll_output()).collect();
+        let id = self.nodes[at].id;
+        for output in outputs {
+            match output {
+                Output::Send { to, message } => self.send(id, to, message),
+                Output::Formed(founding) => self.settled(at, founding, true),
+                Output::Joined(founding) => self.settled(at, founding, false),
+            }
+        }
+        self.check_nothing_formed_is_given_up();
+        self.schedule(at);
+    }
+
+    fn check_nothing_formed_is_given_up(&mut self) {
+        let given_up = |founding: &Founding| self.given_up.contains(&founding.cluster) && !self.lost(founding);
+        if let Some((founding, _)) = self.formed.iter().find(|(founding, _)| given_up(founding)) {
+            self.violate(format!("{:?} was formed and given up", founding.cluster));
+        }
+    }
+
+    fn schedule(&mut self, at: usize) {
+        let Some(formation) = &self.nodes[at].formation else { return };
+        let tick = formation.next_tick().map(|tick| tick.max(self.now));
+        if let Some(tick) = tick.filter(|_| self.nodes[at].tick != tick) {
+            self.nodes[at].tick = Some(tick);
+            let id = self.nodes[at].id;
+            self.after((tick - self.now).as_nanos() as u64, Event::Tick(id));
+        }
+    }
+
+    fn send(&mut self, from: MemberId, to: MemberId, message: FormationMessage) {
+        self.trace = self.trace.wrapping_mul(0x100_0000_01B3) ^ self.now.as_nanos() ^ to.incarnation.store as u64;
+        let copies = 1 + u64::from(self.chance(self.trouble.repeat));
+        for _ in 0..copies {
+            if !self.chance(self.trouble.loss) {
+                // One in ten is far behind the others.
+                let delay = if self.chance(100) { 20 * self.trouble.delay } else { self.trouble.delay };
+                let wait = self.up_to(delay) + 1000;
+                self.after(wait, Event::Deliver { to, from, message: message.clone() });
+            }
+        }
+    }
+
+    /// Every promise about safety is checked here, when somebody relies on it.
+    fn settled(&mut self, at: usize, founding: Arc<Founding>, formed: bool) {
+        let id = self.nodes[at].id;
+        if let Some((first, _)) = &self.nodes[at].settled {
+            let first = first.cluster;
+            return self.violate(format!("{id:?} belongs to {first:?} and to {:?}", founding.cluster));
+        }
+        if founding.names(id) != formed || founding.members.len() != usize::from(self.settings.expect) {
+            return self.violate(format!("{id:?} takes itself for what it isn't in {founding:?}"));
+        }
+        self.nodes[at].settled = Some((founding.clone(), formed));
+        let known = self.formed.iter().position(|(known, _)| known.cluster == founding.cluster);
+        let known = known.unwrap_or_else(|| {
+            self.formed.push((founding.clone(), BTreeSet::new()));
+            self.formed.len() - 1
+        });
+        if self.formed[known].0 != founding {
+            return self.violate(format!("two foundings called {:?}", founding.cluster));
+        }
+        if formed {
+            self.formed[known].1.insert(id);
+        }
+        let rivals = self.formed.iter().filter(|(other, _)| {
+            let shared = other.members.iter().any(|founder| founding.names(founder.id));
+            other.cluster != founding.cluster && shared && !self.lost(other) && !self.lost(&founding)
+        });
+        if let Some(rival) = rivals.map(|(other, _)| other.cluster).next() {
+            self.violate(format!("{rival:?} and {:?} share a founder and both can act", founding.cluster));
+        }
+    }
+
+    fn violate(&mut self, what: String) {
+        self.violation.get_or_insert(what);
+    }
+
+    /// Whether no majority of a founding's lives goes on.
+    pub(super) fn lost(&self, founding: &Founding) -> bool {
+        let over = |id: MemberId| self.past.iter().any(|past| past.contains(&id));
+        let left = founding.members.iter().filter(|founder| !over(founder.id)).count();
+        left < founding.majority()
+    }
+
+    pub(super) fn foundings(&self) -> Vec<Arc<Founding>> {
+        self.formed.iter().map(|(founding, _)| founding.clone()).collect()
+    }
+
+    /// The cluster of a node, and whether it is a founder.
+    pub(super) fn cluster(&self, at: usize) -> Option<(ClusterId, bool)> {
+        self.nodes[at].settled.as_ref().map(|(founding, formed)| (founding.cluster, *formed))
+    }
+
+    pub(super) fn phase(&self, at: usize) -> Option<Phase> {
+        self.nodes[at].formation.as_ref().map(Formation::phase)
+    }
+
+    pub(super) fn id(&self, at: usize) -> MemberId {
+        self.nodes[at].id
+    }
+
+    pub(super) fn living(&self) -> usize {
+        self.nodes.iter().filter(|node| node.formation.is_some()).count()
+    }
+
+    pub(super) fn all_settled(&self) -> bool {
+        self.nodes.iter().all(|node| node.formation.is_none() || node.settled.is_some())
+    }
+
+    /// A formed cluster that didn't lose the majority of its founders has all its founders that live.
+    pub(super) fn check_nobody_is_left_out(&mut self) {
+        let foundings = self.foundings().into_iter().filter(|founding| !self.lost(founding));
+        let left_out = foundings.filter(|founding| {
+            let belongs = |node: &Node| node.settled.as_ref().is_some_and(|(own, _)| own.cluster == founding.cluster);
+            self.nodes.iter().any(|node| node.formation.is_some() && founding.names(node.id) && !belongs(node))
+        });
+        if let Some(founding) = left_out.map(|founding| founding.cluster).next() {
+            self.violate(format!("a founder of {founding:?} doesn't belong to it"));
+        }
+    }
+}
+
+fn accepted(formation: &Formation) -> Option<ClusterId> {
+    match formation.phase() {
+        Phase::Accepted(id) => Some(id.cluster),
+        _ => None,
+    }
+}
+
+pub(super) fn founder(id: MemberId) -> Founder {
+    Founder { id, name: id.node.to_string(), addrs: vec![([127, 0, 0, 1], 7400).into()] }
+}
