@@ -31,3 +31,12 @@ use crate::error::VersionRange;
 
 /// Protocol versions that this library can talk.
 pub const PROTOCOL_VERSIONS: VersionRange = VersionRange { min: 1, max: 1 };
+
+/// Reads a hello's header as it came from somebody: for fuzzing.
+#[doc(hidden)]
+pub fn fuzz_hello(header: &[u8]) {
+    let frame = crate::frame::Frame { header: bytes::Bytes::copy_from_slice(header), body: bytes::Bytes::new() };
+    let _ = hello::decode::<hello::Hello>(PROTOCOL_VERSIONS, &frame);
+    let _ = hello::decode::<hello::Answer>(PROTOCOL_VERSIONS, &frame);
+    let _ = hello::refusal_from(header);
+}
