@@ -75,7 +75,7 @@ async fn command(client: &Client, command: &Command, timeout: Duration, output: 
     let kv: Kv = client.kv().with_timeout(timeout);
     match command {
         Command::Status { watch } => status::run(client, timeout, output, *watch).await,
-        Command::Get { key, read } => get::run(&kv, key, *read, output).await,
+        Command::Get { key, read } => get::run(client, &kv, key, *read, output).await,
         Command::Put { key, value } => put::run(&kv, key, value, output).await,
         Command::Del { key } => del::run(&kv, key, output).await,
         Command::Cas { key, version, value } => cas::run(&kv, key, *version, value, output).await,

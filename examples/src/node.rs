@@ -50,6 +50,7 @@ async fn run(args: NodeArgs) -> Result<u8, Failure> {
     };
     let node = builder.start().await.map_err(Failure::failed)?;
     let addr = http.map(|server| server.serve(node.clone()));
+    tracing::info!(node = node.name(), addr = %node.addr(), http = addr.as_deref(), "this node is up");
     let served = tokio::select! {
         served = serve(&node, addr) => served,
         () = signals.asked_to_stop() => Ok(exit::DONE),

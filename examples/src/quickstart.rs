@@ -80,7 +80,7 @@ async fn run(args: QuickstartArgs) -> Result<u8, Failure> {
 
 async fn play(story: &Story, args: &QuickstartArgs, nodes: &mut [Node], summary: &mut Summary) -> Result<(), Failure> {
     form::chain(story, nodes, !args.no_mdns).await?;
-    summary.found_by = Some("mdns");
+    summary.found_by = form::found_by(nodes);
     summary.nodes = nodes.len();
     let mut ledger = Ledger::default();
     write::everywhere(story, nodes, &mut ledger).await?;
@@ -90,6 +90,9 @@ async fn play(story: &Story, args: &QuickstartArgs, nodes: &mut [Node], summary:
     summary.acked = ledger.acked();
     (summary.dirty_reads, summary.version_queries) = (met.reads, met.queries);
     summary.verified = verify::everywhere(story, nodes, &ledger).await?;
+    if summary.found_by.is_none() {
+        return Err(Failure::failed("the nodes met, but not by mDNS"));
+    }
     if summary.verified == summary.acked {
         Ok(())
     } else {

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use artillery_core::discovery::Source;
 use artillery_ddata::{MemberId, Node};
 use tokio::{task::JoinSet, time::timeout};
 
@@ -54,6 +55,17 @@ pub(super) async fn chain(story: &Story, nodes: &mut [Node], mdns: bool) -> Resu
     let roles: Vec<_> = nodes.iter().map(|node| format!("{} ({})", node.name(), node.role())).collect();
     story.say(&format!("They found each other and formed a chain: {}.", roles.join(" → ")));
     Ok(())
+}
+
+/// How the nodes found each other, by what they say. Of two, one at least has found the other.
+pub(super) fn found_by(nodes: &[Node]) -> Option<&'static str> {
+    let found = |one: &Node, other: &Node| one.cluster().found_by(other.id().node);
+    let met = |(one, other): (&Node, &Node)| match (found(one, other), found(other, one)) {
+        (None, None) => false,
+        (one, other) => one.iter().chain(&other).all(|source| *source == Source::Mdns),
+    };
+    let mut pairs = (1..nodes.len()).flat_map(|n| nodes[..n].iter().map(move |one| (one, &nodes[n])));
+    pairs.all(met).then_some("mdns")
 }
 
 /// Why there is no chain.

@@ -12,6 +12,7 @@ async fn values_versions_and_exit_codes() {
 
     let read = cluster.json(0, &["get", "key"]).await;
     assert_eq!((&read["key"], &read["value"], &read["state"]), (&"key".into(), &"one".into(), &"clean".into()));
+    assert!(read["node"].is_string() && read["role"].is_string(), "{read}");
     let version = read["version"].as_str().unwrap();
     let swapped = cluster.json(0, &["cas", "key", version, "two"]).await;
     assert_ne!(swapped["version"], read["version"]);

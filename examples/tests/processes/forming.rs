@@ -2,7 +2,10 @@
 
 use serde_json::Value;
 
-use crate::support::{Cluster, Node};
+use crate::{
+    http::get,
+    support::{Cluster, Node, assert_documented, documented, token},
+};
 
 fn strings<'a>(all: &'a Value, field: &str) -> Vec<&'a str> {
     all.as_array().unwrap().iter().map(|one| one[field].as_str().unwrap()).collect()
@@ -28,8 +31,7 @@ async fn three_nodes_with_a_name_and_a_secret_are_a_chain() {
 async fn ready_lines_have_what_scripts_rely_on() {
     let cluster = Cluster::start(&[]).await;
     for line in &cluster.lines {
-        let keys: Vec<_> = line.as_object().unwrap().keys().cloned().collect();
-        assert_eq!(keys.len(), 6, "{line}");
+        assert_documented(&documented("`node`"), line, "node");
         assert!(line["ready"] == true && line["resp"].is_null() && line["http"].is_null(), "{line}");
         assert!(line["node"].is_string() && line["addr"].as_str().unwrap().starts_with("127.0.0.1:"), "{line}");
     }
@@ -52,6 +54,7 @@ async fn status_shows_one_chain_three_members_one_epoch() {
             assert!(node["reads"][kind].is_u64(), "{kind}: {node}");
         }
     }
+    assert_documented(&documented("`ctl --json`"), &status, "status");
     let (table, _) = cluster.ctl(&cluster.addrs[1], 0, &["status"]).await;
     assert!(table.contains("chain 0, epoch 1") && table.contains("middle"), "{table}");
 }
@@ -72,17 +75,21 @@ async fn a_fourth_node_is_a_spare_and_answers() {
 
 #[tokio::test]
 async fn a_chain_of_one() {
-    let (name, secret) = (format!("test-{}", crate::support::token()), crate::support::token());
+    let (name, secret) = (format!("test-{}", token()), token());
     let mut node = Node::start(&name, &secret, &["--expect", "1", "--no-mdns"]);
     assert_eq!(node.ready().await["role"], "head");
 }
 
 #[tokio::test]
-async fn a_node_that_waits_for_others_stops_when_asked() {
-    let (name, secret) = (format!("test-{}", crate::support::token()), crate::support::token());
+async fn a_node_that_waits_for_others_is_not_ready_and_stops_when_asked() {
+    let (name, secret) = (format!("test-{}", token()), token());
     let mut node = Node::start(&name, &secret, &["--http", "127.0.0.1:0", "--log", "info"]);
-    // The first line shows that it is up and listens to signals.
-    assert!(node.err.until(|lines| !lines.is_empty()).await.is_some());
+    let is_up = |line: &String| line.contains("this node is up");
+    let lines = node.err.until(|lines| lines.iter().any(is_up)).await.unwrap();
+    let line = lines.into_iter().find(is_up).unwrap();
+    let http = line.split("http=\"").nth(1).and_then(|rest| rest.split('"').next()).unwrap();
+    assert_eq!(get(http, "/health", "").await.0, 200);
+    assert_eq!(get(http, "/ready", "").await.0, 503);
     assert_eq!(node.stop("-TERM").await, Some(0));
     assert!(node.out.all().is_empty());
 }

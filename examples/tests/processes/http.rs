@@ -6,10 +6,10 @@ use tokio::{
     net::TcpStream,
 };
 
-use crate::support::{Cluster, Node, token};
+use crate::support::{Cluster, Node, assert_documented, documented, token};
 
 /// Status code and body.
-async fn get(addr: &str, path: &str, header: &str) -> (u16, String) {
+pub(crate) async fn get(addr: &str, path: &str, header: &str) -> (u16, String) {
     let mut stream = TcpStream::connect(addr).await.unwrap();
     let request = format!("GET {path} HTTP/1.1\r\nHost: {addr}\r\nConnection: close\r\n{header}\r\n");
     stream.write_all(request.as_bytes()).await.unwrap();
@@ -30,6 +30,7 @@ async fn health_ready_status() {
         let status: Value = serde_json::from_str(&body).unwrap();
         assert_eq!((code, &status["node"], &status["role"]), (200, &line["node"], &line["role"]));
         assert_eq!(status["chains"][0]["epoch"], 1);
+        assert_documented(&documented("`GET /status` of a node"), &status, "/status");
         assert_eq!(get(http, "/other", "").await.0, 404);
     }
 }

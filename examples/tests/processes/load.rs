@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::support::Cluster;
+use crate::support::{Cluster, assert_documented, documented};
 
 fn sum(status: &Value, kind: &str) -> u64 {
     let nodes = status["nodes"].as_array().unwrap();
@@ -16,6 +16,7 @@ async fn many_clients_and_few_keys_share_their_queries() {
     let few = ["--reads", "90", "--keys", "4", "--check", "--timeout", "30000"];
     let load = cluster.json(0, &[&["load", "--clients", "64", "--seconds", "3"], &few[..]].concat()).await;
     assert_eq!((&load["errors"], &load["wrong"], &load["clients"]), (&0.into(), &0.into(), &64.into()), "{load}");
+    assert_documented(&documented("`ctl load --json`"), &load, "load");
     let count = |field: &str| load[field].as_u64().unwrap();
     assert!(count("reads") > 0 && count("writes") > 0, "{load}");
     assert_eq!(count("operations"), count("reads") + count("writes"));

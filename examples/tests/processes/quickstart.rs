@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::support::{QUICKSTART, expect};
+use crate::support::{QUICKSTART, assert_documented, documented, expect};
 
 fn summary(out: &str) -> Value {
     serde_json::from_str(out.lines().last().unwrap()).unwrap()
@@ -14,6 +14,7 @@ async fn two_at_once_keep_their_promises() {
     let (one, other) = tokio::join!(expect(0, QUICKSTART, None, &args), expect(0, QUICKSTART, None, &args));
     for (out, _) in [one, other] {
         let summary = summary(&out);
+        assert_documented(&documented("`quickstart --json`"), &summary, "quickstart");
         assert!(summary["found_by"] == "mdns" && summary["nodes"] == 3 && summary["failovers"] == 0, "{summary}");
         assert!(summary["acked"].as_u64().unwrap() >= 100 && summary["verified"] == summary["acked"], "{summary}");
         assert!(summary["dirty_reads"].as_u64().unwrap() > 0, "{summary}");

@@ -3,8 +3,8 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use artillery_ddata::{
-    ChainConfig, Client, NodeId, Routing,
-    status::{ChainStatus, MemberStatus, NodeStatus},
+    ChainConfig, Client, MemberId, NodeId, Routing,
+    status::{ChainStatus, NodeStatus},
 };
 use serde_json::{Value, json};
 
@@ -23,9 +23,17 @@ pub(super) struct Whole {
     pub(super) nodes: BTreeMap<NodeId, Told>,
 }
 
+/// Somebody who was heard of.
+pub(super) struct Known<'a> {
+    pub(super) node: &'a str,
+    pub(super) id: &'a str,
+    pub(super) addr: &'a str,
+    pub(super) state: &'a str,
+}
+
 /// A member's view of a chain, if there is one.
 pub(super) struct Seat<'a> {
-    pub(super) id: NodeId,
+    pub(super) id: MemberId,
     pub(super) name: String,
     pub(super) role: String,
     pub(super) view: Result<&'a ChainStatus, &'a str>,
@@ -70,27 +78,28 @@ impl Whole {
             None => Err("its address isn't known"),
         };
         let head = chain.head().and_then(|head| view(head.node).ok()).and_then(sequence);
-        let seat = |id: NodeId, role: String| {
-            let view = view(id);
+        let seat = |id: MemberId| {
+            let view = view(id.node);
             let behind = |last: u64| Some(head?.saturating_sub(last));
             let lag = view.ok().and_then(sequence).and_then(behind);
-            let name = self.nodes.get(&id).map_or_else(|| id.to_string(), |told| told.name.clone());
-            Seat { id, name, role, view, lag }
+            let name = self.nodes.get(&id.node).map_or_else(|| id.node.to_string(), |told| told.name.clone());
+            Seat { id, name, role: chain.place(id).to_string(), view, lag }
         };
-        chain.members.iter().map(|member| seat(member.id.node, chain.place(member.id).to_string())).collect()
+        chain.members.iter().map(|member| seat(member.id)).collect()
     }
 
-    /// Everybody that any of the nodes has heard of, by name; where they differ, the first word counts.
-    pub(super) fn members(&self) -> Vec<&MemberStatus> {
+    /// Everybody that any of the nodes has heard of, and who answered, by name; where they differ, what a node says of
+    /// itself counts, then the first word.
+    pub(super) fn members(&self) -> Vec<Known<'_>> {
+        let told = || self.nodes.values().filter_map(|told| told.status.as_ref().ok());
+        let selves = told().map(|of| Known { node: &of.node, id: &of.id, addr: &of.addr, state: "alive" });
+        let others = told().flat_map(|of| &of.members);
+        let others = others.map(|of| Known { node: &of.node, id: &of.id, addr: &of.addr, state: &of.state });
         let mut members = BTreeMap::new();
-        for status in self.nodes.values().filter_map(|told| told.status.as_ref().ok()) {
-            for member in &status.members {
-                members.entry(&member.id).or_insert(member);
-            }
+        for known in selves.chain(others) {
+            members.entry((known.node, known.id)).or_insert(known);
         }
-        let mut members: Vec<_> = members.into_values().collect();
-        members.sort_by(|a, b| (&a.node, &a.id).cmp(&(&b.node, &b.id)));
-        members
+        members.into_values().collect()
     }
 
     /// What a node is, in the first chain that has it.
@@ -112,11 +121,11 @@ pub(super) fn object(whole: &Whole) -> Value {
         .members()
         .iter()
         .map(|member| {
-            let role = whole.role(&member.node);
+            let role = whole.role(member.node);
             json!({ "node": member.node, "id": member.id, "addr": member.addr, "state": member.state, "role": role })
         })
         .collect();
-    let nodes: Vec<Value> = whole.nodes.iter().map(|(id, told)| node_object(*id, told)).collect();
+    let nodes: Vec<Value> = whole.nodes.iter().map(|(id, told)| node_object(whole, *id, told)).collect();
     let cluster = whole.nodes.values().find_map(|told| told.status.as_ref().ok()).map(|status| &status.cluster);
     json!({
         "cluster": cluster, "cluster_id": whole.routing.cluster.to_string(),
@@ -147,15 +156,19 @@ fn seat_object(seat: &Seat<'_>) -> Value {
     }
 }
 
-fn node_object(id: NodeId, told: &Told) -> Value {
-    let whole = told.status.as_ref().map(serde_json::to_value);
-    match whole {
-        Ok(Ok(Value::Object(mut status))) => {
-            status.insert("error".to_owned(), Value::Null);
-            Value::Object(status)
-        }
-        Ok(Ok(_)) => json!({ "node": told.name, "id": id.to_string(), "error": "no object" }),
-        Ok(Err(error)) => json!({ "node": told.name, "id": id.to_string(), "error": error.to_string() }),
-        Err(why) => json!({ "node": told.name, "id": id.to_string(), "addr": told.addr, "error": why }),
-    }
+fn node_object(whole: &Whole, node: NodeId, told: &Told) -> Value {
+    let why = match &told.status {
+        Ok(status) => match serde_json::to_value(status) {
+            Ok(Value::Object(mut status)) => {
+                status.insert("error".to_owned(), Value::Null);
+                return Value::Object(status);
+            }
+            Ok(_) => "its status is no object".to_owned(),
+            Err(error) => error.to_string(),
+        },
+        Err(why) => why.clone(),
+    };
+    let members = || whole.routing.chains.iter().flat_map(|chain| &chain.members);
+    let id = members().find(|member| member.id.node == node).map(|member| member.id.to_string());
+    json!({ "node": told.name, "id": id, "addr": told.addr, "error": why })
 }

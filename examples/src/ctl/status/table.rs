@@ -76,7 +76,7 @@ fn reads(whole: &Whole) -> Table {
 fn members(whole: &Whole) -> Table {
     let mut table = table(&["node", "addr", "state", "role"]);
     for member in whole.members() {
-        table.add_row([member.node.clone(), member.addr.clone(), member.state.clone(), whole.role(&member.node)]);
+        table.add_row([member.node, member.addr, member.state, &whole.role(member.node)]);
     }
     table
 }

@@ -1,0 +1,26 @@
+//! Who is there, without any data: `cargo run --example membership` in several terminals.
+
+use artillery_core::{Cluster, MemberEvent};
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let cluster = Cluster::builder().cluster("membership").secret("not a secret, an example");
+    let cluster = cluster.payload("role=example").start().await?;
+    println!("{} is at {}; Ctrl-C ends it", cluster.name(), cluster.addr());
+    let mut events = cluster.events();
+    loop {
+        tokio::select! {
+            event = events.next() => match event {
+                Some(MemberEvent::Up(member)) => println!("{} at {} says {:?}", member.name, member.addr, member.payload),
+                Some(MemberEvent::Suspect(member) | MemberEvent::Down(member) | MemberEvent::Left(member)) => {
+                    println!("{} is {:?}", member.name, member.state);
+                }
+                Some(_) => {}
+                None => break,
+            },
+            _ = tokio::signal::ctrl_c() => break,
+        }
+    }
+    cluster.leave().await;
+    Ok(())
+}
