@@ -15,7 +15,7 @@ use crate::error::ConfigError;
 pub struct TransportConfig {
     /// UDP address to listen on; port 0 lets the system choose.
     pub listen: SocketAddr,
-    /// Address that others dial, where it differs from the one listened on.
+    /// Address that others dial, where it differs from the one listened on. Port 0 stands for the one listened on.
     pub advertise: Option<SocketAddr>,
     /// Bytes asked of the system for each of the socket's two buffers.
     pub socket_buffer_bytes: usize,
@@ -79,6 +79,65 @@ impl TransportConfig {
     /// # Errors
     /// All problems, each with the field's name.
     pub fn validate(&self) -> Result<(), Vec<ConfigError>> {
-        Ok(())
+        let mut problems = Vec::new();
+        let mut check = |fine: bool, field: &'static str, problem: &str| {
+            if !fine {
+                problems.push(ConfigError { field, problem: problem.to_owned() });
+            }
+        };
+        let not_zero = "must not be zero";
+        check(
+            (MIN_FRAME_LIMIT..=MAX_FRAME_LIMIT).contains(&self.max_frame_bytes),
+            "max_frame_bytes",
+            "must be between 64 KiB and 1 GiB",
+        );
+        check(self.stream_window_bytes >= MIN_WINDOW, "stream_window_bytes", "must be at least 64 KiB");
+        check(
+            self.connection_window_bytes >= self.stream_window_bytes,
+            "connection_window_bytes",
+            "must not be below stream_window_bytes",
+        );
+        check(self.socket_buffer_bytes <= MAX_FRAME_LIMIT, "socket_buffer_bytes", "must be at most 1 GiB");
+        check((1200..=65527).contains(&self.max_udp_payload), "max_udp_payload", "must be between 1200 and 65527");
+        check(!self.keep_alive.is_zero(), "keep_alive", not_zero);
+        check(self.idle_timeout >= self.keep_alive * 2, "idle_timeout", "must be at least twice keep_alive");
+        check(self.idle_timeout <= DAY, "idle_timeout", "must be at most a day");
+        check(!self.hello_timeout.is_zero(), "hello_timeout", not_zero);
+        check(!self.redial_min.is_zero(), "redial_min", not_zero);
+        check(self.redial_max >= self.redial_min, "redial_max", "must not be below redial_min");
+        check(self.redial_max <= DAY, "redial_max", "must be at most a day");
+        check(self.max_handshakes > 0, "max_handshakes", not_zero);
+        check(self.max_connections > 0, "max_connections", not_zero);
+        check(self.max_connections_per_peer > 0, "max_connections_per_peer", not_zero);
+        check(self.max_streams_per_connection > 0, "max_streams_per_connection", not_zero);
+        if problems.is_empty() { Ok(()) } else { Err(problems) }
+    }
+}
+
+const MIN_WINDOW: u32 = 64 << 10;
+const MIN_FRAME_LIMIT: usize = 64 << 10;
+const MAX_FRAME_LIMIT: usize = 1 << 30;
+const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn defaults_are_valid() {
+        assert_eq!(TransportConfig::default().validate(), Ok(()));
+    }
+
+    #[test]
+    fn every_problem_is_listed() {
+        let config = TransportConfig {
+            max_udp_payload: 1000,
+            keep_alive: Duration::from_secs(5),
+            idle_timeout: Duration::from_secs(6),
+            max_streams_per_connection: 0,
+            ..TransportConfig::default()
+        };
+        let fields: Vec<_> = config.validate().unwrap_err().iter().map(|problem| problem.field).collect();
+        assert_eq!(fields, ["max_udp_payload", "idle_timeout", "max_streams_per_connection"]);
     }
 }

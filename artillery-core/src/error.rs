@@ -224,6 +224,9 @@ pub enum CloseReason {
         /// Its words.
         reason: String,
     },
+    /// One side refuses the other, which belongs to another formation as it turned out after the hello.
+    #[error("refused: {0}")]
+    Refused(Refusal),
     /// Nothing was heard for the idle timeout.
     #[error("nothing heard for too long")]
     TimedOut,
@@ -268,9 +271,12 @@ pub enum WriteError {
     /// The receiver wants no more of this stream.
     #[error("stopped by the receiver (code {0})")]
     Stopped(u64),
-    /// The stream was finished here.
+    /// The stream was finished or given up here.
     #[error("the stream is finished")]
     Finished,
+    /// An earlier call was cancelled in the middle of a frame; the receiver sees the stream as given up.
+    #[error("an earlier write was cancelled")]
+    Interrupted,
     /// The connection is gone.
     #[error("connection lost: {0}")]
     Lost(#[from] CloseReason),

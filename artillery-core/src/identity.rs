@@ -1,8 +1,22 @@
 //! Who a node is: a name, and a certificate that binds it to the node's connections.
+//!
+//! Every connection is mutual TLS 1.3. The certificate of either side carries its node name, the name determines the
+//! [`NodeId`], and what a peer claims in its hello is held against it: no member can speak as another.
 
-use std::{fmt, sync::Arc};
+mod name;
+mod pem;
+mod secret;
+mod tls;
+
+use std::{fmt, fmt::Write, sync::Arc};
+
+use rand::RngExt;
+use rustls::pki_types::CertificateDer;
+use sha2::{Digest, Sha256};
 
 use crate::{error::IdentityError, id::NodeId};
+
+pub(crate) use tls::{TlsConfigs, name_of};
 
 /// The shortest secret that is taken, in bytes.
 pub const MIN_SECRET: usize = 16;
@@ -16,8 +30,15 @@ pub struct Identity {
     inner: Arc<Inner>,
 }
 
+#[derive(Clone)]
 struct Inner {
     name: String,
+    /// Own certificate first, then those between it and a root.
+    chain: Vec<CertificateDer<'static>>,
+    /// PKCS#8.
+    key: Vec<u8>,
+    roots: Vec<CertificateDer<'static>>,
+    seed: [u8; 32],
 }
 
 impl Identity {
@@ -29,44 +50,65 @@ impl Identity {
     /// # Errors
     /// [`IdentityError::SecretTooShort`] below [`MIN_SECRET`] bytes, [`IdentityError::BadName`].
     pub fn from_secret(secret: &[u8], name: &str) -> Result<Self, IdentityError> {
-        let _ = secret;
-        Ok(Self { inner: Arc::new(Inner { name: name.to_owned() }) })
+        name::check(name)?;
+        let authority = secret::Authority::from_secret(secret)?;
+        let leaf = authority.leaf(name)?;
+        let seed = authority.stable_seed(name)?;
+        let inner =
+            Inner { name: name.to_owned(), chain: vec![leaf.cert], key: leaf.key, roots: vec![authority.cert], seed };
+        Ok(Self { inner: Arc::new(inner) })
     }
 
     /// An identity for a client: the name is random.
     ///
     /// # Errors
     /// [`IdentityError::SecretTooShort`].
+    #[allow(clippy::disallowed_methods, reason = "the name only has to be unlike all others")]
     pub fn client_from_secret(secret: &[u8]) -> Result<Self, IdentityError> {
-        Self::from_secret(secret, "client-todo")
+        let mut name = String::from("client-");
+        // Writing to a string does not fail.
+        let _ = write!(name, "{:032x}", rand::rng().random::<u128>());
+        Self::from_secret(secret, &name)
     }
 
     /// An identity from given certificates: `ca` signs whoever is trusted, `cert` (a chain, leaf first) and `key`
-    /// (PKCS#8) are this node's own. Its name is the first DNS name among the leaf's subject alternative names.
+    /// (PKCS#8) are this node's own, all as PEM. Its name is the first DNS name among the leaf's subject alternative
+    /// names. Where extended key usages are given, they must allow server and client.
     ///
     /// # Errors
     /// [`IdentityError::BadPem`], [`IdentityError::NoNodeName`], [`IdentityError::BadName`],
     /// [`IdentityError::Unusable`].
     pub fn from_pem(ca: &[u8], cert: &[u8], key: &[u8]) -> Result<Self, IdentityError> {
-        let _ = (ca, cert, key);
-        todo!()
+        let roots = pem::certificates("certificate authority", ca)?;
+        let chain = pem::certificates("certificate", cert)?;
+        let key = pem::private_key(key)?;
+        let name = name_of(&chain[0])?;
+        let seed = Sha256::new().chain_update(b"artillery node seed\0").chain_update(&key).finalize().into();
+        let identity = Self { inner: Arc::new(Inner { name, chain, key, roots, seed }) };
+        // Finds a key that does not belong to the certificate now rather than when the first peer calls.
+        identity.tls()?;
+        Ok(identity)
     }
 
-    /// The same identity, which also trusts whoever holds `secret`: for replacing a secret without a stop.
+    /// The same identity, which also trusts whoever holds `secret`: for replacing a secret without a stop. Let all
+    /// nodes trust both first, then give each its identity from the new secret, then drop the old one.
     ///
     /// # Errors
     /// [`IdentityError::SecretTooShort`].
-    pub fn also_trust_secret(self, secret: &[u8]) -> Result<Self, IdentityError> {
-        let _ = secret;
+    pub fn also_trust_secret(mut self, secret: &[u8]) -> Result<Self, IdentityError> {
+        let authority = secret::Authority::from_secret(secret)?;
+        Arc::make_mut(&mut self.inner).roots.push(authority.cert);
         Ok(self)
     }
 
     /// The same identity, which also trusts whoever `ca` (PEM) has signed.
     ///
     /// # Errors
-    /// [`IdentityError::BadPem`].
-    pub fn also_trust_pem(self, ca: &[u8]) -> Result<Self, IdentityError> {
-        let _ = ca;
+    /// [`IdentityError::BadPem`], [`IdentityError::Unusable`].
+    pub fn also_trust_pem(mut self, ca: &[u8]) -> Result<Self, IdentityError> {
+        let roots = pem::certificates("certificate authority", ca)?;
+        Arc::make_mut(&mut self.inner).roots.extend(roots);
+        self.tls()?;
         Ok(self)
     }
 
@@ -79,10 +121,64 @@ impl Identity {
     pub fn node(&self) -> NodeId {
         NodeId::from_name(&self.inner.name)
     }
+
+    /// Both sides of the node's TLS.
+    pub(crate) fn tls(&self) -> Result<TlsConfigs, IdentityError> {
+        tls::configs(&self.inner)
+    }
+
+    /// A client that trusts the cluster and shows no certificate.
+    #[cfg(test)]
+    pub(crate) fn anonymous(&self) -> rustls::ClientConfig {
+        tls::anonymous(&self.inner)
+    }
+
+    /// A secret of this node that outlives its process: with it a restarted node can tell peers at once that their
+    /// old connections are gone.
+    pub(crate) fn seed(&self) -> &[u8; 32] {
+        &self.inner.seed
+    }
 }
 
 impl fmt::Debug for Identity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Identity").field("name", &self.inner.name).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECRET: &[u8] = b"0123456789abcdef";
+
+    #[test]
+    fn the_certificate_carries_the_name() {
+        for name in ["a", "7", "a..b", "-", &"x".repeat(63)] {
+            let identity = Identity::from_secret(SECRET, name).unwrap();
+            assert_eq!(name_of(&identity.inner.chain[0]).unwrap(), name);
+            assert!(identity.tls().is_ok());
+        }
+    }
+
+    #[test]
+    fn clients_differ() {
+        let client = || Identity::client_from_secret(SECRET).unwrap();
+        assert_ne!(client().name(), client().name());
+    }
+
+    #[test]
+    fn nothing_secret_is_printed() {
+        let printed = format!("{:?}", Identity::from_secret(SECRET, "a").unwrap());
+        assert_eq!(printed, r#"Identity { name: "a", .. }"#);
+    }
+
+    #[test]
+    fn bad_input_is_named() {
+        assert!(matches!(Identity::from_secret(SECRET, "A"), Err(IdentityError::BadName { .. })));
+        assert!(matches!(
+            Identity::from_pem(b"", b"", b""),
+            Err(IdentityError::BadPem { what: "certificate authority", .. })
+        ));
     }
 }

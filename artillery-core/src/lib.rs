@@ -4,6 +4,8 @@
 
 #[cfg(feature = "net")]
 pub mod clock;
+#[cfg(feature = "net")]
+pub mod cluster;
 pub mod codec;
 #[cfg(feature = "net")]
 pub mod config;
@@ -20,5 +22,7 @@ pub mod time;
 #[cfg(feature = "net")]
 pub mod transport;
 
+#[cfg(feature = "net")]
+pub use cluster::{Cluster, ClusterBuilder, Member, MemberEvent, MemberEvents, MemberState};
 pub use id::{ClusterId, Incarnation, MemberId, NodeId};
 pub use time::Timestamp;

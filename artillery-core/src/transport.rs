@@ -4,12 +4,21 @@
 //! in through its [`Service`] and answers on bidirectional streams. So two nodes that send to each other have two
 //! connections, and nobody has to decide which of two is to be kept.
 
+mod accept;
 mod connection;
 mod counters;
+mod dial;
 mod endpoint;
+mod hello;
 mod link;
+mod quic;
+mod registry;
 mod service;
+mod socket;
 mod stream;
+
+#[cfg(test)]
+mod tests;
 
 pub use connection::{CloseCode, Connection, StreamKind};
 pub use counters::Counters;
@@ -22,3 +31,13 @@ use crate::error::VersionRange;
 
 /// Protocol versions that this library can talk.
 pub const PROTOCOL_VERSIONS: VersionRange = VersionRange { min: 1, max: 1 };
+
+/// Doors for the fuzz targets, which stand outside this crate.
+#[cfg(fuzzing)]
+#[doc(hidden)]
+#[allow(missing_docs)]
+pub mod fuzzing {
+    pub fn hello(bytes: &[u8]) {
+        super::hello::fuzz(bytes);
+    }
+}

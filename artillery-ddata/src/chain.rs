@@ -1,5 +1,7 @@
 //! What the configuration log says of one chain.
 
+use std::fmt;
+
 use serde::{Deserialize, Serialize};
 
 use crate::{Epoch, MemberId};
@@ -31,6 +33,34 @@ pub enum Role {
     Learner,
     /// Reserved: keeps versions, not values.
     Witness,
+}
+
+/// Where a member stands in its chain.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
+#[non_exhaustive]
+pub enum Place {
+    /// The first: it orders. Also the only one of a chain of one.
+    Head,
+    /// Neither first nor last.
+    Middle,
+    /// The last: it commits.
+    Tail,
+    /// Behind the tail, catching up.
+    Syncing,
+    /// No member.
+    Spare,
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Head => "head",
+            Self::Middle => "middle",
+            Self::Tail => "tail",
+            Self::Syncing => "syncing",
+            Self::Spare => "spare",
+        })
+    }
 }
 
 /// One entry of a configuration.
@@ -85,6 +115,17 @@ impl ChainConfig {
         self.members.iter().find(|member| member.id == id).map(|member| member.role)
     }
 
+    /// Where exactly this life of a node stands.
+    pub fn place(&self, id: MemberId) -> Place {
+        match self.role(id) {
+            Some(Role::Serving) if self.head() == Some(id) => Place::Head,
+            Some(Role::Serving) if self.tail() == Some(id) => Place::Tail,
+            Some(Role::Serving) => Place::Middle,
+            Some(Role::Syncing) => Place::Syncing,
+            _ => Place::Spare,
+        }
+    }
+
     /// Whom `id` takes updates from: the member before it, a syncing one following the tail.
     pub fn predecessor(&self, id: MemberId) -> Option<MemberId> {
         let at = self.link_order().position(|member| member == id)?;
@@ -121,6 +162,8 @@ mod tests {
         let config = config(&[Role::Serving, Role::Serving, Role::Serving, Role::Syncing]);
         assert_eq!(config.head(), Some(member(0)));
         assert_eq!(config.tail(), Some(member(2)));
+        let places: Vec<_> = (0..5).map(|n| config.place(member(n))).collect();
+        assert_eq!(places, [Place::Head, Place::Middle, Place::Tail, Place::Syncing, Place::Spare]);
         assert_eq!(config.predecessor(member(0)), None);
         assert_eq!(config.successor(member(0)), Some(member(1)));
         assert_eq!(config.successor(member(2)), Some(member(3)), "the joiner follows the tail");

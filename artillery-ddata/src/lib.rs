@@ -1,13 +1,116 @@
-//! Strongly consistent data on a chain of nodes: CRAQ (Terrace & Freedman, USENIX ATC 2009), embeddable.
+//! Strongly consistent, replicated data inside your program: CRAQ (chain replication with apportioned queries; Terrace
+//! & Freedman, USENIX ATC 2009), embeddable.
 //!
-//! Without default features only the pure state machines remain, which a driver of your own may run.
+//! Nodes find each other, form a chain, and keep every committed value on each of its members. Writes enter at the
+//! *head*, pass the members in order, and are committed by the *tail*. Any member serves linearizable reads: at once from
+//! its own memory while the newest version of a key is known to be committed (*clean*), and after one short question
+//! to the tail while it isn't (*dirty*).
+//!
+//! # From nothing to a running chain
+//!
+//! A node needs the name of its cluster and a secret that only its members know. With `expect(1)` it founds a chain of
+//! one:
+//!
+//! ```
+//! # #[cfg(feature = "net")]
+//! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! use artillery_ddata::Node;
+//!
+//! let node = Node::builder()
+//!     .cluster("shop")
+//!     .secret("sixteen bytes or more") // shorter ones are refused
+//!     .expect(1)
+//!     .mdns(false) // there is nobody to look for
+//!     .start()
+//!     .await?;
+//! node.ready().await?; // it may serve now, or this says why it never will
+//!
+//! let kv = node.kv();
+//! let put = kv.put("greeting", "hello").await?; // returns once the tail has committed it
+//! let read = kv.get("greeting").await?; // linearizable
+//! assert_eq!(read.value().map(|value| &value[..]), Some(&b"hello"[..]));
+//! assert_eq!(read.version(), put.version);
+//! node.leave().await;
+//! # Ok(())
+//! # }
+//! # #[cfg(not(feature = "net"))] fn main() {}
+//! ```
+//!
+//! A real chain is the same program on three machines, with `expect(3)` and without `mdns(false)`: once three nodes with
+//! this name and secret see each other (by multicast DNS, or by [`seed`](crate::node::NodeBuilder::seed) addresses
+//! where that doesn't reach), they agree on a chain, once and for all. Later nodes become spares, and serve by asking a
+//! member. To see it in one process run `cargo run --release --bin quickstart`.
+//!
+//! ```no_run
+//! # #[cfg(feature = "net")]
+//! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # use artillery_ddata::{Error, Node, NotLocal, ReadMode, ReadState, Version};
+//! let secret = std::env::var("SHOP_SECRET")?;
+//! let node = Node::builder().cluster("shop").secret(secret).expect(3).listen("192.0.2.7:7400".parse()?).start().await?;
+//! node.ready().await?;
+//! let kv = node.kv();
+//!
+//! // Change a key only if nobody else did meanwhile. `?` takes errors; a conflict is an answer.
+//! let stock = kv.get("stock/7").await?;
+//! if let Err(conflict) = kv.compare_and_swap("stock/7", stock.version(), "41").await? {
+//!     println!("somebody was first: {:?}", conflict.current);
+//! }
+//!
+//! // The newest version here, which may not be committed yet, and says so.
+//! let newest = kv.get("stock/7").mode(ReadMode::Eventual).await?;
+//! println!("{:?}, dirty: {}", newest.value(), newest.state == ReadState::Dirty);
+//!
+//! // A clean key, read by a plain function: no task, no lock, no await, no allocation.
+//! match kv.get_local("stock/7") {
+//!     Ok(found) => println!("{found:?}"),
+//!     Err(NotLocal::Dirty) => println!("just being written: `get` would ask the tail"),
+//!     Err(other) => println!("not here: {other}"),
+//! }
+//!
+//! // Errors say what state they leave behind.
+//! match kv.put("paid/9", "yes").await {
+//!     Ok(done) => println!("on {} members", done.copies),
+//!     Err(Error::OutcomeUnknown { .. }) => println!("read it back: it may have been applied"),
+//!     Err(untouched) => println!("not applied: {untouched}"),
+//! }
+//! # Ok(())
+//! # }
+//! # #[cfg(not(feature = "net"))] fn main() {}
+//! ```
+//!
+//! A program beside the cluster uses [`Client`], whose [`Kv`] is the same.
+//!
+//! # The rooms
+//!
+//! Without default features only the *pure half* remains, which has no socket, clock, task or thread in it, and which
+//! the simulator drives as the network does: [`replica`] (the state machine of one member of one chain), [`store`]
+//! (versions of every key), [`control`] (who forms a cluster, which chain stands where), [`wire`] (what they say to each
+//! other). Feature `net`, on by default, adds what runs it: [`Node`], [`Client`] and [`Kv`].
+//!
+//! # What is promised, and what is not yet
+//!
+//! Strong reads and writes are linearizable, at every node. In this release the configuration of a chain is fixed when
+//! it is formed: when a member dies, clean reads at the others go on, and writes wait for it in vain. A write whose
+//! outcome isn't known is reported as such and never retried behind your back.
 
 pub mod chain;
+#[cfg(feature = "net")]
+pub mod client;
+#[cfg(feature = "net")]
+pub mod config;
 pub mod control;
 #[cfg(feature = "net")]
 mod driver;
+#[cfg(feature = "net")]
+pub mod error;
+#[cfg(feature = "net")]
+pub mod kv;
+#[cfg(feature = "net")]
+pub mod node;
 pub mod replica;
 mod routing;
+#[cfg(feature = "net")]
+pub mod status;
 pub mod store;
 pub mod update;
 pub mod version;
@@ -15,5 +118,15 @@ pub mod wire;
 
 pub use artillery_core as core;
 pub use artillery_core::{ClusterId, Incarnation, MemberId, NodeId, Timestamp};
-pub use chain::{ChainConfig, ChainId, ChainMember, Mode, Role};
+pub use chain::{ChainConfig, ChainId, ChainMember, Mode, Place, Role};
+#[cfg(feature = "net")]
+pub use client::{Client, ClientBuilder, ClientError};
+#[cfg(feature = "net")]
+pub use error::Error;
+#[cfg(feature = "net")]
+pub use kv::{Committed, Conflict, Kv, Read, ReadState, Served, Versioned};
+#[cfg(feature = "net")]
+pub use node::{Node, NodeBuilder};
+pub use replica::{NotLocal, ReadMode, Refusal, Way};
+pub use routing::{NodeAddress, Routing};
 pub use version::{Epoch, Sequence, Version};

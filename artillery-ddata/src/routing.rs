@@ -8,25 +8,28 @@ use crate::{ChainConfig, ChainId, ClusterId, NodeId};
 
 /// What a node tells whoever asks for the way.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub(crate) struct Routing {
+#[non_exhaustive]
+pub struct Routing {
     /// Which formation.
-    pub(crate) cluster: ClusterId,
+    pub cluster: ClusterId,
     /// The configuration of each chain, by chain id.
-    pub(crate) chains: Vec<ChainConfig>,
+    pub chains: Vec<ChainConfig>,
     /// The nodes known.
-    pub(crate) nodes: BTreeMap<NodeId, NodeAddress>,
+    pub nodes: BTreeMap<NodeId, NodeAddress>,
 }
 
 /// How a node is called and reached.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub(crate) struct NodeAddress {
-    pub(crate) name: String,
-    pub(crate) addrs: Vec<SocketAddr>,
+pub struct NodeAddress {
+    /// Its name, from which its id is derived.
+    pub name: String,
+    /// Where it can be dialled.
+    pub addrs: Vec<SocketAddr>,
 }
 
 impl Routing {
     /// The configuration of a chain.
-    pub(crate) fn chain(&self, chain: ChainId) -> Option<&ChainConfig> {
+    pub fn chain(&self, chain: ChainId) -> Option<&ChainConfig> {
         self.chains.get(chain.0 as usize)
     }
 }

@@ -5,5 +5,7 @@
 //! says where each of them ends. `docs/wire-1.md` describes every byte.
 
 pub mod chain;
+pub mod formation;
 pub mod message;
+pub mod request;
 pub mod streams;

@@ -1,1 +1,12 @@
-//! Shared parts of the benches.
+//! Shared parts of the benches: what is asked of a chain, chains to ask, and the raw limits beside them.
+
+mod bare;
+mod load;
+mod loopback;
+pub mod raw;
+
+pub use self::{
+    bare::BareChain,
+    load::{Load, VALUE, holds, key, value},
+    loopback::{Loopback, Remote, traffic},
+};

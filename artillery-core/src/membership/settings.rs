@@ -66,7 +66,8 @@ impl SwimSettings {
             heal_period: Duration::from_secs(2),
             heal_fan_out: 2,
             forget_after: Duration::from_secs(24 * 3600),
-            max_packet: 1200,
+            // Fits a QUIC datagram on any path, before its real size is known.
+            max_packet: 1100,
         }
     }
 
@@ -127,8 +128,8 @@ impl SwimSettings {
         if self.forget_after < self.suspect_to_down * 2 {
             return Err(SettingsError { field: "forget_after", problem: "must be at least twice `suspect_to_down`" });
         }
-        if !(1200..=65_000).contains(&self.max_packet) {
-            return Err(SettingsError { field: "max_packet", problem: "must be from 1200 to 65000 bytes" });
+        if !(1000..=65_000).contains(&self.max_packet) {
+            return Err(SettingsError { field: "max_packet", problem: "must be from 1000 to 65000 bytes" });
         }
         Ok(())
     }

@@ -1,11 +1,11 @@
 //! A connection that this node dialled, or that an [`IncomingStream`](super::IncomingStream) came by.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use bytes::Bytes;
 
-use super::{FrameReader, FrameWriter, PeerInfo};
-use crate::error::{CloseReason, DatagramError, WriteError};
+use super::{FrameReader, FrameWriter, PeerInfo, counters::Cells, quic};
+use crate::error::{CloseReason, DatagramError, Refusal, WriteError};
 
 /// What a stream is for. Below 16 for this crate, the others for what is built on it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -14,6 +14,10 @@ pub struct StreamKind(pub u8);
 impl StreamKind {
     /// The first stream of a connection: who is there?
     pub const HELLO: Self = Self(0);
+    /// Tells the formation that the sender belongs to, if it joined one after its hello.
+    pub(super) const CLUSTER_ID: Self = Self(1);
+    /// Carries packets of the membership that must arrive, or are too large for a datagram.
+    pub(crate) const MEMBERSHIP: Self = Self(2);
     /// The first kind that is free for what is built on this crate.
     pub const FIRST_FREE: Self = Self(16);
 }
@@ -27,8 +31,8 @@ impl CloseCode {
     pub const DONE: Self = Self(0);
     /// The endpoint is shut down.
     pub const SHUTDOWN: Self = Self(1);
-    /// Refused in the hello.
-    pub const REFUSED: Self = Self(2);
+    /// Refused: the reason is an encoded [`Refusal`].
+    pub(super) const REFUSED: Self = Self(2);
     /// The peer broke the rules.
     pub const VIOLATION: Self = Self(3);
     /// A newer connection or process takes its place.
@@ -36,27 +40,74 @@ impl CloseCode {
 }
 
 /// A connection whose both ends know and accept each other. Clones are the same connection, which is closed when the
-/// last of them is dropped.
+/// last of them, and of its streams, is dropped.
 #[derive(Debug, Clone)]
 pub struct Connection {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    quinn: quinn::Connection,
     peer: Arc<PeerInfo>,
+    max_frame_bytes: usize,
+    counters: Arc<Cells>,
+}
+
+/// A connection that may be gone.
+#[derive(Debug)]
+pub(super) struct WeakConnection(Weak<Inner>);
+
+impl WeakConnection {
+    pub(super) fn upgrade(&self) -> Option<Connection> {
+        self.0.upgrade().map(|inner| Connection { inner }).filter(|connection| connection.close_reason().is_none())
+    }
 }
 
 impl Connection {
+    pub(super) fn new(
+        quinn: quinn::Connection,
+        peer: Arc<PeerInfo>,
+        max_frame_bytes: usize,
+        counters: Arc<Cells>,
+    ) -> Self {
+        Self { inner: Arc::new(Inner { quinn, peer, max_frame_bytes, counters }) }
+    }
+
+    pub(super) fn quinn(&self) -> &quinn::Connection {
+        &self.inner.quinn
+    }
+
+    pub(super) fn downgrade(&self) -> WeakConnection {
+        WeakConnection(Arc::downgrade(&self.inner))
+    }
+
+    pub(super) fn writer(&self, stream: quinn::SendStream) -> FrameWriter {
+        FrameWriter::new(stream, self.inner.max_frame_bytes, Arc::clone(&self.inner.counters))
+    }
+
+    pub(super) fn reader(&self, stream: quinn::RecvStream) -> FrameReader {
+        FrameReader::new(stream, self.inner.max_frame_bytes, Arc::clone(&self.inner.counters))
+    }
+
+    pub(super) fn close_refused(&self, refusal: &Refusal) {
+        quic::close_refused(&self.inner.quinn, refusal);
+    }
+
     /// Who is at the other end.
     pub fn peer(&self) -> &Arc<PeerInfo> {
-        &self.peer
+        &self.inner.peer
     }
 
     /// Opens a stream to the peer. Of several streams with data to send, those of higher `priority` go first.
     ///
-    /// Only the side that dialled may open streams.
+    /// Only the side that dialled may open streams; on the other side this waits for ever.
     ///
     /// # Errors
     /// [`WriteError::Lost`].
     pub async fn open_uni(&self, kind: StreamKind, priority: i32) -> Result<FrameWriter, WriteError> {
-        let _ = (kind, priority);
-        todo!()
+        let stream = self.inner.quinn.open_uni().await.map_err(quic::close_reason)?;
+        self.begin(stream, kind, priority).await
     }
 
     /// Opens a stream with a way back.
@@ -64,37 +115,57 @@ impl Connection {
     /// # Errors
     /// [`WriteError::Lost`].
     pub async fn open_bi(&self, kind: StreamKind, priority: i32) -> Result<(FrameWriter, FrameReader), WriteError> {
-        let _ = (kind, priority);
-        todo!()
+        let (send, receive) = self.inner.quinn.open_bi().await.map_err(quic::close_reason)?;
+        Ok((self.begin(send, kind, priority).await?, self.reader(receive)))
+    }
+
+    async fn begin(
+        &self,
+        mut stream: quinn::SendStream,
+        kind: StreamKind,
+        priority: i32,
+    ) -> Result<FrameWriter, WriteError> {
+        // Fails only for a stream at its end, which the write then reports.
+        let _ = stream.set_priority(priority);
+        stream.write_all(&[kind.0]).await.map_err(quic::write_error)?;
+        Ok(self.writer(stream))
     }
 
     /// Sends a datagram, which may be lost. It never waits: older unsent datagrams are dropped for it.
     ///
     /// # Errors
-    /// [`DatagramError`]; what does not fit is counted.
+    /// [`DatagramError`]; what is not sent is counted.
     pub fn send_datagram(&self, payload: Bytes) -> Result<(), DatagramError> {
-        let _ = payload;
-        todo!()
+        let len = payload.len();
+        match self.inner.quinn.send_datagram(payload) {
+            Ok(()) => {
+                self.inner.counters.datagrams_sent.add(1);
+                Ok(())
+            }
+            Err(error) => {
+                self.inner.counters.datagrams_dropped.add(1);
+                Err(quic::datagram_error(error, len, self.max_datagram()))
+            }
+        }
     }
 
     /// Bytes that fit into a datagram now, `None` while the peer takes none.
     pub fn max_datagram(&self) -> Option<usize> {
-        todo!()
+        self.inner.quinn.max_datagram_size()
     }
 
     /// Waits until the connection is gone.
     pub async fn closed(&self) -> CloseReason {
-        todo!()
+        quic::close_reason(self.inner.quinn.closed().await)
     }
 
     /// Why the connection is gone, `None` while it lives.
     pub fn close_reason(&self) -> Option<CloseReason> {
-        todo!()
+        self.inner.quinn.close_reason().map(quic::close_reason)
     }
 
     /// Closes it at once; what was not sent yet is lost.
     pub fn close(&self, code: CloseCode, reason: &str) {
-        let _ = (code, reason);
-        todo!()
+        self.inner.quinn.close(code.0.into(), reason.as_bytes());
     }
 }

@@ -1,39 +1,71 @@
 //! What an endpoint has sent and received since it was opened.
 
-/// A reading of an endpoint's counters.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-#[non_exhaustive]
-pub struct Counters {
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+macro_rules! counters {
+    ($($(#[$doc:meta])* $name:ident,)*) => {
+        /// A reading of an endpoint's counters.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+        #[non_exhaustive]
+        pub struct Counters {
+            $($(#[$doc])* pub $name: u64,)*
+        }
+
+        /// The counters themselves. They are read one by one, so a reading is no snapshot.
+        #[derive(Debug, Default)]
+        pub(crate) struct Cells {
+            $(pub(crate) $name: Cell,)*
+        }
+
+        impl Cells {
+            pub(crate) fn read(&self) -> Counters {
+                Counters { $($name: self.$name.0.load(Relaxed),)* }
+            }
+        }
+    };
+}
+
+/// One counter.
+#[derive(Debug, Default)]
+pub(crate) struct Cell(AtomicU64);
+
+impl Cell {
+    pub(crate) fn add(&self, count: u64) {
+        self.0.fetch_add(count, Relaxed);
+    }
+}
+
+counters! {
     /// Frames handed to QUIC.
-    pub frames_sent: u64,
+    frames_sent,
     /// Bytes of these frames.
-    pub frame_bytes_sent: u64,
+    frame_bytes_sent,
     /// Writes that these frames were handed over in.
-    pub writes: u64,
+    writes,
     /// Frames taken out of streams.
-    pub frames_received: u64,
+    frames_received,
     /// Bytes of these frames.
-    pub frame_bytes_received: u64,
+    frame_bytes_received,
     /// Datagrams handed to QUIC.
-    pub datagrams_sent: u64,
+    datagrams_sent,
     /// Datagrams that did not fit or had no connection, and were dropped.
-    pub datagrams_dropped: u64,
+    datagrams_dropped,
     /// Datagrams received.
-    pub datagrams_received: u64,
+    datagrams_received,
     /// Connections that peers dialled and that were accepted.
-    pub accepted: u64,
+    accepted,
     /// Connections that peers dialled and that were refused, whatever the reason.
-    pub refused: u64,
+    refused,
     /// Connections dialled with success.
-    pub dialled: u64,
+    dialled,
     /// Dials that failed.
-    pub dial_failures: u64,
-    /// Calls of the system to send UDP packets.
-    pub udp_sends: u64,
+    dial_failures,
+    /// Calls of the system that sent UDP packets.
+    udp_sends,
     /// Bytes in these packets.
-    pub udp_bytes_sent: u64,
+    udp_bytes_sent,
     /// Calls of the system that received UDP packets.
-    pub udp_receives: u64,
+    udp_receives,
     /// Bytes in these packets.
-    pub udp_bytes_received: u64,
+    udp_bytes_received,
 }

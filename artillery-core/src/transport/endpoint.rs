@@ -1,19 +1,32 @@
 //! The endpoint: one UDP socket, all connections of a node.
 
-use std::{net::SocketAddr, sync::Arc};
+use std::{fmt, net::SocketAddr, sync::Arc, time::Duration};
 
-use super::{Connection, Counters, Link, PeerKind, Service};
+use tokio::{sync::Semaphore, time::timeout};
+
+use super::{
+    CloseCode, Connection, Counters, Link, PeerInfo, PeerKind, Service, accept,
+    counters::Cells,
+    dial,
+    hello::{self, Hello},
+    link::Links,
+    quic,
+    registry::Registry,
+};
 use crate::{
     config::TransportConfig,
-    error::{BindError, ConnectError, VersionRange},
+    error::{BindError, ConfigError, ConnectError, Refusal, VersionRange},
     id::{ClusterId, Incarnation, MemberId, NodeId},
     identity::Identity,
 };
 
+/// How long [`Endpoint::shutdown`] waits for peers to hear of it.
+const GOODBYE: Duration = Duration::from_secs(1);
+
 /// What a node says of itself when it meets another. Its name and node id come from its identity.
 #[derive(Debug, Clone)]
 pub struct LocalInfo {
-    /// Name of the cluster; others are refused.
+    /// Name of the cluster, 1 to 255 bytes; others are refused.
     pub cluster: String,
     /// The formation it belongs to, if it belongs to one already.
     pub cluster_id: Option<ClusterId>,
@@ -29,8 +42,61 @@ pub struct LocalInfo {
 pub type LinkFilter = Arc<dyn Fn(SocketAddr) -> bool + Send + Sync>;
 
 /// A node's place in the network. Clones are the same endpoint; when the last one is dropped it stops, as in a crash.
-#[derive(Debug, Clone)]
-pub struct Endpoint {}
+#[derive(Clone)]
+pub struct Endpoint {
+    handle: Arc<Handle>,
+}
+
+/// Closes the endpoint when nobody holds it any more: its tasks hold only what is in here.
+struct Handle {
+    shared: Arc<Shared>,
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        self.shared.quinn.close(CloseCode::DONE.0.into(), b"");
+    }
+}
+
+/// What all tasks of an endpoint share.
+pub(super) struct Shared {
+    pub(super) quinn: quinn::Endpoint,
+    pub(super) client: quinn::ClientConfig,
+    pub(super) config: TransportConfig,
+    pub(super) local: LocalInfo,
+    pub(super) service: Arc<dyn Service>,
+    pub(super) counters: Arc<Cells>,
+    pub(super) registry: Registry,
+    pub(super) links: Links,
+    pub(super) handshakes: Arc<Semaphore>,
+    pub(super) connections: Arc<Semaphore>,
+    id: MemberId,
+    local_addr: SocketAddr,
+    advertised: SocketAddr,
+}
+
+impl Shared {
+    /// What this node says of itself now.
+    pub(super) fn hello(&self) -> Hello {
+        Hello {
+            cluster: self.local.cluster.clone(),
+            cluster_id: self.registry.cluster_id(),
+            member: self.id,
+            kind: self.local.kind,
+            addr: self.advertised,
+        }
+    }
+
+    pub(super) fn connection(&self, quinn: quinn::Connection, peer: Arc<PeerInfo>) -> Connection {
+        Connection::new(quinn, peer, self.config.max_frame_bytes, Arc::clone(&self.counters))
+    }
+
+    pub(super) fn refused(&self, addr: SocketAddr, reason: &Refusal) {
+        self.counters.refused.add(1);
+        tracing::debug!(%addr, %reason, "refused a peer");
+        self.service.refused(addr, reason);
+    }
+}
 
 impl Endpoint {
     /// Binds the socket and begins to accept peers. Call it within a tokio runtime.
@@ -43,8 +109,7 @@ impl Endpoint {
         local: LocalInfo,
         service: Arc<dyn Service>,
     ) -> Result<Self, BindError> {
-        let _ = (config, identity, local, service);
-        todo!()
+        Self::open(config, &identity, local, service, None)
     }
 
     /// As [`Endpoint::bind`], with a filter for every packet.
@@ -59,40 +124,79 @@ impl Endpoint {
         service: Arc<dyn Service>,
         filter: LinkFilter,
     ) -> Result<Self, BindError> {
-        let _ = (config, identity, local, service, filter);
-        todo!()
+        Self::open(config, &identity, local, service, Some(filter))
+    }
+
+    fn open(
+        config: TransportConfig,
+        identity: &Identity,
+        local: LocalInfo,
+        service: Arc<dyn Service>,
+        filter: Option<LinkFilter>,
+    ) -> Result<Self, BindError> {
+        check(&config, &local).map_err(BindError::Config)?;
+        let counters = Arc::new(Cells::default());
+        let (quinn, client) = quic::endpoint(&config, identity, &counters, filter)?;
+        let local_addr = quinn.local_addr().map_err(|source| BindError::Socket { addr: config.listen, source })?;
+        let shared = Arc::new(Shared {
+            quinn,
+            client,
+            service,
+            counters,
+            registry: Registry::new(local.cluster_id),
+            links: Links::default(),
+            handshakes: Arc::new(Semaphore::new(config.max_handshakes as usize)),
+            connections: Arc::new(Semaphore::new(config.max_connections as usize)),
+            id: MemberId { node: identity.node(), incarnation: local.incarnation },
+            local_addr,
+            advertised: match config.advertise {
+                Some(addr) if addr.port() == 0 => (addr.ip(), local_addr.port()).into(),
+                addr => addr.unwrap_or(local_addr),
+            },
+            config,
+            local,
+        });
+        tokio::spawn(accept::run(Arc::clone(&shared)));
+        Ok(Self { handle: Arc::new(Handle { shared }) })
     }
 
     /// This node, in this life.
     pub fn id(&self) -> MemberId {
-        todo!()
+        self.handle.shared.id
     }
 
     /// The settings it was bound with.
     pub fn config(&self) -> &TransportConfig {
-        todo!()
+        &self.handle.shared.config
     }
 
     /// The address of the socket.
     pub fn local_addr(&self) -> SocketAddr {
-        todo!()
+        self.handle.shared.local_addr
     }
 
-    /// The address that others are told to dial.
+    /// The address that others are told to dial. If its IP is unspecified (`0.0.0.0`), they take the one that this
+    /// node's packets come from.
     pub fn advertised_addr(&self) -> SocketAddr {
-        todo!()
+        self.handle.shared.advertised
     }
 
     /// Sets the formation that this node belongs to. Peers that belong to another one are refused from now on;
     /// connections with such a peer that were made before are closed.
     pub fn set_cluster_id(&self, id: ClusterId) {
-        let _ = id;
-        todo!()
+        let consequences = self.handle.shared.registry.set_cluster_id(id);
+        for (connection, refusal) in consequences.foreign {
+            connection.close_refused(&refusal);
+            self.handle.shared.refused(connection.peer().remote, &refusal);
+        }
+        for connection in consequences.to_tell {
+            tokio::spawn(dial::tell_cluster_id(connection, id));
+        }
     }
 
     /// The formation that this node belongs to.
     pub fn cluster_id(&self) -> Option<ClusterId> {
-        todo!()
+        self.handle.shared.registry.cluster_id()
     }
 
     /// Dials `addr`, whoever is there.
@@ -100,8 +204,7 @@ impl Endpoint {
     /// # Errors
     /// [`ConnectError`].
     pub async fn connect(&self, addr: SocketAddr) -> Result<Connection, ConnectError> {
-        let _ = addr;
-        todo!()
+        dial::dial(&self.handle.shared, addr, None).await
     }
 
     /// Dials `addr`, where `peer` is expected.
@@ -109,25 +212,54 @@ impl Endpoint {
     /// # Errors
     /// [`ConnectError`]; [`ConnectError::WrongPeer`] if somebody else answers.
     pub async fn connect_to(&self, peer: NodeId, addr: SocketAddr) -> Result<Connection, ConnectError> {
-        let _ = (peer, addr);
-        todo!()
+        dial::dial(&self.handle.shared, addr, Some(peer)).await
     }
 
     /// The link to `peer`, which is dialled at `addresses` and re-dialled for as long as somebody holds the link.
     ///
     /// There is one link for each peer: asking again gives the same one, with the new addresses unless they are empty.
+    /// Call it within a tokio runtime.
     pub fn link(&self, peer: NodeId, addresses: Vec<SocketAddr>) -> Link {
-        let _ = (peer, addresses);
-        todo!()
+        Links::get(&self.handle.shared, peer, addresses)
+    }
+
+    /// The peer's connections to this node now, by what it said in their hellos.
+    pub fn accepted_from(&self, peer: NodeId) -> Vec<Arc<PeerInfo>> {
+        self.handle.shared.registry.accepted_from(peer)
     }
 
     /// What was sent and received so far.
     pub fn counters(&self) -> Counters {
-        todo!()
+        self.handle.shared.counters.read()
+    }
+
+    /// Counts a datagram that had no connection to go by.
+    pub(crate) fn count_dropped_datagram(&self) {
+        self.handle.shared.counters.datagrams_dropped.add(1);
     }
 
     /// Closes all connections, tells the peers, and waits until they know or a short time has passed.
     pub async fn shutdown(&self) {
-        todo!()
+        let quinn = &self.handle.shared.quinn;
+        quinn.close(CloseCode::SHUTDOWN.0.into(), b"");
+        // A peer that does not answer any more need not hear of it.
+        let _ = timeout(GOODBYE, quinn.wait_idle()).await;
     }
+}
+
+impl fmt::Debug for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Endpoint").field("id", &self.id()).field("addr", &self.local_addr()).finish_non_exhaustive()
+    }
+}
+
+fn check(config: &TransportConfig, local: &LocalInfo) -> Result<(), Vec<ConfigError>> {
+    let mut problems = config.validate().err().unwrap_or_default();
+    if !(1..=hello::MAX_CLUSTER_NAME).contains(&local.cluster.len()) {
+        problems.push(ConfigError { field: "cluster", problem: "must have 1 to 255 bytes".into() });
+    }
+    if local.versions.min > local.versions.max {
+        problems.push(ConfigError { field: "versions", problem: format!("{} is no range", local.versions) });
+    }
+    if problems.is_empty() { Ok(()) } else { Err(problems) }
 }

@@ -1,8 +1,17 @@
 //! Links: a connection to one peer that is dialled again when it breaks.
 
-use std::{net::SocketAddr, sync::Arc};
+mod backoff;
+mod task;
 
-use super::Connection;
+use std::{
+    collections::BTreeMap,
+    net::SocketAddr,
+    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+};
+
+use tokio::sync::watch;
+
+use super::{CloseCode, Connection, PeerInfo, endpoint::Shared};
 use crate::{error::ConnectError, id::NodeId};
 
 /// Whether there is a connection now.
@@ -16,17 +25,38 @@ pub enum LinkState {
 
 /// A link to one peer. Clones are the same link; it is given up when the last one is dropped.
 #[derive(Debug, Clone)]
-pub struct Link {}
+pub struct Link {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    peer: NodeId,
+    /// The task ends when this is dropped.
+    orders: watch::Sender<Orders>,
+    state: watch::Receiver<LinkState>,
+}
+
+/// What a link's task is told.
+#[derive(Debug, Clone, Default)]
+struct Orders {
+    addresses: Vec<SocketAddr>,
+    /// How often it was asked to dial at once.
+    nudges: u64,
+}
 
 impl Link {
     /// The peer.
     pub fn peer(&self) -> NodeId {
-        todo!()
+        self.inner.peer
     }
 
     /// The connection, if there is one now.
     pub fn connection(&self) -> Option<Connection> {
-        todo!()
+        match &*self.inner.state.borrow() {
+            LinkState::Up(connection) if connection.close_reason().is_none() => Some(connection.clone()),
+            _ => None,
+        }
     }
 
     /// Waits for a connection; an error only when the endpoint is closed.
@@ -34,38 +64,97 @@ impl Link {
     /// # Errors
     /// [`ConnectError::EndpointClosed`].
     pub async fn connected(&self) -> Result<Connection, ConnectError> {
-        todo!()
+        let mut state = self.inner.state.clone();
+        let up =
+            state.wait_for(|state| matches!(state, LinkState::Up(connection) if connection.close_reason().is_none()));
+        match up.await.as_deref() {
+            Ok(LinkState::Up(connection)) => Ok(connection.clone()),
+            _ => Err(ConnectError::EndpointClosed),
+        }
     }
 
     /// Follows the link. It does not keep it: hold a [`Link`] too.
     pub fn watch(&self) -> LinkWatch {
-        todo!()
+        let mut state = self.inner.state.clone();
+        state.mark_changed();
+        LinkWatch { state }
     }
 
     /// Sets where the peer may be dialled. New addresses are dialled at once.
     pub fn set_addresses(&self, addresses: Vec<SocketAddr>) {
-        let _ = addresses;
-        todo!()
+        self.inner.orders.send_if_modified(|orders| {
+            let new = orders.addresses != addresses;
+            orders.addresses = addresses;
+            new
+        });
     }
 
     /// Dials at once if there is no connection, instead of after the pause.
     pub fn nudge(&self) {
-        todo!()
+        self.inner.orders.send_modify(|orders| orders.nudges += 1);
     }
 }
 
 /// Follows a link's state. It may skip states that lasted shortly, never the last one.
 #[derive(Debug, Clone)]
-pub struct LinkWatch {}
+pub struct LinkWatch {
+    state: watch::Receiver<LinkState>,
+}
 
 impl LinkWatch {
     /// The state now.
     pub fn current(&self) -> LinkState {
-        todo!()
+        self.state.borrow().clone()
     }
 
-    /// Waits for a state that was not seen yet; `None` when the link is given up.
+    /// Waits for a state that was not seen yet, the present one at first; `None` when the link is given up.
     pub async fn changed(&mut self) -> Option<LinkState> {
-        todo!()
+        self.state.changed().await.ok()?;
+        Some(self.state.borrow_and_update().clone())
+    }
+}
+
+/// All links of an endpoint.
+#[derive(Debug, Default)]
+pub(super) struct Links {
+    by_peer: Mutex<BTreeMap<NodeId, Weak<Inner>>>,
+}
+
+impl Links {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<NodeId, Weak<Inner>>> {
+        // No code that holds it can panic halfway through a change.
+        self.by_peer.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn get(shared: &Arc<Shared>, peer: NodeId, addresses: Vec<SocketAddr>) -> Link {
+        let mut links = shared.links.lock();
+        if let Some(inner) = links.get(&peer).and_then(Weak::upgrade) {
+            let link = Link { inner };
+            if !addresses.is_empty() {
+                link.set_addresses(addresses);
+            }
+            return link;
+        }
+        let (orders, todo) = watch::channel(Orders { addresses, nudges: 0 });
+        let (told, state) = watch::channel(LinkState::Down(None));
+        tokio::spawn(task::run(Arc::clone(shared), peer, todo, told));
+        let inner = Arc::new(Inner { peer, orders, state });
+        links.retain(|_, link| link.strong_count() > 0);
+        links.insert(peer, Arc::downgrade(&inner));
+        Link { inner }
+    }
+
+    /// A node has dialled this one, so it can be reached again; and if it was started anew, a connection to its former
+    /// process is of no use any more.
+    pub(super) fn heard_from(&self, peer: &PeerInfo) {
+        let Some(inner) = self.lock().get(&peer.id.node).and_then(Weak::upgrade) else { return };
+        let link = Link { inner };
+        match link.connection() {
+            Some(connection) if connection.peer().id != peer.id => {
+                connection.close(CloseCode::REPLACED, "another process of this node has called");
+            }
+            Some(_) => {}
+            None => link.nudge(),
+        }
     }
 }

@@ -76,7 +76,13 @@ pub trait Service: Send + Sync + 'static {
         let _ = (peer, payload);
     }
 
-    /// Somebody who dialled was refused.
+    /// A peer that had dialled before it belonged to a formation tells which one it has joined.
+    fn joined_cluster(&self, peer: &Arc<PeerInfo>, id: ClusterId) {
+        let _ = (peer, id);
+    }
+
+    /// Somebody who dialled was refused, or a connection was closed since the peer turned out to be of another
+    /// formation.
     fn refused(&self, addr: SocketAddr, reason: &Refusal) {
         let _ = (addr, reason);
     }

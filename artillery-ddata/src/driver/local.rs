@@ -9,7 +9,7 @@ use arc_swap::ArcSwap;
 use tokio::sync::watch;
 
 use super::handle::ChainHandle;
-use crate::{ChainId, MemberId, routing::Routing};
+use crate::{ChainId, MemberId, Place, control::chain_of, routing::Routing};
 
 pub(crate) struct Local {
     /// This node, in this life.
@@ -17,11 +17,17 @@ pub(crate) struct Local {
     /// Its name.
     pub(crate) name: String,
     /// By chain id; `None` where another node serves, empty until the cluster is formed.
-    chains: ArcSwap<Vec<Option<ChainHandle>>>,
+    chains: ArcSwap<Vec<Option<Here>>>,
     /// `None` until the cluster is formed.
     routing: watch::Sender<Option<Arc<Routing>>>,
     /// Requests that were handed on to another node.
     forwarded: AtomicU64,
+}
+
+/// A chain of which this node is a member, and its place there: local reads say it, and look nothing up for it.
+struct Here {
+    handle: ChainHandle,
+    place: Place,
 }
 
 impl Local {
@@ -31,12 +37,24 @@ impl Local {
 
     /// The chain, if this node is a member of it.
     pub(crate) fn chain(&self, chain: ChainId) -> Option<ChainHandle> {
-        self.chains.load().get(chain.0 as usize).cloned().flatten()
+        self.chains.load().get(chain.0 as usize)?.as_ref().map(|here| here.handle.clone())
     }
 
     /// Calls `f` with the chain, without a clone: for the path of local reads.
     pub(crate) fn with_chain<T>(&self, chain: ChainId, f: impl FnOnce(&ChainHandle) -> T) -> Option<T> {
-        self.chains.load().get(chain.0 as usize).and_then(Option::as_ref).map(f)
+        self.chains.load().get(chain.0 as usize).and_then(Option::as_ref).map(|here| f(&here.handle))
+    }
+
+    /// Calls `f` with the chain that holds `key` and with the place of this node in it; `None`: it is no member.
+    pub(crate) fn with_chain_of<T>(&self, key: &[u8], f: impl FnOnce(&ChainHandle, Place) -> T) -> Option<T> {
+        let chains = self.chains.load();
+        let chain = chain_of(key, chains.len() as u32);
+        chains.get(chain.0 as usize).and_then(Option::as_ref).map(|here| f(&here.handle, here.place))
+    }
+
+    /// Where this node stands in a chain.
+    pub(crate) fn place(&self, chain: ChainId) -> Place {
+        self.chains.load().get(chain.0 as usize).and_then(Option::as_ref).map_or(Place::Spare, |here| here.place)
     }
 
     /// How many chains there are; 0 until the cluster is formed.
@@ -49,8 +67,23 @@ impl Local {
     }
 
     pub(crate) fn form(&self, routing: Routing, chains: Vec<Option<ChainHandle>>) {
-        self.chains.store(Arc::new(chains));
+        let here = chains.into_iter().map(|handle| {
+            let handle = handle?;
+            let place = routing.chain(handle.chain).map_or(Place::Spare, |config| config.place(self.me));
+            Some(Here { handle, place })
+        });
+        self.chains.store(Arc::new(here.collect()));
         self.routing.send_replace(Some(Arc::new(routing)));
+    }
+
+    /// Lets go of all chains, whose tasks end then.
+    pub(crate) fn close(&self) {
+        self.chains.store(Arc::default());
+    }
+
+    /// Local clean reads so far, of all chains.
+    pub(crate) fn clean_reads(&self) -> u64 {
+        self.chains.load().iter().flatten().map(|here| here.handle.gate.counters().total()).sum()
     }
 
     pub(crate) fn count_forwarded(&self) {

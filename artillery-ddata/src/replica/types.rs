@@ -226,6 +226,14 @@ pub enum Refusal {
     /// The store failed.
     #[error("the store failed")]
     StoreFailed,
+    /// The value is larger than the node allows.
+    #[error("a value of {len} bytes, at most {limit} are allowed (max_value_bytes)")]
+    ValueTooLarge {
+        /// Its length in bytes.
+        len: u64,
+        /// The largest allowed, in bytes.
+        limit: u64,
+    },
 }
 
 /// Something worth telling.

@@ -3,8 +3,8 @@
 //! Every key has one slot, which points to all its versions, committed and pending; a change makes new versions and
 //! swaps that one pointer, so a reader meets the old ones or the new ones, whole. The slots stand in a hash index that
 //! is read without locks. They are never replaced there, only added and removed: `scc::HashIndex` replaces an entry by
-//! adding the new one and marking the old one removed, and a reader that looks for the mark between the two can miss
-//! both.
+//! adding the new one and marking the old one removed, and a reader that looked for the one before and looks for the
+//! other afterwards finds neither (`conformance::readers_meet_whole_entries` sees it).
 
 mod chains;
 mod key;
@@ -65,7 +65,7 @@ impl MemoryStore {
         self.slots.peek_with(&key, |_, slot| slot.load().as_ref()?.at(at_most).cloned()).flatten()
     }
 
-    /// The slot of a key and what is in it, for writers: they are one at a time for each chain, so it stays so.
+    /// The slot of a key and what is in it, for writers: there is one at a time for each chain, so both stay as they are.
     fn slot(&self, key: KeyRef<'_>) -> Option<(Slot, Arc<Versions>)> {
         let slot = self.slots.read_sync(&key, |_, slot| slot.clone())?;
         let versions = slot.load_full()?;

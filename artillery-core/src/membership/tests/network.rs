@@ -15,7 +15,7 @@ use crate::{
     membership::{Event, Local, MemberState, Output, Peer, Swim, SwimSettings},
 };
 
-/// Runs `0..n`: the first life of each has store `100 + n`.
+/// The member that `node` is in one of its lives, which count from 1.
 pub(super) fn member(node: usize, life: u64) -> MemberId {
     let store = u128::from(life) * 100 + node as u128;
     MemberId { node: NodeId::from_name(&name(node)), incarnation: Incarnation { store, starts: 1 } }

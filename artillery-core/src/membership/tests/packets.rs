@@ -50,7 +50,7 @@ fn a_packet_from_ourselves_is_refused() {
 #[test]
 fn a_packet_that_is_too_large_is_refused() {
     let error = swim(0).handle_packet(NOW, member(1, 1), &[1; 1201]);
-    assert_eq!(error, Err(PacketError::TooLarge { len: 1201, max: 1200 }));
+    assert_eq!(error, Err(PacketError::TooLarge { len: 1201, max: 1100 }));
 }
 
 #[test]

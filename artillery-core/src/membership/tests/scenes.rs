@@ -327,6 +327,23 @@ fn a_paused_member_comes_back_and_blames_nobody() {
 }
 
 #[test]
+fn a_suspicion_does_not_ripen_during_a_pause() {
+    for seed in 0..10 {
+        let mut network = Network::met(3, lan(), seed);
+        network.part(&[0], &[1, 2]);
+        network.run_until("it suspects both", secs(3), |network| {
+            network.sees(0, 1) == Some(Suspect) && network.sees(0, 2) == Some(Suspect)
+        });
+        network.cut.clear();
+        network.asleep.insert(0);
+        network.run_for(ms(2100));
+        network.asleep.remove(&0);
+        network.run_until("all well", secs(10), |network| network.all_see_all(Alive));
+        assert!(!network.told(0, 1).contains(&"down") && !network.told(0, 2).contains(&"down"), "{:?}", network.log);
+    }
+}
+
+#[test]
 fn the_same_seed_gives_the_same_run() {
     let run = |seed| {
         let mut network = Network::met(5, lan(), seed);

@@ -81,3 +81,36 @@ fn the_index_keeps_no_frame_alive() {
     store.apply(&StoreBatch { chain: ChainId(0), keep_from: Sequence(0), ops }).unwrap();
     assert!(frame.is_unique());
 }
+
+#[test]
+fn values_are_freed_at_once() {
+    let store = MemoryStore::with_seed(1);
+    let apply = |op| {
+        let ops = smallvec![op];
+        store.apply(&StoreBatch { chain: ChainId(0), keep_from: Sequence(0), ops }).unwrap();
+    };
+    let value = Bytes::from(vec![7; 100]);
+    let held = Held { version: Version::new(1, 1), value: Some(value.clone()) };
+    apply(StoreOp::Put { key: Bytes::from_static(b"a"), held });
+    assert!(!value.is_unique());
+    apply(StoreOp::DropAbove { last: Sequence(0) });
+    assert!(value.is_unique(), "the index frees its entries later, but not what they pointed to");
+}
+
+#[test]
+fn no_superseded_version_outlives_the_pending_ones() {
+    let store = MemoryStore::with_seed(1);
+    let key = Bytes::from_static(b"a");
+    let apply = |keep_from, op| {
+        let ops = smallvec![op];
+        store.apply(&StoreBatch { chain: ChainId(0), keep_from: Sequence(keep_from), ops }).unwrap();
+    };
+    for sequence in 1..=40 {
+        let held = Held { version: Version::new(1, sequence), value: Some(Bytes::from_static(b"v")) };
+        apply(0, StoreOp::Put { key: key.clone(), held });
+    }
+    apply(10, StoreOp::Prune { key });
+    assert_eq!(store.bytes(), 1 + 40, "not worth copying the others for");
+    apply(10, StoreOp::DropAbove { last: Sequence(10) });
+    assert_eq!(store.bytes(), 1 + 1);
+}

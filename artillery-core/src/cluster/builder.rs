@@ -1,0 +1,372 @@
+//! How a node is described, and started.
+
+use std::{
+    collections::BTreeMap,
+    fmt::Write,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket},
+    sync::{Arc, Mutex},
+    time::{SystemTime, UNIX_EPOCH},
+};
+
+use bytes::Bytes;
+use rand::RngExt;
+use tokio::{sync::mpsc, task::JoinSet};
+
+use super::{
+    Cluster, Inner,
+    board::Board,
+    driver::{Driver, MAX_INPUTS},
+    hub::Hub,
+    member::{self, PayloadError},
+    peers::Peers,
+    pursuit::Pursuit,
+    router::Router,
+};
+use crate::{
+    config::TransportConfig,
+    discovery::{
+        Announcement, Combined, Discovery, Interfaces, MDNS_PORT, MdnsDiscovery, MdnsSettings, Seed, SeedDiscovery,
+        SeedError,
+    },
+    error::{BindError, IdentityError},
+    id::{ClusterId, Incarnation},
+    identity::Identity,
+    membership::{Local, Swim, SwimError, SwimSettings},
+    transport::{Endpoint, LinkFilter, LocalInfo, PROTOCOL_VERSIONS, PeerKind, Service},
+};
+
+/// Why a node did not start. Nothing is left behind.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StartError {
+    /// Neither a secret nor an identity was given.
+    #[error("who may join? give a secret or an identity")]
+    NoIdentity,
+    /// The secret or the name can't be used.
+    #[error(transparent)]
+    Identity(#[from] IdentityError),
+    /// A seed makes no sense.
+    #[error(transparent)]
+    Seed(#[from] SeedError),
+    /// The payload is too large.
+    #[error(transparent)]
+    Payload(#[from] PayloadError),
+    /// A membership setting makes no sense.
+    #[error(transparent)]
+    Membership(#[from] SwimError),
+    /// The endpoint could not be opened.
+    #[error(transparent)]
+    Bind(#[from] BindError),
+    /// The node listens on all addresses, and it can't be found out which one others should dial.
+    #[error("which address shall others dial? give one to advertise, or listen on one")]
+    NoAdvertisableAddress,
+}
+
+/// Describes a node. Only a secret (or an identity) has to be given.
+#[derive(Clone)]
+#[must_use]
+pub struct ClusterBuilder {
+    cluster: String,
+    name: Option<String>,
+    secret: Option<Vec<u8>>,
+    identity: Option<Identity>,
+    payload: Bytes,
+    incarnation: Option<Incarnation>,
+    cluster_id: Option<ClusterId>,
+    transport: TransportConfig,
+    membership: SwimSettings,
+    seeds: Vec<String>,
+    mdns: bool,
+    mdns_interfaces: Option<Interfaces>,
+    mdns_port: u16,
+    discovery: Combined,
+    service: Option<Arc<dyn Service>>,
+    filter: Option<LinkFilter>,
+}
+
+impl ClusterBuilder {
+    pub(super) fn new() -> Self {
+        Self {
+            cluster: "artillery".into(),
+            name: None,
+            secret: None,
+            identity: None,
+            payload: Bytes::new(),
+            incarnation: None,
+            cluster_id: None,
+            transport: TransportConfig::default(),
+            membership: SwimSettings::default(),
+            seeds: Vec::new(),
+            mdns: true,
+            mdns_interfaces: None,
+            mdns_port: MDNS_PORT,
+            discovery: Combined::new(),
+            service: None,
+            filter: None,
+        }
+    }
+
+    /// The cluster's name (`artillery`). Nodes of other clusters are not let in.
+    pub fn cluster(mut self, name: impl Into<String>) -> Self {
+        self.cluster = name.into();
+        self
+    }
+
+    /// The node's stable name, for [`ClusterBuilder::secret`] (a random one).
+    pub fn name(mut self, name: impl Into<String>) -> Self {
+        self.name = Some(name.into());
+        self
+    }
+
+    /// The secret that all nodes of the cluster share: at least 16 bytes, random ones.
+    pub fn secret(mut self, secret: impl AsRef<[u8]>) -> Self {
+        self.secret = Some(secret.as_ref().to_vec());
+        self
+    }
+
+    /// The node's identity, in place of a name and a secret.
+    pub fn identity(mut self, identity: Identity) -> Self {
+        self.identity = Some(identity);
+        self
+    }
+
+    /// What the node says of itself to all members, at most [`MAX_PAYLOAD`](super::MAX_PAYLOAD) bytes.
+    pub fn payload(mut self, payload: impl Into<Bytes>) -> Self {
+        self.payload = payload.into();
+        self
+    }
+
+    /// Which life of the node this is (a new one).
+    pub fn incarnation(mut self, incarnation: Incarnation) -> Self {
+        self.incarnation = Some(incarnation);
+        self
+    }
+
+    /// The formation that the node belongs to already, if it does.
+    pub fn cluster_id(mut self, id: Option<ClusterId>) -> Self {
+        self.cluster_id = id;
+        self
+    }
+
+    /// UDP address to listen on (`127.0.0.1:0`).
+    pub fn listen(mut self, addr: SocketAddr) -> Self {
+        self.transport.listen = addr;
+        self
+    }
+
+    /// Address that others dial, where it differs from the one listened on; port 0 stands for the one listened on.
+    pub fn advertise(mut self, addr: SocketAddr) -> Self {
+        self.transport.advertise = Some(addr);
+        self
+    }
+
+    /// How the endpoint talks. Replaces what [`ClusterBuilder::listen`] and [`ClusterBuilder::advertise`] have set.
+    pub fn transport(mut self, config: TransportConfig) -> Self {
+        self.transport = config;
+        self
+    }
+
+    /// How members watch each other ([`SwimSettings::lan`]).
+    pub fn membership(mut self, settings: SwimSettings) -> Self {
+        self.membership = settings;
+        self
+    }
+
+    /// A place where members may be found, as `HOST:PORT`; to be called for each.
+    pub fn seed(mut self, seed: impl Into<String>) -> Self {
+        self.seeds.push(seed.into());
+        self
+    }
+
+    /// Several seeds.
+    pub fn seeds<S: Into<String>>(mut self, seeds: impl IntoIterator<Item = S>) -> Self {
+        self.seeds.extend(seeds.into_iter().map(Into::into));
+        self
+    }
+
+    /// Whether nodes are looked for, and this one announced, by multicast DNS (yes).
+    pub fn mdns(mut self, on: bool) -> Self {
+        self.mdns = on;
+        self
+    }
+
+    /// Interfaces for multicast DNS (loopback if the node listens on loopback, else all).
+    pub fn mdns_interfaces(mut self, interfaces: Interfaces) -> Self {
+        self.mdns_interfaces = Some(interfaces);
+        self
+    }
+
+    /// UDP port of multicast DNS (5353); only nodes with the same one find each other.
+    pub fn mdns_port(mut self, port: u16) -> Self {
+        self.mdns_port = port;
+        self
+    }
+
+    /// Another way to find nodes, besides the others; to be called for each.
+    pub fn discovery(mut self, source: impl Discovery) -> Self {
+        self.discovery = self.discovery.with(source);
+        self
+    }
+
+    /// What is built on this node: see [`Cluster::serve`].
+    pub fn service(mut self, service: Arc<dyn Service>) -> Self {
+        self.service = Some(service);
+        self
+    }
+
+    /// A filter for every packet, for tests.
+    #[doc(hidden)]
+    pub fn filter(mut self, filter: LinkFilter) -> Self {
+        self.filter = Some(filter);
+        self
+    }
+
+    /// Checks all that was given, binds the socket, and begins to look for others. Call it within a tokio runtime.
+    ///
+    /// # Errors
+    /// [`StartError`]. That multicast DNS is not available is none: it is logged.
+    pub async fn start(self) -> Result<Cluster, StartError> {
+        member::check(&self.payload)?;
+        let seeds: Vec<Seed> = self.seeds.iter().map(|seed| seed.parse()).collect::<Result<_, _>>()?;
+        let identity = self.make_identity()?;
+        let incarnation = self.incarnation.unwrap_or_else(new_life);
+
+        let board = Arc::new(Board::new(seeds.iter().map(ToString::to_string)));
+        let (inputs, received) = mpsc::channel(MAX_INPUTS);
+        let router = Arc::new(Router::new(inputs.clone(), self.service.clone(), Arc::clone(&board)));
+        let endpoint = self.bind(&identity, incarnation, &router)?;
+        let hub = Arc::new(Hub::default());
+        let driver = Driver {
+            swim: self.swim(&identity, &endpoint)?,
+            peers: Peers::new(endpoint.clone()),
+            hub: Arc::clone(&hub),
+            board: Arc::clone(&board),
+            payload: self.payload.clone(),
+            cluster_id: self.cluster_id,
+            greeted: BTreeMap::new(),
+        };
+
+        let discovery = self.find(seeds);
+        discovery.announce(&Announcement {
+            cluster: self.cluster.clone(),
+            node: endpoint.id().node,
+            name: identity.name().to_owned(),
+            addrs: vec![endpoint.advertised_addr()],
+        });
+        let candidates = discovery.candidates();
+        let pursuit = Pursuit::new(endpoint.clone(), Arc::clone(&hub), Arc::clone(&board));
+        let mut tasks = JoinSet::new();
+        tasks.spawn(driver.run(received));
+        tasks.spawn(async move {
+            // Withdrawn when this is dropped.
+            let _announced = discovery;
+            pursuit.run(candidates).await;
+            std::future::pending::<()>().await;
+        });
+        let (name, addr) = (identity.name().to_owned(), endpoint.advertised_addr());
+        let inner =
+            Inner { endpoint, name, cluster: self.cluster, addr, hub, board, router, inputs, tasks: Mutex::new(tasks) };
+        Ok(Cluster { inner: Arc::new(inner) })
+    }
+
+    fn make_identity(&self) -> Result<Identity, StartError> {
+        match (&self.identity, &self.secret) {
+            (Some(identity), _) => Ok(identity.clone()),
+            (None, Some(secret)) => {
+                let name = self.name.clone().unwrap_or_else(random_name);
+                Ok(Identity::from_secret(secret, &name)?)
+            }
+            (None, None) => Err(StartError::NoIdentity),
+        }
+    }
+
+    fn bind(
+        &self,
+        identity: &Identity,
+        incarnation: Incarnation,
+        router: &Arc<Router>,
+    ) -> Result<Endpoint, StartError> {
+        let local = LocalInfo {
+            cluster: self.cluster.clone(),
+            cluster_id: self.cluster_id,
+            incarnation,
+            kind: PeerKind::Node,
+            versions: PROTOCOL_VERSIONS,
+        };
+        let mut config = self.transport.clone();
+        if config.advertise.is_none() && config.listen.ip().is_unspecified() {
+            let ip = outward_ip(config.listen).ok_or(StartError::NoAdvertisableAddress)?;
+            config.advertise = Some((ip, 0).into());
+        }
+        let service = Arc::clone(router) as Arc<dyn Service>;
+        Ok(match &self.filter {
+            Some(filter) => Endpoint::bind_filtered(config, identity.clone(), local, service, Arc::clone(filter))?,
+            None => Endpoint::bind(config, identity.clone(), local, service)?,
+        })
+    }
+
+    #[allow(
+        clippy::disallowed_methods,
+        reason = "the start of a life, and chance: taken once, then handed to pure code"
+    )]
+    fn swim(&self, identity: &Identity, endpoint: &Endpoint) -> Result<Swim, StartError> {
+        let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let local = Local {
+            id: endpoint.id(),
+            name: identity.name().to_owned(),
+            addr: endpoint.advertised_addr(),
+            payload: member::wrap(self.cluster_id, &self.payload),
+            started_at_ms: started.as_millis() as u64,
+        };
+        Ok(Swim::new(local, self.membership.clone(), rand::rng().random())?)
+    }
+
+    fn find(&self, seeds: Vec<Seed>) -> Combined {
+        let mut discovery = self.discovery.clone().with(SeedDiscovery::new(seeds));
+        if self.mdns {
+            let listen = self.transport.listen.ip();
+            let interfaces = self.mdns_interfaces.clone().unwrap_or_else(|| Interfaces::for_listener(listen));
+            let settings = MdnsSettings::new(self.cluster.clone()).interfaces(interfaces).port(self.mdns_port);
+            match MdnsDiscovery::new(settings) {
+                Ok(mdns) => discovery = discovery.with(mdns),
+                Err(error) => tracing::warn!(%error, "nodes can be found by seeds only"),
+            }
+        }
+        discovery
+    }
+}
+
+impl std::fmt::Debug for ClusterBuilder {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ClusterBuilder")
+            .field("cluster", &self.cluster)
+            .field("name", &self.name)
+            .finish_non_exhaustive()
+    }
+}
+
+#[allow(clippy::disallowed_methods, reason = "a life must be unlike all others")]
+fn new_life() -> Incarnation {
+    Incarnation { store: rand::rng().random(), starts: 1 }
+}
+
+#[allow(clippy::disallowed_methods, reason = "a name must be unlike all others")]
+fn random_name() -> String {
+    let mut name = String::from("node-");
+    // Writing to a string does not fail.
+    let _ = write!(name, "{:016x}", rand::rng().random::<u64>());
+    name
+}
+
+/// The address that packets to the outside world leave from. Nothing is sent: a connected UDP socket only has a route.
+fn outward_ip(listen: SocketAddr) -> Option<IpAddr> {
+    // Addresses for documentation: routed like any other that is not near.
+    let (any, outside): (IpAddr, IpAddr) = match listen {
+        SocketAddr::V4(_) => (Ipv4Addr::UNSPECIFIED.into(), Ipv4Addr::new(192, 0, 2, 1).into()),
+        SocketAddr::V6(_) => (Ipv6Addr::UNSPECIFIED.into(), Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1).into()),
+    };
+    let socket = UdpSocket::bind((any, 0)).ok()?;
+    socket.connect((outside, 9)).ok()?;
+    let ip = socket.local_addr().ok()?.ip();
+    (!ip.is_unspecified()).then_some(ip)
+}

@@ -1,0 +1,190 @@
+//! The task that drives the membership's state machine.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
+
+use bytes::Bytes;
+use tokio::{
+    sync::{mpsc, oneshot},
+    time::{sleep, timeout},
+};
+
+use super::{board::Board, hub::Hub, member::wrap, peers::Peers};
+use crate::{
+    clock,
+    id::{ClusterId, MemberId, NodeId},
+    membership::{Output, Peer, Swim},
+    transport::PeerInfo,
+};
+
+/// Inputs that may wait.
+pub(super) const MAX_INPUTS: usize = 4096;
+
+/// Inputs taken in before packets go out and timers are looked at.
+const BATCH: usize = 64;
+
+/// How often links that nobody needs are given up.
+const SWEEP: Duration = Duration::from_secs(1);
+
+/// How long a farewell may take.
+const FAREWELL: Duration = Duration::from_millis(500);
+
+/// What the task is told.
+pub(super) enum Input {
+    /// A packet came by a connection of this member.
+    Packet(MemberId, Bytes),
+    /// A connection with this node has come up, in one direction or the other.
+    Met(Arc<PeerInfo>),
+    Payload(Bytes, oneshot::Sender<()>),
+    ClusterId(ClusterId, oneshot::Sender<()>),
+    Leave(oneshot::Sender<()>),
+    Stop(oneshot::Sender<()>),
+}
+
+pub(super) struct Driver {
+    pub(super) swim: Swim,
+    pub(super) peers: Peers,
+    pub(super) hub: Arc<Hub>,
+    pub(super) board: Arc<Board>,
+    pub(super) payload: Bytes,
+    pub(super) cluster_id: Option<ClusterId>,
+    pub(super) greeted: Greeted,
+}
+
+/// Nodes that were met and are not members yet, and how often they are still greeted.
+pub(super) type Greeted = BTreeMap<NodeId, (Peer, u32)>;
+
+/// How often a node is greeted, once a second: the first time may have got lost.
+const GREETINGS: u32 = 10;
+
+/// Nodes greeted at a time.
+const MAX_GREETED: usize = 1024;
+
+impl Driver {
+    /// Runs until it is told to stop, or nobody is left to tell it anything.
+    pub(super) async fn run(mut self, mut inputs: mpsc::Receiver<Input>) {
+        let mut sweep_at = clock::now() + SWEEP;
+        loop {
+            let wake_at = self.swim.next_timer().map_or(sweep_at, |timer| timer.min(sweep_at));
+            tokio::select! {
+                input = inputs.recv() => {
+                    let Some(input) = input else { return };
+                    let mut next = Some(input);
+                    for _ in 0..BATCH {
+                        let Some(input) = next else { break };
+                        if self.take(input).await.is_err() {
+                            return;
+                        }
+                        next = inputs.try_recv().ok();
+                    }
+                    if let Some(input) = next && self.take(input).await.is_err() {
+                        return;
+                    }
+                }
+                () = sleep(wake_at - clock::now()) => {}
+            }
+            let now = clock::now();
+            self.swim.tick(now);
+            self.flush();
+            if now >= sweep_at {
+                sweep_at = now + SWEEP;
+                self.sweep();
+            }
+        }
+    }
+
+    /// `Err` when that was the end.
+    async fn take(&mut self, input: Input) -> Result<(), ()> {
+        match input {
+            Input::Packet(from, packet) => {
+                if let Err(error) = self.swim.handle_packet(clock::now(), from, &packet) {
+                    tracing::debug!(%from, %error, "a membership packet was dropped");
+                }
+            }
+            Input::Met(peer) => self.met(&peer),
+            Input::Payload(payload, done) => {
+                self.payload = payload;
+                self.publish(done);
+            }
+            Input::ClusterId(id, done) => {
+                self.cluster_id = Some(id);
+                self.publish(done);
+            }
+            Input::Leave(done) => {
+                self.leave().await;
+                // Whoever asked may have gone away.
+                let _ = done.send(());
+            }
+            Input::Stop(done) => {
+                let _ = done.send(());
+                return Err(());
+            }
+        }
+        Ok(())
+    }
+
+    /// Tells the membership of a node that can be reached, unless it knows it as one that is well.
+    fn met(&mut self, peer: &PeerInfo) {
+        self.board.met();
+        let known = self.hub.member(peer.id.node).is_some_and(|member| member.id == peer.id);
+        if !(known && self.hub.is_active(peer.id.node)) {
+            let peer = Peer { id: peer.id, addr: peer.addr };
+            if self.greeted.len() < MAX_GREETED {
+                self.greeted.insert(peer.id.node, (peer, GREETINGS));
+            }
+            self.swim.announce_to(clock::now(), peer);
+        }
+    }
+
+    fn publish(&mut self, done: oneshot::Sender<()>) {
+        if let Err(error) = self.swim.set_payload(wrap(self.cluster_id, &self.payload)) {
+            // Its size was checked before.
+            tracing::debug!(%error, "payload");
+        }
+        // Whoever asked may have gone away.
+        let _ = done.send(());
+    }
+
+    async fn leave(&mut self) {
+        self.flush();
+        self.swim.leave();
+        let mut farewells = Vec::new();
+        while let Some(output) = self.swim.poll_output() {
+            match output {
+                Output::Packet { to, bytes } => farewells.push((to, bytes)),
+                Output::Event(event) => self.hub.take(event),
+            }
+        }
+        let sending = self.peers.send_for_sure(clock::now(), farewells);
+        // Who has not heard it by then will find out in another way.
+        let _ = timeout(FAREWELL, sending.join_all()).await;
+    }
+
+    fn flush(&mut self) {
+        while let Some(output) = self.swim.poll_output() {
+            match output {
+                Output::Packet { to, bytes } => self.peers.send(clock::now(), &to, &bytes),
+                Output::Event(event) => self.hub.take(event),
+            }
+        }
+    }
+
+    fn sweep(&mut self) {
+        let known: BTreeSet<_> = self.swim.members().iter().map(|member| member.id.node).collect();
+        self.hub.retain(|node| known.contains(&node));
+        let hub = Arc::clone(&self.hub);
+        self.greeted.retain(|node, (peer, left)| {
+            let more = *left > 0 && !hub.is_active(*node);
+            if more {
+                *left -= 1;
+                self.swim.announce_to(clock::now(), *peer);
+            }
+            more
+        });
+        self.flush();
+        self.peers.sweep(clock::now(), |node| hub.is_active(node));
+    }
+}

@@ -1,0 +1,311 @@
+//! What is known of the members, and those who want to hear of changes.
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    fmt,
+    pin::Pin,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    task::{Context, Poll, Waker},
+};
+
+use futures_core::Stream;
+
+use super::member::{Member, MemberEvent};
+use crate::{
+    id::NodeId,
+    membership::{Event, MemberState},
+};
+
+/// Events kept for slow readers.
+const KEPT: usize = 1024;
+
+type View = BTreeMap<NodeId, Member>;
+
+/// The members, and a log of the latest changes.
+#[derive(Debug, Default)]
+pub(super) struct Hub {
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    view: View,
+    log: VecDeque<MemberEvent>,
+    /// Number of the first event in the log.
+    first: u64,
+    readers: BTreeMap<u64, Option<Waker>>,
+    next_reader: u64,
+    closed: bool,
+}
+
+impl State {
+    fn end(&self) -> u64 {
+        self.first + self.log.len() as u64
+    }
+
+    fn push(&mut self, event: MemberEvent) {
+        if self.closed {
+            return;
+        }
+        apply(&mut self.view, &event);
+        // Readers begin at the end: without any, nothing has to be kept.
+        if self.readers.is_empty() {
+            self.first = self.end() + 1;
+            self.log.clear();
+            return;
+        }
+        if self.log.len() == KEPT {
+            self.log.pop_front();
+            self.first += 1;
+        }
+        self.log.push_back(event);
+        self.wake();
+    }
+
+    fn wake(&mut self) {
+        self.readers.values_mut().filter_map(Option::take).for_each(Waker::wake);
+    }
+}
+
+fn apply(view: &mut View, event: &MemberEvent) {
+    match event {
+        MemberEvent::Joined(member)
+        | MemberEvent::Up(member)
+        | MemberEvent::Suspect(member)
+        | MemberEvent::Down(member)
+        | MemberEvent::Left(member)
+        | MemberEvent::Payload(member)
+        | MemberEvent::Formed(member) => {
+            view.insert(member.id.node, member.clone());
+        }
+        MemberEvent::SeedRefused { .. } | MemberEvent::Superseded { .. } | MemberEvent::Lagged { .. } => {}
+    }
+}
+
+impl Hub {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // No code that holds it can panic halfway through a change.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn members(&self) -> Vec<Member> {
+        self.lock().view.values().cloned().collect()
+    }
+
+    pub(super) fn member(&self, node: NodeId) -> Option<Member> {
+        self.lock().view.get(&node).cloned()
+    }
+
+    /// Whether `node` is a member that is not taken for dead.
+    pub(super) fn is_active(&self, node: NodeId) -> bool {
+        let state = self.lock();
+        state.view.get(&node).is_some_and(|member| matches!(member.state, MemberState::Alive | MemberState::Suspect))
+    }
+
+    /// Takes in what the membership says.
+    pub(super) fn take(&self, event: Event) {
+        let mut state = self.lock();
+        let event = match event {
+            Event::Joined(member) => MemberEvent::Joined(member.into()),
+            Event::Up(member) => MemberEvent::Up(member.into()),
+            Event::Suspect(member) => MemberEvent::Suspect(member.into()),
+            Event::Down(member) => MemberEvent::Down(member.into()),
+            Event::Left(member) => MemberEvent::Left(member.into()),
+            Event::Payload(member) => {
+                let member = Member::from(member);
+                let before = state.view.get(&member.id.node).filter(|before| before.id == member.id);
+                let formed = before.is_none_or(|before| before.cluster_id != member.cluster_id);
+                let said = before.is_none_or(|before| before.payload != member.payload);
+                if formed {
+                    state.push(MemberEvent::Formed(member.clone()));
+                }
+                if !said {
+                    return;
+                }
+                MemberEvent::Payload(member)
+            }
+            Event::Superseded { by } => MemberEvent::Superseded { by },
+        };
+        state.push(event);
+    }
+
+    pub(super) fn push(&self, event: MemberEvent) {
+        self.lock().push(event);
+    }
+
+    /// Forgets the members that are not among `known`: the membership has forgotten them.
+    pub(super) fn retain(&self, known: impl Fn(NodeId) -> bool) {
+        self.lock().view.retain(|node, _| known(*node));
+    }
+
+    /// No event follows.
+    pub(super) fn close(&self) {
+        let mut state = self.lock();
+        state.closed = true;
+        state.wake();
+    }
+
+    pub(super) fn subscribe(hub: &Arc<Self>) -> MemberEvents {
+        let mut state = hub.lock();
+        let reader = state.next_reader;
+        state.next_reader += 1;
+        state.readers.insert(reader, None);
+        MemberEvents { reader, next: state.end(), view: state.view.clone(), hub: Arc::clone(hub) }
+    }
+}
+
+/// A stream of changes. It ends when the node stops.
+pub struct MemberEvents {
+    hub: Arc<Hub>,
+    reader: u64,
+    /// Number of the event to be read next.
+    next: u64,
+    view: View,
+}
+
+impl MemberEvents {
+    /// The members as they were when the next event happened: nothing lies between the two.
+    pub fn members(&self) -> impl Iterator<Item = &Member> {
+        self.view.values()
+    }
+
+    /// The next change, `None` when the node has stopped. May be cancelled: nothing is lost.
+    pub async fn next(&mut self) -> Option<MemberEvent> {
+        std::future::poll_fn(|cx| Pin::new(&mut *self).poll_next(cx)).await
+    }
+}
+
+impl Stream for MemberEvents {
+    type Item = MemberEvent;
+
+    fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<MemberEvent>> {
+        let this = self.get_mut();
+        let mut state = this.hub.lock();
+        if this.next < state.first {
+            let missed = state.end() - this.next;
+            this.next = state.end();
+            this.view = state.view.clone();
+            return Poll::Ready(Some(MemberEvent::Lagged { missed }));
+        }
+        match state.log.get((this.next - state.first) as usize) {
+            Some(event) => {
+                let event = event.clone();
+                this.next += 1;
+                apply(&mut this.view, &event);
+                Poll::Ready(Some(event))
+            }
+            None if state.closed => Poll::Ready(None),
+            None => {
+                state.readers.insert(this.reader, Some(cx.waker().clone()));
+                Poll::Pending
+            }
+        }
+    }
+}
+
+impl Drop for MemberEvents {
+    fn drop(&mut self) {
+        self.hub.lock().readers.remove(&self.reader);
+    }
+}
+
+impl fmt::Debug for MemberEvents {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MemberEvents").field("next", &self.next).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+
+    use super::*;
+    use crate::{ClusterId, Incarnation, MemberId, membership};
+
+    fn member(name: &str, state: MemberState) -> membership::Member {
+        membership::Member {
+            id: MemberId { node: NodeId::from_name(name), incarnation: Incarnation { store: 1, starts: 1 } },
+            name: name.into(),
+            addr: ([127, 0, 0, 1], 1).into(),
+            payload: Bytes::from_static(b"\0"),
+            payload_version: 1,
+            state,
+        }
+    }
+
+    fn read(events: &mut MemberEvents) -> Option<MemberEvent> {
+        match Pin::new(events).poll_next(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(event) => event,
+            Poll::Pending => None,
+        }
+    }
+
+    #[test]
+    fn the_view_is_the_one_before_the_next_event() {
+        let hub = Arc::new(Hub::default());
+        hub.take(Event::Up(member("a", MemberState::Alive)));
+        let mut events = Hub::subscribe(&hub);
+        hub.take(Event::Down(member("a", MemberState::Down)));
+        assert_eq!(hub.members()[0].state, MemberState::Down);
+        assert_eq!(events.members().next().unwrap().state, MemberState::Alive);
+        assert!(matches!(read(&mut events), Some(MemberEvent::Down(_))));
+        assert_eq!(events.members().next().unwrap().state, MemberState::Down);
+        assert_eq!(read(&mut events), None);
+    }
+
+    #[test]
+    fn a_slow_reader_is_told_what_it_missed() {
+        let hub = Arc::new(Hub::default());
+        let mut events = Hub::subscribe(&hub);
+        for _ in 0..KEPT + 5 {
+            hub.take(Event::Up(member("a", MemberState::Alive)));
+        }
+        hub.take(Event::Left(member("a", MemberState::Left)));
+        assert_eq!(read(&mut events), Some(MemberEvent::Lagged { missed: KEPT as u64 + 6 }));
+        assert_eq!(events.members().next().unwrap().state, MemberState::Left);
+        assert_eq!(read(&mut events), None);
+        hub.take(Event::Up(member("b", MemberState::Alive)));
+        assert!(matches!(read(&mut events), Some(MemberEvent::Up(_))));
+    }
+
+    #[test]
+    fn a_late_reader_misses_nothing() {
+        let hub = Arc::new(Hub::default());
+        for _ in 0..3 {
+            hub.take(Event::Up(member("a", MemberState::Alive)));
+        }
+        let mut events = Hub::subscribe(&hub);
+        assert_eq!(read(&mut events), None);
+        hub.take(Event::Suspect(member("a", MemberState::Suspect)));
+        assert!(matches!(read(&mut events), Some(MemberEvent::Suspect(_))));
+    }
+
+    #[test]
+    fn a_formation_and_a_payload_are_told_apart() {
+        let hub = Arc::new(Hub::default());
+        let mut events = Hub::subscribe(&hub);
+        let say = |id: Option<u128>, payload: &'static str| {
+            let payload = super::super::member::wrap(id.map(ClusterId), &Bytes::from(payload));
+            membership::Member { payload, ..member("a", MemberState::Alive) }
+        };
+        hub.take(Event::Joined(say(None, "x")));
+        assert!(matches!(read(&mut events), Some(MemberEvent::Joined(_))));
+        hub.take(Event::Payload(say(Some(1), "x")));
+        assert!(matches!(read(&mut events), Some(MemberEvent::Formed(m)) if m.cluster_id == Some(ClusterId(1))));
+        assert_eq!(read(&mut events), None);
+        hub.take(Event::Payload(say(Some(1), "y")));
+        assert!(matches!(read(&mut events), Some(MemberEvent::Payload(m)) if m.payload == "y"));
+        assert_eq!(read(&mut events), None);
+    }
+
+    #[test]
+    fn the_end_is_told_after_the_last_event() {
+        let hub = Arc::new(Hub::default());
+        let mut events = Hub::subscribe(&hub);
+        hub.take(Event::Up(member("a", MemberState::Alive)));
+        hub.close();
+        assert!(matches!(read(&mut events), Some(MemberEvent::Up(_))));
+        let end = Pin::new(&mut events).poll_next(&mut Context::from_waker(Waker::noop()));
+        assert_eq!(end, Poll::Ready(None));
+    }
+}

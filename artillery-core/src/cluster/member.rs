@@ -1,0 +1,146 @@
+//! Members as applications see them.
+
+use std::net::SocketAddr;
+
+use bytes::{BufMut, Bytes, BytesMut};
+
+use crate::{
+    error::ConnectError,
+    id::{ClusterId, MemberId},
+    membership::{self, MemberState},
+};
+
+/// The largest payload of a member, in bytes: what a membership packet takes, without the cluster id.
+pub const MAX_PAYLOAD: usize = membership::MAX_PAYLOAD - 17;
+
+/// Another member, as it seems to be.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Member {
+    /// The node, in one of its lives.
+    pub id: MemberId,
+    /// Its stable name.
+    pub name: String,
+    /// Where it can be dialled.
+    pub addr: SocketAddr,
+    /// What it says of itself.
+    pub payload: Bytes,
+    /// How it seems to be.
+    pub state: MemberState,
+    /// The formation that it belongs to, if it belongs to one and that has got about.
+    pub cluster_id: Option<ClusterId>,
+}
+
+/// A change of the membership, or something else about it that matters.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum MemberEvent {
+    /// A member was seen for the first time in this life; how it is follows.
+    Joined(Member),
+    /// It answers: for the first time or again.
+    Up(Member),
+    /// It did not answer in time, and may still do so.
+    Suspect(Member),
+    /// It is taken for dead, or its node lives another life now.
+    Down(Member),
+    /// It said farewell.
+    Left(Member),
+    /// It says something else of itself.
+    Payload(Member),
+    /// It belongs to a formation now, or to another one.
+    Formed(Member),
+    /// A seed refused this node. Told once for each reason.
+    SeedRefused {
+        /// The seed as it was given.
+        seed: String,
+        /// The address that refused.
+        addr: SocketAddr,
+        /// What it said.
+        reason: ConnectError,
+    },
+    /// A later life of this node is a member: this one has stopped taking part.
+    Superseded {
+        /// The later life.
+        by: MemberId,
+    },
+    /// This reader was too slow: events were lost, but its view of the members is right again.
+    Lagged {
+        /// Events lost.
+        missed: u64,
+    },
+}
+
+/// Why a payload was not taken.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum PayloadError {
+    /// It is too large.
+    #[error("a payload of {0} bytes, at most {MAX_PAYLOAD} are allowed")]
+    TooLarge(usize),
+    /// The node has stopped.
+    #[error("the node has stopped")]
+    Stopped,
+}
+
+pub(super) fn check(payload: &Bytes) -> Result<(), PayloadError> {
+    if payload.len() > MAX_PAYLOAD { Err(PayloadError::TooLarge(payload.len())) } else { Ok(()) }
+}
+
+/// What the membership carries: one byte 0, or 1 and a cluster id of 16 bytes (big endian); then the payload.
+pub(super) fn wrap(cluster_id: Option<ClusterId>, payload: &Bytes) -> Bytes {
+    let mut wrapped = BytesMut::with_capacity(17 + payload.len());
+    match cluster_id {
+        None => wrapped.put_u8(0),
+        Some(id) => {
+            wrapped.put_u8(1);
+            wrapped.put_u128(id.0);
+        }
+    }
+    wrapped.extend_from_slice(payload);
+    wrapped.freeze()
+}
+
+/// Takes apart what [`wrap`] made. Anything else is a payload of a member without a formation.
+fn unwrap(wrapped: &Bytes) -> (Option<ClusterId>, Bytes) {
+    match wrapped.split_first() {
+        Some((0, _)) => (None, wrapped.slice(1..)),
+        Some((1, rest)) => match rest.first_chunk() {
+            Some(id) => (Some(ClusterId(u128::from_be_bytes(*id))), wrapped.slice(17..)),
+            None => (None, wrapped.clone()),
+        },
+        _ => (None, wrapped.clone()),
+    }
+}
+
+impl From<membership::Member> for Member {
+    fn from(member: membership::Member) -> Self {
+        let (cluster_id, payload) = unwrap(&member.payload);
+        let membership::Member { id, name, addr, state, .. } = member;
+        Self { id, name, addr, payload, state, cluster_id }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn the_largest_payload_fits() {
+        let wrapped = wrap(Some(ClusterId(u128::MAX)), &vec![0; MAX_PAYLOAD].into());
+        assert_eq!(wrapped.len(), membership::MAX_PAYLOAD);
+        assert_eq!(check(&vec![0; MAX_PAYLOAD + 1].into()), Err(PayloadError::TooLarge(MAX_PAYLOAD + 1)));
+    }
+
+    proptest! {
+        #[test]
+        fn wrapped_and_unwrapped(id: Option<u128>, payload: Vec<u8>) {
+            let (id, payload) = (id.map(ClusterId), Bytes::from(payload));
+            prop_assert_eq!(unwrap(&wrap(id, &payload)), (id, payload));
+        }
+
+        #[test]
+        fn anything_can_be_unwrapped(wrapped: Vec<u8>) {
+            unwrap(&wrapped.into());
+        }
+    }
+}

@@ -1,0 +1,102 @@
+//! Links to other members, for the membership's packets.
+
+use std::{collections::BTreeMap, net::SocketAddr, sync::Arc, time::Duration};
+
+use bytes::{BufMut, Bytes, BytesMut};
+use tokio::{sync::Semaphore, task::JoinSet};
+
+use crate::{
+    Timestamp,
+    error::{DatagramError, WriteError},
+    id::NodeId,
+    membership::Peer,
+    transport::{Connection, Endpoint, Link, StreamKind},
+};
+
+/// A link to somebody who is no active member is given up when nothing was sent by it for so long.
+const UNUSED: Duration = Duration::from_secs(5);
+
+/// Packets that may be on their way as streams.
+const MAX_STREAMS: usize = 64;
+
+pub(super) struct Peers {
+    endpoint: Endpoint,
+    links: BTreeMap<NodeId, Known>,
+    streams: Arc<Semaphore>,
+}
+
+struct Known {
+    link: Link,
+    addr: SocketAddr,
+    used: Timestamp,
+}
+
+impl Peers {
+    pub(super) fn new(endpoint: Endpoint) -> Self {
+        Self { endpoint, links: BTreeMap::new(), streams: Arc::new(Semaphore::new(MAX_STREAMS)) }
+    }
+
+    /// The connection to `to`, if there is one; if not, it is being dialled now.
+    fn connection(&mut self, now: Timestamp, to: &Peer) -> Option<Connection> {
+        let endpoint = &self.endpoint;
+        let known = self.links.entry(to.id.node).or_insert_with(|| Known {
+            link: endpoint.link(to.id.node, vec![to.addr]),
+            addr: to.addr,
+            used: now,
+        });
+        known.used = now;
+        if known.addr != to.addr {
+            known.addr = to.addr;
+            known.link.set_addresses(vec![to.addr]);
+        }
+        known.link.connection()
+    }
+
+    /// Sends a packet, which may get lost. One that is too large for the path takes a stream.
+    pub(super) fn send(&mut self, now: Timestamp, to: &Peer, packet: &Bytes) {
+        let Some(connection) = self.connection(now, to) else {
+            self.endpoint.count_dropped_datagram();
+            return;
+        };
+        let mut datagram = BytesMut::with_capacity(1 + packet.len());
+        datagram.put_u8(StreamKind::MEMBERSHIP.0);
+        datagram.extend_from_slice(packet);
+        if let Err(DatagramError::TooLarge { .. }) = connection.send_datagram(datagram.freeze())
+            && let Ok(permit) = Arc::clone(&self.streams).try_acquire_owned()
+        {
+            let packet = packet.clone();
+            tokio::spawn(async move {
+                // Lost, like any other packet.
+                let _ = by_stream(&connection, &packet).await;
+                drop(permit);
+            });
+        }
+    }
+
+    /// Begins to send `packets` so that they arrive, if their receivers are there: a farewell is not said twice.
+    pub(super) fn send_for_sure(&mut self, now: Timestamp, packets: Vec<(Peer, Bytes)>) -> JoinSet<()> {
+        let mut sending = JoinSet::new();
+        for (to, packet) in packets {
+            if let Some(connection) = self.connection(now, &to) {
+                sending.spawn(async move {
+                    // Who is not there needs no farewell.
+                    let _ = by_stream(&connection, &packet).await;
+                });
+            }
+        }
+        sending
+    }
+
+    /// Gives up links that nobody needs.
+    pub(super) fn sweep(&mut self, now: Timestamp, active: impl Fn(NodeId) -> bool) {
+        self.links.retain(|node, known| active(*node) || now - known.used < UNUSED);
+    }
+}
+
+async fn by_stream(connection: &Connection, packet: &Bytes) -> Result<(), WriteError> {
+    let mut writer = connection.open_uni(StreamKind::MEMBERSHIP, 0).await?;
+    writer.send(packet, &[]).await?;
+    writer.finish();
+    writer.stopped().await;
+    Ok(())
+}

@@ -1,0 +1,120 @@
+//! Hands what the endpoint brings to the membership or to what is built on it.
+
+use std::{
+    net::SocketAddr,
+    sync::{Arc, PoisonError, RwLock},
+};
+
+use bytes::{Buf, Bytes};
+use tokio::sync::mpsc;
+
+use super::{board::Board, driver::Input};
+use crate::{
+    error::{CloseReason, Refusal},
+    id::ClusterId,
+    transport::{IncomingStream, PeerInfo, PeerKind, Service, StreamKind},
+};
+
+/// The endpoint's service.
+pub(super) struct Router {
+    inputs: mpsc::Sender<Input>,
+    service: RwLock<Option<Arc<dyn Service>>>,
+    board: Arc<Board>,
+}
+
+impl Router {
+    pub(super) fn new(inputs: mpsc::Sender<Input>, service: Option<Arc<dyn Service>>, board: Arc<Board>) -> Self {
+        Self { inputs, service: RwLock::new(service), board }
+    }
+
+    pub(super) fn serve(&self, service: Arc<dyn Service>) {
+        *self.service.write().unwrap_or_else(PoisonError::into_inner) = Some(service);
+    }
+
+    /// Lets go of the service.
+    pub(super) fn retire(&self) {
+        *self.service.write().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+
+    fn service(&self) -> Option<Arc<dyn Service>> {
+        self.service.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// What can't be taken in now is lost, as if it had been on the way: it is said again.
+    fn tell(&self, input: Input) {
+        if self.inputs.try_send(input).is_err() {
+            tracing::debug!("the membership is too busy, or has stopped");
+        }
+    }
+
+    fn met(&self, peer: &Arc<PeerInfo>) {
+        if peer.kind == PeerKind::Node {
+            self.tell(Input::Met(Arc::clone(peer)));
+        }
+    }
+}
+
+impl Service for Router {
+    fn admit(&self, peer: &Arc<PeerInfo>) -> Result<(), Refusal> {
+        if let Some(service) = self.service() {
+            service.admit(peer)?;
+        }
+        self.met(peer);
+        Ok(())
+    }
+
+    fn reached(&self, peer: &Arc<PeerInfo>) {
+        self.met(peer);
+        if let Some(service) = self.service() {
+            service.reached(peer);
+        }
+    }
+
+    fn stream(&self, peer: &Arc<PeerInfo>, stream: IncomingStream) {
+        if stream.kind == StreamKind::MEMBERSHIP {
+            let (inputs, from) = (self.inputs.clone(), peer.id);
+            tokio::spawn(async move {
+                let mut reader = stream.reader;
+                while let Ok(Some(frame)) = reader.next().await {
+                    if inputs.send(Input::Packet(from, frame.header)).await.is_err() {
+                        return;
+                    }
+                }
+            });
+        } else if let Some(service) = self.service() {
+            service.stream(peer, stream);
+        }
+    }
+
+    fn datagram(&self, peer: &Arc<PeerInfo>, payload: Bytes) {
+        let mut packet = payload.clone();
+        if packet.first() == Some(&StreamKind::MEMBERSHIP.0) {
+            packet.advance(1);
+            self.tell(Input::Packet(peer.id, packet));
+        } else if let Some(service) = self.service() {
+            service.datagram(peer, payload);
+        }
+    }
+
+    fn joined_cluster(&self, peer: &Arc<PeerInfo>, id: ClusterId) {
+        if let Some(service) = self.service() {
+            service.joined_cluster(peer, id);
+        }
+    }
+
+    fn refused(&self, addr: SocketAddr, reason: &Refusal) {
+        // A node that lists itself as a seed is no trouble.
+        if !matches!(reason, Refusal::Itself(_)) && self.board.warns_of(addr) {
+            tracing::warn!(%addr, %reason, "refused a peer");
+        }
+        if let Some(service) = self.service() {
+            service.refused(addr, reason);
+        }
+    }
+
+    fn disconnected(&self, peer: &Arc<PeerInfo>, reason: &CloseReason) {
+        if let Some(service) = self.service() {
+            service.disconnected(peer, reason);
+        }
+    }
+}

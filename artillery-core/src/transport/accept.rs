@@ -1,0 +1,211 @@
+//! The accepting side: greets whoever dials, and hands on what they send.
+
+use std::{net::SocketAddr, sync::Arc};
+
+use quinn::{Incoming, RecvStream, SendStream};
+use tokio::{sync::OwnedSemaphorePermit, time::timeout};
+
+use super::{
+    CloseCode, Connection, FrameReader, IncomingStream, PeerInfo, PeerKind, StreamKind,
+    endpoint::Shared,
+    hello::{self, Answer, Hello},
+    quic,
+    registry::Ticket,
+};
+use crate::{codec, error::Refusal, frame::Frame, id::ClusterId};
+
+/// Code by which the opener of a stream learns that nobody knows its kind.
+const UNKNOWN_KIND: u32 = 2;
+
+/// Greets whoever dials until the endpoint is closed.
+pub(super) async fn run(shared: Arc<Shared>) {
+    while let Some(incoming) = shared.quinn.accept().await {
+        let handshake = Arc::clone(&shared.handshakes).try_acquire_owned();
+        let connection = Arc::clone(&shared.connections).try_acquire_owned();
+        match (handshake, connection) {
+            (Ok(handshake), Ok(connection)) => {
+                tokio::spawn(handle(Arc::clone(&shared), incoming, handshake, connection));
+            }
+            _ => {
+                let addr = incoming.remote_address();
+                incoming.refuse();
+                shared.refused(addr, &Refusal::Busy);
+            }
+        }
+    }
+}
+
+async fn handle(
+    shared: Arc<Shared>,
+    incoming: Incoming,
+    handshake: OwnedSemaphorePermit,
+    _connection: OwnedSemaphorePermit,
+) {
+    let addr = incoming.remote_address();
+    let greeted = timeout(shared.config.hello_timeout, greet(&shared, incoming)).await;
+    drop(handshake);
+    match greeted.unwrap_or(Err(Refusal::TimedOut)) {
+        Ok((connection, ticket)) => {
+            shared.counters.accepted.add(1);
+            serve(&shared, &connection, ticket).await;
+        }
+        Err(refusal) => shared.refused(addr, &refusal),
+    }
+}
+
+/// The handshake, the hello and its answer.
+async fn greet(shared: &Arc<Shared>, incoming: Incoming) -> Result<(Connection, Ticket), Refusal> {
+    let quinn = incoming.accept().map_err(quic::refusal)?.await.map_err(quic::refusal)?;
+    let name = quic::peer_name(&quinn).map_err(Refusal::Untrusted)?;
+    let (mut send, mut receive) = quinn.accept_bi().await.map_err(quic::refusal)?;
+    let considered = match read_hello(&mut receive).await {
+        Ok(frame) => consider(shared, &quinn, name, &frame),
+        Err(refusal) => Err(refusal),
+    };
+    let answer = match &considered {
+        Ok(_) => Answer::Accepted(shared.hello()),
+        Err(refusal) => Answer::Refused(refusal.clone()),
+    };
+    let told = tell(&mut send, &hello::encode(shared.local.versions, &answer)).await;
+    match considered {
+        Ok((connection, ticket)) => match told {
+            Ok(()) => Ok((connection, ticket)),
+            Err(refusal) => {
+                shared.registry.remove(ticket);
+                Err(refusal)
+            }
+        },
+        Err(refusal) => {
+            // The one who dialled hangs up when it has read why.
+            quinn.closed().await;
+            Err(refusal)
+        }
+    }
+}
+
+async fn read_hello(receive: &mut RecvStream) -> Result<Frame, Refusal> {
+    let kind = read_kind(receive).await.ok_or_else(|| Refusal::Malformed("a stream without a kind".into()))?;
+    if kind != StreamKind::HELLO {
+        return Err(Refusal::Malformed(format!("a stream of kind {} came first", kind.0)));
+    }
+    quic::read_hello_frame(receive).await.map_err(Refusal::Malformed)
+}
+
+async fn tell(send: &mut SendStream, answer: &[u8]) -> Result<(), Refusal> {
+    send.write_all(answer).await.map_err(|error| Refusal::Malformed(error.to_string()))?;
+    // Fails only for a stream at its end.
+    let _ = send.finish();
+    Ok(())
+}
+
+async fn read_kind(receive: &mut RecvStream) -> Option<StreamKind> {
+    let mut kind = [0];
+    receive.read_exact(&mut kind).await.ok()?;
+    Some(StreamKind(kind[0]))
+}
+
+/// Whether the peer may stay.
+fn consider(
+    shared: &Arc<Shared>,
+    quinn: &quinn::Connection,
+    name: String,
+    frame: &Frame,
+) -> Result<(Connection, Ticket), Refusal> {
+    let (version, theirs) = hello::decode::<Hello>(shared.local.versions, frame)?;
+    hello::check(&shared.hello(), &theirs, &name)?;
+    let peer = Arc::new(peer_info(name, theirs, quinn.remote_address(), version));
+    let connection = shared.connection(quinn.clone(), Arc::clone(&peer));
+    let ticket = shared.registry.accept(&connection, shared.config.max_connections_per_peer)?;
+    if let Err(refusal) = shared.service.admit(&peer) {
+        shared.registry.remove(ticket);
+        return Err(refusal);
+    }
+    if peer.kind == PeerKind::Node {
+        shared.links.heard_from(&peer);
+    }
+    Ok((connection, ticket))
+}
+
+/// What is known of a peer after its hello.
+pub(super) fn peer_info(name: String, hello: Hello, remote: SocketAddr, version: u16) -> PeerInfo {
+    let addr = match hello.addr {
+        addr if addr.ip().is_unspecified() => SocketAddr::new(remote.ip(), addr.port()),
+        addr => addr,
+    };
+    PeerInfo { name, id: hello.member, kind: hello.kind, addr, remote, cluster_id: hello.cluster_id, version }
+}
+
+/// Hands on what comes by an accepted connection until it is gone.
+async fn serve(shared: &Arc<Shared>, connection: &Connection, ticket: Ticket) {
+    let (quinn, peer) = (connection.quinn(), connection.peer());
+    let error = loop {
+        // Each of these may be cancelled without a loss.
+        tokio::select! {
+            stream = quinn.accept_uni() => match stream {
+                Ok(receive) => begin(shared, connection, ticket, receive, None),
+                Err(error) => break error,
+            },
+            stream = quinn.accept_bi() => match stream {
+                Ok((send, receive)) => begin(shared, connection, ticket, receive, Some(send)),
+                Err(error) => break error,
+            },
+            datagram = quinn.read_datagram() => match datagram {
+                Ok(payload) => {
+                    shared.counters.datagrams_received.add(1);
+                    shared.service.datagram(peer, payload);
+                }
+                Err(error) => break error,
+            },
+        }
+    };
+    shared.registry.remove(ticket);
+    shared.service.disconnected(peer, &quic::close_reason(error));
+}
+
+/// Waits for a new stream's kind aside, so that a peer that is slow with it holds up none of its other streams. Their
+/// number is bounded by the connection's limit of streams.
+fn begin(
+    shared: &Arc<Shared>,
+    connection: &Connection,
+    ticket: Ticket,
+    mut receive: RecvStream,
+    send: Option<SendStream>,
+) {
+    let (shared, connection) = (Arc::clone(shared), connection.clone());
+    tokio::spawn(async move {
+        let Some(kind) = read_kind(&mut receive).await else { return };
+        let reader = connection.reader(receive);
+        match kind {
+            kind if kind == StreamKind::MEMBERSHIP || kind >= StreamKind::FIRST_FREE => {
+                let writer = send.map(|send| connection.writer(send));
+                let peer = Arc::clone(connection.peer());
+                shared.service.stream(&peer, IncomingStream { kind, reader, writer, connection });
+            }
+            StreamKind::HELLO => connection.close(CloseCode::VIOLATION, "a second hello"),
+            StreamKind::CLUSTER_ID => peer_joined(&shared, &connection, ticket, reader).await,
+            StreamKind(_) => {
+                let mut reader = reader;
+                reader.stop(UNKNOWN_KIND);
+            }
+        }
+    });
+}
+
+/// The peer tells which formation it has joined since its hello.
+async fn peer_joined(shared: &Shared, connection: &Connection, ticket: Ticket, mut reader: FrameReader) {
+    let told = match reader.next().await {
+        Ok(Some(frame)) => codec::decode::<ClusterId>(&frame.header).ok(),
+        _ => None,
+    };
+    let Some(id) = told else {
+        connection.close(CloseCode::VIOLATION, "no cluster id");
+        return;
+    };
+    match shared.registry.peer_joined(ticket, id) {
+        Ok(()) => shared.service.joined_cluster(connection.peer(), id),
+        Err(refusal) => {
+            connection.close_refused(&refusal);
+            shared.refused(connection.peer().remote, &refusal);
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! The dialling side.
+
+use std::{net::SocketAddr, sync::Arc};
+
+use tokio::time::timeout;
+
+use super::{
+    Connection, StreamKind,
+    accept::peer_info,
+    endpoint::Shared,
+    hello::{self, Answer},
+    quic,
+};
+use crate::{
+    codec,
+    error::{ConnectError, Refusal},
+    id::{ClusterId, NodeId},
+};
+
+/// Nobody knows this name and nobody checks it: nodes are dialled by address.
+const SERVER_NAME: &str = "node.artillery.internal";
+
+/// Dials `addr`, and says hello.
+pub(super) async fn dial(
+    shared: &Arc<Shared>,
+    addr: SocketAddr,
+    expected: Option<NodeId>,
+) -> Result<Connection, ConnectError> {
+    let greeted = timeout(shared.config.hello_timeout, greet(shared, addr, expected)).await;
+    let outcome = greeted.unwrap_or(Err(ConnectError::TimedOut));
+    match &outcome {
+        Ok(connection) => {
+            shared.counters.dialled.add(1);
+            shared.service.reached(connection.peer());
+        }
+        Err(_) => shared.counters.dial_failures.add(1),
+    }
+    outcome
+}
+
+async fn greet(shared: &Arc<Shared>, addr: SocketAddr, expected: Option<NodeId>) -> Result<Connection, ConnectError> {
+    let connecting =
+        shared.quinn.connect_with(shared.client.clone(), addr, SERVER_NAME).map_err(|error| match error {
+            quinn::ConnectError::EndpointStopping => ConnectError::EndpointClosed,
+            error => ConnectError::BadAddress { addr, reason: error.to_string() },
+        })?;
+    let quinn = connecting.await.map_err(quic::connect_error)?;
+    let name = quic::peer_name(&quinn).map_err(ConnectError::Untrusted)?;
+    let found = NodeId::from_name(&name);
+    if let Some(expected) = expected.filter(|expected| *expected != found) {
+        return Err(ConnectError::WrongPeer { expected, found });
+    }
+
+    let mine = shared.hello();
+    let (version, answer) = ask(shared, &quinn, &mine).await?;
+    let theirs = match answer {
+        Answer::Accepted(theirs) => theirs,
+        Answer::Refused(refusal) => return Err(ConnectError::Refused(refusal)),
+    };
+    let checked = hello::check(&mine, &theirs, &name);
+    let peer = Arc::new(peer_info(name, theirs, quinn.remote_address(), version));
+    let connection = shared.connection(quinn, peer);
+    match checked.and_then(|()| shared.registry.dialled(&connection)) {
+        Ok(now) => {
+            // The formation was learnt while the hello was on its way.
+            if let Some(id) = now.filter(|_| now != mine.cluster_id) {
+                tokio::spawn(tell_cluster_id(connection.clone(), id));
+            }
+            Ok(connection)
+        }
+        Err(refusal) => {
+            connection.close_refused(&refusal);
+            Err(ConnectError::Rejected(refusal))
+        }
+    }
+}
+
+/// Says hello and reads the answer.
+async fn ask(shared: &Shared, quinn: &quinn::Connection, mine: &hello::Hello) -> Result<(u16, Answer), ConnectError> {
+    let asked = async {
+        let (mut send, mut receive) = quinn.open_bi().await.map_err(|error| error.to_string())?;
+        let mut words = vec![StreamKind::HELLO.0];
+        words.extend_from_slice(&hello::encode(shared.local.versions, mine));
+        send.write_all(&words).await.map_err(|error| error.to_string())?;
+        // Fails only for a stream at its end.
+        let _ = send.finish();
+        quic::read_hello_frame(&mut receive).await
+    };
+    let frame = match asked.await {
+        Ok(frame) => frame,
+        // If the connection broke, that says more than what became of the stream. An acceptor that does not trust
+        // this node's certificate can say so only now: for the dialler the handshake is over before.
+        Err(reason) => {
+            return Err(quinn.close_reason().map_or(ConnectError::Malformed(reason), quic::connect_error));
+        }
+    };
+    hello::decode(shared.local.versions, &frame).map_err(|refusal| match refusal {
+        Refusal::Malformed(reason) => ConnectError::Malformed(reason),
+        // Its ranges tell the same whatever words its answer has: as seen by the peer.
+        Refusal::VersionMismatch { here, there } => {
+            ConnectError::Refused(Refusal::VersionMismatch { here: there, there: here })
+        }
+        refusal => ConnectError::Rejected(refusal),
+    })
+}
+
+/// Tells the acceptor of a connection which formation this node belongs to.
+pub(super) async fn tell_cluster_id(connection: Connection, id: ClusterId) {
+    let mut header = Vec::new();
+    let told = async {
+        let mut writer = connection.open_uni(StreamKind::CLUSTER_ID, i32::MAX).await?;
+        // A plain number: bincode does not refuse it.
+        let _ = codec::encode(&id, &mut header);
+        writer.send(&header, &[]).await?;
+        writer.finish();
+        Ok::<_, crate::error::WriteError>(())
+    };
+    if let Err(error) = told.await {
+        // The next connection's hello will tell it.
+        tracing::debug!(peer = %connection.peer().name, %error, "could not tell the cluster id");
+    }
+}

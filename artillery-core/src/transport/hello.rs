@@ -1,0 +1,211 @@
+//! The first words on a connection: who is there, of which cluster, in which version.
+//!
+//! Both sides send one frame. Its header begins with twelve bytes that no version may ever change: a magic number and
+//! the range of versions that the sender can talk. The rest is read only if the ranges meet. The frame's body is
+//! empty, and ignored, so that later versions may say more.
+
+use std::net::SocketAddr;
+
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+
+use super::PeerKind;
+use crate::{
+    codec,
+    error::{Refusal, VersionRange},
+    frame::Frame,
+    id::{ClusterId, MemberId},
+};
+
+/// The largest hello or answer, in bytes.
+pub(super) const MAX_HELLO: usize = 4096;
+
+/// The longest name of a cluster, in bytes.
+pub(super) const MAX_CLUSTER_NAME: usize = 255;
+
+const MAGIC: [u8; 8] = *b"ARTILLRY";
+const FIXED: usize = 12;
+
+/// What a side says of itself.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Hello {
+    pub(super) cluster: String,
+    pub(super) cluster_id: Option<ClusterId>,
+    pub(super) member: MemberId,
+    pub(super) kind: PeerKind,
+    /// Where it can be dialled; an unspecified address stands for the one that its packets come from.
+    pub(super) addr: SocketAddr,
+}
+
+/// The answer to a hello.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum Answer {
+    Accepted(Hello),
+    Refused(Refusal),
+}
+
+/// A hello or an answer as bytes.
+pub(super) fn encode<T: Serialize>(versions: VersionRange, message: &T) -> Bytes {
+    let mut header = Vec::with_capacity(128);
+    header.extend_from_slice(&MAGIC);
+    header.extend_from_slice(&versions.min.to_le_bytes());
+    header.extend_from_slice(&versions.max.to_le_bytes());
+    // Plain structs and strings: bincode refuses none of them.
+    let _ = codec::encode(message, &mut header);
+    Frame { header: header.into(), body: Bytes::new() }.to_bytes()
+}
+
+/// The sender's versions, and the bytes of its message.
+pub(super) fn split(frame: &Frame) -> Result<(VersionRange, &[u8]), Refusal> {
+    let Some((fixed, message)) = frame.header.split_at_checked(FIXED) else {
+        return Err(Refusal::Malformed(format!("{} bytes are too few", frame.header.len())));
+    };
+    if fixed[..8] != MAGIC {
+        return Err(Refusal::Malformed("another protocol".into()));
+    }
+    let min = u16::from_le_bytes([fixed[8], fixed[9]]);
+    let max = u16::from_le_bytes([fixed[10], fixed[11]]);
+    Ok((VersionRange { min, max }, message))
+}
+
+/// Reads a frame if its sender's versions and `here` meet: in which one, and what it says.
+pub(super) fn decode<T: serde::de::DeserializeOwned>(here: VersionRange, frame: &Frame) -> Result<(u16, T), Refusal> {
+    let (there, message) = split(frame)?;
+    let version = here.meet(there).ok_or(Refusal::VersionMismatch { here, there })?;
+    let message = codec::decode(message).map_err(|error| Refusal::Malformed(error.to_string()))?;
+    Ok((version, message))
+}
+
+/// A refusal that came as the reason of a closed connection.
+pub(super) fn refusal_from(reason: &[u8]) -> Refusal {
+    codec::decode(reason).unwrap_or_else(|_| Refusal::Other("no reason that can be read was given".into()))
+}
+
+/// What both sides check of the other's hello before anything else happens.
+pub(super) fn check(mine: &Hello, theirs: &Hello, certificate: &str) -> Result<(), Refusal> {
+    if theirs.member.node != crate::NodeId::from_name(certificate) {
+        return Err(Refusal::NotItsCertificate { certificate: certificate.into(), claimed: theirs.member.node });
+    }
+    if theirs.cluster != mine.cluster {
+        let there = theirs.cluster.chars().take(MAX_CLUSTER_NAME).collect();
+        return Err(Refusal::DifferentClusterName { here: mine.cluster.clone(), there });
+    }
+    if theirs.member.node == mine.member.node {
+        return Err(Refusal::Itself(mine.member));
+    }
+    check_cluster_id(mine.cluster_id, theirs.cluster_id)
+}
+
+/// Two formations never mix; who belongs to none yet may talk to everybody.
+pub(super) fn check_cluster_id(here: Option<ClusterId>, there: Option<ClusterId>) -> Result<(), Refusal> {
+    match (here, there) {
+        (Some(here), Some(there)) if here != there => Err(Refusal::DifferentCluster { here, there }),
+        _ => Ok(()),
+    }
+}
+
+/// Reads bytes in every way in which bytes are read before their sender is known.
+#[cfg(fuzzing)]
+pub(super) fn fuzz(bytes: &[u8]) {
+    use super::PROTOCOL_VERSIONS as HERE;
+
+    fn read<T: Serialize + serde::de::DeserializeOwned + PartialEq + std::fmt::Debug>(header: Vec<u8>) {
+        let frame = Frame { header: header.into(), body: Bytes::new() };
+        if let Ok((_, message)) = decode::<T>(HERE, &frame) {
+            let again = Frame { header: encode(HERE, &message).slice(crate::frame::PREFIX..), body: Bytes::new() };
+            assert_eq!(decode(HERE, &again).map(|(_, message)| message), Ok(message));
+        }
+    }
+
+    let behind_fixed = [&MAGIC[..], &HERE.min.to_le_bytes(), &HERE.max.to_le_bytes(), bytes].concat();
+    read::<Hello>(bytes.to_vec());
+    read::<Hello>(behind_fixed.clone());
+    read::<Answer>(behind_fixed);
+    let _ = refusal_from(bytes).to_string();
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::{Incarnation, NodeId, frame::FrameDecoder};
+
+    const ONE: VersionRange = VersionRange { min: 1, max: 1 };
+
+    fn hello(name: &str) -> Hello {
+        Hello {
+            cluster: "shop".into(),
+            cluster_id: Some(ClusterId(0x0123_4567_89ab_cdef)),
+            member: MemberId { node: NodeId::from_name(name), incarnation: Incarnation { store: 7, starts: 3 } },
+            kind: PeerKind::Node,
+            addr: ([10, 0, 0, 5], 7400).into(),
+        }
+    }
+
+    fn frame(bytes: &[u8]) -> Frame {
+        let mut decoder = FrameDecoder::new(MAX_HELLO);
+        decoder.push(bytes);
+        decoder.next_frame().unwrap().unwrap()
+    }
+
+    #[test]
+    fn versions_that_do_not_meet_are_told_before_anything_else_is_read() {
+        let there = VersionRange { min: 2, max: 9 };
+        let mut bytes = encode(there, &hello("a")).to_vec();
+        bytes.truncate(FIXED + crate::frame::PREFIX);
+        bytes.extend_from_slice(b"whatever version 9 says");
+        let header = Bytes::from(bytes).slice(crate::frame::PREFIX..);
+        let decoded = decode::<Hello>(ONE, &Frame { header, body: Bytes::new() });
+        assert_eq!(decoded, Err(Refusal::VersionMismatch { here: ONE, there }));
+    }
+
+    #[test]
+    fn the_newest_common_version_is_taken() {
+        let bytes = encode(VersionRange { min: 1, max: 4 }, &hello("a"));
+        let (version, told) = decode::<Hello>(VersionRange { min: 2, max: 3 }, &frame(&bytes)).unwrap();
+        assert_eq!((version, told), (3, hello("a")));
+    }
+
+    #[test]
+    fn every_difference_has_its_reason() {
+        let mine = hello("me");
+        assert_eq!(check(&mine, &hello("a"), "a"), Ok(()));
+        assert!(matches!(check(&mine, &hello("a"), "b"), Err(Refusal::NotItsCertificate { .. })));
+        assert!(matches!(check(&mine, &hello("me"), "me"), Err(Refusal::Itself(_))));
+        let other = Hello { cluster: "barn".into(), ..hello("a") };
+        assert!(matches!(check(&mine, &other, "a"), Err(Refusal::DifferentClusterName { .. })));
+        let other = Hello { cluster_id: Some(ClusterId(1)), ..hello("a") };
+        assert!(matches!(check(&mine, &other, "a"), Err(Refusal::DifferentCluster { .. })));
+        let other = Hello { cluster_id: None, ..hello("a") };
+        assert_eq!(check(&mine, &other, "a"), Ok(()));
+    }
+
+    /// Bytes that a release has sent must be understood, and sent, by every later one that talks version 1.
+    #[test]
+    fn golden_bytes() {
+        let refused = Refusal::DifferentCluster { here: ClusterId(1), there: ClusterId(2) };
+        let vectors = [
+            ("hello", encode(ONE, &hello("a"))),
+            ("accepted", encode(ONE, &Answer::Accepted(hello("b")))),
+            ("refused", encode(ONE, &Answer::Refused(refused))),
+        ];
+        let written: String = vectors.iter().map(|(name, bytes)| format!("{name} {}\n", hex(bytes))).collect();
+        assert_eq!(written, include_str!("../../tests/wire-1/hello.hex"));
+    }
+
+    fn hex(bytes: &[u8]) -> String {
+        bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+
+    proptest! {
+        #[test]
+        fn garbage_never_panics(header: Vec<u8>) {
+            let _ = decode::<Hello>(ONE, &Frame { header: header.clone().into(), body: Bytes::new() });
+            let mut header = header;
+            let fixed = [&MAGIC[..], &[1, 0, 1, 0]].concat();
+            header.splice(..0, fixed);
+            let _ = decode::<Answer>(ONE, &Frame { header: header.into(), body: Bytes::new() });
+        }
+    }
+}

@@ -1,0 +1,248 @@
+//! Settings in quinn's terms, and quinn's errors in ours.
+
+use std::{io, net::UdpSocket, sync::Arc, time::Duration};
+
+use hkdf::hmac::{Hmac, KeyInit, Mac};
+use quinn::{
+    ConnectionError, ConnectionId, ConnectionIdGenerator, EndpointConfig, MtuDiscoveryConfig, RecvStream, ServerConfig,
+    TokioRuntime, TransportConfig as QuinnTransport, TransportErrorCode, VarInt,
+    crypto::{
+        CryptoError, HmacKey,
+        rustls::{QuicClientConfig, QuicServerConfig},
+    },
+};
+use rand::RngExt;
+use rustls::pki_types::CertificateDer;
+use sha2::Sha256;
+
+use super::{CloseCode, LinkFilter, counters::Cells, hello, socket};
+use crate::{
+    codec,
+    config::TransportConfig,
+    error::{BindError, CloseReason, ConnectError, DatagramError, IdentityError, ReadError, Refusal, WriteError},
+    frame::{Frame, FrameDecoder},
+    identity::{Identity, name_of},
+};
+
+/// Quinn's guess of 333 ms would make the first lost packet of every handshake cost a second.
+const INITIAL_RTT: Duration = Duration::from_millis(100);
+
+/// Bytes of datagrams that wait to be sent or to be read; older ones are dropped for newer ones.
+const DATAGRAM_BUFFER: usize = 1 << 20;
+
+/// An endpoint on a socket of its own, and how it dials.
+pub(super) fn endpoint(
+    config: &TransportConfig,
+    identity: &Identity,
+    counters: &Arc<Cells>,
+    filter: Option<LinkFilter>,
+) -> Result<(quinn::Endpoint, quinn::ClientConfig), BindError> {
+    let tls = identity.tls()?;
+    let unusable = |error: &dyn std::fmt::Display| IdentityError::Unusable(error.to_string());
+    let server = QuicServerConfig::try_from(tls.server).map_err(|error| unusable(&error))?;
+    let client = QuicClientConfig::try_from(tls.client).map_err(|error| unusable(&error))?;
+
+    let mut accept = ServerConfig::with_crypto(Arc::new(server));
+    accept.transport_config(Arc::new(transport(config, config.max_streams_per_connection)));
+    accept.max_incoming(config.max_handshakes as usize);
+    let mut dial = quinn::ClientConfig::new(Arc::new(client));
+    // The side that dialled takes in no streams: see the module's documentation.
+    dial.transport_config(Arc::new(transport(config, 0)));
+
+    let failed = |source: io::Error| BindError::Socket { addr: config.listen, source };
+    let udp = socket::bind(config.listen, config.socket_buffer_bytes).map_err(failed)?;
+    let quinn = open(config, identity, accept, udp, Arc::clone(counters), filter).map_err(failed)?;
+    Ok((quinn, dial))
+}
+
+fn open(
+    config: &TransportConfig,
+    identity: &Identity,
+    accept: ServerConfig,
+    udp: UdpSocket,
+    counters: Arc<Cells>,
+    filter: Option<LinkFilter>,
+) -> io::Result<quinn::Endpoint> {
+    // The key is the same in every life of the node: a restarted one answers packets of its former connections with
+    // a reset that the peers believe, so they need not wait for the idle timeout. For that, ids must not look foreign
+    // to the new process, as quinn's own do.
+    let mut endpoint = EndpointConfig::new(Arc::new(ResetKey(*identity.seed())));
+    endpoint.cid_generator(|| Box::new(RandomIds));
+    endpoint.max_udp_payload_size(config.max_udp_payload).map_err(io::Error::other)?;
+    let socket = socket::wrap(udp, counters, filter)?;
+    quinn::Endpoint::new_with_abstract_socket(endpoint, Some(accept), socket, Arc::new(TokioRuntime))
+}
+
+fn transport(config: &TransportConfig, streams: u32) -> QuinnTransport {
+    let mut transport = QuinnTransport::default();
+    let mut mtu = MtuDiscoveryConfig::default();
+    mtu.upper_bound(config.max_udp_payload);
+    transport
+        .max_concurrent_bidi_streams(streams.into())
+        .max_concurrent_uni_streams(streams.into())
+        .stream_receive_window(config.stream_window_bytes.into())
+        .receive_window(config.connection_window_bytes.into())
+        .send_window(config.connection_window_bytes.into())
+        .keep_alive_interval(Some(config.keep_alive))
+        // `validate` keeps it within what fits.
+        .max_idle_timeout(config.idle_timeout.try_into().ok())
+        .initial_rtt(INITIAL_RTT)
+        .mtu_discovery_config(Some(mtu))
+        .enable_segmentation_offload(config.segmentation_offload)
+        .datagram_receive_buffer_size(Some(DATAGRAM_BUFFER))
+        .datagram_send_buffer_size(DATAGRAM_BUFFER);
+    transport
+}
+
+/// Makes connection ids of eight random bytes.
+struct RandomIds;
+
+impl ConnectionIdGenerator for RandomIds {
+    #[allow(clippy::disallowed_methods, reason = "ids on the network must be unguessable")]
+    fn generate_cid(&mut self) -> ConnectionId {
+        ConnectionId::new(&rand::rng().random::<[u8; 8]>())
+    }
+
+    fn cid_len(&self) -> usize {
+        8
+    }
+
+    fn cid_lifetime(&self) -> Option<Duration> {
+        None
+    }
+}
+
+/// Signs stateless resets.
+struct ResetKey([u8; 32]);
+
+impl ResetKey {
+    fn mac(&self, data: &[u8]) -> Hmac<Sha256> {
+        // HMAC fills shorter keys up with zeros to the hash's block of 64 bytes.
+        let mut key = [0; 64];
+        key[..32].copy_from_slice(&self.0);
+        let mut mac = Hmac::<Sha256>::new(&key.into());
+        mac.update(data);
+        mac
+    }
+}
+
+impl HmacKey for ResetKey {
+    fn sign(&self, data: &[u8], signature_out: &mut [u8]) {
+        signature_out.copy_from_slice(&self.mac(data).finalize().into_bytes());
+    }
+
+    fn signature_len(&self) -> usize {
+        32
+    }
+
+    fn verify(&self, data: &[u8], signature: &[u8]) -> Result<(), CryptoError> {
+        self.mac(data).verify_slice(signature).map_err(|_| CryptoError)
+    }
+}
+
+fn is_crypto(code: TransportErrorCode) -> bool {
+    (0x100..0x200).contains(&u64::from(code))
+}
+
+/// Why a connection ended.
+pub(super) fn close_reason(error: ConnectionError) -> CloseReason {
+    match error {
+        ConnectionError::TransportError(error) if is_crypto(error.code) => CloseReason::Untrusted(error.reason),
+        ConnectionError::ConnectionClosed(close) if is_crypto(close.error_code) => {
+            CloseReason::Untrusted(format!("the peer says: {}", String::from_utf8_lossy(&close.reason)))
+        }
+        ConnectionError::ConnectionClosed(close) if close.error_code == TransportErrorCode::CONNECTION_REFUSED => {
+            CloseReason::Refused(Refusal::Busy)
+        }
+        ConnectionError::ApplicationClosed(close) => closed_by_peer(close.error_code, &close.reason),
+        ConnectionError::Reset => CloseReason::Reset,
+        ConnectionError::TimedOut => CloseReason::TimedOut,
+        ConnectionError::LocallyClosed => CloseReason::Here,
+        other => CloseReason::Protocol(other.to_string()),
+    }
+}
+
+fn closed_by_peer(code: VarInt, reason: &[u8]) -> CloseReason {
+    let code = CloseCode(u32::try_from(code.into_inner()).unwrap_or(u32::MAX));
+    match code {
+        CloseCode::SHUTDOWN => CloseReason::Shutdown,
+        CloseCode::REFUSED => CloseReason::Refused(hello::refusal_from(reason)),
+        _ => CloseReason::Peer { code: code.0, reason: String::from_utf8_lossy(reason).into_owned() },
+    }
+}
+
+/// Closes a connection for a reason that the peer can take apart.
+pub(super) fn close_refused(connection: &quinn::Connection, refusal: &Refusal) {
+    let mut reason = Vec::new();
+    // A refusal that can't be encoded is still one: the peer reads an empty one.
+    let _ = codec::encode(refusal, &mut reason);
+    connection.close(CloseCode::REFUSED.0.into(), &reason);
+}
+
+/// What a lost connection means while it is not ready yet.
+pub(super) fn connect_error(error: ConnectionError) -> ConnectError {
+    match close_reason(error) {
+        CloseReason::Untrusted(reason) => ConnectError::Untrusted(reason),
+        CloseReason::Refused(refusal) => ConnectError::Refused(refusal),
+        CloseReason::TimedOut => ConnectError::TimedOut,
+        CloseReason::Here => ConnectError::EndpointClosed,
+        reason => ConnectError::Lost(reason),
+    }
+}
+
+/// What a lost connection means to the side that accepts it.
+pub(super) fn refusal(error: ConnectionError) -> Refusal {
+    match close_reason(error) {
+        CloseReason::Untrusted(reason) => Refusal::Untrusted(reason),
+        CloseReason::Refused(refusal) => refusal,
+        CloseReason::TimedOut => Refusal::TimedOut,
+        reason => Refusal::Malformed(reason.to_string()),
+    }
+}
+
+/// The node name in the certificate of the other side, or what is wrong with it.
+pub(super) fn peer_name(connection: &quinn::Connection) -> Result<String, String> {
+    let chain = connection.peer_identity().and_then(|chain| chain.downcast::<Vec<CertificateDer<'static>>>().ok());
+    let leaf = chain.as_deref().and_then(|chain| chain.first()).ok_or("no certificate was shown")?;
+    name_of(leaf).map_err(|error| error.to_string())
+}
+
+/// Reads the one frame of a hello or of its answer.
+pub(super) async fn read_hello_frame(stream: &mut RecvStream) -> Result<Frame, String> {
+    let mut decoder = FrameDecoder::new(hello::MAX_HELLO);
+    loop {
+        if let Some(frame) = decoder.next_frame().map_err(|error| error.to_string())? {
+            return Ok(frame);
+        }
+        match stream.read_chunk(hello::MAX_HELLO, true).await {
+            Ok(Some(chunk)) => decoder.push(&chunk.bytes),
+            Ok(None) => return Err("the stream ended too early".into()),
+            Err(error) => return Err(error.to_string()),
+        }
+    }
+}
+
+pub(super) fn read_error(error: quinn::ReadError) -> ReadError {
+    match error {
+        quinn::ReadError::Reset(code) => ReadError::Reset(code.into_inner()),
+        quinn::ReadError::ConnectionLost(error) => ReadError::Lost(close_reason(error)),
+        // Stopped here, or one of the modes of reading that are not used.
+        _ => ReadError::Lost(CloseReason::Here),
+    }
+}
+
+pub(super) fn write_error(error: quinn::WriteError) -> WriteError {
+    match error {
+        quinn::WriteError::Stopped(code) => WriteError::Stopped(code.into_inner()),
+        quinn::WriteError::ConnectionLost(error) => WriteError::Lost(close_reason(error)),
+        _ => WriteError::Finished,
+    }
+}
+
+pub(super) fn datagram_error(error: quinn::SendDatagramError, len: usize, limit: Option<usize>) -> DatagramError {
+    match error {
+        quinn::SendDatagramError::TooLarge => DatagramError::TooLarge { len, limit: limit.unwrap_or(0) },
+        quinn::SendDatagramError::ConnectionLost(error) => DatagramError::Lost(close_reason(error)),
+        _ => DatagramError::Unsupported,
+    }
+}

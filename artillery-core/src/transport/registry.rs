@@ -1,0 +1,125 @@
+//! The connections of an endpoint, and the formation that they have to agree on.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Mutex, MutexGuard, PoisonError},
+};
+
+use super::{Connection, PeerInfo, connection::WeakConnection, hello};
+use crate::{
+    error::Refusal,
+    id::{ClusterId, NodeId},
+};
+
+/// One lock over both: a formation that is learnt while somebody says hello is seen by one of the two checks.
+#[derive(Debug)]
+pub(super) struct Registry {
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    cluster_id: Option<ClusterId>,
+    next: u64,
+    accepted: BTreeMap<u64, Accepted>,
+    dialled: Vec<WeakConnection>,
+}
+
+#[derive(Debug)]
+struct Accepted {
+    connection: Connection,
+    /// The peer's formation: of its hello, or told later.
+    cluster_id: Option<ClusterId>,
+}
+
+/// Names an accepted connection in the registry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Ticket(u64);
+
+/// What follows from a new formation.
+#[derive(Debug)]
+pub(super) struct Consequences {
+    /// Connections to close, and why.
+    pub(super) foreign: Vec<(Connection, Refusal)>,
+    /// Connections whose acceptor does not know it yet.
+    pub(super) to_tell: Vec<Connection>,
+}
+
+impl Registry {
+    pub(super) fn new(cluster_id: Option<ClusterId>) -> Self {
+        Self { state: Mutex::new(State { cluster_id, ..State::default() }) }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // No code that holds it can panic halfway through a change.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn cluster_id(&self) -> Option<ClusterId> {
+        self.lock().cluster_id
+    }
+
+    pub(super) fn set_cluster_id(&self, id: ClusterId) -> Consequences {
+        let mut state = self.lock();
+        state.cluster_id = Some(id);
+        let mut consequences = Consequences { foreign: Vec::new(), to_tell: Vec::new() };
+        for accepted in state.accepted.values() {
+            if let Err(refusal) = hello::check_cluster_id(Some(id), accepted.cluster_id) {
+                consequences.foreign.push((accepted.connection.clone(), refusal));
+            }
+        }
+        for connection in state.dialled.iter().filter_map(WeakConnection::upgrade) {
+            match hello::check_cluster_id(Some(id), connection.peer().cluster_id) {
+                Ok(()) => consequences.to_tell.push(connection),
+                Err(refusal) => consequences.foreign.push((connection, refusal)),
+            }
+        }
+        consequences
+    }
+
+    /// Takes in a connection that a peer dialled, unless it has too many of them.
+    pub(super) fn accept(&self, connection: &Connection, per_peer: u32) -> Result<Ticket, Refusal> {
+        let peer = connection.peer();
+        let mut state = self.lock();
+        hello::check_cluster_id(state.cluster_id, peer.cluster_id)?;
+        let others = state.accepted.values().filter(|other| other.connection.peer().id.node == peer.id.node).count();
+        if others >= per_peer as usize {
+            return Err(Refusal::Busy);
+        }
+        let ticket = state.next;
+        state.next += 1;
+        state.accepted.insert(ticket, Accepted { connection: connection.clone(), cluster_id: peer.cluster_id });
+        Ok(Ticket(ticket))
+    }
+
+    /// Forgets an accepted connection.
+    pub(super) fn remove(&self, ticket: Ticket) {
+        self.lock().accepted.remove(&ticket.0);
+    }
+
+    /// A peer has told which formation it has joined.
+    pub(super) fn peer_joined(&self, ticket: Ticket, id: ClusterId) -> Result<(), Refusal> {
+        let mut state = self.lock();
+        hello::check_cluster_id(state.cluster_id, Some(id))?;
+        if let Some(accepted) = state.accepted.get_mut(&ticket.0) {
+            accepted.cluster_id = Some(id);
+        }
+        Ok(())
+    }
+
+    /// Takes in a connection that was dialled; returns this node's formation as it is now.
+    pub(super) fn dialled(&self, connection: &Connection) -> Result<Option<ClusterId>, Refusal> {
+        let mut state = self.lock();
+        hello::check_cluster_id(state.cluster_id, connection.peer().cluster_id)?;
+        state.dialled.retain(|weak| weak.upgrade().is_some());
+        state.dialled.push(connection.downgrade());
+        Ok(state.cluster_id)
+    }
+
+    /// The peers that have dialled and are connected now, each connection once.
+    pub(super) fn accepted_from(&self, node: NodeId) -> Vec<std::sync::Arc<PeerInfo>> {
+        let state = self.lock();
+        let peers = state.accepted.values().map(|accepted| accepted.connection.peer());
+        peers.filter(|peer| peer.id.node == node).cloned().collect()
+    }
+}

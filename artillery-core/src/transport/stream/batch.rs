@@ -1,0 +1,133 @@
+//! Frames gathered for one write.
+
+use bytes::{Bytes, BytesMut};
+
+use crate::frame::{PREFIX, prefix};
+
+/// Pieces up to this many bytes are copied next to each other: cheaper than handing each on by itself.
+const GATHER: usize = 1024;
+
+/// Frames to be written together: small pieces are gathered, large ones (values) are handed on without a copy.
+#[derive(Debug, Default)]
+pub struct FrameBatch {
+    chunks: Vec<Bytes>,
+    gathered: BytesMut,
+    frames: usize,
+    bytes: usize,
+    /// Header and body of the largest frame.
+    largest: usize,
+}
+
+impl FrameBatch {
+    /// An empty batch. Keep it: its memory is used again.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Appends a frame with an encoded `header` and the pieces of its body.
+    pub fn push(&mut self, header: &[u8], body: &[Bytes]) {
+        let body_len = body.iter().map(Bytes::len).sum();
+        self.frames += 1;
+        self.bytes += PREFIX + header.len() + body_len;
+        self.largest = self.largest.max(header.len() + body_len);
+        if header.len() + body_len + 4 > u32::MAX as usize {
+            // It has no prefix; `largest` keeps it from ever being written.
+            return;
+        }
+        self.gathered.extend_from_slice(&prefix(header.len(), body_len));
+        self.gathered.extend_from_slice(header);
+        for piece in body {
+            if piece.len() <= GATHER {
+                self.gathered.extend_from_slice(piece);
+            } else {
+                self.close_gathered();
+                self.chunks.push(piece.clone());
+            }
+        }
+    }
+
+    /// Frames in it.
+    pub fn frames(&self) -> usize {
+        self.frames
+    }
+
+    /// Bytes in it, on the wire.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Whether there is nothing in it.
+    pub fn is_empty(&self) -> bool {
+        self.frames == 0
+    }
+
+    /// Bytes of header and body of its largest frame.
+    pub(super) fn largest(&self) -> usize {
+        self.largest
+    }
+
+    /// All of it, in order. [`FrameBatch::clear`] has to follow.
+    pub(super) fn chunks(&mut self) -> &mut [Bytes] {
+        self.close_gathered();
+        &mut self.chunks
+    }
+
+    /// Empties it and keeps its memory.
+    pub fn clear(&mut self) {
+        self.chunks.clear();
+        self.gathered.clear();
+        (self.frames, self.bytes, self.largest) = (0, 0, 0);
+    }
+
+    fn close_gathered(&mut self) {
+        if !self.gathered.is_empty() {
+            self.chunks.push(self.gathered.split().freeze());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::frame::{Frame, FrameDecoder};
+
+    #[test]
+    fn values_are_not_copied_and_small_frames_are_one_chunk() {
+        let value = Bytes::from(vec![7; GATHER + 1]);
+        let mut batch = FrameBatch::new();
+        for _ in 0..10 {
+            batch.push(b"small", &[Bytes::from_static(b"key")]);
+        }
+        batch.push(b"large", std::slice::from_ref(&value));
+        let chunks = batch.chunks();
+        assert_eq!(chunks.len(), 2);
+        assert_eq!(chunks[1].as_ptr(), value.as_ptr());
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_pushed_is_decoded(frames in prop::collection::vec((0usize..20, prop::collection::vec(0usize..3000, 0..4)), 0..8)) {
+            let mut batch = FrameBatch::new();
+            let mut expected = Vec::new();
+            for (header, body) in &frames {
+                let header = vec![1; *header];
+                let body: Vec<Bytes> = body.iter().map(|len| vec![2; *len].into()).collect();
+                batch.push(&header, &body);
+                expected.push(Frame { header: header.into(), body: body.concat().into() });
+            }
+            prop_assert_eq!(batch.frames(), expected.len());
+            prop_assert_eq!(batch.bytes(), expected.iter().map(Frame::wire_len).sum::<usize>());
+            let mut decoder = FrameDecoder::new(1 << 20);
+            batch.chunks().iter().for_each(|chunk| decoder.push(chunk));
+            let mut seen = Vec::new();
+            while let Some(frame) = decoder.next_frame().unwrap() {
+                seen.push(frame);
+            }
+            prop_assert_eq!(seen, expected);
+            batch.clear();
+            prop_assert!(batch.is_empty() && batch.chunks().is_empty());
+        }
+    }
+}

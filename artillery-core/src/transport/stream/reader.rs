@@ -1,0 +1,95 @@
+//! The receiving end.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use quinn::RecvStream;
+
+use crate::{
+    error::ReadError,
+    frame::{Frame, FrameDecoder},
+    transport::{counters::Cells, quic},
+};
+
+/// Pieces of a stream that are taken over at a time.
+const CHUNKS: usize = 32;
+
+/// The receiving end of a stream. Dropped before the end, it tells the sender that nothing more is wanted.
+#[derive(Debug)]
+pub struct FrameReader {
+    stream: RecvStream,
+    decoder: FrameDecoder,
+    counters: Arc<Cells>,
+    /// Why there is nothing more to read.
+    failed: Option<ReadError>,
+}
+
+impl FrameReader {
+    pub(in crate::transport) fn new(stream: RecvStream, limit: usize, counters: Arc<Cells>) -> Self {
+        Self { stream, decoder: FrameDecoder::new(limit), counters, failed: None }
+    }
+
+    /// The next frame, `None` when the stream was finished after a whole one. May be cancelled: nothing is lost.
+    ///
+    /// # Errors
+    /// [`ReadError`]; the stream is then useless, and the sender is told so.
+    pub async fn next(&mut self) -> Result<Option<Frame>, ReadError> {
+        loop {
+            if let Some(frame) = self.next_ready() {
+                return Ok(Some(frame));
+            }
+            if let Some(error) = &self.failed {
+                return Err(error.clone());
+            }
+            let mut chunks = [const { Bytes::new() }; CHUNKS];
+            match self.stream.read_chunks(&mut chunks).await {
+                Ok(Some(count)) => chunks[..count].iter().for_each(|chunk| self.decoder.push(chunk)),
+                Ok(None) => {
+                    return match self.decoder.finish() {
+                        Ok(()) => Ok(None),
+                        Err(error) => Err(self.fail(error.into())),
+                    };
+                }
+                Err(error) => return Err(self.fail(quic::read_error(error))),
+            }
+        }
+    }
+
+    /// The next frame, if it has been received already: after [`FrameReader::next`], take these as one batch.
+    ///
+    /// An error is kept for the next call of [`FrameReader::next`].
+    pub fn next_ready(&mut self) -> Option<Frame> {
+        if self.failed.is_some() {
+            return None;
+        }
+        match self.decoder.next_frame() {
+            Ok(frame) => {
+                let frame = frame?;
+                self.counters.frames_received.add(1);
+                self.counters.frame_bytes_received.add(frame.wire_len() as u64);
+                Some(frame)
+            }
+            Err(error) => {
+                self.fail(error.into());
+                None
+            }
+        }
+    }
+
+    /// Tells the sender that nothing more of this stream is wanted.
+    pub fn stop(&mut self, code: u32) {
+        // Fails only when the stream is at its end already.
+        let _ = self.stream.stop(code.into());
+    }
+
+    fn fail(&mut self, error: ReadError) -> ReadError {
+        if matches!(error, ReadError::Frame(_)) {
+            self.stop(MALFORMED);
+        }
+        self.failed = Some(error.clone());
+        error
+    }
+}
+
+/// Code by which a sender learns that what it sent was no frame.
+const MALFORMED: u32 = 1;

@@ -1,0 +1,99 @@
+//! The sending end.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use quinn::SendStream;
+
+use super::FrameBatch;
+use crate::{
+    error::WriteError,
+    transport::{counters::Cells, quic},
+};
+
+/// The sending end of a stream. Dropped without [`FrameWriter::finish`], the stream ends as if it was finished, or is
+/// given up if a write was cancelled.
+#[derive(Debug)]
+pub struct FrameWriter {
+    stream: SendStream,
+    limit: usize,
+    counters: Arc<Cells>,
+    single: FrameBatch,
+    /// A write has begun and not come to its end.
+    writing: bool,
+}
+
+impl FrameWriter {
+    pub(in crate::transport) fn new(stream: SendStream, limit: usize, counters: Arc<Cells>) -> Self {
+        Self { stream, limit, counters, single: FrameBatch::new(), writing: false }
+    }
+
+    /// Sends one frame: returns when QUIC has taken it, which waits while the windows are full.
+    ///
+    /// Not to be cancelled: part of a frame may have been written, and the writer is useless then.
+    ///
+    /// # Errors
+    /// [`WriteError`].
+    pub async fn send(&mut self, header: &[u8], body: &[Bytes]) -> Result<(), WriteError> {
+        let mut batch = std::mem::take(&mut self.single);
+        batch.push(header, body);
+        let sent = self.send_all(&mut batch).await;
+        self.single = batch;
+        sent
+    }
+
+    /// Sends all frames of the batch in one write and leaves it empty. Not to be cancelled, as [`FrameWriter::send`].
+    ///
+    /// # Errors
+    /// [`WriteError`]; if a frame is too large, nothing of the batch is written.
+    pub async fn send_all(&mut self, batch: &mut FrameBatch) -> Result<(), WriteError> {
+        let sent = self.write(batch).await;
+        batch.clear();
+        sent
+    }
+
+    async fn write(&mut self, batch: &mut FrameBatch) -> Result<(), WriteError> {
+        if batch.is_empty() {
+            return Ok(());
+        }
+        if batch.largest() > self.limit {
+            return Err(WriteError::TooLarge { len: batch.largest(), limit: self.limit });
+        }
+        if std::mem::replace(&mut self.writing, true) {
+            return Err(WriteError::Interrupted);
+        }
+        let (frames, bytes) = (batch.frames() as u64, batch.bytes() as u64);
+        self.stream.write_all_chunks(batch.chunks()).await.map_err(quic::write_error)?;
+        self.writing = false;
+        self.counters.writes.add(1);
+        self.counters.frames_sent.add(frames);
+        self.counters.frame_bytes_sent.add(bytes);
+        Ok(())
+    }
+
+    /// No frame follows. What was sent is still delivered.
+    pub fn finish(&mut self) {
+        // Fails only when the stream is at its end already.
+        let _ = self.stream.finish();
+    }
+
+    /// Gives the stream up: what was not delivered yet may never be.
+    pub fn reset(&mut self, code: u32) {
+        // Fails only when the stream is at its end already.
+        let _ = self.stream.reset(code.into());
+    }
+
+    /// Waits until the peer has everything after [`FrameWriter::finish`], or wants no more, or is gone.
+    pub async fn stopped(&self) {
+        // Which of them it was makes no difference to who waits for the end.
+        let _ = self.stream.stopped().await;
+    }
+}
+
+impl Drop for FrameWriter {
+    fn drop(&mut self) {
+        if self.writing {
+            self.reset(0);
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! Garbage, and streams that end where they should not.
+
+use rand::RngExt;
+use rand_chacha::{ChaCha8Rng, rand_core::SeedableRng};
+
+use super::*;
+use crate::{
+    error::CloseReason,
+    frame::{FrameError, prefix},
+};
+
+/// The end of the next stream of kind 16.
+async fn end(honest: &mut Honest) -> Result<(), ReadError> {
+    loop {
+        if let Event::End(StreamKind(16), end) = honest.event().await {
+            return end;
+        }
+    }
+}
+
+#[tokio::test]
+async fn garbage_on_every_kind_of_stream() {
+    let mut honest = Honest::new(config());
+    let raw = Raw::new("raw");
+    let mut random = ChaCha8Rng::seed_from_u64(7);
+    let mut connection = raw.accepted(&honest).await;
+    for kind in 0..=255u8 {
+        // Some kinds cost the connection.
+        if connection.close_reason().is_some() || kind == 2 {
+            connection = raw.accepted(&honest).await;
+        }
+        let garbage: Vec<u8> = (0..random.random_range(1..200)).map(|_| random.random()).collect();
+        let Ok(mut stream) = connection.open_uni().await else { continue };
+        // The peer may have closed it, or does not want it any more.
+        let _ = stream.write_all(&[&[kind], &garbage[..]].concat()).await;
+        let _ = stream.finish();
+        let (Ok((mut send, _receive)), true) = (connection.open_bi().await, kind > 1) else { continue };
+        let _ = send.write_all(&[&[kind], &garbage[..]].concat()).await;
+        let _ = send.finish();
+        connection.send_datagram(garbage.into()).unwrap();
+        while honest.events.try_recv().is_ok() {}
+    }
+    honest.is_well().await;
+}
+
+#[tokio::test]
+async fn a_frame_that_claims_too_much() {
+    let mut honest = Honest::new(config());
+    let connection = Raw::new("raw").accepted(&honest).await;
+    let mut stream = connection.open_uni().await.unwrap();
+    stream.write_all(&[16]).await.unwrap();
+    stream.write_all(&prefix(4, 64 << 10)).await.unwrap();
+    let error = FrameError::TooLarge { len: (64 << 10) + 8, limit: 64 << 10 };
+    assert_eq!(end(&mut honest).await, Err(ReadError::Frame(error)));
+    within(stream.stopped()).await.unwrap();
+    honest.is_well().await;
+}
+
+#[tokio::test]
+async fn a_header_that_is_longer_than_its_frame() {
+    let mut honest = Honest::new(config());
+    let connection = Raw::new("raw").accepted(&honest).await;
+    let mut stream = connection.open_uni().await.unwrap();
+    stream.write_all(&[16, 8, 0, 0, 0, 5, 0, 0, 0]).await.unwrap();
+    let error = FrameError::BadHeaderLength { header: 5, len: 8 };
+    assert_eq!(end(&mut honest).await, Err(ReadError::Frame(error)));
+    honest.is_well().await;
+}
+
+/// The stream ends, or is given up, or the whole connection is cut, after each byte of a frame.
+#[tokio::test]
+async fn cut_at_every_byte() {
+    let mut honest = Honest::new(config());
+    let raw = Raw::new("raw");
+    let whole = frame(b"head", b"body");
+    let mut connection = raw.accepted(&honest).await;
+    for cut in 0..whole.len() {
+        let words = [&[16], &whole[..cut]].concat();
+        let mut stream = connection.open_uni().await.unwrap();
+        stream.write_all(&words).await.unwrap();
+        stream.finish().unwrap();
+        let finished = end(&mut honest).await;
+        match cut {
+            0 => assert_eq!(finished, Ok(())),
+            _ => {
+                assert!(matches!(finished, Err(ReadError::Frame(FrameError::Truncated { .. }))), "{cut}: {finished:?}")
+            }
+        }
+
+        let mut stream = connection.open_uni().await.unwrap();
+        stream.write_all(&[&[16], &whole[..], &whole[..cut]].concat()).await.unwrap();
+        // So that it has begun to read before the end comes.
+        while !matches!(honest.event().await, Event::Frame(StreamKind(16), _)) {}
+        stream.reset(5u32.into()).unwrap();
+        assert_eq!(end(&mut honest).await, Err(ReadError::Reset(5)), "{cut}");
+
+        let mut stream = connection.open_uni().await.unwrap();
+        stream.write_all(&[&[16], &whole[..], &whole[..cut]].concat()).await.unwrap();
+        while !matches!(honest.event().await, Event::Frame(StreamKind(16), _)) {}
+        connection.close(77u32.into(), b"cut");
+        let lost = CloseReason::Peer { code: 77, reason: "cut".into() };
+        assert_eq!(end(&mut honest).await, Err(ReadError::Lost(lost)), "{cut}");
+        connection = raw.accepted(&honest).await;
+    }
+    honest.is_well().await;
+}
+
+#[tokio::test]
+async fn a_cluster_id_that_is_none() {
+    let mut honest = Honest::new(config());
+    let connection = Raw::new("raw").accepted(&honest).await;
+    let mut stream = connection.open_uni().await.unwrap();
+    stream.write_all(&[StreamKind::CLUSTER_ID.0]).await.unwrap();
+    stream.write_all(&frame(b"\xff\xff", b"")).await.unwrap();
+    let quinn::ConnectionError::ApplicationClosed(close) = within(connection.closed()).await else { panic!() };
+    assert_eq!(close.error_code, CloseCode::VIOLATION.0.into());
+    honest.is_well().await;
+}

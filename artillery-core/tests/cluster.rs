@@ -1,0 +1,388 @@
+//! Nodes that find each other and keep watch, over loopback sockets.
+
+use std::{
+    collections::BTreeSet,
+    net::{SocketAddr, UdpSocket},
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use artillery_core::{
+    Cluster, ClusterBuilder, ClusterId, Incarnation, Member, MemberEvent, MemberEvents, MemberState, NodeId,
+    cluster::{SeedState, StartError},
+    config::TransportConfig,
+    discovery::Source,
+    error::{ConnectError, IdentityError, Refusal},
+    membership::SwimSettings,
+    transport::{IncomingStream, PeerInfo, Service, StreamKind},
+};
+use tokio::sync::mpsc;
+
+const SECRET: &str = "a secret of some length";
+
+fn node(name: &str) -> ClusterBuilder {
+    let transport = TransportConfig {
+        keep_alive: Duration::from_millis(100),
+        idle_timeout: Duration::from_secs(1),
+        redial_max: Duration::from_millis(200),
+        ..TransportConfig::default()
+    };
+    let membership = SwimSettings { suspect_to_down: Duration::from_millis(500), ..SwimSettings::loopback() };
+    Cluster::builder().cluster("test").name(name).secret(SECRET).transport(transport).membership(membership).mdns(false)
+}
+
+/// Waits, but not for ever: a test that hangs shall say where.
+#[track_caller]
+fn within<T>(task: impl Future<Output = T>) -> impl Future<Output = T> {
+    let place = std::panic::Location::caller();
+    async move {
+        match tokio::time::timeout(Duration::from_secs(30), task).await {
+            Ok(done) => done,
+            Err(_) => panic!("still waiting at {place}"),
+        }
+    }
+}
+
+/// Waits until the members that `cluster` sees are as wanted.
+async fn see(cluster: &Cluster, mut wanted: impl FnMut(&[Member]) -> bool) {
+    let mut events = cluster.events();
+    within(async {
+        while !wanted(&cluster.members()) {
+            events.next().await.unwrap();
+        }
+    })
+    .await;
+}
+
+async fn sees(cluster: &Cluster, other: &Cluster, state: MemberState) {
+    see(cluster, |members| members.iter().any(|member| member.id == other.id() && member.state == state)).await;
+}
+
+async fn next_of<T>(events: &mut MemberEvents, mut pick: impl FnMut(MemberEvent) -> Option<T>) -> T {
+    within(async {
+        loop {
+            if let Some(picked) = pick(events.next().await.unwrap()) {
+                return picked;
+            }
+        }
+    })
+    .await
+}
+
+async fn trio() -> [Cluster; 3] {
+    let a = node("a").payload("first").start().await.unwrap();
+    let b = node("b").seed(a.addr().to_string()).start().await.unwrap();
+    let c = node("c").seed(a.addr().to_string()).start().await.unwrap();
+    let trio = [a, b, c];
+    for one in &trio {
+        for other in trio.iter().filter(|other| other.id() != one.id()) {
+            sees(one, other, MemberState::Alive).await;
+        }
+    }
+    trio
+}
+
+#[tokio::test]
+async fn three_meet_by_a_seed() {
+    let [a, b, c] = trio().await;
+    let seen = c.member(a.id().node).unwrap();
+    assert_eq!((seen.name.as_str(), seen.addr, &seen.payload[..]), ("a", a.addr(), &b"first"[..]));
+    assert_eq!(c.found_by(a.id().node), Some(Source::Seed(a.addr().to_string())));
+    assert_eq!(b.seeds()[0].state, SeedState::Met(a.id().node));
+    // Links that membership has made can be used by others.
+    let link = b.endpoint().link(c.id().node, vec![]);
+    assert_eq!(within(link.connected()).await.unwrap().peer().id, c.id());
+}
+
+#[tokio::test]
+async fn one_crashes() {
+    let [a, b, c] = trio().await;
+    let mut events = a.events();
+    let gone = c.id();
+    c.shutdown().await;
+    drop(c);
+    next_of(&mut events, |event| match event {
+        MemberEvent::Down(member) if member.id == gone => Some(()),
+        MemberEvent::Left(member) => panic!("{member:?} said no farewell"),
+        _ => None,
+    })
+    .await;
+    assert_eq!(events.members().find(|member| member.id == gone).unwrap().state, MemberState::Down);
+    see(&b, |members| members.iter().any(|member| member.id == gone && member.state == MemberState::Down)).await;
+    sees(&a, &b, MemberState::Alive).await;
+}
+
+#[tokio::test]
+async fn one_leaves() {
+    let [a, b, c] = trio().await;
+    let mut events = [a.events(), b.events()];
+    let gone = c.id();
+    within(c.leave()).await;
+    for events in &mut events {
+        next_of(events, |event| match event {
+            MemberEvent::Left(member) if member.id == gone => Some(()),
+            // What others tell of it may be faster than its own words, but nobody has to suspect anything.
+            MemberEvent::Suspect(member) => panic!("{member:?} said farewell"),
+            _ => None,
+        })
+        .await;
+    }
+    assert!(within(c.events().next()).await.is_none());
+}
+
+#[tokio::test]
+async fn one_starts_anew() {
+    let [a, b, c] = trio().await;
+    let (former, seed) = (c.id(), b.addr());
+    let mut events = a.events();
+    c.shutdown().await;
+    drop(c);
+    let c = node("c").seed(seed.to_string()).start().await.unwrap();
+    assert_eq!((c.id().node, c.id() == former), (former.node, false));
+    sees(&a, &c, MemberState::Alive).await;
+    // The former life is over before the new one begins.
+    let mut over = false;
+    next_of(&mut events, |event| match event {
+        MemberEvent::Down(member) if member.id == former => {
+            over = true;
+            None
+        }
+        MemberEvent::Joined(member) if member.id == c.id() => Some(()),
+        _ => None,
+    })
+    .await;
+    assert!(over);
+}
+
+#[tokio::test]
+async fn payloads_and_formations_get_about() {
+    let [a, b, c] = trio().await;
+    let mut events = c.events();
+    a.set_payload("second").await.unwrap();
+    let said = next_of(&mut events, |event| if let MemberEvent::Payload(member) = event { Some(member) } else { None });
+    assert_eq!(said.await.payload, "second");
+    for cluster in [&a, &b, &c] {
+        cluster.set_cluster_id(ClusterId(7)).await;
+    }
+    see(&c, |members| members.iter().all(|member| member.cluster_id == Some(ClusterId(7)))).await;
+    assert_eq!(c.member(a.id().node).unwrap().payload, "second");
+    assert!(a.set_payload(vec![0; artillery_core::cluster::MAX_PAYLOAD + 1]).await.is_err());
+}
+
+#[tokio::test]
+async fn another_formation_keeps_out() {
+    let [a, b, c] = trio().await;
+    for cluster in [&a, &b, &c] {
+        cluster.set_cluster_id(ClusterId(7)).await;
+    }
+    let d = node("d").cluster_id(Some(ClusterId(8))).seed(a.addr().to_string()).start().await.unwrap();
+    let refused = within(d.refused_by_all_seeds()).await;
+    let reason = ConnectError::Refused(Refusal::DifferentCluster { here: ClusterId(7), there: ClusterId(8) });
+    assert_eq!(refused[0].state, SeedState::Refused { addr: a.addr(), reason });
+    assert!(d.members().is_empty());
+}
+
+#[tokio::test]
+async fn a_seed_that_refuses_is_reported() {
+    let a = node("a").start().await.unwrap();
+    let b = node("b").secret("another secret of some length").seed(a.addr().to_string()).start().await.unwrap();
+    let mut events = b.events();
+    let refused = within(b.refused_by_all_seeds()).await;
+    assert!(
+        matches!(&refused[0].state, SeedState::Refused { addr, reason: ConnectError::Untrusted(_) } if *addr == a.addr())
+    );
+    if b.seeds() != refused {
+        next_of(&mut events, |event| matches!(event, MemberEvent::SeedRefused { .. }).then_some(())).await;
+    }
+    assert!(a.members().is_empty() && b.members().is_empty());
+}
+
+#[tokio::test]
+async fn a_node_that_is_its_own_seed() {
+    let free = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let addr = free.local_addr().unwrap();
+    drop(free);
+    let a = node("a").listen(addr).seed(addr.to_string()).start().await.unwrap();
+    let b = node("b").seed(addr.to_string()).start().await.unwrap();
+    sees(&a, &b, MemberState::Alive).await;
+    within(async {
+        while a.seeds()[0].state != SeedState::Itself {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn two_processes_of_one_name() {
+    let a = node("a").start().await.unwrap();
+    let other = node("a").seed(a.addr().to_string()).start().await.unwrap();
+    let refused = within(other.refused_by_all_seeds()).await;
+    let reason = ConnectError::Refused(Refusal::Itself(a.id()));
+    assert_eq!(refused[0].state, SeedState::Refused { addr: a.addr(), reason });
+}
+
+#[tokio::test]
+async fn what_makes_no_sense_is_refused() {
+    let error = |builder: ClusterBuilder| async { builder.start().await.unwrap_err() };
+    assert!(matches!(
+        error(node("a").secret("short")).await,
+        StartError::Identity(IdentityError::SecretTooShort { len: 5, .. })
+    ));
+    assert!(matches!(error(Cluster::builder()).await, StartError::NoIdentity));
+    assert!(matches!(error(node("A B")).await, StartError::Identity(IdentityError::BadName { .. })));
+    assert!(matches!(error(node("a").seed("nowhere")).await, StartError::Seed(_)));
+    assert!(matches!(error(node("a").payload(vec![0; 600])).await, StartError::Payload(_)));
+    let membership = SwimSettings { probe_period: Duration::ZERO, ..SwimSettings::lan() };
+    assert!(matches!(error(node("a").membership(membership)).await, StartError::Membership(_)));
+}
+
+#[tokio::test]
+async fn the_given_life_is_lived() {
+    let incarnation = Incarnation { store: 5, starts: 9 };
+    let a = node("a").incarnation(incarnation).start().await.unwrap();
+    assert_eq!(a.id().incarnation, incarnation);
+}
+
+#[tokio::test]
+async fn an_unspecified_address_is_not_advertised() {
+    let started = node("a").listen("0.0.0.0:0".parse().unwrap()).start().await;
+    match started {
+        Ok(a) => assert!(!a.addr().ip().is_unspecified() && a.addr().port() != 0),
+        // A machine without any network but loopback.
+        Err(error) => assert!(matches!(error, StartError::NoAdvertisableAddress)),
+    }
+    let advertised = node("b").listen("0.0.0.0:0".parse().unwrap()).advertise("127.0.0.1:0".parse().unwrap());
+    let b = advertised.start().await.unwrap();
+    assert_eq!(b.addr(), SocketAddr::from(([127, 0, 0, 1], b.endpoint().local_addr().port())));
+}
+
+/// Addresses that a test has cut off.
+#[derive(Clone, Default)]
+struct Cuts(Arc<Mutex<BTreeSet<SocketAddr>>>);
+
+impl Cuts {
+    fn attach(&self, builder: ClusterBuilder) -> ClusterBuilder {
+        let cuts = self.clone();
+        builder.filter(Arc::new(move |addr| !cuts.0.lock().unwrap().contains(&addr)))
+    }
+}
+
+#[tokio::test]
+async fn a_partition_heals() {
+    let cuts = Cuts::default();
+    let a = cuts.attach(node("a")).start().await.unwrap();
+    let b = node("b").seed(a.addr().to_string()).start().await.unwrap();
+    let c = node("c").seed(a.addr().to_string()).start().await.unwrap();
+    for one in [&b, &c] {
+        sees(&a, one, MemberState::Alive).await;
+        sees(one, &a, MemberState::Alive).await;
+    }
+    *cuts.0.lock().unwrap() = [b.addr(), c.addr()].into();
+    for one in [&b, &c] {
+        sees(&a, one, MemberState::Down).await;
+        sees(one, &a, MemberState::Down).await;
+    }
+    cuts.0.lock().unwrap().clear();
+    for one in [&b, &c] {
+        sees(&a, one, MemberState::Alive).await;
+        sees(one, &a, MemberState::Alive).await;
+    }
+}
+
+/// With a dead link between two of them the third speaks for both.
+#[tokio::test]
+async fn one_dead_link_is_no_death() {
+    let cuts = Cuts::default();
+    let a = cuts.attach(node("a")).start().await.unwrap();
+    let b = node("b").seed(a.addr().to_string()).start().await.unwrap();
+    let c = node("c").seed(a.addr().to_string()).start().await.unwrap();
+    for (one, other) in [(&a, &b), (&b, &a), (&a, &c), (&c, &a), (&b, &c), (&c, &b)] {
+        sees(one, other, MemberState::Alive).await;
+    }
+    let mut events = a.events();
+    cuts.0.lock().unwrap().insert(b.addr());
+    let link = a.endpoint().link(b.id().node, vec![]);
+    let mut watch = link.watch();
+    // Long enough for the connection to be given up, and some probes more.
+    within(async {
+        while link.connection().is_some() {
+            watch.changed().await.unwrap();
+        }
+    })
+    .await;
+    a.set_payload("still here").await.unwrap();
+    see(&b, |members| members.iter().any(|member| member.payload == "still here")).await;
+    while let Ok(Some(event)) = tokio::time::timeout(Duration::ZERO, events.next()).await {
+        assert!(!matches!(event, MemberEvent::Down(_)), "{event:?}");
+    }
+}
+
+/// Counts the streams that it is handed.
+struct Counting(mpsc::Sender<(String, StreamKind)>);
+
+impl Service for Counting {
+    fn stream(&self, peer: &Arc<PeerInfo>, stream: IncomingStream) {
+        let _ = self.0.try_send((peer.name.clone(), stream.kind));
+    }
+}
+
+#[tokio::test]
+async fn what_is_built_on_it_gets_its_streams() {
+    let (sender, mut seen) = mpsc::channel(16);
+    let a = node("a").service(Arc::new(Counting(sender.clone()))).start().await.unwrap();
+    let b = node("b").seed(a.addr().to_string()).start().await.unwrap();
+    sees(&b, &a, MemberState::Alive).await;
+    let connection = within(b.endpoint().link(a.id().node, vec![]).connected()).await.unwrap();
+    let _stream = connection.open_uni(StreamKind(20), 0).await.unwrap();
+    assert_eq!(within(seen.recv()).await, Some(("b".into(), StreamKind(20))));
+    sees(&a, &b, MemberState::Alive).await;
+    b.serve(Arc::new(Counting(sender)));
+    let connection = within(a.endpoint().link(b.id().node, vec![]).connected()).await.unwrap();
+    let _stream = connection.open_uni(StreamKind(21), 0).await.unwrap();
+    assert_eq!(within(seen.recv()).await, Some(("a".into(), StreamKind(21))));
+}
+
+#[tokio::test]
+async fn found_by_mdns() {
+    let free = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let port = free.local_addr().unwrap().port();
+    drop(free);
+    let start = |name| node(name).mdns(true).mdns_port(port).start();
+    let (a, b) = (start("a").await.unwrap(), start("b").await.unwrap());
+    sees(&a, &b, MemberState::Alive).await;
+    sees(&b, &a, MemberState::Alive).await;
+    assert!([a.found_by(b.id().node), b.found_by(a.id().node)].contains(&Some(Source::Mdns)));
+    // The wrong secret: found, but skipped.
+    let c = node("c").secret("another secret of some length").mdns(true).mdns_port(port).start().await.unwrap();
+    within(async {
+        while a.endpoint().counters().refused + b.endpoint().counters().refused == 0 {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    })
+    .await;
+    assert!(c.members().is_empty());
+    assert_eq!(a.members().len(), 1);
+}
+
+#[tokio::test]
+async fn the_last_handle_stops_the_node() {
+    let a = node("a").start().await.unwrap();
+    let b = node("b").seed(a.addr().to_string()).start().await.unwrap();
+    sees(&a, &b, MemberState::Alive).await;
+    sees(&b, &a, MemberState::Alive).await;
+    let clone = b.clone();
+    let (b_id, b_addr) = (b.id(), b.addr());
+    drop(b);
+    assert_eq!(clone.id(), b_id);
+    drop(clone);
+    see(&a, |members| members.iter().any(|member| member.id == b_id && member.state == MemberState::Down)).await;
+    // Its port is free again.
+    within(async {
+        while UdpSocket::bind(b_addr).is_err() {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+    assert_eq!(a.member(NodeId::from_name("b")).unwrap().state, MemberState::Down);
+}

@@ -1,0 +1,190 @@
+//! Links that break and come back.
+
+use std::{
+    collections::BTreeSet,
+    net::SocketAddr,
+    sync::{Arc, Mutex},
+};
+
+use artillery_core::{
+    NodeId,
+    error::{BindError, CloseReason, ConnectError},
+    transport::{CloseCode, Connection, LinkFilter, LinkState},
+};
+
+use super::support::{Event, Node, RECORD, Spec, within};
+
+/// Addresses that a test has cut off.
+#[derive(Clone, Default)]
+struct Cuts(Arc<Mutex<BTreeSet<SocketAddr>>>);
+
+impl Cuts {
+    fn filter(&self) -> LinkFilter {
+        let cuts = self.clone();
+        Arc::new(move |addr| !cuts.0.lock().unwrap().contains(&addr))
+    }
+
+    fn cut(&self, addr: SocketAddr) {
+        self.0.lock().unwrap().insert(addr);
+    }
+
+    fn heal(&self) {
+        self.0.lock().unwrap().clear();
+    }
+}
+
+async fn works(connection: &Connection, to: &mut Node) {
+    let mut writer = connection.open_uni(RECORD, 0).await.unwrap();
+    writer.send(b"hello", &[]).await.unwrap();
+    assert_eq!(to.frame().await.header, "hello");
+}
+
+#[tokio::test]
+async fn one_link_for_each_peer() {
+    let (a, mut b) = (Spec::new("a").bind(), Spec::new("b").bind());
+    let link = a.endpoint.link(NodeId::from_name("b"), vec![b.addr()]);
+    let again = a.endpoint.link(NodeId::from_name("b"), vec![]);
+    let connection = within(link.connected()).await.unwrap();
+    works(&connection, &mut b).await;
+    works(&within(again.connected()).await.unwrap(), &mut b).await;
+    assert_eq!(a.endpoint.counters().dialled, 1);
+}
+
+#[tokio::test]
+async fn given_up_with_its_last_handle() {
+    let (a, mut b) = (Spec::new("a").bind(), Spec::new("b").bind());
+    let link = a.endpoint.link(NodeId::from_name("b"), vec![b.addr()]);
+    let again = link.clone();
+    within(link.connected()).await.unwrap();
+    drop(link);
+    works(&within(again.connected()).await.unwrap(), &mut b).await;
+    let mut watch = again.watch();
+    drop(again);
+    within(async { while watch.changed().await.is_some() {} }).await;
+    drop(watch);
+    b.event_of(|event| matches!(event, Event::Disconnected(_)).then_some(())).await;
+}
+
+#[tokio::test]
+async fn a_link_waits_for_an_address() {
+    let (a, mut b) = (Spec::new("a").bind(), Spec::new("b").bind());
+    let link = a.endpoint.link(NodeId::from_name("b"), vec![]);
+    let mut watch = link.watch();
+    within(async {
+        while !matches!(watch.changed().await, Some(LinkState::Down(Some(error))) if *error == ConnectError::NoAddress)
+        {
+        }
+    })
+    .await;
+    assert!(link.connection().is_none());
+    link.set_addresses(vec![b.addr()]);
+    works(&within(link.connected()).await.unwrap(), &mut b).await;
+}
+
+#[tokio::test]
+async fn a_wrong_address_does_no_harm() {
+    let (a, mut b, c) = (Spec::new("a").bind(), Spec::new("b").bind(), Spec::new("c").bind());
+    let link = a.endpoint.link(NodeId::from_name("b"), vec![c.addr(), b.addr()]);
+    works(&within(link.connected()).await.unwrap(), &mut b).await;
+}
+
+#[tokio::test]
+async fn a_broken_connection_is_dialled_again() {
+    let (a, mut b) = (Spec::new("a").bind(), Spec::new("b").bind());
+    let link = a.endpoint.link(NodeId::from_name("b"), vec![b.addr()]);
+    let first = within(link.connected()).await.unwrap();
+    first.close(CloseCode::DONE, "");
+    let second = within(link.connected()).await.unwrap();
+    assert_eq!(second.close_reason(), None);
+    works(&second, &mut b).await;
+}
+
+/// Binds `spec` again and again until the former owner of its port has let go of it.
+async fn rebind(addr: SocketAddr, spec: impl Fn() -> Spec) -> Node {
+    within(async {
+        loop {
+            let mut spec = spec();
+            spec.config.listen = addr;
+            match spec.try_bind() {
+                Ok(node) => return node,
+                Err(BindError::Socket { .. }) => tokio::task::yield_now().await,
+                Err(error) => panic!("{error}"),
+            }
+        }
+    })
+    .await
+}
+
+#[tokio::test]
+async fn a_peer_that_restarts_on_its_port() {
+    let (a, b) = (Spec::new("a").bind(), Spec::new("b").bind());
+    let (addr, former) = (b.addr(), b.endpoint.id());
+    let link = a.endpoint.link(former.node, vec![addr]);
+    assert_eq!(within(link.connected()).await.unwrap().peer().id, former);
+    within(b.endpoint.shutdown()).await;
+    drop(b);
+    let mut b = rebind(addr, || Spec { store: 2, ..Spec::new("b") }).await;
+    let connection = within(link.connected()).await.unwrap();
+    assert_eq!(connection.peer().id, b.endpoint.id());
+    assert_ne!(connection.peer().id, former);
+    works(&connection, &mut b).await;
+}
+
+/// The peer dies without a word and comes back: the first packet to the new process is answered with a reset, long
+/// before anything would time out.
+#[tokio::test]
+async fn a_peer_that_died_silently_is_noticed_by_its_successor() {
+    let cuts = Cuts::default();
+    let mut spec = Spec::new("a");
+    spec.config.idle_timeout = std::time::Duration::from_secs(600);
+    let a = spec.bind();
+    let b = Spec { filter: Some(cuts.filter()), ..Spec::new("b") }.bind();
+    let addr = b.addr();
+    let connection = within(a.endpoint.connect(addr)).await.unwrap();
+    cuts.cut(a.addr());
+    drop(b);
+    let _b = rebind(addr, || Spec { store: 2, ..Spec::new("b") }).await;
+    assert_eq!(within(connection.closed()).await, CloseReason::Reset);
+}
+
+/// A node that was started anew says hello to a peer that still has a connection to its former process.
+#[tokio::test]
+async fn a_hello_of_a_new_process_replaces_the_connection_to_the_old_one() {
+    let mut a = Spec::new("a").bind();
+    let old = Spec::new("b").bind();
+    let link = a.endpoint.link(NodeId::from_name("b"), vec![old.addr()]);
+    let connection = within(link.connected()).await.unwrap();
+    let new = Spec { store: 2, ..Spec::new("b") }.bind();
+    link.set_addresses(vec![new.addr()]);
+    within(new.endpoint.connect(a.addr())).await.unwrap();
+    assert_eq!(within(connection.closed()).await, CloseReason::Here);
+    assert_eq!(within(link.connected()).await.unwrap().peer().id, new.endpoint.id());
+    a.event_of(|event| matches!(event, Event::Admitted(_)).then_some(())).await;
+}
+
+#[tokio::test]
+async fn a_cut_link_heals() {
+    let cuts = Cuts::default();
+    let a = Spec { filter: Some(cuts.filter()), ..Spec::new("a") }.bind();
+    let (mut b, mut c) = (Spec::new("b").bind(), Spec::new("c").bind());
+    let to_b = a.endpoint.link(NodeId::from_name("b"), vec![b.addr()]);
+    let to_c = a.endpoint.link(NodeId::from_name("c"), vec![c.addr()]);
+    let first = within(to_b.connected()).await.unwrap();
+    let other = within(to_c.connected()).await.unwrap();
+    cuts.cut(b.addr());
+    assert_eq!(within(first.closed()).await, CloseReason::TimedOut);
+    assert!(to_b.connection().is_none());
+    works(&other, &mut c).await;
+    cuts.heal();
+    works(&within(to_b.connected()).await.unwrap(), &mut b).await;
+}
+
+#[tokio::test]
+async fn the_end_of_the_endpoint_ends_its_links() {
+    let (a, b) = (Spec::new("a").bind(), Spec::new("b").bind());
+    let link = a.endpoint.link(NodeId::from_name("b"), vec![b.addr()]);
+    let connection = within(link.connected()).await.unwrap();
+    drop(a);
+    within(connection.closed()).await;
+    within(async { while link.connected().await.is_ok() {} }).await;
+}

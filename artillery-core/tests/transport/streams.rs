@@ -1,0 +1,199 @@
+//! Frames and datagrams.
+
+use artillery_core::{
+    error::{CloseReason, DatagramError, ReadError, WriteError},
+    transport::{CloseCode, FrameBatch, StreamKind},
+};
+use bytes::Bytes;
+
+use super::support::{ECHO, Event, Node, RECORD, Spec, within};
+
+async fn pair() -> (Node, Node, artillery_core::transport::Connection) {
+    let (a, b) = (Spec::new("a").bind(), Spec::new("b").bind());
+    let connection = within(a.endpoint.connect(b.addr())).await.unwrap();
+    (a, b, connection)
+}
+
+#[tokio::test]
+async fn a_frame_each_way() {
+    let (_a, _b, connection) = pair().await;
+    let (mut writer, mut reader) = connection.open_bi(ECHO, 0).await.unwrap();
+    writer.send(b"header", &[Bytes::from_static(b"bo"), Bytes::from_static(b"dy")]).await.unwrap();
+    let frame = within(reader.next()).await.unwrap().unwrap();
+    assert_eq!((&frame.header[..], &frame.body[..]), (&b"header"[..], &b"body"[..]));
+}
+
+#[tokio::test]
+async fn values_of_all_sizes() {
+    let (_a, _b, connection) = pair().await;
+    let (mut writer, mut reader) = connection.open_bi(ECHO, 0).await.unwrap();
+    for len in [0, 1, 1023, 1024, 1025, 65_536, 3 << 20] {
+        let value: Bytes = (0..len).map(|at| at as u8).collect();
+        writer.send(b"", std::slice::from_ref(&value)).await.unwrap();
+        assert_eq!(within(reader.next()).await.unwrap().unwrap().body, value, "{len}");
+    }
+    writer.finish();
+    assert_eq!(within(reader.next()).await.unwrap(), None);
+}
+
+#[tokio::test]
+async fn many_small_frames_are_one_write() {
+    let (a, b, connection) = pair().await;
+    let (mut writer, mut reader) = connection.open_bi(ECHO, 0).await.unwrap();
+    let mut batch = FrameBatch::new();
+    for number in 0..1000u32 {
+        batch.push(&number.to_le_bytes(), &[Bytes::from_static(b"value")]);
+    }
+    let bytes = batch.bytes() as u64;
+    writer.send_all(&mut batch).await.unwrap();
+    assert!(batch.is_empty());
+    let mut seen = 0u32;
+    let mut waits = 0;
+    while seen < 1000 {
+        let mut next = within(reader.next()).await.unwrap();
+        waits += 1;
+        while let Some(frame) = next {
+            assert_eq!(frame.header, seen.to_le_bytes().as_slice());
+            seen += 1;
+            next = reader.next_ready();
+        }
+    }
+    assert!(waits < 1000, "no frame was ready with the one before it");
+    let counters = a.endpoint.counters();
+    assert_eq!((counters.writes, counters.frames_sent, counters.frame_bytes_sent), (1, 1000, bytes));
+    assert_eq!((counters.frames_received, counters.frame_bytes_received), (1000, bytes));
+    assert_eq!(b.endpoint.counters().frames_received, 1000);
+}
+
+#[tokio::test]
+async fn a_frame_that_is_too_large_is_not_sent() {
+    let mut spec = Spec::new("a");
+    spec.config.max_frame_bytes = 100_000;
+    let (a, mut b) = (spec.bind(), Spec::new("b").bind());
+    let connection = within(a.endpoint.connect(b.addr())).await.unwrap();
+    let mut writer = connection.open_uni(RECORD, 0).await.unwrap();
+    let error = writer.send(b"x", &[vec![0; 100_000].into()]).await.unwrap_err();
+    assert_eq!(error, WriteError::TooLarge { len: 100_001, limit: 100_000 });
+    writer.send(b"", &[vec![0; 100_000].into()]).await.unwrap();
+    assert_eq!(b.frame().await.body.len(), 100_000);
+}
+
+#[tokio::test]
+async fn a_frame_that_is_too_large_is_not_taken_in() {
+    let mut spec = Spec::new("b");
+    spec.config.max_frame_bytes = 100_000;
+    let (a, mut b) = (Spec::new("a").bind(), spec.bind());
+    let connection = within(a.endpoint.connect(b.addr())).await.unwrap();
+    let mut writer = connection.open_uni(RECORD, 0).await.unwrap();
+    writer.send(b"", &[vec![0; 100_001].into()]).await.unwrap();
+    assert!(matches!(b.stream_end().await, Err(ReadError::Frame(_))));
+    // The sender is told, and other streams of the connection go on.
+    let error = within(async {
+        loop {
+            if let Err(error) = writer.send(b"more", &[]).await {
+                break error;
+            }
+            tokio::task::yield_now().await;
+        }
+    });
+    assert!(matches!(error.await, WriteError::Stopped(_)));
+    let mut writer = connection.open_uni(RECORD, 0).await.unwrap();
+    writer.send(b"fine", &[]).await.unwrap();
+    assert_eq!(b.frame().await.header, "fine");
+}
+
+#[tokio::test]
+async fn datagrams() {
+    let (a, mut b, connection) = pair().await;
+    connection.send_datagram(Bytes::from_static(b"gossip")).unwrap();
+    b.event_of(|event| (event == Event::Datagram(Bytes::from_static(b"gossip"))).then_some(())).await;
+    let error = connection.send_datagram(vec![0; 70_000].into()).unwrap_err();
+    assert!(matches!(error, DatagramError::TooLarge { len: 70_000, .. }), "{error:?}");
+    let counters = a.endpoint.counters();
+    assert_eq!((counters.datagrams_sent, counters.datagrams_dropped), (1, 1));
+    assert_eq!(b.endpoint.counters().datagrams_received, 1);
+}
+
+#[tokio::test]
+async fn kinds_that_nobody_knows_are_stopped() {
+    let (_a, mut b, connection) = pair().await;
+    let mut writer = connection.open_uni(StreamKind(9), 0).await.unwrap();
+    let error = within(async {
+        loop {
+            if let Err(error) = writer.send(b"?", &[]).await {
+                break error;
+            }
+            tokio::task::yield_now().await;
+        }
+    });
+    assert!(matches!(error.await, WriteError::Stopped(_)));
+    let mut writer = connection.open_uni(RECORD, 0).await.unwrap();
+    writer.send(b"fine", &[]).await.unwrap();
+    assert_eq!(b.frame().await.header, "fine");
+}
+
+#[tokio::test]
+async fn a_second_hello_ends_the_connection() {
+    let (_a, _b, connection) = pair().await;
+    let _writer = connection.open_uni(StreamKind::HELLO, 0).await.unwrap();
+    let reason = within(connection.closed()).await;
+    assert!(matches!(reason, CloseReason::Peer { code, .. } if code == CloseCode::VIOLATION.0), "{reason:?}");
+}
+
+#[tokio::test]
+async fn a_stream_that_is_given_up() {
+    let (_a, mut b, connection) = pair().await;
+    let mut writer = connection.open_uni(RECORD, 0).await.unwrap();
+    writer.send(b"one", &[]).await.unwrap();
+    assert_eq!(b.frame().await.header, "one");
+    writer.reset(7);
+    assert_eq!(b.stream_end().await, Err(ReadError::Reset(7)));
+}
+
+#[tokio::test]
+async fn a_connection_that_is_closed() {
+    let (_a, mut b, connection) = pair().await;
+    let mut writer = connection.open_uni(RECORD, 0).await.unwrap();
+    writer.send(b"one", &[]).await.unwrap();
+    assert_eq!(b.frame().await.header, "one");
+    connection.close(CloseCode(99), "enough");
+    let reason = CloseReason::Peer { code: 99, reason: "enough".into() };
+    assert_eq!(b.stream_end().await, Err(ReadError::Lost(reason.clone())));
+    b.event_of(|event| (event == Event::Disconnected(reason.clone())).then_some(())).await;
+    assert_eq!(within(connection.closed()).await, CloseReason::Here);
+    assert_eq!(writer.send(b"two", &[]).await, Err(WriteError::Lost(CloseReason::Here)));
+}
+
+#[tokio::test]
+async fn a_shutdown_is_told() {
+    let (a, mut b, connection) = pair().await;
+    within(b.endpoint.shutdown()).await;
+    assert_eq!(within(connection.closed()).await, CloseReason::Shutdown);
+    b.event_of(|event| matches!(event, Event::Disconnected(_)).then_some(())).await;
+    drop(a);
+}
+
+/// A write that is cancelled halfway must not be followed by another frame in the middle of the first.
+#[tokio::test]
+async fn a_cancelled_write_spoils_the_stream() {
+    let mut spec = Spec::new("b");
+    spec.config.stream_window_bytes = 64 << 10;
+    let (a, b) = (Spec::new("a").bind(), spec.bind());
+    let connection = within(a.endpoint.connect(b.addr())).await.unwrap();
+    // Nobody reads the answers, so the windows fill up.
+    let (mut writer, reader) = connection.open_bi(ECHO, 0).await.unwrap();
+    let value = Bytes::from(vec![0; 32 << 20]);
+    let mut sent = 0;
+    loop {
+        let send = writer.send(b"", std::slice::from_ref(&value));
+        tokio::select! {
+            biased;
+            result = send => result.unwrap(),
+            () = tokio::time::sleep(std::time::Duration::from_millis(20)) => break,
+        }
+        sent += 1;
+        assert!(sent < 100, "the windows are never full");
+    }
+    assert_eq!(writer.send(b"next", &[]).await, Err(WriteError::Interrupted));
+    drop(reader);
+}

@@ -1,0 +1,109 @@
+//! A client: the data of a cluster from beside it.
+
+mod builder;
+mod candidates;
+pub(crate) mod channel;
+pub(crate) mod router;
+#[cfg(test)]
+mod tests;
+
+use std::{sync::Arc, time::Duration};
+
+use artillery_core::{
+    error::{BindError, ConnectError, IdentityError},
+    transport::{Counters, Endpoint},
+};
+pub use builder::{ClientBuilder, Spread};
+pub use candidates::Candidates;
+
+use crate::{Error, Kv, NodeId, Routing, client::router::Router};
+
+/// A connection to a cluster, without a share in it. Clones are the same client; it ends with the last of them and of
+/// the handles made from it.
+#[derive(Clone, Debug)]
+pub struct Client {
+    router: Arc<Router>,
+    endpoint: Endpoint,
+    /// What was learnt on connecting.
+    first: Arc<Routing>,
+    candidates: Candidates,
+}
+
+impl Client {
+    /// Begins to describe a client.
+    pub fn builder() -> ClientBuilder {
+        ClientBuilder::new()
+    }
+
+    /// The cluster's data.
+    pub fn kv(&self) -> Kv {
+        Kv::new(self.router.clone())
+    }
+
+    /// Chains, members and addresses as they are known here now: perhaps old, never invented.
+    pub fn routing(&self) -> Arc<Routing> {
+        self.router.known().unwrap_or_else(|| self.first.clone())
+    }
+
+    /// Asks the cluster for its chains, members and addresses.
+    ///
+    /// # Errors
+    /// [`Error::NotApplied`], when nobody answers in time.
+    pub async fn refresh(&self, timeout: Duration) -> Result<Arc<Routing>, Error> {
+        self.router.refresh_within(timeout).await
+    }
+
+    /// What a node says of itself: the JSON text that its HTTP `/status` shows.
+    ///
+    /// # Errors
+    /// [`Error::NotApplied`], when the node isn't known or doesn't answer in time.
+    pub async fn node_status(&self, node: NodeId, timeout: Duration) -> Result<String, Error> {
+        self.router.status(node, timeout).await
+    }
+
+    /// Where nodes may be found; add to it whatever turns up.
+    pub fn candidates(&self) -> &Candidates {
+        &self.candidates
+    }
+
+    /// What went over its socket so far.
+    pub fn traffic(&self) -> Counters {
+        self.endpoint.counters()
+    }
+
+    /// Closes all connections and tells the nodes. Calls under way end as if their connections were lost.
+    pub async fn close(&self) {
+        self.endpoint.shutdown().await;
+    }
+}
+
+/// Why there is no client. Nothing was sent but greetings.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ClientError {
+    /// Neither a secret nor an identity was given.
+    #[error("a secret or an identity is needed")]
+    NoIdentity,
+    /// Neither seeds nor candidates were given.
+    #[error("no seed is given, so there is nobody to ask")]
+    NoSeeds,
+    /// Secret or certificates can't be used.
+    #[error(transparent)]
+    Identity(#[from] IdentityError),
+    /// No socket, or settings that make no sense.
+    #[error(transparent)]
+    Bind(#[from] BindError),
+    /// Nobody was reached; each address with its reason.
+    #[error("no node was reached: {}", reasons(.0))]
+    Unreachable(Vec<(std::net::SocketAddr, ConnectError)>),
+    /// Nodes were reached, but their cluster isn't formed yet.
+    #[error("the cluster isn't formed yet")]
+    NotFormed,
+}
+
+fn reasons(all: &[(std::net::SocketAddr, ConnectError)]) -> String {
+    if all.is_empty() {
+        return "no address is known".to_owned();
+    }
+    all.iter().map(|(addr, reason)| format!("{addr}: {reason}")).collect::<Vec<_>>().join("; ")
+}

@@ -1,0 +1,210 @@
+//! How a client is made.
+
+use std::{net::SocketAddr, sync::Arc, time::Duration};
+
+use artillery_core::{
+    Incarnation,
+    config::TransportConfig,
+    error::{ConnectError, Refusal},
+    identity::Identity,
+    transport::{Endpoint, IncomingStream, LocalInfo, PROTOCOL_VERSIONS, PeerInfo, PeerKind, Service},
+};
+use tokio::time::{Instant, sleep_until, timeout_at};
+
+use super::{
+    Candidates, Client, ClientError,
+    router::{Asked, Router, Routes, ask_on},
+};
+use crate::Routing;
+
+/// How long one candidate may take.
+const PATIENCE: Duration = Duration::from_secs(2);
+const FIRST_PAUSE: Duration = Duration::from_millis(20);
+const LONGEST_PAUSE: Duration = Duration::from_millis(500);
+
+/// Which member serves a client's reads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum Spread {
+    /// Always the same while it is reached; another one for each client.
+    #[default]
+    Sticky,
+    /// One after the other.
+    RoundRobin,
+}
+
+/// A client that is about to connect.
+#[derive(Debug, Clone)]
+#[must_use = "a builder does nothing until `connect` is awaited"]
+pub struct ClientBuilder {
+    cluster: String,
+    secret: Option<Vec<u8>>,
+    identity: Option<Identity>,
+    candidates: Candidates,
+    waits_for_candidates: bool,
+    transport: TransportConfig,
+    spread: Spread,
+    timeout: Duration,
+}
+
+impl ClientBuilder {
+    pub(super) fn new() -> Self {
+        Self {
+            cluster: "artillery".to_owned(),
+            secret: None,
+            identity: None,
+            candidates: Candidates::new(),
+            waits_for_candidates: false,
+            transport: TransportConfig::default(),
+            spread: Spread::default(),
+            timeout: Duration::from_secs(10),
+        }
+    }
+
+    /// The cluster's name (`artillery`); others are refused.
+    pub fn cluster(mut self, name: impl Into<String>) -> Self {
+        self.cluster = name.into();
+        self
+    }
+
+    /// The cluster's secret.
+    pub fn secret(mut self, secret: impl AsRef<[u8]>) -> Self {
+        self.secret = Some(secret.as_ref().to_vec());
+        self
+    }
+
+    /// An identity, instead of one from a secret.
+    pub fn identity(mut self, identity: Identity) -> Self {
+        self.identity = Some(identity);
+        self
+    }
+
+    /// Adds an address at which a node may be found.
+    pub fn seed(self, addr: SocketAddr) -> Self {
+        self.candidates.add(addr);
+        self
+    }
+
+    /// Adds addresses at which nodes may be found.
+    pub fn seeds(self, addrs: impl IntoIterator<Item = SocketAddr>) -> Self {
+        addrs.into_iter().for_each(|addr| self.candidates.add(addr));
+        self
+    }
+
+    /// A list that grows while the client looks for the cluster: it waits for it until its timeout, even if nobody
+    /// who stands there now lets it in. Seeds given before are added to it.
+    pub fn candidates(mut self, candidates: Candidates) -> Self {
+        self.candidates.all().into_iter().for_each(|addr| candidates.add(addr));
+        self.candidates = candidates;
+        self.waits_for_candidates = true;
+        self
+    }
+
+    /// How it talks.
+    pub fn transport(mut self, transport: TransportConfig) -> Self {
+        self.transport = transport;
+        self
+    }
+
+    /// Which member serves its reads ([`Spread::Sticky`]).
+    pub fn spread(mut self, spread: Spread) -> Self {
+        self.spread = spread;
+        self
+    }
+
+    /// How long [`connect`](Self::connect) looks for a formed cluster (10 s).
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = timeout;
+        self
+    }
+
+    /// Looks for the cluster, and learns its chains, members and addresses. The client's tasks run in the runtime in
+    /// which this is awaited.
+    ///
+    /// # Errors
+    /// [`ClientError`].
+    pub async fn connect(self) -> Result<Client, ClientError> {
+        let identity = match (&self.identity, &self.secret) {
+            (Some(identity), _) => identity.clone(),
+            (None, Some(secret)) => Identity::client_from_secret(secret)?,
+            (None, None) => return Err(ClientError::NoIdentity),
+        };
+        if self.candidates.all().is_empty() && !self.waits_for_candidates {
+            return Err(ClientError::NoSeeds);
+        }
+        let local = LocalInfo {
+            cluster: self.cluster.clone(),
+            cluster_id: None,
+            incarnation: Incarnation { store: 0, starts: 1 },
+            kind: PeerKind::Client,
+            versions: PROTOCOL_VERSIONS,
+        };
+        let endpoint = Endpoint::bind(self.transport.clone(), identity, local, Arc::new(Nobody))?;
+        match self.find(&endpoint).await {
+            Ok(routing) => {
+                endpoint.set_cluster_id(routing.cluster);
+                let first = Arc::new(routing);
+                let routes = Routes::Asked(Asked::new(first.clone(), self.candidates.clone()));
+                let router = Arc::new(Router::new(routes, endpoint.clone(), None, self.spread));
+                Ok(Client { router, endpoint, first, candidates: self.candidates })
+            }
+            Err(error) => {
+                endpoint.shutdown().await;
+                Err(error)
+            }
+        }
+    }
+
+    /// Asks one candidate after the other, again and again, until one of them knows the formed cluster.
+    async fn find(&self, endpoint: &Endpoint) -> Result<Routing, ClientError> {
+        let deadline = Instant::now() + self.timeout;
+        let mut added = self.candidates.watch();
+        let mut pause = FIRST_PAUSE;
+        let mut unformed = false;
+        loop {
+            let mut failures = Vec::new();
+            let addrs = added.borrow_and_update().clone();
+            for addr in addrs {
+                match ask(endpoint, addr, deadline).await {
+                    Ok(Some(routing)) => return Ok(routing),
+                    Ok(None) => unformed = true,
+                    Err(error) => failures.push((addr, error)),
+                }
+            }
+            let hopeless = !unformed && !self.waits_for_candidates && failures.iter().all(|(_, why)| is_final(why));
+            if hopeless || Instant::now() >= deadline {
+                return Err(if unformed { ClientError::NotFormed } else { ClientError::Unreachable(failures) });
+            }
+            tokio::select! {
+                _ = added.changed() => {}
+                () = sleep_until(deadline.min(Instant::now() + pause)) => pause = (pause * 2).min(LONGEST_PAUSE),
+            }
+        }
+    }
+}
+
+async fn ask(endpoint: &Endpoint, addr: SocketAddr, deadline: Instant) -> Result<Option<Routing>, ConnectError> {
+    let until = deadline.min(Instant::now() + PATIENCE);
+    let connection = timeout_at(until, endpoint.connect(addr)).await.unwrap_or(Err(ConnectError::TimedOut))?;
+    ask_on(&connection, until).await
+}
+
+/// Whether asking the same address again would end the same way.
+fn is_final(error: &ConnectError) -> bool {
+    match error {
+        ConnectError::Untrusted(_) | ConnectError::BadAddress { .. } | ConnectError::Rejected(_) => true,
+        ConnectError::Refused(refusal) => !matches!(refusal, Refusal::Busy | Refusal::TimedOut),
+        _ => false,
+    }
+}
+
+/// Nobody dials a client.
+struct Nobody;
+
+impl Service for Nobody {
+    fn admit(&self, _peer: &Arc<PeerInfo>) -> Result<(), Refusal> {
+        Err(Refusal::Other("a client takes nobody in".to_owned()))
+    }
+
+    fn stream(&self, _peer: &Arc<PeerInfo>, _stream: IncomingStream) {}
+}

@@ -1,0 +1,150 @@
+//! Who is asked next.
+
+use std::{
+    hash::Hasher,
+    sync::atomic::{AtomicUsize, Ordering},
+    time::Duration,
+};
+
+use siphasher::sip::SipHasher13;
+use smallvec::SmallVec;
+
+use super::Router;
+use crate::{
+    ChainConfig, MemberId, Mode, NodeId, Place, Role,
+    client::{Spread, channel::Question},
+    driver::handle::ChainHandle,
+    replica::{ReadMode, Refusal},
+    wire::request::Operation,
+};
+
+const FIRST_PAUSE: Duration = Duration::from_millis(2);
+const LONGEST_PAUSE: Duration = Duration::from_millis(200);
+
+/// What is known from the tries of one call so far.
+#[derive(Default)]
+pub(super) struct Attempts {
+    count: u32,
+    tried: SmallVec<[NodeId; 4]>,
+    /// Whom the last refusal named.
+    hint: Option<MemberId>,
+    /// The last try was a busy one: the routing isn't to blame.
+    busy: bool,
+}
+
+impl Attempts {
+    pub(super) fn is_first(&self) -> bool {
+        self.count == 0
+    }
+
+    /// Notes that `asked` was of no use, and its refusal if it gave one.
+    pub(super) fn failed(&mut self, asked: Option<NodeId>, refusal: Option<Refusal>) {
+        self.count += 1;
+        self.tried.extend(asked);
+        self.hint = match refusal {
+            Some(Refusal::NotHead(member) | Refusal::NotTail(member)) => member,
+            _ => None,
+        };
+        self.busy = refusal == Some(Refusal::Busy);
+    }
+
+    pub(super) fn next_pause(&self) -> Duration {
+        // Whoever was named is asked at once, but not for ever.
+        if self.hint.is_some() && self.count <= 1 {
+            return Duration::ZERO;
+        }
+        (FIRST_PAUSE * (1 << self.count.min(10))).min(LONGEST_PAUSE)
+    }
+
+    pub(super) fn doubts_routing(&self) -> bool {
+        !self.busy
+    }
+}
+
+pub(super) enum Pick {
+    /// This node's own chain.
+    Here(ChainHandle, MemberId, Place),
+    /// Another node; whether others would do as well.
+    There { member: MemberId, place: Place, others: bool },
+    /// No chain is known.
+    Nobody,
+}
+
+/// In which order members are asked that would all do.
+pub(super) struct Order {
+    me: NodeId,
+    spread: Spread,
+    turn: AtomicUsize,
+}
+
+impl Order {
+    pub(super) fn new(me: NodeId, spread: Spread) -> Self {
+        Self { me, spread, turn: AtomicUsize::new(0) }
+    }
+
+    fn sort(&self, members: &mut [MemberId]) {
+        match self.spread {
+            // By a hash of both: clients differ, and for each of them the order of those that stay never changes.
+            Spread::Sticky => members.sort_by_cached_key(|member| {
+                let mut hasher = SipHasher13::new();
+                hasher.write(self.me.as_bytes());
+                hasher.write(member.node.as_bytes());
+                hasher.finish()
+            }),
+            Spread::RoundRobin if !members.is_empty() => {
+                let turn = self.turn.fetch_add(1, Ordering::Relaxed);
+                members.rotate_left(turn % members.len());
+            }
+            Spread::RoundRobin => {}
+        }
+    }
+}
+
+impl Router {
+    pub(super) fn pick(&self, question: &Question, attempts: &Attempts) -> Pick {
+        let known = self.known();
+        let Some(config) = known.as_ref().and_then(|routing| routing.chain(question.chain)) else {
+            return Pick::Nobody;
+        };
+        let only = match &question.operation {
+            Operation::Write(_) => Some(config.head()),
+            Operation::Read { mode: ReadMode::Strong, .. } if config.mode == Mode::Classic => Some(config.tail()),
+            _ => None,
+        };
+        match only {
+            Some(member) => match attempts.hint.or(member) {
+                Some(member) => self.pick_member(config, member, false),
+                None => Pick::Nobody,
+            },
+            None => self.pick_reader(config, &question.operation, attempts),
+        }
+    }
+
+    fn pick_reader(&self, config: &ChainConfig, operation: &Operation, attempts: &Attempts) -> Pick {
+        let eventual = matches!(operation, Operation::Read { mode: ReadMode::Eventual, .. });
+        let serves = |role| role == Role::Serving || (eventual && role == Role::Syncing);
+        let mut members: Vec<_> = config.members.iter().filter(|m| serves(m.role)).map(|m| m.id).collect();
+        self.order.sort(&mut members);
+        let here = self.local().map(|local| local.me);
+        let is_new = |member: &MemberId| !attempts.tried.contains(&member.node);
+        let is_near = |member: &MemberId| Some(*member) == here || self.is_connected(member.node);
+        let others = members.len() > 1;
+        let best = (members.iter().find(|member| Some(**member) == here && is_new(member)))
+            .or_else(|| members.iter().find(|member| is_new(member) && is_near(member)))
+            .or_else(|| members.iter().find(|member| is_new(member)))
+            // All were tried: once around again.
+            .or_else(|| members.get(attempts.tried.len() % members.len().max(1)));
+        best.map_or(Pick::Nobody, |&member| self.pick_member(config, member, others))
+    }
+
+    fn pick_member(&self, config: &ChainConfig, member: MemberId, others: bool) -> Pick {
+        let place = config.place(member);
+        match self.local() {
+            Some(local) if local.me.node == member.node => match local.chain(config.chain) {
+                Some(handle) => Pick::Here(handle, local.me, place),
+                None => Pick::Nobody,
+            },
+            _ => Pick::There { member, place, others },
+        }
+    }
+}

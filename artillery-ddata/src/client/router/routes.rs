@@ -1,0 +1,238 @@
+//! Which chains there are and where their members are: told by the own node, or asked for.
+
+use std::{sync::Arc, time::Duration};
+
+use artillery_core::{
+    error::ConnectError,
+    transport::{Connection, StreamKind},
+};
+use tokio::{
+    sync::{Mutex, watch},
+    time::{Instant, sleep_until, timeout_at},
+};
+
+use super::Router;
+use crate::{
+    ChainConfig, ChainId, Error, NodeId, Routing,
+    client::{
+        Candidates,
+        channel::{Channel, Outcome, Question},
+    },
+    driver::local::Local,
+    error::NotApplied,
+    wire::{
+        request::{Operation, Request, ResponseAnswer, decode_response, encode_request},
+        streams::REQUESTS,
+    },
+};
+
+/// How long one node may take to say what it knows.
+const ASK_PATIENCE: Duration = Duration::from_secs(1);
+
+/// Where a router has its routing from.
+pub(crate) enum Routes {
+    /// Inside a node, which learns it by itself.
+    Node(Arc<Local>),
+    /// Beside the cluster: some node is asked.
+    Asked(Asked),
+}
+
+pub(crate) struct Asked {
+    known: watch::Sender<Arc<Routing>>,
+    candidates: Candidates,
+    /// One question at a time, whose answer serves all that waited for it.
+    asking: Mutex<()>,
+}
+
+impl Asked {
+    pub(crate) fn new(routing: Arc<Routing>, candidates: Candidates) -> Self {
+        Self { known: watch::Sender::new(routing), candidates, asking: Mutex::new(()) }
+    }
+}
+
+impl Routes {
+    pub(super) fn local(&self) -> Option<&Local> {
+        match self {
+            Self::Node(local) => Some(local),
+            Self::Asked(_) => None,
+        }
+    }
+
+    pub(super) fn known(&self) -> Option<Arc<Routing>> {
+        match self {
+            Self::Node(local) => local.routing().borrow().clone(),
+            Self::Asked(asked) => Some(asked.known.borrow().clone()),
+        }
+    }
+
+    /// Waits until the cluster is formed.
+    pub(super) async fn formed(&self, deadline: Instant) -> Option<Arc<Routing>> {
+        match self {
+            Self::Node(local) => {
+                let mut routing = local.routing();
+                let formed = timeout_at(deadline, routing.wait_for(Option::is_some)).await;
+                formed.ok()?.ok()?.clone()
+            }
+            Self::Asked(_) => self.known(),
+        }
+    }
+
+    /// Waits until the routing changes, at most until `until`.
+    pub(super) async fn changed_or(&self, until: Instant) {
+        let changed = async {
+            match self {
+                Self::Node(local) => drop(local.routing().changed().await),
+                Self::Asked(asked) => drop(asked.known.subscribe().changed().await),
+            }
+        };
+        tokio::select! {
+            () = changed => {}
+            () = sleep_until(until) => {}
+        }
+    }
+}
+
+impl Router {
+    /// Asks for the routing, if it has to be asked for; whatever comes of it.
+    pub(super) async fn refresh_routing(&self, deadline: Instant) {
+        let until = deadline.min(Instant::now() + ASK_PATIENCE);
+        drop(timeout_at(until, self.refresh(until)).await);
+    }
+
+    pub(crate) async fn refresh_within(&self, timeout: Duration) -> Result<Arc<Routing>, Error> {
+        let deadline = Instant::now() + timeout;
+        let refreshed = timeout_at(deadline, self.refresh(deadline)).await;
+        refreshed.unwrap_or_else(|_| Err(Error::not_applied(NotApplied::TimedOut)))
+    }
+
+    async fn refresh(&self, deadline: Instant) -> Result<Arc<Routing>, Error> {
+        let Routes::Asked(asked) = &self.routes else {
+            return self.known().ok_or(Error::not_applied(NotApplied::NotFormed));
+        };
+        let before = asked.known.borrow().clone();
+        let _turn = asked.asking.lock().await;
+        let now = asked.known.borrow().clone();
+        if !Arc::ptr_eq(&before, &now) {
+            return Ok(now);
+        }
+        let routing = match self.ask_members(&now, deadline).await {
+            Some(routing) => Some(routing),
+            None => self.ask_candidates(asked, deadline).await,
+        };
+        let Some(routing) = routing else { return Err(Error::not_applied(NotApplied::TimedOut)) };
+        Ok(self.learn(asked, routing))
+    }
+
+    /// Asks the nodes that are connected.
+    async fn ask_members(&self, routing: &Routing, deadline: Instant) -> Option<Routing> {
+        for &node in routing.nodes.keys() {
+            let Ok(channel) = self.channel(node) else { continue };
+            if channel.is_connected()
+                && let Some(routing) = ask_routing(&channel, deadline).await
+            {
+                return Some(routing);
+            }
+        }
+        None
+    }
+
+    async fn ask_candidates(&self, asked: &Asked, deadline: Instant) -> Option<Routing> {
+        let endpoint = self.peers().endpoint.clone()?;
+        let known = asked.known.borrow().clone();
+        let addrs = known.nodes.values().flat_map(|node| node.addrs.clone()).chain(asked.candidates.all());
+        for addr in addrs {
+            let until = deadline.min(Instant::now() + ASK_PATIENCE);
+            if let Ok(Ok(connection)) = timeout_at(until, endpoint.connect(addr)).await
+                && let Ok(Some(routing)) = ask_on(&connection, until).await
+            {
+                return Some(routing);
+            }
+        }
+        None
+    }
+
+    /// Takes in what is newer, and lets go of nodes that are gone.
+    fn learn(&self, asked: &Asked, new: Routing) -> Arc<Routing> {
+        asked.known.send_if_modified(|known| {
+            let merged = merge(known, new);
+            let changed = **known != merged;
+            if changed {
+                *known = Arc::new(merged);
+            }
+            changed
+        });
+        let known = asked.known.borrow().clone();
+        let mut peers = self.peers();
+        peers.channels.retain(|node, _| known.nodes.contains_key(node));
+        for (node, channel) in &peers.channels {
+            if let Some(address) = known.nodes.get(node) {
+                channel.link().set_addresses(address.addrs.clone());
+            }
+        }
+        known
+    }
+
+    pub(crate) async fn status(&self, node: NodeId, timeout: Duration) -> Result<String, Error> {
+        let deadline = Instant::now() + timeout;
+        let channel = self.reached(node, deadline).await?;
+        let question = Question { chain: ChainId(0), forwarded: true, operation: Operation::Status };
+        match channel.ask(question, deadline).await {
+            Outcome::Answered(response) => match response.answer {
+                ResponseAnswer::Status(json) => Ok(String::from_utf8_lossy(&json).into_owned()),
+                _ => Err(Error::not_applied(NotApplied::Unreachable { node, reason: None })),
+            },
+            Outcome::NotSent(reason) => Err(super::not_sent(reason)),
+            Outcome::Unanswered(_) => Err(Error::not_applied(NotApplied::TimedOut)),
+        }
+    }
+}
+
+/// Of each chain the newer configuration: a node may lag behind. Addresses as they were said last.
+fn merge(known: &Routing, new: Routing) -> Routing {
+    if known.cluster != new.cluster {
+        // Another formation is refused by the endpoint; what slips through changes nothing.
+        return known.clone();
+    }
+    let newer = |new: ChainConfig| match known.chain(new.chain) {
+        Some(old) if old.epoch > new.epoch => old.clone(),
+        _ => new,
+    };
+    Routing { cluster: new.cluster, chains: new.chains.into_iter().map(newer).collect(), nodes: new.nodes }
+}
+
+async fn ask_routing(channel: &Channel, deadline: Instant) -> Option<Routing> {
+    let question = Question { chain: ChainId(0), forwarded: true, operation: Operation::Routing };
+    let until = deadline.min(Instant::now() + ASK_PATIENCE);
+    match channel.ask(question, until).await {
+        Outcome::Answered(response) => match response.answer {
+            ResponseAnswer::Routing(routing) => routing.map(|routing| *routing),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+/// Asks for the routing on a connection of its own; `None`: the cluster isn't formed yet.
+pub(in crate::client) async fn ask_on(
+    connection: &Connection,
+    until: Instant,
+) -> Result<Option<Routing>, ConnectError> {
+    let malformed = |what: &dyn std::fmt::Display| ConnectError::Malformed(what.to_string());
+    let asked = async {
+        let deadline_ms = until.saturating_duration_since(Instant::now()).as_millis() as u32;
+        let request =
+            Request { number: 1, chain: ChainId(0), deadline_ms, forwarded: true, operation: Operation::Routing };
+        let request = encode_request(&request).map_err(|error| malformed(&error))?;
+        let (mut writer, mut reader) =
+            connection.open_bi(StreamKind(REQUESTS), 1).await.map_err(|error| malformed(&error))?;
+        writer.send(&request.header, &request.body).await.map_err(|error| malformed(&error))?;
+        writer.finish();
+        let frame = reader.next().await.map_err(|error| malformed(&error))?;
+        let Some(frame) = frame else { return Err(malformed(&"no answer")) };
+        match decode_response(&frame).map_err(|error| malformed(&error))?.answer {
+            ResponseAnswer::Routing(routing) => Ok(routing.map(|routing| *routing)),
+            _ => Err(malformed(&"another answer than asked for")),
+        }
+    };
+    timeout_at(until, asked).await.unwrap_or(Err(ConnectError::TimedOut))
+}

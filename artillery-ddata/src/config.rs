@@ -1,0 +1,156 @@
+//! Settings of a node: plain data, checked as a whole.
+
+use std::time::Duration;
+
+use artillery_core::config::TransportConfig;
+
+use crate::{control::ChainSettings, update::MAX_KEY};
+
+/// How a node finds its cluster, what it settles if it forms one, and how much memory it may take.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct Config {
+    /// Name of the cluster; nodes of another one are refused.
+    pub cluster: String,
+    /// The node's stable name. `None`: a random one.
+    pub name: Option<String>,
+    /// Form the cluster once so many nodes see each other, this one included.
+    pub expect: u32,
+    /// What is settled when the cluster is formed; where it exists already, what was settled then counts.
+    pub chains: ChainSettings,
+    /// Where to look for other nodes.
+    pub discovery: DiscoveryConfig,
+    /// Sockets and streams; its `listen` and `advertise` are the node's addresses.
+    pub transport: TransportConfig,
+    /// What the node may take up.
+    pub limits: Limits,
+    /// How long a call waits unless it says otherwise.
+    pub timeout: Duration,
+}
+
+/// Where to look for other nodes.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct DiscoveryConfig {
+    /// Whether to announce this node by multicast DNS and to look for others so.
+    pub mdns: bool,
+    /// The network interface for it, by name. `None`: loopback if the node listens there, otherwise all.
+    pub interface: Option<String>,
+    /// The UDP port of multicast DNS. Another than 5353 keeps to itself, which tests want.
+    pub mdns_port: Option<u16>,
+    /// Addresses or host names with ports, looked up at every dial.
+    pub seeds: Vec<String>,
+}
+
+/// Bounds, in bytes.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct Limits {
+    /// Updates above the watermark that a head takes in; past it, writers wait until their deadline.
+    pub window_bytes: usize,
+    /// Committed updates kept for members that lost some.
+    pub backlog_bytes: usize,
+    /// The largest value, inclusive.
+    pub max_value_bytes: usize,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            cluster: "artillery".to_owned(),
+            name: None,
+            expect: 3,
+            chains: ChainSettings::default(),
+            discovery: DiscoveryConfig { mdns: true, interface: None, mdns_port: None, seeds: Vec::new() },
+            transport: TransportConfig::default(),
+            limits: Limits { window_bytes: 64 << 20, backlog_bytes: 256 << 20, max_value_bytes: 64 << 20 },
+            timeout: Duration::from_secs(5),
+        }
+    }
+}
+
+/// A setting that makes no sense.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{field}: {problem}")]
+pub struct ConfigProblem {
+    /// The path of the setting, as `limits.window_bytes`.
+    pub field: String,
+    /// What is wrong with it.
+    pub problem: String,
+}
+
+/// The most nodes that a cluster can be made to wait for.
+const MAX_EXPECT: u32 = 1000;
+
+impl Config {
+    /// Checks every setting.
+    ///
+    /// # Errors
+    /// All problems, each with its field.
+    pub fn validate(&self) -> Result<(), Vec<ConfigProblem>> {
+        let mut problems = Vec::new();
+        let mut problem =
+            |field: &str, problem: String| problems.push(ConfigProblem { field: field.to_owned(), problem });
+        if self.cluster.is_empty() || self.cluster.len() > 63 {
+            problem("cluster", "must have 1 to 63 bytes".to_owned());
+        }
+        if self.expect == 0 || self.expect > MAX_EXPECT {
+            problem("expect", format!("must be from 1 to {MAX_EXPECT}"));
+        }
+        if let Err(error) = self.chains.validate() {
+            problem("chains", error.to_string());
+        }
+        if let Err(errors) = self.transport.validate() {
+            for error in errors {
+                problem(&format!("transport.{}", error.field), error.problem);
+            }
+        }
+        let largest_frame = self.limits.max_value_bytes.saturating_add(MAX_KEY + FRAME_OVERHEAD);
+        if largest_frame > self.transport.max_frame_bytes {
+            problem(
+                "limits.max_value_bytes",
+                "such a value, its key and headers don't fit transport.max_frame_bytes".into(),
+            );
+        }
+        if self.limits.window_bytes == 0 {
+            problem("limits.window_bytes", "must not be zero".to_owned());
+        }
+        if self.timeout.is_zero() {
+            problem("timeout", "must not be zero".to_owned());
+        }
+        if problems.is_empty() { Ok(()) } else { Err(problems) }
+    }
+}
+
+/// Room for the headers of a frame that carries one value.
+const FRAME_OVERHEAD: usize = 1024;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn defaults_are_valid() {
+        assert_eq!(Config::default().validate(), Ok(()));
+    }
+
+    #[test]
+    fn every_problem_has_its_field() {
+        let mut config = Config { cluster: String::new(), expect: 0, timeout: Duration::ZERO, ..Config::default() };
+        config.chains.min_members = 9;
+        config.transport.max_udp_payload = 1;
+        config.limits.window_bytes = 0;
+        config.limits.max_value_bytes = usize::MAX;
+        let fields: Vec<_> = config.validate().unwrap_err().into_iter().map(|problem| problem.field).collect();
+        let expected = [
+            "cluster",
+            "expect",
+            "chains",
+            "transport.max_udp_payload",
+            "limits.max_value_bytes",
+            "limits.window_bytes",
+            "timeout",
+        ];
+        assert_eq!(fields, expected);
+    }
+}

@@ -1,0 +1,104 @@
+//! The task that finds a cluster or founds one, and then tells latecomers of it.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use artillery_core::{
+    MemberId, NodeId, clock,
+    cluster::{Member, MemberEvent, MemberEvents},
+};
+use tokio::sync::{mpsc, watch};
+
+use super::lanes::Hub;
+use crate::{
+    control::{
+        Founder, Founding,
+        formation::{Candidate, Formation, FormationMessage, Input, Output},
+    },
+    node::Phase,
+};
+
+pub(crate) struct Forming {
+    pub(crate) me: MemberId,
+    pub(crate) formation: Formation,
+    pub(crate) messages: mpsc::Receiver<(MemberId, FormationMessage)>,
+    pub(crate) events: MemberEvents,
+    pub(crate) hub: Arc<Hub>,
+    /// The newest life of each node met: an older one is over.
+    pub(crate) lives: BTreeMap<NodeId, MemberId>,
+}
+
+impl Forming {
+    /// Runs until the node stops; calls `settled` once, when it is known to which cluster the node belongs.
+    pub(crate) async fn run(mut self, mut phases: watch::Receiver<Phase>, settled: impl FnOnce(Arc<Founding>)) {
+        let mut settled = Some(settled);
+        self.look_around();
+        loop {
+            if let Some(founding) = self.flush()
+                && let Some(settled) = settled.take()
+            {
+                settled(founding);
+            }
+            let tick = self.formation.next_tick();
+            let pause = tick.map_or(std::time::Duration::ZERO, |at| at - clock::now());
+            tokio::select! {
+                changed = phases.changed() => if changed.is_err() || phases.borrow().is_final() { return },
+                message = self.messages.recv() => {
+                    let Some((from, message)) = message else { return };
+                    self.formation.handle(clock::now(), Input::Receive { from, message });
+                }
+                event = self.events.next() => {
+                    let Some(event) = event else { return };
+                    self.member(&event);
+                }
+                () = tokio::time::sleep(pause), if tick.is_some() => {
+                    self.formation.handle(clock::now(), Input::Tick);
+                }
+            }
+        }
+    }
+
+    fn look_around(&mut self) {
+        let members: Vec<_> = self.events.members().cloned().collect();
+        members.iter().for_each(|member| self.seen(member));
+    }
+
+    fn member(&mut self, event: &MemberEvent) {
+        match event {
+            MemberEvent::Joined(member) | MemberEvent::Up(member) | MemberEvent::Payload(member) => self.seen(member),
+            MemberEvent::Down(member) | MemberEvent::Left(member) => {
+                self.formation.handle(clock::now(), Input::Gone(member.id));
+            }
+            // A later life of this very node: what this one accepted is over.
+            MemberEvent::Superseded { .. } => self.formation.handle(clock::now(), Input::Replaced(self.me)),
+            MemberEvent::Lagged { .. } => self.look_around(),
+            _ => {}
+        }
+    }
+
+    /// The membership below tells of a node's newest life last; what it told of before is over.
+    fn seen(&mut self, member: &Member) {
+        let now = clock::now();
+        if let Some(before) = self.lives.insert(member.id.node, member.id)
+            && before != member.id
+        {
+            self.formation.handle(now, Input::Replaced(before));
+        }
+        let founder = Founder { id: member.id, name: member.name.clone(), addrs: vec![member.addr] };
+        self.formation.handle(now, Input::Seen(Candidate { founder, cluster: member.cluster_id }));
+    }
+
+    fn flush(&mut self) -> Option<Arc<Founding>> {
+        let mut settled = None;
+        while let Some(output) = self.formation.poll_output() {
+            match output {
+                Output::Send { to, message } => {
+                    let addrs = self.formation.addrs(to).unwrap_or_default();
+                    // Said again if it is lost: what is queued is cumulative.
+                    drop(self.hub.lanes(to.node, addrs).formation.try_send(message));
+                }
+                Output::Formed(founding) | Output::Joined(founding) => settled = Some(founding),
+            }
+        }
+        settled
+    }
+}

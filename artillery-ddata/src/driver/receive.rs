@@ -1,0 +1,124 @@
+//! Streams that peers opened: frames of chains and messages of formation.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, PoisonError, RwLock},
+};
+
+use artillery_core::{
+    MemberId,
+    error::ReadError,
+    frame::Frame,
+    transport::{CloseCode, IncomingStream},
+};
+use tokio::sync::mpsc;
+
+use super::chain::Command;
+use crate::{
+    ChainId,
+    control::formation::FormationMessage,
+    wire::{chain, formation},
+};
+
+/// Where frames of each chain go.
+#[derive(Default)]
+pub(crate) struct Chains {
+    commands: RwLock<BTreeMap<ChainId, mpsc::Sender<Command>>>,
+}
+
+impl Chains {
+    pub(crate) fn add(&self, chain: ChainId, commands: mpsc::Sender<Command>) {
+        self.commands.write().unwrap_or_else(PoisonError::into_inner).insert(chain, commands);
+    }
+
+    pub(crate) fn get(&self, chain: ChainId) -> Option<mpsc::Sender<Command>> {
+        self.commands.read().unwrap_or_else(PoisonError::into_inner).get(&chain).cloned()
+    }
+
+    pub(crate) fn all(&self) -> Vec<mpsc::Sender<Command>> {
+        self.commands.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
+    }
+
+    /// Lets go of all chains, whose tasks end then.
+    pub(crate) fn close(&self) {
+        self.commands.write().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+}
+
+/// Why a peer's stream was given up.
+#[derive(Debug, thiserror::Error)]
+enum Violation {
+    #[error(transparent)]
+    Read(#[from] ReadError),
+    #[error("a frame that is no chain message: {0}")]
+    Chain(#[from] chain::DecodeError),
+    #[error("a frame that is no message of formation: {0}")]
+    Formation(#[from] formation::DecodeError),
+}
+
+/// Reads a stream of chain frames to its end. It waits only for the chain's task, which never waits for anybody.
+pub(crate) async fn chain_stream(from: MemberId, mut stream: IncomingStream, chains: Arc<Chains>) {
+    let mut present = None;
+    let outcome: Result<(), Violation> = async {
+        while let Some(frame) = stream.reader.next().await? {
+            let mut next = Some(frame);
+            while let Some(frame) = next {
+                chain_frame(from, &frame, &chains, &mut present).await?;
+                next = stream.reader.next_ready();
+            }
+        }
+        Ok(())
+    }
+    .await;
+    conclude(from, &stream, outcome);
+}
+
+async fn chain_frame(
+    from: MemberId,
+    frame: &Frame,
+    chains: &Chains,
+    present: &mut Option<(ChainId, mpsc::Sender<Command>)>,
+) -> Result<(), Violation> {
+    let frame = chain::decode(frame)?;
+    let id = frame.chain;
+    if present.as_ref().is_none_or(|&(chain, _)| chain != id) {
+        *present = chains.get(id).map(|commands| (id, commands));
+    }
+    // Of a chain that isn't here: the sender is ahead of us, or behind. It will say it again.
+    if let Some((_, commands)) = present
+        && commands.send(Command::Frame { from, frame }).await.is_err()
+    {
+        *present = None;
+    }
+    Ok(())
+}
+
+/// Reads a stream of formation messages to its end.
+pub(crate) async fn formation_stream(
+    from: MemberId,
+    mut stream: IncomingStream,
+    messages: mpsc::Sender<(MemberId, FormationMessage)>,
+) {
+    let outcome: Result<(), Violation> = async {
+        while let Some(frame) = stream.reader.next().await? {
+            // Once the node is stopped nobody listens.
+            if messages.send((from, formation::decode(&frame)?)).await.is_err() {
+                break;
+            }
+        }
+        Ok(())
+    }
+    .await;
+    conclude(from, &stream, outcome);
+}
+
+fn conclude(from: MemberId, stream: &IncomingStream, outcome: Result<(), Violation>) {
+    match outcome {
+        Ok(()) => {}
+        Err(Violation::Read(ReadError::Lost(reason))) => tracing::debug!(peer = %from, %reason, "a stream ended"),
+        Err(violation) => {
+            tracing::warn!(peer = %from, %violation, "a peer broke the rules");
+            stream.connection.close(CloseCode::VIOLATION, &violation.to_string());
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! A node: finds its cluster, serves its chains, and gives handles to the data.
+
+mod builder;
+mod data;
+mod phase;
+mod report;
+mod service;
+
+use std::{net::SocketAddr, sync::Arc};
+
+use artillery_core::{MemberId, cluster::Cluster, transport::Counters};
+
+use self::data::Data;
+pub(crate) use self::phase::Phase;
+pub use self::{
+    builder::{NodeBuilder, StartError},
+    phase::{NeverReady, Ready, Stopped},
+};
+use crate::{Place, config::Config, kv::Kv, status::NodeStatus};
+
+/// A member of a cluster, or a spare, in this process. Clones are the same node; dropping the last one is a crash.
+#[derive(Clone)]
+pub struct Node {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    cluster: Cluster,
+    data: Arc<Data>,
+    kv: Kv,
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.data.stop(Stopped::Dropped);
+    }
+}
+
+impl std::fmt::Debug for Node {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Node").field("name", &self.name()).field("addr", &self.addr()).finish_non_exhaustive()
+    }
+}
+
+impl Node {
+    /// Begins a node with default settings.
+    pub fn builder() -> NodeBuilder {
+        NodeBuilder::default()
+    }
+
+    /// Begins a node with these settings.
+    pub fn from_config(config: Config) -> NodeBuilder {
+        NodeBuilder::from(config)
+    }
+
+    /// Waits until the node can answer a strong read: as a member of an open chain, or, a spare, by asking one.
+    ///
+    /// # Errors
+    /// Why it never will.
+    pub async fn ready(&self) -> Result<Ready, NeverReady> {
+        let mut phases = self.inner.data.phases();
+        loop {
+            match &*phases.borrow_and_update() {
+                Phase::Ready(ready) => return Ok(*ready),
+                Phase::Failed(why) => return Err(why.clone()),
+                Phase::Stopped(_) => return Err(NeverReady::Stopped),
+                Phase::Seeking | Phase::Formed => {}
+            }
+            if phases.changed().await.is_err() {
+                return Err(NeverReady::Stopped);
+            }
+        }
+    }
+
+    /// The data, by raw bytes.
+    pub fn kv(&self) -> Kv {
+        self.inner.kv.clone()
+    }
+
+    /// The node's name.
+    pub fn name(&self) -> &str {
+        self.inner.data.name()
+    }
+
+    /// The node in this life.
+    pub fn id(&self) -> MemberId {
+        self.inner.data.id()
+    }
+
+    /// Where others reach it.
+    pub fn addr(&self) -> SocketAddr {
+        self.inner.cluster.endpoint().advertised_addr()
+    }
+
+    /// What it is, in the first chain that it serves.
+    pub fn role(&self) -> Place {
+        self.inner.data.role()
+    }
+
+    /// The membership below the data: who seems to be there.
+    pub fn cluster(&self) -> &Cluster {
+        &self.inner.cluster
+    }
+
+    /// How it stands. It asks the tasks of its chains, which answer as soon as they come to it.
+    pub async fn status(&self) -> NodeStatus {
+        self.inner.data.status().await
+    }
+
+    /// What went over its socket so far.
+    pub fn traffic(&self) -> Counters {
+        self.inner.cluster.endpoint().counters()
+    }
+
+    /// Waits until the node has stopped, and says why.
+    pub async fn stopped(&self) -> Stopped {
+        let mut phases = self.inner.data.phases();
+        loop {
+            if let Phase::Stopped(why) = &*phases.borrow_and_update() {
+                return *why;
+            }
+            if phases.changed().await.is_err() {
+                return Stopped::Dropped;
+            }
+        }
+    }
+
+    /// Tells the others that it goes, then stops. With a fixed configuration its chains miss it from then on.
+    pub async fn leave(&self) {
+        self.inner.cluster.leave().await;
+        self.inner.data.stop(Stopped::Left);
+        self.inner.cluster.shutdown().await;
+    }
+
+    /// Stops without a word: to the others it looks like a node that is gone.
+    pub async fn shutdown(&self) {
+        self.inner.data.stop(Stopped::ShutDown);
+        self.inner.cluster.shutdown().await;
+    }
+}

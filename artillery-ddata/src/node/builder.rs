@@ -1,0 +1,219 @@
+//! Settings and components of a node, then the node.
+
+use std::{net::SocketAddr, sync::Arc, time::Duration};
+
+use artillery_core::{
+    Incarnation,
+    cluster::{self, Cluster},
+    discovery::Interfaces,
+    error::IdentityError,
+    identity::Identity,
+    transport::LinkFilter,
+};
+
+use super::{Inner, Node, data::Data};
+use crate::{
+    Mode,
+    config::{Config, ConfigProblem},
+    control::formation::InvalidSettings,
+    kv::Kv,
+    store::{MemoryStore, Store},
+};
+
+/// Begins a node: settings are data ([`Config`]), components are given here.
+#[derive(Default)]
+pub struct NodeBuilder {
+    config: Config,
+    secret: Option<Vec<u8>>,
+    identity: Option<Identity>,
+    store: Option<Arc<dyn Store>>,
+    filter: Option<LinkFilter>,
+}
+
+/// Why a node can't be started.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StartError {
+    /// Settings make no sense: all problems.
+    #[error("{}", list(.0))]
+    Config(Vec<ConfigProblem>),
+    /// Neither a secret nor certificates were given.
+    #[error("a node needs the cluster's secret or certificates of its own")]
+    NoIdentity,
+    /// The secret or the certificates can't be used.
+    #[error(transparent)]
+    Identity(#[from] IdentityError),
+    /// The settings of the formation can't be used.
+    #[error(transparent)]
+    Formation(#[from] InvalidSettings),
+    /// The membership below can't be started.
+    #[error(transparent)]
+    Cluster(#[from] cluster::StartError),
+}
+
+fn list(problems: &[ConfigProblem]) -> String {
+    problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
+}
+
+impl From<Config> for NodeBuilder {
+    fn from(config: Config) -> Self {
+        Self { config, ..Self::default() }
+    }
+}
+
+impl NodeBuilder {
+    /// The cluster's name.
+    pub fn cluster(mut self, name: impl Into<String>) -> Self {
+        self.config.cluster = name.into();
+        self
+    }
+
+    /// The cluster's secret, at least 16 bytes of it: whoever holds it may join.
+    pub fn secret(mut self, secret: impl Into<Vec<u8>>) -> Self {
+        self.secret = Some(secret.into());
+        self
+    }
+
+    /// Certificates instead of a secret; the node has their name.
+    pub fn identity(mut self, identity: Identity) -> Self {
+        self.identity = Some(identity);
+        self
+    }
+
+    /// The node's stable name.
+    pub fn name(mut self, name: impl Into<String>) -> Self {
+        self.config.name = Some(name.into());
+        self
+    }
+
+    /// Form the cluster once so many nodes see each other.
+    pub fn expect(mut self, nodes: u32) -> Self {
+        self.config.expect = nodes;
+        self
+    }
+
+    /// UDP address to listen on; port 0 lets the system choose.
+    pub fn listen(mut self, addr: SocketAddr) -> Self {
+        self.config.transport.listen = addr;
+        self
+    }
+
+    /// What others dial, where that differs.
+    pub fn advertise(mut self, addr: SocketAddr) -> Self {
+        self.config.transport.advertise = Some(addr);
+        self
+    }
+
+    /// One more place to look for other nodes: `HOST:PORT`.
+    pub fn seed(mut self, seed: impl Into<String>) -> Self {
+        self.config.discovery.seeds.push(seed.into());
+        self
+    }
+
+    /// Whether to find others by multicast DNS.
+    pub fn mdns(mut self, on: bool) -> Self {
+        self.config.discovery.mdns = on;
+        self
+    }
+
+    /// The UDP port of multicast DNS: tests keep to themselves by another one.
+    pub fn mdns_port(mut self, port: u16) -> Self {
+        self.config.discovery.mdns_port = Some(port);
+        self
+    }
+
+    /// Serving members of each chain.
+    pub fn replicas(mut self, members: u32) -> Self {
+        self.config.chains.replicas = members;
+        self
+    }
+
+    /// Where strong reads are served.
+    pub fn mode(mut self, mode: Mode) -> Self {
+        self.config.chains.mode = mode;
+        self
+    }
+
+    /// How long calls wait unless they say otherwise.
+    pub fn timeout(mut self, time: Duration) -> Self {
+        self.config.timeout = time;
+        self
+    }
+
+    /// Changes any other setting.
+    pub fn configure(mut self, change: impl FnOnce(&mut Config)) -> Self {
+        change(&mut self.config);
+        self
+    }
+
+    /// Where data is kept, instead of memory.
+    pub fn store(mut self, store: Arc<dyn Store>) -> Self {
+        self.store = Some(store);
+        self
+    }
+
+    /// Drops packets: for tests, which cut links with it.
+    #[doc(hidden)]
+    pub fn link_filter(mut self, filter: LinkFilter) -> Self {
+        self.filter = Some(filter);
+        self
+    }
+
+    /// Checks the settings, binds the sockets and begins to look for others. Call it within a tokio runtime.
+    ///
+    /// # Errors
+    /// [`StartError`].
+    pub async fn start(self) -> Result<Node, StartError> {
+        self.config.validate().map_err(StartError::Config)?;
+        let incarnation = new_life();
+        let identity = match (self.identity, &self.secret) {
+            (Some(identity), _) => identity,
+            (None, Some(secret)) => {
+                let name = self.config.name.clone().unwrap_or_else(|| random_name(incarnation));
+                Identity::from_secret(secret, &name)?
+            }
+            (None, None) => return Err(StartError::NoIdentity),
+        };
+        let store = self.store.unwrap_or_else(|| Arc::new(MemoryStore::with_seed(random())));
+        let data = Data::new(&self.config, &identity, incarnation, store);
+        let mut cluster = Cluster::builder()
+            .cluster(self.config.cluster.clone())
+            .identity(identity)
+            .incarnation(incarnation)
+            .transport(self.config.transport.clone())
+            .mdns(self.config.discovery.mdns)
+            .seeds(self.config.discovery.seeds.clone())
+            .service(data.service());
+        if let Some(interface) = &self.config.discovery.interface {
+            cluster = cluster.mdns_interfaces(Interfaces::Named(vec![interface.clone()]));
+        }
+        if let Some(port) = self.config.discovery.mdns_port {
+            cluster = cluster.mdns_port(port);
+        }
+        if let Some(filter) = self.filter {
+            cluster = cluster.filter(filter);
+        }
+        let cluster = cluster.start().await?;
+        let router = data.start(&cluster, wide(random(), random()))?;
+        let kv = Kv::new(router).with_timeout(self.config.timeout);
+        Ok(Node { inner: Arc::new(Inner { cluster, data, kv }) })
+    }
+}
+
+/// A memory node forgets at exit, so each start is the first of a new store.
+fn new_life() -> Incarnation {
+    Incarnation { store: wide(random(), random()), starts: 1 }
+}
+
+fn wide(high: u64, low: u64) -> u128 {
+    (u128::from(high) << 64) | u128::from(low)
+}
+
+fn random_name(incarnation: Incarnation) -> String {
+    format!("node-{:016x}", (incarnation.store >> 64) as u64)
+}
+
+#[allow(clippy::disallowed_methods, reason = "names and ids of nodes: the one place where a node draws at random")]
+fn random() -> u64 {
+    rand::random()
+}

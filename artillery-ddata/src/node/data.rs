@@ -1,0 +1,339 @@
+//! The data half of a node: what it shares between its handles, its streams and its tasks.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, OnceLock, PoisonError},
+};
+
+use artillery_core::{
+    Incarnation, MemberId,
+    cluster::{Cluster, MemberEvent, SeedStatus},
+    identity::Identity,
+    transport::Service,
+};
+use bytes::Bytes;
+use tokio::sync::{mpsc, oneshot, watch};
+
+use super::{
+    phase::{NeverReady, Phase, Ready, Stopped},
+    service::DataService,
+};
+use crate::{
+    ChainConfig, Place,
+    client::router::Router,
+    config::Config,
+    control::{
+        Founder, Founding, Static,
+        formation::{self, Formation, FormationMessage, InvalidSettings},
+    },
+    driver::{
+        chain::{self, Command, Parts},
+        forming::Forming,
+        lanes::Hub,
+        local::Local,
+        receive::Chains,
+        serve::Server,
+    },
+    kv::Call,
+    replica::{self, Event, Halt, ReadMode},
+    routing::{NodeAddress, Routing},
+    store::Store,
+};
+
+/// Messages of formation that wait for their task.
+const FORMATION_QUEUE: usize = 64;
+/// Events of one chain that wait: an epoch has three.
+const EVENT_QUEUE: usize = 8;
+
+enum End {
+    Superseded,
+    Refused(Vec<SeedStatus>),
+}
+
+pub(crate) struct Data {
+    pub(super) config: Config,
+    pub(super) local: Arc<Local>,
+    pub(super) chains: Arc<Chains>,
+    pub(super) cluster: OnceLock<Cluster>,
+    router: OnceLock<Arc<Router>>,
+    server: Arc<OnceLock<Arc<Server>>>,
+    hub: OnceLock<Arc<Hub>>,
+    store: Arc<dyn Store>,
+    phase: watch::Sender<Phase>,
+    formation: Mutex<Option<mpsc::Receiver<(MemberId, FormationMessage)>>>,
+    formation_sender: mpsc::Sender<(MemberId, FormationMessage)>,
+}
+
+impl Data {
+    pub(crate) fn new(
+        config: &Config,
+        identity: &Identity,
+        incarnation: Incarnation,
+        store: Arc<dyn Store>,
+    ) -> Arc<Self> {
+        let me = MemberId { node: identity.node(), incarnation };
+        let (formation_sender, formation) = mpsc::channel(FORMATION_QUEUE);
+        Arc::new(Self {
+            config: config.clone(),
+            local: Arc::new(Local::new(me, identity.name().to_owned())),
+            chains: Arc::default(),
+            cluster: OnceLock::new(),
+            router: OnceLock::new(),
+            server: Arc::default(),
+            hub: OnceLock::new(),
+            store,
+            phase: watch::Sender::new(Phase::Seeking),
+            formation: Mutex::new(Some(formation)),
+            formation_sender,
+        })
+    }
+
+    /// What takes in the streams of peers.
+    pub(crate) fn service(&self) -> Arc<dyn Service> {
+        Arc::new(DataService {
+            chains: self.chains.clone(),
+            server: self.server.clone(),
+            formation: self.formation_sender.clone(),
+        })
+    }
+
+    fn server(self: &Arc<Self>, router: Arc<Router>) -> Arc<Server> {
+        let data = Arc::downgrade(self);
+        let status = Box::new(move || -> Call<Bytes> {
+            let data = data.clone();
+            Box::pin(async move {
+                let Some(data) = data.upgrade() else { return Bytes::new() };
+                // Plain data with string keys always has a JSON form.
+                serde_json::to_vec(&data.status().await).unwrap_or_default().into()
+            })
+        });
+        let max_value_bytes = self.config.limits.max_value_bytes as u64;
+        Arc::new(Server { local: self.local.clone(), router, max_value_bytes, status })
+    }
+
+    /// Begins to look for the cluster, or to found it.
+    pub(crate) fn start(self: &Arc<Self>, cluster: &Cluster, seed: u128) -> Result<Arc<Router>, InvalidSettings> {
+        let endpoint = cluster.endpoint().clone();
+        let router = Router::of_node(self.local.clone(), endpoint.clone(), self.config.limits.max_value_bytes as u64);
+        let hub = Arc::new(Hub::new(endpoint));
+        // Set once, here: nobody else holds this yet.
+        let _ = (self.router.set(router.clone()), self.hub.set(hub.clone()), self.cluster.set(cluster.clone()));
+        let _ = self.server.set(self.server(router.clone()));
+        let messages = self.formation.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(messages) = messages {
+            let me = Founder {
+                id: self.id(),
+                name: self.name().to_owned(),
+                addrs: vec![cluster.endpoint().advertised_addr()],
+            };
+            self.form(me, seed, messages, cluster, hub)?;
+        }
+        Ok(router)
+    }
+
+    fn form(
+        self: &Arc<Self>,
+        me: Founder,
+        seed: u128,
+        messages: mpsc::Receiver<(MemberId, FormationMessage)>,
+        cluster: &Cluster,
+        hub: Arc<Hub>,
+    ) -> Result<(), InvalidSettings> {
+        let expect = u16::try_from(self.config.expect).unwrap_or(u16::MAX);
+        let settings = formation::Settings::new(self.config.cluster.clone(), expect, self.config.chains);
+        let formation = Formation::new(me, settings, seed)?;
+        let forming =
+            Forming { me: self.id(), formation, messages, events: cluster.events(), hub, lives: BTreeMap::new() };
+        self.watch(cluster);
+        let data = Arc::downgrade(self);
+        tokio::spawn(forming.run(self.phases(), move |founding| {
+            if let Some(data) = data.upgrade() {
+                data.formed(&founding);
+            }
+        }));
+        Ok(())
+    }
+
+    /// Ends the node when nobody wants it: refused by every seed, or replaced by a later life of its own.
+    fn watch(self: &Arc<Self>, cluster: &Cluster) {
+        let (data, cluster) = (Arc::downgrade(self), cluster.clone());
+        let mut phases = self.phases();
+        let mut events = cluster.events();
+        tokio::spawn(async move {
+            let ended = async { while phases.changed().await.is_ok() && !phases.borrow().is_final() {} };
+            let superseded = async {
+                while let Some(event) = events.next().await {
+                    if matches!(event, MemberEvent::Superseded { .. }) {
+                        return;
+                    }
+                }
+                std::future::pending().await
+            };
+            let end = tokio::select! {
+                () = ended => return,
+                () = superseded => End::Superseded,
+                seeds = cluster.refused_by_all_seeds() => End::Refused(seeds),
+            };
+            if let Some(data) = data.upgrade() {
+                match end {
+                    End::Superseded => data.stop(Stopped::Superseded),
+                    End::Refused(seeds) => data.fail(NeverReady::refused(&seeds)),
+                }
+            }
+        });
+    }
+
+    pub(crate) fn id(&self) -> MemberId {
+        self.local.me
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        &self.local.name
+    }
+
+    pub(crate) fn phases(&self) -> watch::Receiver<Phase> {
+        self.phase.subscribe()
+    }
+
+    pub(super) fn is_ready(&self) -> bool {
+        matches!(*self.phase.borrow(), Phase::Ready(_))
+    }
+
+    fn advance(&self, phase: Phase) {
+        self.phase.send_if_modified(|present| {
+            let moves = !present.is_final();
+            if moves {
+                *present = phase;
+            }
+            moves
+        });
+    }
+
+    /// This node will never belong to a cluster.
+    pub(crate) fn fail(&self, why: NeverReady) {
+        self.advance(Phase::Failed(why));
+    }
+
+    /// Ends all tasks; the first reason stays.
+    pub(crate) fn stop(&self, why: Stopped) {
+        self.phase.send_if_modified(|present| {
+            let moves = !matches!(present, Phase::Stopped(_));
+            if moves {
+                *present = Phase::Stopped(why);
+            }
+            moves
+        });
+        self.chains.close();
+        self.local.close();
+        if let Some(router) = self.router.get() {
+            router.stop();
+        }
+        if let Some(hub) = self.hub.get() {
+            hub.close();
+        }
+    }
+
+    /// The cluster is settled, with this node or without: serve what is ours.
+    fn formed(self: &Arc<Self>, founding: &Founding) {
+        let (Some(cluster), Some(hub)) = (self.cluster.get(), self.hub.get()) else { return };
+        let (cluster, id) = (cluster.clone(), founding.cluster);
+        tokio::spawn(async move { cluster.set_cluster_id(id).await });
+        let configs = Static::new(founding).configs();
+        let mut here = Vec::new();
+        let mut opened = Vec::new();
+        for config in configs.iter() {
+            let handle = config.role(self.id()).map(|_| {
+                let (events, opening) = mpsc::channel(EVENT_QUEUE);
+                let parts = self.parts(founding, config, hub, events);
+                let (handle, commands) = chain::spawn(parts);
+                self.chains.add(config.chain, commands);
+                opened.push(opening);
+                handle
+            });
+            here.push(handle);
+        }
+        let nodes = founding.members.iter().map(|founder| {
+            let address = NodeAddress { name: founder.name.clone(), addrs: founder.addrs.clone() };
+            (founder.id.node, address)
+        });
+        let chains = configs.iter().cloned().collect();
+        self.local.form(Routing { cluster: founding.cluster, chains, nodes: nodes.collect() }, here);
+        tracing::info!(cluster = %founding.cluster, role = ?self.role(), "this node belongs to a cluster");
+        self.advance(Phase::Formed);
+        tokio::spawn(self.clone().become_ready(Ready::new(self.role(), founding.cluster), opened));
+    }
+
+    fn parts(&self, founding: &Founding, config: &ChainConfig, hub: &Hub, events: mpsc::Sender<Event>) -> Parts {
+        let others =
+            founding.members.iter().filter(|founder| founder.id != self.id() && config.role(founder.id).is_some());
+        let lanes: BTreeMap<_, _> = others.map(|other| (other.id, hub.lanes(other.id.node, &other.addrs))).collect();
+        let settings = replica::Settings {
+            window: self.config.limits.window_bytes,
+            backlog: self.config.limits.backlog_bytes,
+            ..replica::Settings::default()
+        };
+        Parts { me: self.id(), config: Arc::new(config.clone()), settings, store: self.store.clone(), lanes, events }
+    }
+
+    /// A member is ready when its chains are open, a spare when a member has answered it.
+    async fn become_ready(self: Arc<Self>, ready: Ready, chains: Vec<mpsc::Receiver<Event>>) {
+        let mut phases = self.phases();
+        let stopped = async move { while phases.changed().await.is_ok() && !phases.borrow().is_final() {} };
+        let became = async {
+            if chains.is_empty() {
+                self.reach_a_member().await;
+            }
+            let mut chains = chains;
+            for events in &mut chains {
+                if let Err(why) = opened(events).await {
+                    return self.fail(NeverReady::Halted(why.to_string()));
+                }
+            }
+            self.advance(Phase::Ready(ready));
+            // Keeps the queues, so that their chains can tell of what comes later.
+            std::future::pending::<()>().await;
+        };
+        tokio::select! {
+            () = stopped => {}
+            () = became => {}
+        }
+    }
+
+    async fn reach_a_member(&self) {
+        let Some(router) = self.router.get() else { return };
+        while let Err(error) = router.read(Bytes::new(), ReadMode::Strong, self.config.timeout).await {
+            tracing::debug!(%error, "no member answers yet");
+        }
+    }
+
+    /// What this node is, in the first chain that it serves.
+    pub(crate) fn role(&self) -> Place {
+        let routing = self.local.routing().borrow().clone();
+        let places = routing.iter().flat_map(|routing| &routing.chains).map(|config| config.place(self.id()));
+        places.into_iter().find(|&place| place != Place::Spare).unwrap_or(Place::Spare)
+    }
+
+    /// The state of each chain that is served here.
+    pub(super) async fn chain_states(&self) -> Vec<replica::Status> {
+        let mut states = Vec::new();
+        for commands in self.chains.all() {
+            let (asker, answer) = oneshot::channel();
+            if commands.send(Command::Status(asker)).await.is_ok() {
+                states.extend(answer.await);
+            }
+        }
+        states
+    }
+}
+
+async fn opened(events: &mut mpsc::Receiver<Event>) -> Result<(), Halt> {
+    loop {
+        match events.recv().await {
+            Some(Event::Opened(_)) => return Ok(()),
+            Some(Event::Halted(why)) => return Err(why),
+            Some(_) => {}
+            // The chain's task ends when the node stops.
+            None => std::future::pending().await,
+        }
+    }
+}

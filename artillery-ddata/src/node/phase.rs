@@ -1,0 +1,92 @@
+//! How far a node has come.
+
+use artillery_core::{
+    ClusterId,
+    cluster::{SeedState, SeedStatus},
+};
+
+use crate::Place;
+
+#[derive(Debug, Clone)]
+pub(crate) enum Phase {
+    /// It belongs to no cluster yet.
+    Seeking,
+    /// It belongs to one, but can't answer yet.
+    Formed,
+    Ready(Ready),
+    /// It will never belong to one.
+    Failed(NeverReady),
+    Stopped(Stopped),
+}
+
+impl Phase {
+    pub(crate) fn is_final(&self) -> bool {
+        matches!(self, Self::Failed(_) | Self::Stopped(_))
+    }
+}
+
+/// A node that can answer a strong read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Ready {
+    /// What it is, in the first chain that it serves.
+    pub role: Place,
+    /// The formation that it belongs to.
+    pub cluster: ClusterId,
+}
+
+impl Ready {
+    pub(crate) fn new(role: Place, cluster: ClusterId) -> Self {
+        Self { role, cluster }
+    }
+}
+
+/// Why a node will never be ready.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum NeverReady {
+    /// Every seed that it was given refused it, and it never was a member.
+    #[error("every seed refused this node: {0}")]
+    Refused(String),
+    /// It was stopped first.
+    #[error("the node was stopped")]
+    Stopped,
+    /// Its replica stopped serving.
+    #[error("a chain stopped serving: {0}")]
+    Halted(String),
+}
+
+impl NeverReady {
+    pub(super) fn refused(seeds: &[SeedStatus]) -> Self {
+        let said = seeds.iter().map(|seed| match &seed.state {
+            SeedState::Refused { reason, .. } => format!("{}: {reason}", seed.seed),
+            other => format!("{}: {other:?}", seed.seed),
+        });
+        Self::Refused(said.collect::<Vec<_>>().join("; "))
+    }
+}
+
+/// Why a node has stopped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Stopped {
+    /// It was asked to leave.
+    Left,
+    /// It was asked to stop.
+    ShutDown,
+    /// Its last handle was dropped.
+    Dropped,
+    /// A later life of the same node was met.
+    Superseded,
+}
+
+impl std::fmt::Display for Stopped {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Left => "it left its cluster",
+            Self::ShutDown => "it was shut down",
+            Self::Dropped => "its last handle was dropped",
+            Self::Superseded => "a later life of this node was met",
+        })
+    }
+}

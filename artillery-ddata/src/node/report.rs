@@ -1,0 +1,92 @@
+//! The status of a node, put together.
+
+use artillery_core::cluster::{Member, MemberState};
+
+use super::data::Data;
+use crate::{
+    Mode, NodeId,
+    replica::Status,
+    routing::Routing,
+    status::{ChainStatus, MemberStatus, NodeStatus, ReadsStatus, TrafficStatus},
+};
+
+impl Data {
+    /// How the node stands; its chains answer as soon as they come to it.
+    pub(crate) async fn status(&self) -> NodeStatus {
+        let states = self.chain_states().await;
+        let routing = self.local.routing().borrow().clone();
+        let cluster = self.cluster.get();
+        let counters = cluster.map(|cluster| cluster.endpoint().counters()).unwrap_or_default();
+        NodeStatus {
+            node: self.name().to_owned(),
+            id: self.id().to_string(),
+            addr: cluster.map(|cluster| cluster.endpoint().advertised_addr().to_string()).unwrap_or_default(),
+            cluster: self.config.cluster.clone(),
+            cluster_id: routing.as_ref().map(|routing| routing.cluster.to_string()),
+            role: self.role(),
+            ready: self.is_ready(),
+            members: cluster.map(|cluster| cluster.members().iter().map(member).collect()).unwrap_or_default(),
+            chains: routing
+                .iter()
+                .flat_map(|routing| states.iter().filter_map(|state| self.chain(routing, state)))
+                .collect(),
+            reads: self.reads(&states),
+            traffic: TrafficStatus {
+                frames_sent: counters.frames_sent,
+                frame_bytes_sent: counters.frame_bytes_sent,
+                frames_received: counters.frames_received,
+                refused: counters.refused,
+            },
+        }
+    }
+
+    fn reads(&self, states: &[Status]) -> ReadsStatus {
+        let sum = |of: fn(&Status) -> u64| states.iter().map(of).sum();
+        ReadsStatus {
+            local_clean: self.local.clean_reads(),
+            dirty: sum(|state| state.reads.dirty),
+            version_query: sum(|state| state.reads.version_queries),
+            shared_query: sum(|state| state.reads.shared_queries),
+            forwarded: self.local.forwarded(),
+            through_chain: sum(|state| state.reads.through_chain),
+        }
+    }
+
+    fn chain(&self, routing: &Routing, state: &Status) -> Option<ChainStatus> {
+        let config = state.config.as_ref()?;
+        let name = |node: NodeId| routing.nodes.get(&node).map_or_else(|| node.to_string(), |node| node.name.clone());
+        Some(ChainStatus {
+            chain: config.chain.0,
+            epoch: config.epoch.0,
+            mode: if config.mode == Mode::Classic { "classic" } else { "craq" }.to_owned(),
+            members: config.serving().map(|member| name(member.node)).collect(),
+            role: config.place(self.id()),
+            open: state.open,
+            last: state.last.to_string(),
+            watermark: state.watermark.0,
+            dirty_updates: state.last.sequence.0.saturating_sub(state.watermark.0),
+            in_flight_bytes: state.in_flight as u64,
+            backlog_bytes: state.backlog as u64,
+            lease_ms: None,
+            copies: config.serving().count() as u32,
+            parked_reads: state.parked_reads as u64,
+            waiting_writes: state.waiting_writes as u64,
+            halted: state.halted.as_ref().map(ToString::to_string),
+        })
+    }
+}
+
+fn member(member: &Member) -> MemberStatus {
+    MemberStatus {
+        node: member.name.clone(),
+        id: member.id.to_string(),
+        addr: member.addr.to_string(),
+        state: match member.state {
+            MemberState::Alive => "alive",
+            MemberState::Suspect => "suspect",
+            MemberState::Down => "down",
+            MemberState::Left => "left",
+        }
+        .to_owned(),
+    }
+}

@@ -1,0 +1,46 @@
+//! Takes in what peers open: streams of chains, of formation, and of requests.
+
+use std::sync::{Arc, OnceLock};
+
+use artillery_core::{
+    MemberId,
+    transport::{IncomingStream, PeerInfo, PeerKind, Service},
+};
+use tokio::sync::mpsc;
+
+use crate::{
+    control::formation::FormationMessage,
+    driver::{
+        receive::{self, Chains},
+        serve::Server,
+    },
+    wire::streams,
+};
+
+pub(super) struct DataService {
+    pub(super) chains: Arc<Chains>,
+    /// Set once the node has started; requests that come before are not taken.
+    pub(super) server: Arc<OnceLock<Arc<Server>>>,
+    pub(super) formation: mpsc::Sender<(MemberId, FormationMessage)>,
+}
+
+impl Service for DataService {
+    fn stream(&self, peer: &Arc<PeerInfo>, stream: IncomingStream) {
+        let is_node = peer.kind == PeerKind::Node;
+        match stream.kind.0 {
+            streams::CHAIN_CONTROL | streams::CHAIN_UPDATES if is_node => {
+                tokio::spawn(receive::chain_stream(peer.id, stream, self.chains.clone()));
+            }
+            streams::FORMATION if is_node => {
+                tokio::spawn(receive::formation_stream(peer.id, stream, self.formation.clone()));
+            }
+            streams::REQUESTS => {
+                if let Some(server) = self.server.get() {
+                    tokio::spawn(server.clone().serve(stream));
+                }
+            }
+            // Dropping it tells the peer that nobody here knows what it wants.
+            kind => tracing::debug!(peer = %peer.id, kind, "a stream of an unknown kind"),
+        }
+    }
+}

@@ -1,0 +1,151 @@
+//! Whole nodes on loopback: a chain forms, writes commit, reads are served everywhere.
+#![cfg(feature = "net")]
+#![allow(missing_docs)]
+
+mod support;
+
+use std::time::Duration;
+
+use artillery_ddata::{Error, Place, ReadMode, ReadState, Version, Way};
+use support::{TestCluster, classic, until, within};
+
+const SHORT: Duration = Duration::from_millis(300);
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn three_nodes_form_a_chain_that_works_at_every_node() {
+    let cluster = TestCluster::start(3).await;
+    let mut roles: Vec<_> = cluster.nodes.iter().map(|node| node.role()).collect();
+    roles.sort();
+    assert_eq!(roles, [Place::Head, Place::Middle, Place::Tail]);
+    for (n, node) in cluster.nodes.iter().enumerate() {
+        let key = format!("key/{n}");
+        let put = within(node.kv().put(&key, "v")).await.unwrap();
+        assert_eq!(put.copies, 3);
+        for reader in &cluster.nodes {
+            let read = within(reader.kv().get(&key)).await.unwrap();
+            assert_eq!(read.value().map(|value| &value[..]), Some(&b"v"[..]));
+            assert_eq!((read.version(), read.state), (put.version, ReadState::Clean));
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn operations_mean_what_they_say() {
+    let cluster = TestCluster::start(3).await;
+    let kv = cluster.node(Place::Middle).kv();
+    let created = within(kv.compare_and_swap("k", Version::NONE, "1")).await.unwrap().unwrap();
+    let conflict = within(kv.compare_and_swap("k", Version::NONE, "2")).await.unwrap().unwrap_err();
+    assert_eq!(conflict.current.unwrap().0, created.version);
+    within(kv.compare_and_swap("k", created.version, "3")).await.unwrap().unwrap();
+    for mode in [ReadMode::Strong, ReadMode::ThroughChain] {
+        let read = within(kv.get("k").mode(mode)).await.unwrap();
+        assert_eq!(read.into_value().unwrap(), "3");
+    }
+    within(kv.delete("k")).await.unwrap();
+    assert_eq!(within(kv.get("k")).await.unwrap().value(), None);
+    until(async || kv.get("k").mode(ReadMode::Eventual).await.unwrap().value().is_none()).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn clean_reads_at_the_middle_need_nobody() {
+    let cluster = TestCluster::start(3).await;
+    let (head, middle) = (cluster.node(Place::Head), cluster.node(Place::Middle));
+    for n in 0..100 {
+        within(head.kv().put(format!("key/{n}"), "v")).await.unwrap();
+    }
+    until(async || middle.status().await.chains[0].watermark == 100).await;
+    cluster.cut(Place::Middle, Place::Tail);
+    settled(middle).await;
+    let before = middle.traffic().frames_sent;
+    for n in 0..1000 {
+        let read = within(middle.kv().get(&format!("key/{}", n % 100))).await.unwrap();
+        assert_eq!(read.value().map(|value| &value[..]), Some(&b"v"[..]));
+        assert_eq!(read.served.way, Way::Local);
+    }
+    assert_eq!(middle.traffic().frames_sent, before, "a clean read sends no frame");
+
+    // The middle takes the update in, the tail never gets it.
+    let write = head.kv().put("key/0", "dirty").timeout(SHORT);
+    assert!(matches!(within(write).await, Err(Error::OutcomeUnknown { .. })));
+    until(async || middle.status().await.chains[0].dirty_updates > 0).await;
+    let read = within(middle.kv().get("key/0").timeout(SHORT)).await;
+    assert!(matches!(read, Err(Error::NotApplied { .. })), "{read:?}");
+    let read = within(middle.kv().get("key/1")).await.unwrap();
+    assert_eq!(read.served.way, Way::Local, "clean keys go on");
+    let eventual = within(middle.kv().get("key/0").mode(ReadMode::Eventual)).await.unwrap();
+    assert_eq!((eventual.state, eventual.into_value().unwrap()), (ReadState::Dirty, "dirty".into()));
+
+    cluster.heal();
+    // The query may well overtake the update on its way to the tail, which then still has the old value.
+    until(async || middle.kv().get("key/0").await.is_ok_and(|read| read.value().is_some_and(|v| v == "dirty"))).await;
+}
+
+/// Waits until the chain has nothing left to say: two looks that are heartbeats apart show the same counter.
+async fn settled(node: &artillery_ddata::Node) {
+    let mut before = u64::MAX;
+    within(async {
+        while node.traffic().frames_sent != before {
+            before = node.traffic().frames_sent;
+            tokio::time::sleep(Duration::from_millis(500)).await;
+        }
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_fourth_node_is_a_spare_that_serves_by_asking() {
+    let mut cluster = TestCluster::start(3).await;
+    let spare = cluster.add(|builder| builder).await;
+    within(spare.ready()).await.unwrap();
+    assert_eq!(spare.role(), Place::Spare);
+    let put = within(spare.kv().put("k", "v")).await.unwrap();
+    let read = within(spare.kv().get("k")).await.unwrap();
+    assert_eq!((read.version(), read.into_value().unwrap()), (put.version, "v".into()));
+    assert!(spare.status().await.reads.forwarded + 1 > 0);
+    let status = cluster.nodes[0].status().await;
+    assert_eq!((status.chains.len(), status.chains[0].members.len(), status.chains[0].epoch), (1, 3, 1));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn in_classic_mode_the_tail_serves() {
+    let cluster = TestCluster::start_with(3, classic).await;
+    let tail = cluster.node(Place::Tail).id().node;
+    for node in &cluster.nodes {
+        within(node.kv().put("k", "v")).await.unwrap();
+        let read = within(node.kv().get("k")).await.unwrap();
+        assert_eq!(read.served.node, tail);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_alone_is_a_chain_of_one() {
+    let cluster = TestCluster::start(1).await;
+    let kv = cluster.nodes[0].kv();
+    assert_eq!(within(kv.put("k", "v")).await.unwrap().copies, 1);
+    assert_eq!(cluster.nodes[0].role(), Place::Head);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_member_that_is_gone_leaves_writes_unknown_and_clean_reads_alone() {
+    let cluster = TestCluster::start(3).await;
+    let head = cluster.node(Place::Head).clone();
+    within(head.kv().put("k", "v")).await.unwrap();
+    cluster.node(Place::Tail).shutdown().await;
+    let write = within(head.kv().put("k2", "v").timeout(SHORT)).await;
+    assert!(matches!(write, Err(Error::OutcomeUnknown { .. })), "{write:?}");
+    assert_eq!(within(head.kv().get("k")).await.unwrap().into_value().unwrap(), "v");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_writers_are_pipelined_and_none_is_lost() {
+    let cluster = TestCluster::start(3).await;
+    let kv = cluster.node(Place::Tail).kv();
+    let writes = (0..2000).map(|n| tokio::spawn(kv.put(format!("key/{n}"), n.to_string()).into_future()));
+    for write in writes.collect::<Vec<_>>() {
+        within(write).await.unwrap().unwrap();
+    }
+    for n in 0..2000 {
+        let read = within(cluster.nodes[n % 3].kv().get(&format!("key/{n}"))).await.unwrap();
+        assert_eq!(read.into_value().unwrap(), n.to_string());
+    }
+}

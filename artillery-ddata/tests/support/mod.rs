@@ -1,0 +1,124 @@
+//! Small clusters in this process, which share nothing but a random name and a secret.
+#![allow(
+    dead_code,
+    missing_docs,
+    unreachable_pub,
+    reason = "shared by several test binaries, each of which uses a part"
+)]
+
+use std::{
+    collections::BTreeSet,
+    net::SocketAddr,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use artillery_ddata::{Mode, Node, NodeBuilder, Place};
+
+/// Far beyond what anything here takes; only a test that fails waits so long.
+pub const PATIENCE: Duration = Duration::from_secs(30);
+
+pub const SECRET: &str = "a secret for tests alone";
+
+/// Addresses that a node's packets don't reach, nor come from.
+#[derive(Clone, Default)]
+pub struct Cuts(Arc<Mutex<BTreeSet<SocketAddr>>>);
+
+impl Cuts {
+    pub fn cut(&self, addr: SocketAddr) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(addr);
+    }
+
+    pub fn heal(&self) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+
+    fn passes(&self, addr: SocketAddr) -> bool {
+        !self.0.lock().unwrap_or_else(PoisonError::into_inner).contains(&addr)
+    }
+}
+
+pub struct TestCluster {
+    pub name: String,
+    /// In order of start.
+    pub nodes: Vec<Node>,
+    pub cuts: Vec<Cuts>,
+}
+
+pub fn random_name() -> String {
+    // The standard library's only source of randomness will do for a name.
+    let seed = std::collections::hash_map::RandomState::new();
+    format!("test-{:016x}", std::hash::BuildHasher::hash_one(&seed, std::process::id()))
+}
+
+impl TestCluster {
+    /// So many nodes that found a cluster of that many, known to each other by a seed.
+    pub async fn start(nodes: u32) -> Self {
+        Self::start_with(nodes, |builder| builder).await
+    }
+
+    pub async fn start_with(nodes: u32, change: impl Fn(NodeBuilder) -> NodeBuilder) -> Self {
+        let mut cluster = Self { name: random_name(), nodes: Vec::new(), cuts: Vec::new() };
+        for _ in 0..nodes {
+            cluster.add(|builder| change(builder.expect(nodes))).await;
+        }
+        for node in &cluster.nodes {
+            within(node.ready()).await.unwrap_or_else(|why| panic!("{node:?} is not ready: {why}"));
+        }
+        cluster
+    }
+
+    /// Starts one more node.
+    pub async fn add(&mut self, change: impl Fn(NodeBuilder) -> NodeBuilder) -> Node {
+        let cuts = Cuts::default();
+        let filter = cuts.clone();
+        let mut builder = Node::builder().cluster(&self.name).secret(SECRET).mdns(false);
+        if let Some(first) = self.nodes.first() {
+            builder = builder.seed(first.addr().to_string());
+        }
+        builder = builder.link_filter(Arc::new(move |addr| filter.passes(addr)));
+        let node = change(builder).start().await.unwrap_or_else(|error| panic!("{error}"));
+        self.nodes.push(node.clone());
+        self.cuts.push(cuts);
+        node
+    }
+
+    pub fn index(&self, place: Place) -> usize {
+        let at = self.nodes.iter().position(|node| node.role() == place);
+        at.unwrap_or_else(|| panic!("there is no {place}"))
+    }
+
+    pub fn node(&self, place: Place) -> &Node {
+        &self.nodes[self.index(place)]
+    }
+
+    /// Cuts every packet between two nodes, both ways.
+    pub fn cut(&self, a: Place, b: Place) {
+        let (a, b) = (self.index(a), self.index(b));
+        self.cuts[a].cut(self.nodes[b].addr());
+        self.cuts[b].cut(self.nodes[a].addr());
+    }
+
+    pub fn heal(&self) {
+        self.cuts.iter().for_each(Cuts::heal);
+    }
+}
+
+pub fn classic(builder: NodeBuilder) -> NodeBuilder {
+    builder.mode(Mode::Classic)
+}
+
+/// Fails the test, rather than hang, when something takes for ever.
+pub async fn within<T>(what: impl IntoFuture<Output = T>) -> T {
+    tokio::time::timeout(PATIENCE, what).await.unwrap_or_else(|_| panic!("nothing happened for {PATIENCE:?}"))
+}
+
+/// Asks until the answer is yes.
+pub async fn until<F: Future<Output = bool>>(mut is_so: impl FnMut() -> F) {
+    within(async {
+        while !is_so().await {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    })
+    .await;
+}

@@ -1,0 +1,96 @@
+//! What the pure half costs: local clean reads, steps of the replica, the codec.
+#![allow(missing_docs, reason = "criterion's macros make public items")]
+
+use artillery_benches::{BareChain, VALUE, key, value};
+use artillery_core::{clock, frame::Frame};
+use artillery_ddata::{ChainId, Sequence, store::Store, wire};
+use bytes::Bytes;
+use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
+
+const KEYS: [usize; 2] = [10_000, 100_000];
+
+/// The whole guarded path beside the bare lookup that it adds its guards to.
+fn local_read(c: &mut Criterion) {
+    let mut group = c.benchmark_group("local_read");
+    group.throughput(Throughput::Elements(1));
+    for keys in KEYS {
+        let mut chain = BareChain::new(3);
+        for n in 0..keys {
+            chain.put(key(n), value(n as u64, VALUE));
+            if n % 1000 == 0 {
+                chain.settle();
+            }
+        }
+        chain.settle();
+        let names: Vec<_> = (0..keys).map(key).collect();
+        let (gate, store) = (chain.gates[1].clone(), chain.stores[1].clone());
+        let mut at = 0;
+        let mut next = move || {
+            at = (at + 7919) % keys;
+            at
+        };
+        group.bench_function(format!("lookup/{keys}"), |b| {
+            b.iter(|| store.read(ChainId(0), &names[next()], Sequence::MAX).map(|held| held.is_some()));
+        });
+        group.bench_function(format!("guarded/{keys}"), |b| {
+            b.iter(|| gate.read(&*store, &names[next()], clock::now).map(|held| held.is_some()));
+        });
+    }
+    group.finish();
+}
+
+/// Writes through a chain whose members share one thread: divide by the members for the cost at each.
+fn replica_step(c: &mut Criterion) {
+    let mut group = c.benchmark_group("replica_step");
+    const BATCH: usize = 100;
+    group.throughput(Throughput::Elements(BATCH as u64));
+    for members in [1, 3, 5] {
+        let mut chain = BareChain::new(members);
+        let writes: Vec<_> = (0..10_000).map(|n| (key(n), value(n as u64, VALUE))).collect();
+        let mut at = 0;
+        group.bench_function(format!("put/{members}"), |b| {
+            b.iter(|| {
+                for _ in 0..BATCH {
+                    at = (at + 1) % writes.len();
+                    let (key, value) = writes[at].clone();
+                    chain.put(key, value);
+                }
+                chain.settle();
+            });
+        });
+    }
+    group.finish();
+}
+
+fn codec(c: &mut Criterion) {
+    use artillery_ddata::{
+        Epoch, Version,
+        update::{Change, Outcome, Update, UpdateKind},
+        wire::message::{ChainFrame, ChainMessage, Updates},
+    };
+    let update = |n: usize| Update {
+        version: Version::new(1, n as u64 + 1),
+        kind: UpdateKind::WRITE,
+        request: None,
+        outcome: Outcome::Done,
+        chain_time: 1_700_000_000_000,
+        changes: std::iter::once(Change { key: key(n), value: Some(value(n as u64, VALUE)) }).collect(),
+    };
+    let updates: Vec<_> = (0..100).map(update).collect();
+    let bytes: usize = updates.iter().map(Update::cost).sum();
+    let message = ChainMessage::Updates(Updates { watermark: Sequence(7), updates });
+    let frame = ChainFrame { chain: ChainId(0), epoch: Epoch(1), index: 1, message };
+    let mut group = c.benchmark_group("codec");
+    group.throughput(Throughput::Bytes(bytes as u64));
+    group.bench_function("encode/100x1000", |b| b.iter(|| wire::chain::encode(&frame)));
+    let Ok(encoded) = wire::chain::encode(&frame) else { return };
+    let body: Bytes = encoded.body.concat().into();
+    let received = Frame { header: encoded.header, body };
+    group.bench_function("decode/100x1000", |b| {
+        b.iter_batched(|| received.clone(), |frame| wire::chain::decode(&frame), BatchSize::SmallInput);
+    });
+    group.finish();
+}
+
+criterion_group!(benches, local_read, replica_step, codec);
+criterion_main!(benches);
