@@ -1,7 +1,7 @@
 //! What became of the search for others.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     net::SocketAddr,
     sync::{Mutex, MutexGuard, PoisonError},
 };
@@ -51,12 +51,17 @@ pub(super) struct Board {
 #[derive(Debug, Default)]
 struct Sources {
     by_node: BTreeMap<NodeId, Source>,
+    /// Addresses that a warning was given for.
+    warned: BTreeSet<SocketAddr>,
     /// Somebody has been a member beside us.
     met: bool,
 }
 
 /// Nodes whose source is remembered.
 const MAX_SOURCES: usize = 4096;
+
+/// Addresses that a warning may be given for.
+const MAX_WARNED: usize = 1024;
 
 impl Board {
     pub(super) fn new(seeds: impl Iterator<Item = String>) -> Self {
@@ -94,6 +99,12 @@ impl Board {
         self.sources().by_node.get(&node).cloned()
     }
 
+    /// Whether a warning about `addr` is due: one is enough, whether it dialled or was dialled, and however often.
+    pub(super) fn warns_of(&self, addr: SocketAddr) -> bool {
+        let mut sources = self.sources();
+        sources.warned.len() < MAX_WARNED && sources.warned.insert(addr)
+    }
+
     /// Somebody is let in, or has let us in.
     pub(super) fn met(&self) {
         self.sources().met = true;
@@ -112,5 +123,60 @@ impl Board {
                 std::future::pending::<()>().await;
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::Refusal;
+
+    fn board() -> Board {
+        Board::new(["x:1".to_owned(), "y:2".to_owned()].into_iter())
+    }
+
+    fn refused() -> SeedState {
+        SeedState::Refused { addr: ([127, 0, 0, 1], 1).into(), reason: ConnectError::Refused(Refusal::Busy) }
+    }
+
+    async fn is_refused(board: &Board) -> bool {
+        tokio::select! {
+            biased;
+            _ = board.refused_by_all() => true,
+            () = std::future::ready(()) => false,
+        }
+    }
+
+    #[tokio::test]
+    async fn all_seeds_have_to_refuse() {
+        let board = board();
+        assert!(board.note("x:1", &refused()));
+        assert!(!board.note("x:1", &refused()), "told once");
+        assert!(!is_refused(&board).await);
+        board.note("y:2", &refused());
+        assert!(is_refused(&board).await);
+        board.note("y:2", &SeedState::Trying { last: None });
+        assert!(!is_refused(&board).await);
+    }
+
+    #[tokio::test]
+    async fn who_has_met_a_member_is_not_refused() {
+        let board = board();
+        board.met();
+        board.note("x:1", &refused());
+        board.note("y:2", &refused());
+        assert!(!is_refused(&board).await);
+    }
+
+    #[tokio::test]
+    async fn without_seeds_nobody_refuses() {
+        assert!(!is_refused(&Board::new(std::iter::empty())).await);
+    }
+
+    #[test]
+    fn one_warning_is_enough() {
+        let board = board();
+        let addr = |port| SocketAddr::from(([127, 0, 0, 1], port));
+        assert_eq!([1, 1, 2].map(|port| board.warns_of(addr(port))), [true, false, true]);
     }
 }

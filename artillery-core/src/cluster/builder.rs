@@ -231,11 +231,11 @@ impl ClusterBuilder {
         let identity = self.make_identity()?;
         let incarnation = self.incarnation.unwrap_or_else(new_life);
 
+        let board = Arc::new(Board::new(seeds.iter().map(ToString::to_string)));
         let (inputs, received) = mpsc::channel(MAX_INPUTS);
-        let router = Arc::new(Router::new(inputs.clone(), self.service.clone()));
+        let router = Arc::new(Router::new(inputs.clone(), self.service.clone(), Arc::clone(&board)));
         let endpoint = self.bind(&identity, incarnation, &router)?;
         let hub = Arc::new(Hub::default());
-        let board = Arc::new(Board::new(seeds.iter().map(ToString::to_string)));
         let driver = Driver {
             swim: self.swim(&identity, &endpoint)?,
             peers: Peers::new(endpoint.clone()),

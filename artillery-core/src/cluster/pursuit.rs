@@ -1,11 +1,6 @@
 //! Dials whoever discovery has found, until they are met or it is known that they won't be.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    net::SocketAddr,
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
-};
+use std::{collections::BTreeMap, net::SocketAddr, sync::Arc, time::Duration};
 
 use rand::RngExt;
 use tokio::{
@@ -39,7 +34,6 @@ pub(super) struct Pursuit {
     pub(super) endpoint: Endpoint,
     pub(super) hub: Arc<Hub>,
     pub(super) board: Arc<Board>,
-    warned: Mutex<BTreeSet<Key>>,
 }
 
 /// What is pursued once.
@@ -64,7 +58,7 @@ enum Round {
 
 impl Pursuit {
     pub(super) fn new(endpoint: Endpoint, hub: Arc<Hub>, board: Arc<Board>) -> Self {
-        Self { endpoint, hub, board, warned: Mutex::default() }
+        Self { endpoint, hub, board }
     }
 
     /// Pursues all `candidates`, for as long as it runs.
@@ -115,7 +109,7 @@ impl Pursuit {
         let addrs = candidate.addrs.clone();
         let task = match key.clone() {
             Key::Seed(seed) => tasks.spawn(Arc::clone(self).pursue_seed(seed, candidate)),
-            key => tasks.spawn(Arc::clone(self).pursue_found(key, candidate)),
+            _ => tasks.spawn(Arc::clone(self).pursue_found(candidate)),
         };
         pursued.insert(key, (addrs, task));
     }
@@ -159,7 +153,7 @@ impl Pursuit {
     }
 
     /// Somebody whom no one has asked for: skipped if it does not want us or we it, with one warning.
-    async fn pursue_found(self: Arc<Self>, key: Key, candidate: Candidate) {
+    async fn pursue_found(self: Arc<Self>, candidate: Candidate) {
         let mut pause = PAUSES.0;
         for _ in 0..ROUNDS {
             if self.is_known(&candidate) {
@@ -168,7 +162,9 @@ impl Pursuit {
             match self.round(&candidate).await {
                 Round::Met(_) | Round::Itself => return,
                 Round::Refused(addr, reason) => {
-                    self.warn_once(key, addr, &reason);
+                    if self.board.warns_of(addr) {
+                        tracing::warn!(%addr, %reason, "a node that was found is skipped");
+                    }
                     return;
                 }
                 Round::Failed(_) => rest(&mut pause).await,
@@ -184,13 +180,6 @@ impl Pursuit {
             self.board.found(member.id.node, &candidate.source);
         }
         known.is_some()
-    }
-
-    fn warn_once(&self, key: Key, addr: SocketAddr, reason: &ConnectError) {
-        let mut warned = self.warned.lock().unwrap_or_else(PoisonError::into_inner);
-        if warned.len() < MAX_PURSUED && warned.insert(key) {
-            tracing::warn!(%addr, %reason, "a node that was found is skipped");
-        }
     }
 
     /// Dials all addresses of a candidate until somebody accepts.

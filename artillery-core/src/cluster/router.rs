@@ -1,34 +1,30 @@
 //! Hands what the endpoint brings to the membership or to what is built on it.
 
 use std::{
-    collections::BTreeSet,
-    net::{IpAddr, SocketAddr},
-    sync::{Arc, Mutex, PoisonError, RwLock},
+    net::SocketAddr,
+    sync::{Arc, PoisonError, RwLock},
 };
 
 use bytes::{Buf, Bytes};
 use tokio::sync::mpsc;
 
-use super::driver::Input;
+use super::{board::Board, driver::Input};
 use crate::{
     error::{CloseReason, Refusal},
     id::ClusterId,
     transport::{IncomingStream, PeerInfo, PeerKind, Service, StreamKind},
 };
 
-/// Addresses that a warning was given for.
-const MAX_WARNED: usize = 1024;
-
 /// The endpoint's service.
 pub(super) struct Router {
     inputs: mpsc::Sender<Input>,
     service: RwLock<Option<Arc<dyn Service>>>,
-    warned: Mutex<BTreeSet<IpAddr>>,
+    board: Arc<Board>,
 }
 
 impl Router {
-    pub(super) fn new(inputs: mpsc::Sender<Input>, service: Option<Arc<dyn Service>>) -> Self {
-        Self { inputs, service: RwLock::new(service), warned: Mutex::default() }
+    pub(super) fn new(inputs: mpsc::Sender<Input>, service: Option<Arc<dyn Service>>, board: Arc<Board>) -> Self {
+        Self { inputs, service: RwLock::new(service), board }
     }
 
     pub(super) fn serve(&self, service: Arc<dyn Service>) {
@@ -108,11 +104,8 @@ impl Service for Router {
 
     fn refused(&self, addr: SocketAddr, reason: &Refusal) {
         // A node that lists itself as a seed is no trouble.
-        if !matches!(reason, Refusal::Itself(_)) {
-            let mut warned = self.warned.lock().unwrap_or_else(PoisonError::into_inner);
-            if warned.len() < MAX_WARNED && warned.insert(addr.ip()) {
-                tracing::warn!(%addr, %reason, "refused a peer; others at its address are not reported");
-            }
+        if !matches!(reason, Refusal::Itself(_)) && self.board.warns_of(addr) {
+            tracing::warn!(%addr, %reason, "refused a peer");
         }
         if let Some(service) = self.service() {
             service.refused(addr, reason);

@@ -25,6 +25,7 @@ const REQUESTS: usize = 1024;
 const BATCH: usize = 256;
 
 /// A peer's frame, or a question.
+#[allow(clippy::large_enum_variant, reason = "nearly all commands are frames; a box would be one more allocation each")]
 pub(crate) enum Command {
     Frame { from: MemberId, frame: ChainFrame },
     Status(oneshot::Sender<Status>),

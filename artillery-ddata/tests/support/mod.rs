@@ -1,5 +1,10 @@
 //! Small clusters in this process, which share nothing but a random name and a secret.
-#![allow(dead_code, missing_docs, unreachable_pub, reason = "shared by several test binaries, each of which uses a part")]
+#![allow(
+    dead_code,
+    missing_docs,
+    unreachable_pub,
+    reason = "shared by several test binaries, each of which uses a part"
+)]
 
 use std::{
     collections::BTreeSet,

@@ -1,0 +1,223 @@
+//! What goes wrong, when, and for how long: planned from the seed before the world starts.
+
+use std::fmt;
+
+use crate::rng::Rng;
+
+/// A kind of fault, as reports count it.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Kind {
+    /// Frames, requests and replies get lost.
+    Loss,
+    /// Frames arrive twice.
+    Duplication,
+    /// Frames overtake each other.
+    Reorder,
+    /// Everything takes many times as long.
+    Delay,
+    /// A connection breaks, and comes back later.
+    Break,
+    /// Frames from one node to another vanish, those the other way don't.
+    Cut,
+    /// A member takes long over every input.
+    Slow,
+    /// A member stops for ever.
+    Crash,
+    /// A node starts anew, with nothing in memory: another life of it.
+    Restart,
+}
+
+impl Kind {
+    /// All of them.
+    pub const ALL: [Self; 9] = [
+        Self::Loss,
+        Self::Duplication,
+        Self::Reorder,
+        Self::Delay,
+        Self::Break,
+        Self::Cut,
+        Self::Slow,
+        Self::Crash,
+        Self::Restart,
+    ];
+
+    /// Its name in reports.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Loss => "loss",
+            Self::Duplication => "duplication",
+            Self::Reorder => "reorder",
+            Self::Delay => "delay",
+            Self::Break => "break",
+            Self::Cut => "cut",
+            Self::Slow => "slow",
+            Self::Crash => "crash",
+            Self::Restart => "restart",
+        }
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// One fault.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Fault {
+    /// This many of a thousand frames, requests and replies get lost.
+    Loss(u32),
+    /// This many of a thousand frames arrive twice.
+    Duplication(u32),
+    /// This many of a thousand frames are held back so that later ones overtake them.
+    Reorder(u32),
+    /// Delays are multiplied by this.
+    Delay(u64),
+    /// The connection of these two is down.
+    Break(usize, usize),
+    /// Nothing gets from the first to the second.
+    Cut(usize, usize),
+    /// This node takes so many nanoseconds over every input.
+    Slow(usize, u64),
+    /// This node stops for ever.
+    Crash(usize),
+    /// This node is down, and then starts another life.
+    Restart(usize),
+}
+
+impl Fault {
+    /// What it counts as.
+    pub const fn kind(self) -> Kind {
+        match self {
+            Self::Loss(_) => Kind::Loss,
+            Self::Duplication(_) => Kind::Duplication,
+            Self::Reorder(_) => Kind::Reorder,
+            Self::Delay(_) => Kind::Delay,
+            Self::Break(..) => Kind::Break,
+            Self::Cut(..) => Kind::Cut,
+            Self::Slow(..) => Kind::Slow,
+            Self::Crash(_) => Kind::Crash,
+            Self::Restart(_) => Kind::Restart,
+        }
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Loss(permille) => write!(f, "loss of {permille}/1000"),
+            Self::Duplication(permille) => write!(f, "duplication of {permille}/1000"),
+            Self::Reorder(permille) => write!(f, "reorder of {permille}/1000"),
+            Self::Delay(factor) => write!(f, "delay times {factor}"),
+            Self::Break(a, b) => write!(f, "break of n{a}-n{b}"),
+            Self::Cut(from, to) => write!(f, "cut of n{from}->n{to}"),
+            Self::Slow(node, nanos) => write!(f, "slow n{node} by {nanos} ns"),
+            Self::Crash(node) => write!(f, "crash of n{node}"),
+            Self::Restart(node) => write!(f, "restart of n{node}"),
+        }
+    }
+}
+
+/// A fault and when it is there, in nanoseconds of virtual time.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Planned {
+    /// What.
+    pub fault: Fault,
+    /// From when.
+    pub start: u64,
+    /// Until when; a crash never ends.
+    pub end: u64,
+}
+
+/// Fewest faults of a seed.
+pub const FEWEST: usize = 5;
+
+const MILLI: u64 = 1_000_000;
+
+/// Plans at least [`FEWEST`] faults of these `kinds` between `from` and `until`, each over by then. Crashes and restarts
+/// are no matter of this plan: see [`crash`] and [`restarts`].
+pub fn plan(rng: &mut Rng, kinds: &[Kind], nodes: usize, from: u64, until: u64) -> Vec<Planned> {
+    let kinds: Vec<Kind> = kinds.iter().copied().filter(|&kind| !matches!(kind, Kind::Crash | Kind::Restart)).collect();
+    if kinds.is_empty() {
+        return Vec::new();
+    }
+    let count = rng.between(FEWEST.max(kinds.len()) as u64, 14.max(kinds.len() as u64));
+    let mut plan: Vec<Planned> = (0..count as usize)
+        .map(|n| {
+            // Every kind once, then at random.
+            let kind = if n < kinds.len() { kinds[n] } else { rng.pick(&kinds) };
+            let start = rng.between(from, until - MILLI);
+            let length = match rng.below(4) {
+                0 => rng.between(MILLI, 50 * MILLI),
+                1 => rng.between(1000 * MILLI, 3000 * MILLI),
+                _ => rng.between(50 * MILLI, 1000 * MILLI),
+            };
+            Planned { fault: draw(rng, kind, nodes), start, end: (start + length).min(until) }
+        })
+        .collect();
+    plan.sort_by_key(|planned| planned.start);
+    plan
+}
+
+/// The crash of one of `nodes` between `from` and `until`.
+pub fn crash(rng: &mut Rng, nodes: usize, from: u64, until: u64) -> Planned {
+    Planned { fault: Fault::Crash(rng.index(nodes)), start: rng.between(from, until), end: u64::MAX }
+}
+
+/// Some restarts of `nodes` before `until`.
+pub fn restarts(rng: &mut Rng, nodes: usize, until: u64) -> Vec<Planned> {
+    let count = rng.between(1, 4);
+    let one = |rng: &mut Rng| {
+        let start = rng.between(MILLI, until);
+        Planned { fault: Fault::Restart(rng.index(nodes)), start, end: start + rng.between(20, 1500) * MILLI }
+    };
+    (0..count).map(|_| one(rng)).collect()
+}
+
+fn draw(rng: &mut Rng, kind: Kind, nodes: usize) -> Fault {
+    let (a, b) = two(rng, nodes);
+    match kind {
+        Kind::Loss => Fault::Loss(rng.between(20, 400) as u32),
+        Kind::Duplication => Fault::Duplication(rng.between(50, 600) as u32),
+        Kind::Reorder => Fault::Reorder(rng.between(50, 600) as u32),
+        Kind::Delay => Fault::Delay(rng.between(3, 40)),
+        Kind::Break => Fault::Break(a, b),
+        Kind::Cut => Fault::Cut(a, b),
+        Kind::Slow => Fault::Slow(a, rng.between(MILLI / 5, 15 * MILLI)),
+        Kind::Crash => Fault::Crash(a),
+        Kind::Restart => Fault::Restart(a),
+    }
+}
+
+/// Two nodes, another one each if there is another.
+fn two(rng: &mut Rng, nodes: usize) -> (usize, usize) {
+    let a = rng.index(nodes);
+    let step = 1 + rng.index(nodes.saturating_sub(1).max(1));
+    (a, (a + step) % nodes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rng::Concern;
+
+    #[test]
+    fn a_plan_has_each_kind_in_its_time() {
+        for seed in 0..100 {
+            let mut rng = Rng::new(seed, Concern::Faults);
+            let kinds = [Kind::Loss, Kind::Break, Kind::Cut, Kind::Slow];
+            let plan = plan(&mut rng, &kinds, 3, 1000, 20_000 * MILLI);
+            assert!(plan.len() >= FEWEST);
+            for kind in kinds {
+                assert!(plan.iter().any(|planned| planned.fault.kind() == kind), "{kind} is missing");
+            }
+            for planned in plan {
+                assert!(1000 <= planned.start && planned.start < planned.end && planned.end <= 20_000 * MILLI);
+                if let Fault::Break(a, b) | Fault::Cut(a, b) = planned.fault {
+                    assert!(a != b && a < 3 && b < 3);
+                }
+            }
+        }
+    }
+}

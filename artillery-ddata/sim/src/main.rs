@@ -1,0 +1,146 @@
+//! `artillery-sim`: hunts for seeds that break a promise, or shows that it would find one.
+
+use std::{io::Write as _, process::ExitCode};
+
+use artillery_sim::{
+    hunt::hunt,
+    mutants::MutantName,
+    report::{MutantReport, ScenarioReport, mutant_list, scenario_list},
+    runner::{Runner, run},
+    scenario::Scenario,
+};
+use clap::Parser;
+use serde_json::json;
+
+/// Runs whole clusters on virtual time, each from one seed, and checks what their clients saw.
+#[derive(Parser, Debug)]
+#[command(name = "artillery-sim", version)]
+struct Arguments {
+    /// Seeds of every scenario (200), or at most so many for a mutant (500).
+    #[arg(long)]
+    seeds: Option<u64>,
+    /// The first seed.
+    #[arg(long, default_value_t = 0)]
+    start: u64,
+    /// One scenario, `all`, or `list` to see their names.
+    #[arg(long, default_value = "all", value_parser = scenario)]
+    scenario: Choice<Scenario>,
+    /// Takes a guard out and expects to be caught: one mutant, `all`, or `list` to see their names.
+    #[arg(long, value_parser = mutant)]
+    mutant: Option<Choice<MutantName>>,
+    /// Prints one JSON object.
+    #[arg(long)]
+    json: bool,
+    /// Prints every event of every run.
+    #[arg(long)]
+    trace: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Choice<T> {
+    One(T),
+    All,
+    List,
+}
+
+fn choose<T>(name: &str, named: impl Fn(&str) -> Option<T>) -> Result<Choice<T>, String> {
+    match name {
+        "all" => Ok(Choice::All),
+        "list" => Ok(Choice::List),
+        name => named(name).map(Choice::One).ok_or_else(|| "unknown; `list` shows the names".to_owned()),
+    }
+}
+
+fn scenario(name: &str) -> Result<Choice<Scenario>, String> {
+    choose(name, Scenario::named)
+}
+
+fn mutant(name: &str) -> Result<Choice<MutantName>, String> {
+    choose(name, MutantName::named)
+}
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    // Whoever reads the output may stop reading.
+    match work(&arguments) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("artillery-sim: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn work(arguments: &Arguments) -> std::io::Result<bool> {
+    let mut out = std::io::stdout().lock();
+    if matches!(arguments.scenario, Choice::List) {
+        write!(out, "{}", scenario_list())?;
+        return Ok(true);
+    }
+    match arguments.mutant {
+        None => scenarios(arguments, &mut out),
+        Some(Choice::List) => {
+            write!(out, "{}", mutant_list())?;
+            Ok(true)
+        }
+        Some(Choice::One(mutant)) => mutants(arguments, &[mutant], &mut out),
+        Some(Choice::All) => mutants(arguments, &MutantName::ALL, &mut out),
+    }
+}
+
+fn scenarios(arguments: &Arguments, out: &mut impl std::io::Write) -> std::io::Result<bool> {
+    let chosen: &[Scenario] = match &arguments.scenario {
+        Choice::One(scenario) => std::slice::from_ref(scenario),
+        _ => &Scenario::ALL,
+    };
+    let seeds = arguments.seeds.unwrap_or(200);
+    let mut reports = Vec::new();
+    for &scenario in chosen {
+        let mut report = ScenarioReport::new(scenario);
+        let mut written = Ok(());
+        let work = |n| run(scenario, arguments.start + n, None, arguments.trace);
+        Runner::default().each(seeds, work, |n, outcome| {
+            if let (Some(trace), Ok(())) = (&outcome.trace, &written) {
+                written = out.write_all(trace.as_bytes());
+            }
+            report.add(arguments.start + n, outcome);
+        });
+        written?;
+        if !arguments.json {
+            writeln!(out, "{report}")?;
+        }
+        reports.push(report);
+    }
+    if arguments.json {
+        let scenarios: Vec<_> = reports.iter().map(ScenarioReport::json).collect();
+        writeln!(out, "{}", json!({ "scenarios": scenarios }))?;
+    }
+    Ok(reports.iter().all(ScenarioReport::passed))
+}
+
+fn mutants(arguments: &Arguments, chosen: &[MutantName], out: &mut impl std::io::Write) -> std::io::Result<bool> {
+    let most = arguments.seeds.unwrap_or(500);
+    let mut reports = Vec::new();
+    for &mutant in chosen {
+        let scenario = match arguments.scenario {
+            Choice::One(scenario) => scenario,
+            _ => mutant.scenario(),
+        };
+        let report = hunt(mutant, scenario, arguments.start, most);
+        if arguments.trace {
+            let seed = report.caught.as_ref().map_or(arguments.start, |(seed, ..)| *seed);
+            let trace = run(scenario, seed, Some(mutant), true).trace;
+            out.write_all(trace.unwrap_or_default().as_bytes())?;
+        }
+        if !arguments.json {
+            writeln!(out, "{report}")?;
+        }
+        reports.push(report);
+    }
+    if arguments.json {
+        let mutants: Vec<_> = reports.iter().map(MutantReport::json).collect();
+        writeln!(out, "{}", json!({ "mutants": mutants }))?;
+    }
+    Ok(reports.iter().all(MutantReport::passed))
+}

@@ -1,0 +1,182 @@
+//! A node: replicas over one store, an inbox, a clock of its own, and what its driver would keep.
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::Arc,
+};
+
+use artillery_ddata::{
+    ChainId, Incarnation, MemberId, NodeId, Timestamp,
+    replica::{Gate, Input, Replica, Settings, Token},
+    store::MemoryStore,
+};
+
+use crate::{
+    client::Ask,
+    mutants::MutantName,
+    network::Flight,
+    rng::{Concern, Rng},
+    scenario::Setup,
+};
+
+/// Whose request a token stands for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Origin {
+    /// Which client's.
+    pub client: usize,
+    /// Which operation of it.
+    pub number: u64,
+    /// Which attempt at it.
+    pub attempt: u32,
+    /// What it is.
+    pub ask: Ask,
+    /// On which key.
+    pub key: u32,
+}
+
+/// One input that waits for its turn.
+#[derive(Debug)]
+pub struct Work {
+    /// For which replica.
+    pub slot: usize,
+    /// What.
+    pub input: Input,
+    /// From whom and on which flight it came, if it was a frame.
+    pub flight: Option<(usize, Flight)>,
+}
+
+/// One replica of a node.
+#[derive(Debug)]
+pub struct Slot {
+    /// The state machine.
+    pub replica: Replica,
+    /// Where clients read without it.
+    pub gate: Arc<Gate>,
+    /// When its next tick is due in virtual time.
+    pub tick: Option<u64>,
+    /// Names the newest of its scheduled ticks.
+    pub tick_number: u64,
+    /// Whether a tick waits in the inbox.
+    pub tick_queued: bool,
+}
+
+/// What a node knows of its connection to a peer.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct PeerView {
+    /// The newest state of the connection that it noticed.
+    pub generation: u64,
+    /// Whether that was up.
+    pub connected: bool,
+    /// Whether the link had no room left when messages were taken last.
+    pub full: bool,
+}
+
+/// A node.
+#[derive(Debug)]
+pub struct Node {
+    /// Its identity.
+    pub id: MemberId,
+    /// Its data.
+    pub store: Arc<MemoryStore>,
+    /// Its replicas, by chain.
+    pub slots: Vec<Slot>,
+    /// What it has to take in.
+    pub inbox: VecDeque<Work>,
+    /// Whether a step of it is scheduled.
+    pub scheduled: bool,
+    /// Whether messages are taken from its replicas at a scheduled time.
+    pub poll_scheduled: bool,
+    /// Nanoseconds that it takes over an input.
+    pub cost: u64,
+    /// Whether it stopped for ever.
+    pub crashed: bool,
+    /// Whether it isn't there at the moment.
+    pub down: bool,
+    /// What it knows of its peers, by index.
+    pub peers: Vec<PeerView>,
+    /// Its randomness.
+    pub rng: Rng,
+    /// Requests that it owes an answer.
+    pub owed: BTreeMap<Token, Origin>,
+    next_token: u64,
+    offset: u64,
+    wall: u64,
+}
+
+/// What an input costs a healthy node, in nanoseconds.
+pub const QUICK: u64 = 2_000;
+
+impl Node {
+    /// The node with this index in the world of `setup`, in its life of this number.
+    pub fn new(seed: u64, index: usize, life: u64, setup: &Setup) -> Self {
+        let mut rng = Rng::new(seed, Concern::Node(index));
+        let id = MemberId {
+            node: NodeId::from_name(&format!("n{index}")),
+            incarnation: Incarnation { store: (index as u128 + 1) << 112 | u128::from(life), starts: 1 },
+        };
+        let store = Arc::new(MemoryStore::with_seed(seed.wrapping_add(index as u64)));
+        let slots = (0..setup.chains)
+            .map(|chain| {
+                let chain = ChainId(chain as u32);
+                let gate = Arc::new(Gate::new(chain));
+                let replica = Replica::new(id, chain, settings(setup), store.clone(), gate.clone());
+                Slot { replica, gate, tick: None, tick_number: 0, tick_queued: false }
+            })
+            .collect();
+        Self {
+            id,
+            store,
+            slots,
+            inbox: VecDeque::new(),
+            scheduled: false,
+            poll_scheduled: false,
+            cost: QUICK,
+            crashed: false,
+            down: false,
+            peers: vec![PeerView::default(); setup.members],
+            offset: rng.between(0, 1 << 50),
+            wall: rng.between(1_700_000_000_000, 1_700_000_100_000),
+            rng,
+            owed: BTreeMap::new(),
+            next_token: 0,
+        }
+    }
+
+    /// Whether it does anything.
+    pub fn is_alive(&self) -> bool {
+        !self.crashed && !self.down
+    }
+
+    /// What its clock shows at virtual time `now`.
+    pub fn clock(&self, now: u64) -> Timestamp {
+        Timestamp::from_nanos(self.offset + now)
+    }
+
+    /// The virtual time at which its clock shows `at`.
+    pub fn moment(&self, at: Timestamp) -> u64 {
+        at.as_nanos().saturating_sub(self.offset)
+    }
+
+    /// What its wall clock shows, in milliseconds: nobody else's.
+    pub fn wall_clock(&self, now: u64) -> u64 {
+        self.wall + now / 1_000_000
+    }
+
+    /// A token for a request of `origin`.
+    pub fn owe(&mut self, origin: Origin) -> Token {
+        self.next_token += 1;
+        let token = Token(self.next_token);
+        self.owed.insert(token, origin);
+        token
+    }
+}
+
+fn settings(setup: &Setup) -> Settings {
+    Settings {
+        window: setup.window,
+        backlog: setup.backlog,
+        heartbeat: setup.heartbeat,
+        resend: setup.resend,
+        mutant: setup.mutant.map(MutantName::guard),
+    }
+}

@@ -1,0 +1,316 @@
+//! What must be true after every step, and at the end. Incremental: a step costs what it changed.
+//!
+//! `history(successor) ⊑ history(predecessor)` (van Renesse & Schneider 2004) is checked against one log per chain:
+//! the head extends it, and whoever applies must apply what it says, no sooner than its predecessor.
+
+use std::{collections::BTreeMap, fmt};
+
+use artillery_ddata::{
+    Sequence, Version,
+    replica::{Halt, Status},
+    store::Record,
+    update::Update,
+};
+use bytes::Bytes;
+
+use crate::history::History;
+
+/// Which rule was broken.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Oracle {
+    /// What clients saw has no linear order.
+    History,
+    /// `history(successor) ⊑ history(predecessor)`.
+    Prefix,
+    /// Sequences are contiguous, versions and chain time rise, nothing applied goes away.
+    Contiguity,
+    /// A watermark is above what the tail has committed, above what its member holds, or went back.
+    Watermark,
+    /// An answer says committed what isn't, or names a value that was never written.
+    Claims,
+    /// A request was answered twice, or never.
+    Answers,
+    /// Two clusters were formed of nodes too few for two, or by somebody who isn't named.
+    Formation,
+    /// A member stopped serving.
+    Halted,
+    /// After healing, members differ.
+    Convergence,
+    /// After healing, too little was served; or time stood still.
+    Progress,
+    /// The code under test panicked.
+    Panic,
+}
+
+impl Oracle {
+    /// Its name in reports.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::History => "client history",
+            Self::Prefix => "invariant: history(successor) is a prefix of history(predecessor)",
+            Self::Contiguity => "invariant: versions are contiguous and stay",
+            Self::Watermark => "invariant: no watermark above what the tail committed",
+            Self::Claims => "invariant: what is called committed is committed",
+            Self::Answers => "every request gets one answer",
+            Self::Formation => "one cluster is formed",
+            Self::Halted => "no member halts",
+            Self::Convergence => "members converge",
+            Self::Progress => "progress after healing",
+            Self::Panic => "panic",
+        }
+    }
+
+    /// Whether it speaks of what clients saw or of an invariant of the chain: what may convict a mutant.
+    pub const fn convicts(self) -> bool {
+        matches!(self, Self::History | Self::Prefix | Self::Contiguity | Self::Watermark | Self::Claims)
+    }
+}
+
+impl fmt::Display for Oracle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// A broken rule.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Failure {
+    /// Which one.
+    pub oracle: Oracle,
+    /// What was seen.
+    pub what: String,
+    /// The shortest history that shows it, where clients saw it.
+    pub history: Option<History>,
+}
+
+impl Failure {
+    /// A failure that no client history shows.
+    pub fn new(oracle: Oracle, what: impl Into<String>) -> Self {
+        Self { oracle, what: what.into(), history: None }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.oracle, self.what)
+    }
+}
+
+/// How far one member is known to be.
+#[derive(Clone, Copy, Default, Debug)]
+struct Progress {
+    last: Version,
+    watermark: Sequence,
+}
+
+/// Watches one chain of fixed membership, in the places from head (0) to tail.
+#[derive(Debug)]
+pub struct ChainOracle {
+    log: Vec<Update>,
+    members: Vec<Progress>,
+}
+
+impl ChainOracle {
+    /// A chain of `members` places, with nothing in it.
+    pub fn new(members: usize) -> Self {
+        Self { log: Vec::new(), members: vec![Progress::default(); members] }
+    }
+
+    /// Looks at the member in `place` after a step of it.
+    ///
+    /// # Errors
+    /// The rule that its present state breaks.
+    pub fn observe<'a>(
+        &mut self,
+        place: usize,
+        status: &Status,
+        history: impl ExactSizeIterator<Item = &'a Update>,
+    ) -> Result<(), Failure> {
+        if let Some(halt) = &status.halted {
+            return Err(Failure::new(Oracle::Halted, format!("member {place} halted: {}", HaltText(halt))));
+        }
+        let before = self.members[place];
+        if status.last != before.last {
+            self.applied(place, before.last, status.last, history)?;
+        }
+        if status.watermark != before.watermark {
+            self.committed(place, status)?;
+        }
+        self.members[place] = Progress { last: status.last, watermark: status.watermark };
+        Ok(())
+    }
+
+    fn applied<'a>(
+        &mut self,
+        place: usize,
+        from: Version,
+        to: Version,
+        history: impl ExactSizeIterator<Item = &'a Update>,
+    ) -> Result<(), Failure> {
+        if to <= from {
+            return Err(Failure::new(Oracle::Contiguity, format!("member {place} went back from {from} to {to}")));
+        }
+        if place > 0 && to.sequence > self.members[place - 1].last.sequence {
+            let ahead = self.members[place - 1].last;
+            return Err(Failure::new(
+                Oracle::Prefix,
+                format!("member {place} holds up to {to}, its predecessor only up to {ahead}"),
+            ));
+        }
+        let fresh = (to.sequence.0 - from.sequence.0) as usize;
+        let skip = history.len().saturating_sub(fresh);
+        let mut newest = None;
+        for update in history.skip(skip) {
+            self.entry(place, update)?;
+            newest = Some(update.version);
+        }
+        if newest.is_some_and(|newest| newest != to) {
+            return Err(Failure::new(
+                Oracle::Contiguity,
+                format!("the history of member {place} ends at {newest:?}, it says {to}"),
+            ));
+        }
+        Ok(())
+    }
+
+    fn entry(&mut self, place: usize, update: &Update) -> Result<(), Failure> {
+        let sequence = update.version.sequence.0;
+        match self.log.get((sequence.max(1) - 1) as usize) {
+            Some(known) if known == update => Ok(()),
+            Some(known) => Err(Failure::new(
+                Oracle::Prefix,
+                format!("member {place} has {update:?} where the head ordered {known:?}"),
+            )),
+            None if place == 0 => self.extend(update),
+            None => Err(Failure::new(Oracle::Prefix, format!("member {place} has {update:?}, never ordered"))),
+        }
+    }
+
+    fn extend(&mut self, update: &Update) -> Result<(), Failure> {
+        let expected = self.log.len() as u64 + 1;
+        let last = self.log.last();
+        if update.version.sequence.0 != expected {
+            let what = format!("the head ordered {} where sequence {expected} was next", update.version);
+            return Err(Failure::new(Oracle::Contiguity, what));
+        }
+        if last.is_some_and(|last| last.version.epoch > update.version.epoch || last.chain_time > update.chain_time) {
+            let what = format!("epoch or chain time of {update:?} are below those of {last:?}");
+            return Err(Failure::new(Oracle::Contiguity, what));
+        }
+        self.log.push(update.clone());
+        Ok(())
+    }
+
+    fn committed(&mut self, place: usize, status: &Status) -> Result<(), Failure> {
+        let watermark = status.watermark;
+        let fail = |what: String| Err(Failure::new(Oracle::Watermark, format!("member {place}: {what}")));
+        if watermark < self.members[place].watermark {
+            return fail(format!("watermark {watermark} went back from {}", self.members[place].watermark));
+        }
+        if watermark > status.last.sequence {
+            return fail(format!("watermark {watermark} is above its own newest version {}", status.last));
+        }
+        let tail = self.members.len() - 1;
+        if place != tail && watermark > self.members[tail].watermark {
+            return fail(format!("watermark {watermark} is above the tail's {}", self.members[tail].watermark));
+        }
+        Ok(())
+    }
+
+    /// The highest sequence that the tail has committed.
+    pub fn committed_up_to(&self) -> Sequence {
+        self.members.last().map_or(Sequence::ZERO, |tail| tail.watermark)
+    }
+
+    /// The newest version of the member in `place`.
+    pub fn last(&self, place: usize) -> Version {
+        self.members[place].last
+    }
+
+    /// All that the head ever ordered, in order.
+    pub fn log(&self) -> &[Update] {
+        &self.log
+    }
+
+    /// The update that made `version`.
+    pub fn update(&self, version: Version) -> Option<&Update> {
+        let index = version.sequence.0.checked_sub(1)?;
+        self.log.get(index as usize).filter(|update| update.version == version)
+    }
+
+    /// Checks what somebody was told of `key`: that the update exists, says so, and is committed if that was claimed.
+    ///
+    /// # Errors
+    /// [`Oracle::Claims`].
+    pub fn check_claim(
+        &self,
+        key: &[u8],
+        version: Version,
+        value: Option<&Bytes>,
+        committed: bool,
+    ) -> Result<(), Failure> {
+        let change = self.update(version).and_then(|update| update.changes.iter().find(|change| change.key == key));
+        if change.is_none_or(|change| change.value.as_ref() != value) {
+            let what = format!("version {version} of {key:?} was shown with a value that it never had");
+            return Err(Failure::new(Oracle::Claims, what));
+        }
+        if committed && version.sequence > self.committed_up_to() {
+            let what = format!(
+                "version {version} of {key:?} was called committed, the tail has committed up to {}",
+                self.committed_up_to()
+            );
+            return Err(Failure::new(Oracle::Claims, what));
+        }
+        Ok(())
+    }
+
+    /// What a store must hold, tombstones left out, after it applied all up to `last`.
+    pub fn content(&self, last: Sequence) -> BTreeMap<Bytes, (Version, Bytes)> {
+        let mut content = BTreeMap::new();
+        for update in self.log.iter().take_while(|update| update.version.sequence <= last) {
+            for change in &update.changes {
+                match &change.value {
+                    Some(value) => content.insert(change.key.clone(), (update.version, value.clone())),
+                    None => content.remove(&change.key),
+                };
+            }
+        }
+        content
+    }
+}
+
+struct HaltText<'a>(&'a Halt);
+
+impl fmt::Display for HaltText<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ({:?})", self.0, self.0)
+    }
+}
+
+/// Compares a member's whole content with what it must be.
+///
+/// # Errors
+/// [`Oracle::Convergence`], naming the first key that differs.
+pub fn check_content(
+    member: &str,
+    expected: &BTreeMap<Bytes, (Version, Bytes)>,
+    found: impl Iterator<Item = Record>,
+) -> Result<(), Failure> {
+    let fail = |what: String| Err(Failure::new(Oracle::Convergence, format!("{member}: {what}")));
+    let mut expected = expected.iter();
+    for record in found {
+        let Some(value) = record.held.value else { continue };
+        match expected.next() {
+            Some((key, (version, wanted)))
+                if *key == record.key && *version == record.held.version && *wanted == value => {}
+            Some((key, (version, _))) => {
+                return fail(format!("found {:?} {}, expected {key:?} {version}", record.key, record.held.version));
+            }
+            None => return fail(format!("found {:?} {}, expected nothing more", record.key, record.held.version)),
+        }
+    }
+    match expected.next() {
+        Some((key, (version, _))) => fail(format!("{key:?} {version} is missing")),
+        None => Ok(()),
+    }
+}

@@ -1,0 +1,296 @@
+//! What a hunt found, for people and for scripts (docs/json.md).
+
+use std::{
+    collections::BTreeMap,
+    fmt::{self, Write as _},
+};
+
+use serde::Serialize;
+
+use crate::{
+    faults::Kind,
+    mutants::MutantName,
+    oracle::Failure,
+    scenario::Scenario,
+    world::{Counts, Outcome},
+};
+
+/// Violations that are shown in full; more are only counted.
+const SHOWN: usize = 3;
+
+/// What the seeds of one scenario came to.
+#[derive(Clone, Debug)]
+pub struct ScenarioReport {
+    scenario: Scenario,
+    seeds: u64,
+    total: Counts,
+    violations: u64,
+    shown: Vec<(u64, Failure)>,
+}
+
+impl ScenarioReport {
+    /// Nothing yet.
+    pub fn new(scenario: Scenario) -> Self {
+        Self { scenario, seeds: 0, total: Counts::default(), violations: 0, shown: Vec::new() }
+    }
+
+    /// Adds a seed.
+    pub fn add(&mut self, seed: u64, outcome: Outcome) {
+        self.seeds += 1;
+        self.total.add(&outcome.counts);
+        if let Some(failure) = outcome.failure {
+            self.violations += 1;
+            if self.shown.len() < SHOWN {
+                self.shown.push((seed, failure));
+            }
+        }
+    }
+
+    /// Kinds of faults that belong to the scenario and had no effect in any seed.
+    pub fn missing(&self) -> Vec<Kind> {
+        self.scenario.kinds().iter().copied().filter(|&kind| self.total.injected(kind) == 0).collect()
+    }
+
+    /// Whether all seeds passed, and tried what they were to try.
+    pub fn passed(&self) -> bool {
+        self.violations == 0 && self.missing().is_empty()
+    }
+
+    /// Violations found.
+    pub fn violations(&self) -> u64 {
+        self.violations
+    }
+
+    /// Its part of the JSON report.
+    pub fn json(&self) -> ScenarioJson {
+        let counts = &self.total;
+        ScenarioJson {
+            name: self.scenario.name(),
+            seeds: self.seeds,
+            virtual_hours: hundredths(counts.virtual_nanos),
+            operations: counts.operations,
+            refused: counts.refused,
+            faults: self.scenario.kinds().iter().map(|&kind| (kind.name(), counts.injected(kind))).collect(),
+            violations: self.violations,
+            missing_faults: self.missing().into_iter().map(Kind::name).collect(),
+            unanswered: counts.unanswered,
+            acknowledged: counts.acknowledged,
+            conflicts: counts.conflicts,
+            local_reads: counts.local_reads,
+            dirty_reads: counts.dirty_reads,
+            shared_queries: counts.shared_queries,
+        }
+    }
+}
+
+/// What the seeds of one scenario came to, as scripts read it.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct ScenarioJson {
+    name: &'static str,
+    seeds: u64,
+    virtual_hours: f64,
+    operations: u64,
+    refused: u64,
+    faults: BTreeMap<&'static str, u64>,
+    violations: u64,
+    missing_faults: Vec<&'static str>,
+    unanswered: u64,
+    acknowledged: u64,
+    conflicts: u64,
+    local_reads: u64,
+    dirty_reads: u64,
+    shared_queries: u64,
+}
+
+/// What the hunt for one mutant came to, as scripts read it.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct MutantJson {
+    name: &'static str,
+    trap: u32,
+    caught: bool,
+    oracle: Option<&'static str>,
+    seeds: u64,
+    baseline_passed: bool,
+    scenario: &'static str,
+}
+
+/// Virtual hours to two digits: whole numbers decide, so that every build prints the same.
+fn hundredths(nanos: u64) -> f64 {
+    (nanos / 36_000_000_000) as f64 / 100.0
+}
+
+impl fmt::Display for ScenarioReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let counts = &self.total;
+        writeln!(
+            f,
+            "{:<8} {} seeds, {:.2} virtual hours, {} operations, {} refused, {} unanswered, {} violations",
+            self.scenario.name(),
+            self.seeds,
+            hundredths(counts.virtual_nanos),
+            counts.operations,
+            counts.refused,
+            counts.unanswered,
+            self.violations
+        )?;
+        writeln!(
+            f,
+            "         reads: {} local, {} after a query ({} shared); writes: {} acknowledged, {} conflicts, {} times busy",
+            counts.local_reads,
+            counts.dirty_reads,
+            counts.shared_queries,
+            counts.acknowledged,
+            counts.conflicts,
+            counts.busy
+        )?;
+        write!(f, "         faults:")?;
+        for &kind in self.scenario.kinds() {
+            write!(f, " {kind} {}", counts.injected(kind))?;
+        }
+        for kind in self.missing() {
+            write!(f, "\n         FAILED: no fault of the kind {kind} had any effect")?;
+        }
+        for (seed, failure) in &self.shown {
+            write!(f, "\n{}", Violation { scenario: self.scenario, seed: *seed, mutant: None, failure })?;
+        }
+        if self.violations > self.shown.len() as u64 {
+            write!(f, "\n         … and {} more", self.violations - self.shown.len() as u64)?;
+        }
+        Ok(())
+    }
+}
+
+/// A failure, and how to see it again.
+struct Violation<'a> {
+    scenario: Scenario,
+    seed: u64,
+    mutant: Option<MutantName>,
+    failure: &'a Failure,
+}
+
+impl fmt::Display for Violation<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { scenario, seed, mutant, failure } = self;
+        writeln!(f, "VIOLATION in scenario {}, seed {seed}: {}", scenario.name(), failure.oracle)?;
+        write!(
+            f,
+            "  replay: cargo run --release -p artillery-sim -- --scenario {} --seeds 1 --start {seed}",
+            scenario.name()
+        )?;
+        if let Some(mutant) = mutant {
+            write!(f, " --mutant {}", mutant.name())?;
+        }
+        write!(f, " --trace")?;
+        failure.what.lines().try_for_each(|line| write!(f, "\n  {line}"))
+    }
+}
+
+/// What a hunt for one mutant came to.
+#[derive(Clone, Debug)]
+pub struct MutantReport {
+    /// The guard that was taken out.
+    pub mutant: MutantName,
+    /// Where it was hunted.
+    pub scenario: Scenario,
+    /// The seed that caught it, how many were tried up to it, and how.
+    pub caught: Option<(u64, u64, Failure)>,
+    /// Seeds tried if nothing caught it.
+    pub tried: u64,
+    /// What stopped the same seeds without the mutant, if anything did.
+    pub baseline: Option<(u64, Failure)>,
+}
+
+impl MutantReport {
+    /// Whether it was caught by clients or by an invariant, and nothing is caught without it.
+    pub fn passed(&self) -> bool {
+        self.baseline.is_none() && self.caught.as_ref().is_some_and(|(_, _, failure)| failure.oracle.convicts())
+    }
+
+    fn seeds(&self) -> u64 {
+        self.caught.as_ref().map_or(self.tried, |(_, seeds, _)| *seeds)
+    }
+
+    /// Its part of the JSON report.
+    pub fn json(&self) -> MutantJson {
+        let failure = self.caught.as_ref().map(|(_, _, failure)| failure);
+        MutantJson {
+            name: self.mutant.name(),
+            trap: self.mutant.trap(),
+            caught: failure.is_some_and(|failure| failure.oracle.convicts()),
+            oracle: failure.map(|failure| failure.oracle.name()),
+            seeds: self.seeds(),
+            baseline_passed: self.baseline.is_none(),
+            scenario: self.scenario.name(),
+        }
+    }
+}
+
+impl fmt::Display for MutantReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (name, trap, scenario) = (self.mutant.name(), self.mutant.trap(), self.scenario.name());
+        match &self.caught {
+            Some((seed, seeds, failure)) => {
+                let verdict = if failure.oracle.convicts() { "caught" } else { "NOT CAUGHT but noticed" };
+                writeln!(f, "{name} (trap {trap}): {verdict} by {} after {seeds} seeds of {scenario}", failure.oracle)?;
+                write!(
+                    f,
+                    "{}",
+                    Violation { scenario: self.scenario, seed: *seed, mutant: Some(self.mutant), failure }
+                )?;
+            }
+            None => write!(f, "{name} (trap {trap}): SURVIVED {} seeds of {scenario}", self.tried)?,
+        }
+        match &self.baseline {
+            None => write!(f, "\n  without it the same seeds pass"),
+            Some((seed, failure)) => {
+                let violation = Violation { scenario: self.scenario, seed: *seed, mutant: None, failure };
+                write!(f, "\n  WITHOUT IT the same seeds fail too:\n{violation}")
+            }
+        }
+    }
+}
+
+impl Counts {
+    /// Adds the counts of another run.
+    pub fn add(&mut self, other: &Self) {
+        self.virtual_nanos += other.virtual_nanos;
+        self.events += other.events;
+        self.operations += other.operations;
+        self.refused += other.refused;
+        self.unanswered += other.unanswered;
+        self.healed += other.healed;
+        self.healed_refused += other.healed_refused;
+        self.acknowledged += other.acknowledged;
+        self.conflicts += other.conflicts;
+        self.local_reads += other.local_reads;
+        self.dirty_reads += other.dirty_reads;
+        self.shared_queries += other.shared_queries;
+        self.busy += other.busy;
+        self.planned += other.planned;
+        self.faults.iter_mut().zip(other.faults).for_each(|(sum, more)| *sum += more);
+    }
+
+    /// How often faults of this kind had an effect.
+    pub fn injected(&self, kind: Kind) -> u64 {
+        Kind::ALL.iter().position(|&other| other == kind).map_or(0, |at| self.faults[at])
+    }
+}
+
+/// The names that can be given for `--scenario`.
+pub fn scenario_list() -> String {
+    let mut list = String::new();
+    for scenario in Scenario::ALL {
+        // Writing to a string doesn't fail.
+        let _ = writeln!(list, "{:<8} {}", scenario.name(), scenario.about());
+    }
+    list
+}
+
+/// The names that can be given for `--mutant`.
+pub fn mutant_list() -> String {
+    let mut list = String::new();
+    for mutant in MutantName::ALL {
+        let _ = writeln!(list, "{:<28} trap {}", mutant.name(), mutant.trap());
+    }
+    list
+}

@@ -1,0 +1,308 @@
+//! Named worlds: what is drawn from the seed, and which faults belong to it.
+
+use std::time::Duration;
+
+use artillery_ddata::Mode;
+
+use crate::{
+    client::Mix,
+    faults::{self, Kind, Planned},
+    mutants::MutantName,
+    network::Profile,
+    rng::{Concern, Rng},
+};
+
+/// The virtual second in nanoseconds.
+pub const SECOND: u64 = 1_000_000_000;
+const MICRO: u64 = 1_000;
+const MILLI: u64 = 1_000_000;
+
+/// Fewest operations of a seed.
+pub const OPERATIONS: u64 = 2_000;
+/// When faults begin.
+pub const TROUBLE: u64 = SECOND / 2;
+/// When nodes are restarted no more while they form a cluster.
+pub const FOUNDED: u64 = 5 * SECOND;
+/// When all faults but crashes are over.
+pub const HEALED: u64 = 20 * SECOND;
+/// When members begin to crash.
+pub const CRASHES: u64 = 27 * SECOND;
+/// When clients stop, if they did enough.
+pub const STOP: u64 = 30 * SECOND;
+/// When clients stop, whatever they did.
+pub const LAST: u64 = 120 * SECOND;
+
+/// All that a run depends on, besides the seed's streams.
+#[derive(Clone, Debug)]
+pub struct Setup {
+    /// Nodes. Each is a member of every chain, unless the cluster is formed first.
+    pub members: usize,
+    /// Chains; each begins at another node.
+    pub chains: usize,
+    /// Clients.
+    pub clients: usize,
+    /// Keys, shared by all chains.
+    pub keys: u32,
+    /// Where strong reads are served.
+    pub mode: Mode,
+    /// What clients ask for.
+    pub mix: Mix,
+    /// Window of a head, in bytes.
+    pub window: usize,
+    /// Backlog, in bytes.
+    pub backlog: usize,
+    /// The replica's heartbeat.
+    pub heartbeat: Duration,
+    /// After how long a replica sends again what isn't acknowledged.
+    pub resend: Option<Duration>,
+    /// Links between nodes.
+    pub profile: Profile,
+    /// Longest padding of a value, in bytes.
+    pub padding: u64,
+    /// Shortest and longest patience of a client, in nanoseconds.
+    pub patience: (u64, u64),
+    /// How many of a thousand polls of a replica's messages are late.
+    pub late_polls: u32,
+    /// Most inputs that a node takes in before it polls.
+    pub batch: usize,
+    /// Whether nodes hold leases that run out now and then.
+    pub leases: bool,
+    /// How the cluster is formed; `None`: it is there from the start.
+    pub founding: Option<FoundingSetup>,
+    /// What goes wrong.
+    pub faults: Vec<Planned>,
+    /// Whether a member crashes at the end.
+    pub crash: Option<Planned>,
+    /// The guard taken out.
+    pub mutant: Option<MutantName>,
+}
+
+/// How a cluster is formed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FoundingSetup {
+    /// Founders; further nodes become spares.
+    pub expect: u16,
+    /// Members of each chain.
+    pub replicas: u32,
+}
+
+/// A named kind of world.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Scenario {
+    /// Three members, nothing worse than delays.
+    Calm,
+    /// Loss, duplication, reordering.
+    Lossy,
+    /// Connections break and come back, one-way cuts.
+    Links,
+    /// Slow members and a window so small that heads say `Busy`.
+    Slow,
+    /// All faults, then a member stops for ever.
+    Crash,
+    /// Strong reads at the tail alone.
+    Classic,
+    /// A chain of one.
+    Single,
+    /// A chain of two.
+    Pair,
+    /// A chain of five.
+    Long,
+    /// One key, few writers, many readers.
+    Hot,
+    /// Three chains on three nodes, each with another head.
+    Many,
+    /// Leases that run out and are renewed.
+    Leases,
+    /// Nodes start in any order, some again and again, and form a cluster before anybody can use it.
+    Formation,
+    /// Everything at once.
+    Mixed,
+}
+
+impl Scenario {
+    /// All of them.
+    pub const ALL: [Self; 14] = [
+        Self::Calm,
+        Self::Lossy,
+        Self::Links,
+        Self::Slow,
+        Self::Crash,
+        Self::Classic,
+        Self::Single,
+        Self::Pair,
+        Self::Long,
+        Self::Hot,
+        Self::Many,
+        Self::Leases,
+        Self::Formation,
+        Self::Mixed,
+    ];
+
+    /// Its name on the command line.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Calm => "calm",
+            Self::Lossy => "lossy",
+            Self::Links => "links",
+            Self::Slow => "slow",
+            Self::Crash => "crash",
+            Self::Classic => "classic",
+            Self::Single => "single",
+            Self::Pair => "pair",
+            Self::Long => "long",
+            Self::Hot => "hot",
+            Self::Many => "many",
+            Self::Leases => "leases",
+            Self::Formation => "formation",
+            Self::Mixed => "mixed",
+        }
+    }
+
+    /// What it is, in a few words.
+    pub const fn about(self) -> &'static str {
+        match self {
+            Self::Calm => "three members, nothing worse than delays",
+            Self::Lossy => "frames, requests and replies get lost, doubled, swapped",
+            Self::Links => "connections break and come back, one-way cuts",
+            Self::Slow => "slow members, a small window",
+            Self::Crash => "all faults, then a member stops for ever",
+            Self::Classic => "classic chain replication: strong reads at the tail",
+            Self::Single => "a chain of one",
+            Self::Pair => "a chain of two",
+            Self::Long => "a chain of five",
+            Self::Hot => "one key, few writers, many readers",
+            Self::Many => "three chains on three nodes, each with another head",
+            Self::Leases => "leases run out and are renewed",
+            Self::Formation => "nodes start in any order, some repeatedly, and form a cluster first",
+            Self::Mixed => "everything at once",
+        }
+    }
+
+    /// The scenario called `name`.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|scenario| scenario.name() == name)
+    }
+
+    /// The kinds of faults that belong to it: each must occur in some seed.
+    pub const fn kinds(self) -> &'static [Kind] {
+        use Kind::{Break, Crash, Cut, Delay, Duplication, Loss, Reorder, Restart, Slow};
+        match self {
+            Self::Calm => &[Delay],
+            Self::Lossy => &[Loss, Duplication, Reorder],
+            Self::Links => &[Break, Cut],
+            Self::Slow => &[Slow, Delay],
+            Self::Crash => &[Loss, Duplication, Reorder, Delay, Break, Cut, Slow, Crash],
+            Self::Single => &[Loss, Delay, Slow],
+            Self::Leases => &[Delay, Break, Slow],
+            Self::Formation => &[Loss, Duplication, Reorder, Delay, Break, Cut, Slow, Restart],
+            Self::Classic | Self::Pair | Self::Long | Self::Hot | Self::Many | Self::Mixed => {
+                &[Loss, Duplication, Reorder, Delay, Break, Cut, Slow]
+            }
+        }
+    }
+
+    /// The world of `seed`.
+    pub fn setup(self, seed: u64, mutant: Option<MutantName>) -> Setup {
+        let mut rng = Rng::new(seed, Concern::Setup);
+        let mut setup = common(&mut rng);
+        setup.mutant = mutant;
+        match self {
+            Self::Calm | Self::Lossy | Self::Links => {}
+            Self::Slow => {
+                setup.window = rng.between(300, 4000) as usize;
+                setup.padding = rng.between(0, 400);
+            }
+            Self::Crash => setup.members = rng.between(2, 4) as usize,
+            Self::Classic => setup.mode = Mode::Classic,
+            Self::Single => setup.members = 1,
+            Self::Pair => setup.members = 2,
+            Self::Long => setup.members = 5,
+            Self::Hot => {
+                setup.keys = 1;
+                setup.clients = rng.between(8, 16) as usize;
+                setup.mix = Mix { writers: rng.between(1, 3) as usize, ..setup.mix };
+            }
+            Self::Many => {
+                setup.chains = 3;
+                setup.keys = rng.between(6, 12) as u32;
+            }
+            Self::Leases => setup.leases = true,
+            Self::Formation => founded(&mut rng, &mut setup),
+            Self::Mixed => mixed(&mut rng, &mut setup),
+        }
+        let mut faults = Rng::new(seed, Concern::Faults);
+        let lossless = |kind: &Kind| matches!(kind, Kind::Delay | Kind::Slow | Kind::Break | Kind::Crash);
+        if self.kinds().iter().all(lossless) && rng.chance(500) {
+            // Streams lose nothing while their connection is up.
+            setup.resend = None;
+        }
+        setup.faults = faults::plan(&mut faults, self.kinds(), setup.members, TROUBLE, HEALED);
+        if self.kinds().contains(&Kind::Crash) {
+            setup.crash = Some(faults::crash(&mut faults, setup.members, CRASHES, CRASHES + SECOND));
+        }
+        if self.kinds().contains(&Kind::Restart) {
+            setup.faults.extend(faults::restarts(&mut faults, setup.members, FOUNDED));
+        }
+        setup
+    }
+}
+
+fn common(rng: &mut Rng) -> Setup {
+    // A rack, a town, a continent.
+    let delay = match rng.below(3) {
+        0 => rng.between(50, 300) * MICRO,
+        1 => rng.between(300, 2000) * MICRO,
+        _ => rng.between(2, 12) * MILLI,
+    };
+    let uneven = rng.chance(600);
+    let delay = if uneven { delay / 4 } else { delay };
+    let rooms: &[usize] = if delay < MILLI { &[200, 1000, 16 << 10, 1 << 20] } else { &[2000, 16 << 10, 1 << 20] };
+    Setup {
+        members: 3,
+        chains: 1,
+        // Far away, more clients are needed for as many operations.
+        clients: (rng.between(4, 9) + delay / (2 * MILLI)) as usize,
+        keys: rng.between(2, 7) as u32,
+        mode: Mode::Craq,
+        mix: Mix::draw(rng),
+        window: rng.pick(&[4 << 10, 64 << 10, 1 << 20]),
+        backlog: rng.pick(&[16 << 10, 1 << 20, 64 << 20]),
+        heartbeat: Duration::from_millis(rng.between(20, 150)),
+        resend: Some(Duration::from_millis(rng.between(50, 400))),
+        profile: Profile {
+            delay,
+            jitter: delay * rng.between(0, 3) / 2,
+            room: rng.pick(rooms),
+            nasty: rng.chance(500),
+            uneven,
+        },
+        padding: rng.pick(&[0, 8, 300]),
+        patience: (300 * MILLI, rng.between(500, 2500) * MILLI),
+        late_polls: rng.pick(&[0, 100, 500, 1000]),
+        batch: rng.pick(&[1, 4, 64]),
+        leases: false,
+        founding: None,
+        faults: Vec::new(),
+        crash: None,
+        mutant: None,
+    }
+}
+
+fn founded(rng: &mut Rng, setup: &mut Setup) {
+    let expect = rng.between(2, 5);
+    setup.members = (expect + rng.below(2)) as usize;
+    setup.chains = rng.between(1, 3) as usize;
+    setup.founding = Some(FoundingSetup { expect: expect as u16, replicas: rng.between(2, expect) as u32 });
+}
+
+fn mixed(rng: &mut Rng, setup: &mut Setup) {
+    setup.members = rng.between(2, 5) as usize;
+    setup.chains = rng.between(1, setup.members.min(3) as u64) as usize;
+    setup.leases = rng.chance(300);
+    if rng.chance(200) {
+        setup.mode = Mode::Classic;
+    }
+    if rng.chance(300) {
+        setup.window = rng.between(300, 4000) as usize;
+    }
+}

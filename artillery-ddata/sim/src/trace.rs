@@ -1,0 +1,62 @@
+//! The story of a run, one line per event, the same bytes every time.
+
+use std::fmt::{self, Write as _};
+
+use artillery_ddata::{
+    MemberId,
+    wire::message::{ChainFrame, ChainMessage},
+};
+
+/// Collects the story, or nothing.
+#[derive(Clone, Debug, Default)]
+pub struct Trace(Option<String>);
+
+impl Trace {
+    /// Keeps every line if `wanted`.
+    pub fn new(wanted: bool) -> Self {
+        Self(wanted.then(String::new))
+    }
+
+    /// Adds a line; its text is made only if somebody wants it.
+    pub fn line(&mut self, now: u64, text: impl FnOnce(&mut String) -> fmt::Result) {
+        if let Some(story) = &mut self.0 {
+            // Writing to a string doesn't fail.
+            let _ = write!(story, "{}.{:09} ", now / 1_000_000_000, now % 1_000_000_000);
+            let _ = text(story);
+            story.push('\n');
+        }
+    }
+
+    /// The story, if it was wanted.
+    pub fn take(self) -> Option<String> {
+        self.0
+    }
+}
+
+/// A frame in one line.
+pub struct Brief<'a>(pub &'a ChainFrame);
+
+impl fmt::Display for Brief<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ChainFrame { chain, epoch, message, .. } = self.0;
+        write!(f, "c{} e{epoch} ", chain.0)?;
+        match message {
+            ChainMessage::Updates(updates) => {
+                write!(f, "updates w={}", updates.watermark)?;
+                for update in &updates.updates {
+                    write!(f, " {}", update.version)?;
+                }
+                Ok(())
+            }
+            ChainMessage::Control(control) => write!(f, "{control:?}"),
+        }
+    }
+}
+
+/// A member by its index among `ids`.
+pub fn name(ids: &[MemberId], id: MemberId) -> String {
+    match ids.iter().position(|&known| known == id) {
+        Some(index) => format!("n{index}"),
+        None => id.to_string(),
+    }
+}

@@ -1,0 +1,187 @@
+//! How a run ends: everything is read once more, members are compared, the history is checked.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use artillery_ddata::{
+    ChainId, Sequence,
+    replica::ReadMode,
+    store::{Record, Store, StoreError},
+};
+
+use super::{Counts, Event, Outcome, World};
+use crate::{
+    checker::{self, Budget, Violation},
+    faults::Kind,
+    history::{Answer, History, Operation},
+    oracle::{Failure, Oracle, check_content},
+    scenario::OPERATIONS,
+};
+
+impl World {
+    /// Gives the clients a list: every key, at every node.
+    pub(super) fn write_script(&mut self) {
+        let mut client = 0;
+        for node in 0..self.nodes.len() {
+            if !self.nodes[node].is_alive() {
+                continue;
+            }
+            for key in 0..self.setup.keys {
+                for mode in [ReadMode::Strong, ReadMode::Eventual] {
+                    self.clients[client].script.push_back((node, key, mode));
+                    client = (client + 1) % self.clients.len();
+                }
+            }
+        }
+        for client in 0..self.clients.len() {
+            self.queue.push(self.now, Event::Think(client));
+        }
+    }
+
+    pub(super) fn script_done(&self) -> bool {
+        self.clients.iter().all(|client| client.script.is_empty() && client.pending.is_none())
+    }
+
+    /// What must be true once everything has settled.
+    pub(super) fn check_end(&mut self) -> Result<(), Failure> {
+        self.check_progress()?;
+        for chain in 0..self.setup.chains {
+            self.check_chain(chain)?;
+        }
+        Ok(())
+    }
+
+    fn check_progress(&self) -> Result<(), Failure> {
+        let fail = |what: String| Err(Failure::new(Oracle::Progress, what));
+        let Counts { operations, healed, healed_refused, .. } = self.counts;
+        if operations < OPERATIONS {
+            return fail(format!("only {operations} operations in {} virtual seconds", self.now / 1_000_000_000));
+        }
+        if healed_refused * 5 > healed {
+            return fail(format!("{healed_refused} of {healed} operations were not served after healing"));
+        }
+        if !self.script_done() {
+            return fail("the last reads did not end".into());
+        }
+        Ok(())
+    }
+
+    fn check_chain(&self, chain: usize) -> Result<(), Failure> {
+        let oracle = &self.oracles[chain];
+        for (index, node) in self.nodes.iter().enumerate().filter(|(_, node)| !node.crashed) {
+            if let Some((token, origin)) = node.owed.first_key_value() {
+                let what = format!("n{index} never answered {token:?} of client {}", origin.client);
+                return Err(Failure::new(Oracle::Answers, what));
+            }
+            let status = node.slots[chain].replica.status();
+            let Some(place) = self.place(index, chain) else { continue };
+            let name = format!("n{index} of chain {chain}");
+            let expected = oracle.content(oracle.last(place).sequence);
+            let records: Result<Vec<Record>, StoreError> =
+                node.store.scan(ChainId(chain as u32), b"", Sequence::MAX).collect();
+            let records =
+                records.map_err(|error| Failure::new(Oracle::Convergence, format!("{name} can't be read: {error}")))?;
+            check_content(&name, &expected, records.into_iter())?;
+            if self.crashes > 0 {
+                continue;
+            }
+            let newest = oracle.last(0);
+            if status.last != newest || status.watermark != newest.sequence {
+                let what =
+                    format!("{name} holds {} and committed {}, the head {newest}", status.last, status.watermark);
+                return Err(Failure::new(Oracle::Convergence, what));
+            }
+            if status.parked_reads + status.waiting_writes + status.in_flight > 0 {
+                return Err(Failure::new(Oracle::Convergence, format!("{name} still waits: {status:?}")));
+            }
+        }
+        self.check_acknowledged(chain)
+    }
+
+    /// Whatever was acknowledged is at every survivor.
+    fn check_acknowledged(&self, chain: usize) -> Result<(), Failure> {
+        let newest = self
+            .operations
+            .iter()
+            .filter(|operation| operation.key as usize % self.setup.chains == chain)
+            .filter_map(|operation| match operation.answer {
+                Answer::Written(version) => Some(version),
+                _ => None,
+            })
+            .max();
+        let Some(newest) = newest else { return Ok(()) };
+        for (index, _) in self.nodes.iter().enumerate().filter(|(_, node)| !node.crashed) {
+            let Some(place) = self.place(index, chain) else { continue };
+            let last = self.oracles[chain].last(place);
+            if last < newest {
+                let what = format!("n{index} holds up to {last} of chain {chain}, but {newest} was acknowledged");
+                return Err(Failure::new(Oracle::Convergence, what));
+            }
+        }
+        Ok(())
+    }
+
+    /// Checks the clients' histories and puts the result together. What clients saw weighs more than a broken
+    /// invariant, and that more than a poor end.
+    pub(super) fn finish(mut self, failure: Option<Failure>) -> Outcome {
+        self.count();
+        let seen = self.check_histories();
+        let failure = seen.or(self.claim.take()).or(failure);
+        self.trace.line(self.now, |out| {
+            use std::fmt::Write as _;
+            write!(out, "end: {:?}", self.counts)
+        });
+        Outcome { counts: self.counts, failure, trace: self.trace.take() }
+    }
+
+    /// The history of each chain for itself: sequences are numbers of one chain.
+    fn check_histories(&mut self) -> Option<Failure> {
+        // What was never answered may have taken effect too.
+        let unanswered: BTreeSet<usize> =
+            (0..self.clients.len()).filter(|&client| self.clients[client].pending.is_some()).collect();
+        for client in unanswered {
+            let Some(pending) = self.clients[client].pending.take() else { continue };
+            let crate::client::Ask::Write(call) = pending.ask else { continue };
+            let (returned, key, called) = (self.moment(), pending.key, pending.called);
+            let answer = Answer::Unknown;
+            self.operations.push(Operation { client: client as u32, key, called, returned, call, answer });
+        }
+        let mut histories: BTreeMap<usize, History> = BTreeMap::new();
+        for operation in std::mem::take(&mut self.operations) {
+            let chain = operation.key as usize % self.setup.chains;
+            histories.entry(chain).or_default().operations.push(operation);
+        }
+        histories.into_values().find_map(|history| {
+            let violation = checker::check(&history, Budget::default()).err()?;
+            let shortest = checker::shortest(&history, &violation);
+            let stuck = violation.operation().copied();
+            let operations = shortest.operations.clone();
+            let stuck = operations.iter().position(|operation| Some(*operation) == stuck);
+            let what = Violation { stuck, operations, ..violation }.to_string();
+            Some(Failure { oracle: Oracle::History, what, history: Some(shortest) })
+        })
+    }
+
+    fn count(&mut self) {
+        let effects = self.network.effects;
+        let counts = &mut self.counts;
+        counts.virtual_nanos = self.now;
+        for (at, kind) in Kind::ALL.iter().enumerate() {
+            counts.faults[at] = match kind {
+                Kind::Loss => effects.lost,
+                Kind::Duplication => effects.duplicated,
+                Kind::Reorder => effects.reordered,
+                Kind::Delay => effects.delayed,
+                Kind::Break => effects.broken,
+                Kind::Cut => effects.cut,
+                Kind::Slow => self.slow_steps,
+                Kind::Crash => self.crashes,
+                Kind::Restart => self.restarts,
+            };
+        }
+        for slot in self.nodes.iter().flat_map(|node| &node.slots) {
+            let reads = slot.replica.status().reads;
+            counts.dirty_reads += reads.dirty;
+            counts.shared_queries += reads.shared_queries;
+        }
+    }
+}

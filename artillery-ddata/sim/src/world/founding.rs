@@ -1,0 +1,380 @@
+//! Before the chains: nodes start in any order, meet, restart, and form a cluster.
+
+use std::{collections::BTreeSet, fmt::Write as _, sync::Arc};
+
+use artillery_ddata::{
+    ClusterId, MemberId, Timestamp,
+    control::{
+        ChainSettings, Founder, Founding,
+        formation::{Candidate, Formation, FormationMessage, Input, Output, Settings},
+        placement::first_configs,
+    },
+    replica,
+};
+
+use super::World;
+use crate::{
+    network::Flight,
+    node::{Node, Work},
+    oracle::{ChainOracle, Failure, Oracle},
+    rng::{Concern, Rng},
+    scenario::{FoundingSetup, HEALED, SECOND, Setup},
+};
+
+/// What is going to happen while a cluster forms.
+#[derive(Debug)]
+pub(crate) enum Event {
+    /// A node starts a life.
+    Start(usize),
+    /// A node finds out which life of a peer is there.
+    Meet { node: usize, peer: usize },
+    /// A node is told that a life of a peer went away.
+    Lose { node: usize, peer: MemberId },
+    /// A message arrives.
+    Message { from: usize, to: usize, ends: [MemberId; 2], flight: Flight, message: Box<FormationMessage> },
+    /// A node wanted a tick.
+    Tick { node: usize, number: u64 },
+    /// By now there must be a cluster.
+    Due,
+}
+
+/// The state machines of the nodes that form a cluster, and what is known of them.
+#[derive(Debug)]
+pub(super) struct Founders {
+    seed: u64,
+    rng: Rng,
+    settings: Settings,
+    machines: Vec<Option<Formation>>,
+    /// The newest life of each peer that each node met.
+    met: Vec<Vec<Option<MemberId>>>,
+    ticks: Vec<(Option<u64>, u64)>,
+    lives: Vec<u64>,
+    settled: Vec<bool>,
+    /// All that was ever formed.
+    formed: Vec<Arc<Founding>>,
+    ready: bool,
+}
+
+/// What a message of the formation takes up on a link, in bytes: it is of another stream than updates.
+const BYTES: usize = 0;
+
+impl Founders {
+    pub(super) fn new(seed: u64, founding: FoundingSetup, setup: &Setup) -> Self {
+        let chains = ChainSettings {
+            chains: setup.chains as u32,
+            replicas: founding.replicas,
+            mode: setup.mode,
+            min_members: 1,
+        };
+        Self {
+            seed,
+            rng: Rng::new(seed, Concern::Formation),
+            settings: Settings::new("simulated", founding.expect, chains),
+            machines: (0..setup.members).map(|_| None).collect(),
+            met: vec![vec![None; setup.members]; setup.members],
+            ticks: vec![(None, 0); setup.members],
+            lives: vec![0; setup.members],
+            settled: vec![false; setup.members],
+            formed: Vec::new(),
+            ready: false,
+        }
+    }
+
+    fn founder(index: usize, id: MemberId) -> Founder {
+        Founder { id, name: format!("n{index}"), addrs: Vec::new() }
+    }
+}
+
+impl World {
+    pub(super) fn begin_founding(&mut self) {
+        for index in 0..self.nodes.len() {
+            self.nodes[index].down = true;
+            let Some(founders) = &mut self.founding else { return };
+            let at = founders.rng.below(3 * SECOND);
+            self.queue.push(at, super::Event::Founding(Event::Start(index)));
+        }
+        self.queue.push(HEALED + 5 * SECOND, super::Event::Founding(Event::Due));
+    }
+
+    pub(super) fn founding_event(&mut self, event: Event) -> Result<(), Failure> {
+        match event {
+            Event::Start(node) => self.start_life(node),
+            Event::Meet { node, peer } => self.meet(node, peer),
+            Event::Lose { node, peer } => self.tell(node, Input::Gone(peer)),
+            Event::Message { from, to, ends, flight, message } => self.deliver(from, to, ends, flight, *message),
+            Event::Tick { node, number } => {
+                let Some(founders) = &mut self.founding else { return Ok(()) };
+                if founders.ticks[node].1 != number {
+                    return Ok(());
+                }
+                founders.ticks[node].0 = None;
+                self.tell(node, Input::Tick)
+            }
+            Event::Due => match &self.founding {
+                Some(founders) if !founders.ready => Err(Failure::new(Oracle::Progress, "no cluster was formed")),
+                _ => Ok(()),
+            },
+        }
+    }
+
+    /// A node goes down, if the cluster isn't there yet: later its place would stay empty, as configurations are for good.
+    pub(super) fn stop(&mut self, index: usize) {
+        let Some(founders) = &mut self.founding else { return };
+        if founders.ready || !self.nodes[index].is_alive() {
+            return;
+        }
+        founders.machines[index] = None;
+        founders.settled[index] = false;
+        let id = self.ids[index];
+        self.restarts += 1;
+        self.nodes[index].down = true;
+        self.disconnect(index);
+        let Some(founders) = &mut self.founding else { return };
+        for node in 0..self.nodes.len() {
+            if founders.rng.chance(500) {
+                let at = self.now + founders.rng.below(SECOND);
+                self.queue.push(at, super::Event::Founding(Event::Lose { node, peer: id }));
+            }
+        }
+    }
+
+    pub(super) fn restart(&mut self, index: usize) {
+        if self.nodes[index].down {
+            self.queue.push(self.now, super::Event::Founding(Event::Start(index)));
+        }
+    }
+
+    fn start_life(&mut self, index: usize) -> Result<(), Failure> {
+        let Some(founders) = &mut self.founding else { return Ok(()) };
+        if !self.nodes[index].down {
+            return Ok(());
+        }
+        founders.lives[index] += 1;
+        let life = founders.lives[index];
+        let cost = self.nodes[index].cost;
+        let generations: Vec<u64> = self.nodes[index].peers.iter().map(|view| view.generation).collect();
+        self.nodes[index] = Node::new(founders.seed, index, life, &self.setup);
+        self.nodes[index].cost = cost;
+        for (view, generation) in self.nodes[index].peers.iter_mut().zip(generations) {
+            view.generation = generation;
+        }
+        let id = self.nodes[index].id;
+        self.ids[index] = id;
+        let seed = u128::from(founders.rng.below(u64::MAX)) << 64 | u128::from(founders.rng.below(u64::MAX));
+        let machine = Formation::new(Founders::founder(index, id), founders.settings.clone(), seed);
+        let machine = machine.map_err(|error| Failure::new(Oracle::Formation, error.to_string()))?;
+        founders.machines[index] = Some(machine);
+        founders.met[index].fill(None);
+        founders.ticks[index] = (None, founders.ticks[index].1 + 1);
+        self.trace.line(self.now, |out| write!(out, "n{index} starts life {life}"));
+        self.queue.push(self.now, super::Event::Lease(index));
+        for peer in 0..self.nodes.len() {
+            if peer != index && self.nodes[peer].is_alive() {
+                self.set_connection(index, peer, !self.is_broken(index, peer));
+            }
+        }
+        self.introduce(index);
+        Ok(())
+    }
+
+    /// All others meet a node, and it them, each in its own time.
+    fn introduce(&mut self, index: usize) {
+        let Some(founders) = &mut self.founding else { return };
+        for peer in (0..self.nodes.len()).filter(|&peer| peer != index) {
+            for (node, peer) in [(index, peer), (peer, index)] {
+                let at = self.now + founders.rng.between(1_000_000, 800_000_000);
+                self.queue.push(at, super::Event::Founding(Event::Meet { node, peer }));
+            }
+        }
+    }
+
+    fn meet(&mut self, node: usize, peer: usize) -> Result<(), Failure> {
+        if !self.nodes[node].is_alive() || !self.nodes[peer].is_alive() {
+            return Ok(());
+        }
+        let id = self.ids[peer];
+        self.met_life(node, peer, id)?;
+        let Some(founders) = &self.founding else { return Ok(()) };
+        let cluster = founders.machines[peer].as_ref().and_then(|machine| Some(machine.founding()?.cluster));
+        self.tell(node, Input::Seen(Candidate { founder: Founders::founder(peer, id), cluster }))
+    }
+
+    /// A node has evidence of a life of a peer: its former lives are over.
+    fn met_life(&mut self, node: usize, peer: usize, id: MemberId) -> Result<(), Failure> {
+        let Some(founders) = &mut self.founding else { return Ok(()) };
+        let met = &mut founders.met[node][peer];
+        let before = *met;
+        *met = before.max(Some(id));
+        match before.filter(|&before| before < id) {
+            Some(before) => self.tell(node, Input::Replaced(before)),
+            None => Ok(()),
+        }
+    }
+
+    fn deliver(
+        &mut self,
+        from: usize,
+        to: usize,
+        ends: [MemberId; 2],
+        flight: Flight,
+        message: FormationMessage,
+    ) -> Result<(), Failure> {
+        let [sender, receiver] = ends;
+        if !self.network.arrives(from, to, flight) || self.ids[to] != receiver || !self.nodes[to].is_alive() {
+            return Ok(());
+        }
+        let Some(founders) = &self.founding else { return Ok(()) };
+        if founders.met[to][from].is_some_and(|met| met > sender) {
+            // The receiver knows that this life is over, and has closed the door.
+            return Ok(());
+        }
+        self.met_life(to, from, sender)?;
+        self.tell(to, Input::Receive { from: sender, message })
+    }
+
+    /// Hands a node's formation an input and does what it says.
+    fn tell(&mut self, node: usize, input: Input) -> Result<(), Failure> {
+        if !self.nodes[node].is_alive() {
+            return Ok(());
+        }
+        let clock = self.nodes[node].clock(self.now);
+        self.trace.line(self.now, |out| write!(out, "n{node} formation {input:?}"));
+        self.handle_founding(node, clock, input);
+        // Lives that a proposal names may be over already, as this node knows.
+        for id in self.outlived(node) {
+            self.handle_founding(node, clock, Input::Replaced(id));
+        }
+        loop {
+            let Some(founders) = &mut self.founding else { return Ok(()) };
+            let Some(output) = founders.machines[node].as_mut().and_then(Formation::poll_output) else { break };
+            match output {
+                Output::Send { to, message } => self.send_founding(node, to, message),
+                Output::Formed(founding) | Output::Joined(founding) => self.settle_node(node, founding)?,
+            }
+        }
+        self.schedule_founding_tick(node);
+        Ok(())
+    }
+
+    fn handle_founding(&mut self, node: usize, clock: Timestamp, input: Input) {
+        let Some(founders) = &mut self.founding else { return };
+        if let Some(machine) = &mut founders.machines[node] {
+            machine.handle(clock, input);
+        }
+    }
+
+    fn outlived(&self, node: usize) -> Vec<MemberId> {
+        let Some(founders) = &self.founding else { return Vec::new() };
+        let Some(machine) = &founders.machines[node] else { return Vec::new() };
+        let newer = |id: MemberId| founders.met[node].iter().flatten().any(|met| met.node == id.node && *met > id);
+        machine.named().filter(|&id| newer(id)).collect()
+    }
+
+    fn send_founding(&mut self, from: usize, to: MemberId, message: FormationMessage) {
+        let Some(index) = self.ids.iter().position(|id| id.node == to.node) else { return };
+        let (up, generation) = self.network.connection(from, index);
+        self.trace.line(self.now, |out| write!(out, "n{from} formation sends n{index} {message:?}"));
+        if !up {
+            return;
+        }
+        let (first, copy) = self.network.send(self.now, from, index, generation, BYTES);
+        let message = Box::new(message);
+        for flight in std::iter::once(first).chain(copy).filter(|flight| !flight.lost) {
+            let message = message.clone();
+            let event = Event::Message { from, to: index, ends: [self.ids[from], to], flight, message };
+            self.queue.push(flight.at, super::Event::Founding(event));
+        }
+    }
+
+    fn schedule_founding_tick(&mut self, node: usize) {
+        let Some(founders) = &mut self.founding else { return };
+        let wanted = founders.machines[node].as_ref().and_then(Formation::next_tick);
+        let wanted = wanted.map(|at| self.nodes[node].moment(at).max(self.now));
+        if founders.ticks[node].0 == wanted {
+            return;
+        }
+        founders.ticks[node] = (wanted, founders.ticks[node].1 + 1);
+        if let Some(at) = wanted {
+            let number = founders.ticks[node].1;
+            self.queue.push(at, super::Event::Founding(Event::Tick { node, number }));
+        }
+    }
+
+    /// A node belongs to a cluster: it enters the chains that name it.
+    fn settle_node(&mut self, index: usize, founding: Arc<Founding>) -> Result<(), Failure> {
+        self.trace.line(self.now, |out| write!(out, "n{index} belongs to {}", founding.cluster));
+        self.check_founding(&founding)?;
+        let me = self.ids[index];
+        for config in first_configs(&founding) {
+            if config.role(me).is_some() {
+                let slot = config.chain.0 as usize;
+                let input = replica::Input::Enter(Arc::new(config));
+                self.enqueue(index, Work { slot, input, flight: None });
+            }
+        }
+        let Some(founders) = &mut self.founding else { return Ok(()) };
+        founders.settled[index] = true;
+        if !founders.formed.iter().any(|known| known.cluster == founding.cluster) {
+            founders.formed.push(founding.clone());
+        }
+        if founding.members.iter().any(|founder| !self.ids.contains(&founder.id)) {
+            self.restart_all();
+        } else {
+            self.introduce(index);
+            self.check_ready(&founding);
+        }
+        Ok(())
+    }
+
+    /// Of these nodes only one cluster can be formed, as long as a majority of its founders lives on.
+    fn check_founding(&self, founding: &Arc<Founding>) -> Result<(), Failure> {
+        let Some(founders) = &self.founding else { return Ok(()) };
+        let fail = |what: String| Err(Failure::new(Oracle::Formation, what));
+        let lives: BTreeSet<MemberId> = founding.members.iter().map(|founder| founder.id).collect();
+        if lives.len() != usize::from(founders.settings.expect) {
+            return fail(format!("{} was formed by {} lives", founding.cluster, lives.len()));
+        }
+        for other in &founders.formed {
+            if other.cluster == founding.cluster {
+                if other != founding {
+                    return fail(format!("{} was formed in two ways", founding.cluster));
+                }
+                continue;
+            }
+            let living = other.members.iter().filter(|founder| self.ids.contains(&founder.id)).count();
+            if living >= other.majority() {
+                let ClusterId(id) = other.cluster;
+                return fail(format!("{} was formed beside {id:032x}, which lives", founding.cluster));
+            }
+        }
+        Ok(())
+    }
+
+    /// A founder restarted while the cluster was formed. Its place is lost, so whoever runs these nodes starts all again.
+    fn restart_all(&mut self) {
+        self.trace.line(self.now, |out| write!(out, "a founder's life is over: all nodes restart"));
+        for index in 0..self.nodes.len() {
+            self.stop(index);
+            let Some(founders) = &mut self.founding else { return };
+            let at = self.now + founders.rng.between(1, SECOND);
+            self.queue.push(at, super::Event::Founding(Event::Start(index)));
+        }
+    }
+
+    /// Once every node belongs to the cluster, clients come.
+    fn check_ready(&mut self, founding: &Founding) {
+        let Some(founders) = &mut self.founding else { return };
+        if founders.ready || !founders.settled.iter().all(|&settled| settled) {
+            return;
+        }
+        founders.ready = true;
+        for config in first_configs(founding) {
+            let chain = config.chain.0 as usize;
+            let at = |id: MemberId| self.ids.iter().position(|&known| known == id);
+            self.orders[chain] = config.serving().filter_map(at).collect();
+            self.oracles[chain] = ChainOracle::new(self.orders[chain].len());
+        }
+        self.trace.line(self.now, |out| write!(out, "all nodes belong to the cluster"));
+        self.begin_clients();
+    }
+}

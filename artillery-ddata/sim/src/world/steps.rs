@@ -1,0 +1,248 @@
+//! What nodes do.
+
+use std::fmt::Write as _;
+
+use artillery_ddata::{
+    MemberId, Timestamp,
+    replica::{Event as ReplicaEvent, Input, Output},
+    update::Update,
+    wire::message::{ChainFrame, ChainMessage},
+};
+
+use super::{Addressed, Event, World};
+use crate::{
+    network::Flight,
+    node::{QUICK, Work},
+    oracle::{Failure, Oracle},
+    trace::{Brief, name},
+};
+
+/// What a frame takes up on a link besides its updates, in bytes.
+const FRAME: usize = 64;
+
+impl World {
+    /// Gives a node something to take in.
+    pub(super) fn enqueue(&mut self, node: usize, work: Work) {
+        let node_index = node;
+        let node = &mut self.nodes[node];
+        if !node.is_alive() {
+            return;
+        }
+        node.inbox.push_back(work);
+        if !node.scheduled {
+            node.scheduled = true;
+            let at = self.now + node.cost;
+            self.queue.push(at, Event::Step(node_index));
+        }
+    }
+
+    pub(super) fn step(&mut self, index: usize) -> Result<(), Failure> {
+        if !self.nodes[index].is_alive() {
+            return Ok(());
+        }
+        let slow = self.nodes[index].cost > QUICK;
+        self.slow_steps += u64::from(slow);
+        let most = if slow { 1 } else { 1 + self.nodes[index].rng.index(self.setup.batch) };
+        for _ in 0..most {
+            let Some(work) = self.nodes[index].inbox.pop_front() else { break };
+            self.take_in(index, work);
+        }
+        let node = &mut self.nodes[index];
+        node.scheduled = !node.inbox.is_empty();
+        if node.scheduled {
+            self.queue.push(self.now + node.cost, Event::Step(index));
+        }
+        self.settle(index)?;
+        let late = self.nodes[index].rng.chance(self.setup.late_polls);
+        let after = self.nodes[index].rng.below(2 * self.setup.profile.delay);
+        if self.nodes[index].poll_scheduled {
+            Ok(())
+        } else if late {
+            self.nodes[index].poll_scheduled = true;
+            self.queue.push(self.now + after, Event::Poll(index));
+            Ok(())
+        } else {
+            self.send_all(index)
+        }
+    }
+
+    pub(super) fn poll(&mut self, index: usize) -> Result<(), Failure> {
+        self.nodes[index].poll_scheduled = false;
+        if !self.nodes[index].is_alive() {
+            return Ok(());
+        }
+        self.send_all(index)
+    }
+
+    fn take_in(&mut self, index: usize, Work { slot, input, flight }: Work) {
+        let ids = &self.ids;
+        self.trace.line(self.now, |out| {
+            write!(out, "n{index} c{slot} ")?;
+            match &input {
+                Input::Receive { from, frame } => write!(out, "receive {}: {}", name(ids, *from), Brief(frame)),
+                Input::Connected(peer) => write!(out, "connected {}", name(ids, *peer)),
+                Input::Disconnected(peer) => write!(out, "disconnected {}", name(ids, *peer)),
+                Input::Enter(config) => write!(out, "enter epoch {}", config.epoch),
+                other => write!(out, "{other:?}"),
+            }
+        });
+        let node = &mut self.nodes[index];
+        let clock = node.clock(self.now);
+        let slot = &mut node.slots[slot];
+        if matches!(input, Input::Tick) {
+            slot.tick_queued = false;
+        }
+        slot.replica.handle(clock, input);
+        if let Some((from, flight)) = flight {
+            self.release(from, index, flight);
+        }
+    }
+
+    fn release(&mut self, from: usize, to: usize, flight: Flight) {
+        self.network.release(from, to, flight);
+        let sender = &mut self.nodes[from];
+        if sender.peers[to].full && !sender.poll_scheduled {
+            sender.peers[to].full = false;
+            sender.poll_scheduled = true;
+            self.queue.push(self.now, Event::Poll(from));
+        }
+    }
+
+    /// After inputs or polls: looks at the replicas, hands out what they say, and schedules their ticks.
+    fn settle(&mut self, index: usize) -> Result<(), Failure> {
+        for slot in 0..self.nodes[index].slots.len() {
+            self.observe(index, slot)?;
+            while let Some(output) = self.nodes[index].slots[slot].replica.poll_output() {
+                match output {
+                    Output::Reply(token, reply) => self.answer(index, slot, token, reply)?,
+                    Output::Event(event) => self.event(index, slot, &event)?,
+                }
+            }
+            self.schedule_tick(index, slot);
+        }
+        Ok(())
+    }
+
+    fn observe(&mut self, index: usize, slot: usize) -> Result<(), Failure> {
+        let Some(place) = self.place(index, slot) else { return Ok(()) };
+        let replica = &self.nodes[index].slots[slot].replica;
+        let status = replica.status();
+        self.oracles[slot].observe(place, &status, replica.history())
+    }
+
+    /// Where in the chain of `slot` the node stands.
+    pub(super) fn place(&self, index: usize, slot: usize) -> Option<usize> {
+        self.orders[slot].iter().position(|&node| node == index)
+    }
+
+    fn event(&mut self, index: usize, slot: usize, event: &ReplicaEvent) -> Result<(), Failure> {
+        self.trace.line(self.now, |out| write!(out, "n{index} c{slot} event {event:?}"));
+        match event {
+            ReplicaEvent::Halted(halt) => {
+                Err(Failure::new(Oracle::Halted, format!("n{index} of chain {slot} halted: {halt} ({halt:?})")))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn schedule_tick(&mut self, index: usize, slot_index: usize) {
+        let now = self.now;
+        let node = &mut self.nodes[index];
+        let wanted = node.slots[slot_index].replica.next_tick().filter(|&at| at != Timestamp::MAX);
+        let wanted = wanted.map(|at| node.moment(at).max(now));
+        let slot = &mut node.slots[slot_index];
+        if slot.tick_queued || slot.tick == wanted {
+            return;
+        }
+        slot.tick = wanted;
+        slot.tick_number += 1;
+        if let Some(at) = wanted {
+            let number = slot.tick_number;
+            self.queue.push(at, Event::Tick { node: index, slot: slot_index, number });
+        }
+    }
+
+    pub(super) fn tick(&mut self, index: usize, slot_index: usize, number: u64) {
+        let slot = &mut self.nodes[index].slots[slot_index];
+        if slot.tick_number == number {
+            slot.tick = None;
+            slot.tick_queued = true;
+            self.enqueue(index, Work { slot: slot_index, input: Input::Tick, flight: None });
+        }
+    }
+
+    /// Takes messages from the replicas and sends them, as far as links have room.
+    fn send_all(&mut self, index: usize) -> Result<(), Failure> {
+        let clock = self.nodes[index].clock(self.now);
+        for slot in 0..self.nodes[index].slots.len() {
+            for peer in 0..self.nodes.len() {
+                let to = self.ids[peer];
+                if peer == index || !self.nodes[index].peers[peer].connected {
+                    continue;
+                }
+                if let Some(frame) = self.nodes[index].slots[slot].replica.poll_control(clock, to) {
+                    self.send(index, peer, frame);
+                }
+                loop {
+                    let room = self.network.room(index, peer);
+                    self.nodes[index].peers[peer].full = room == 0;
+                    if room == 0 {
+                        break;
+                    }
+                    let Some(frame) = self.nodes[index].slots[slot].replica.poll_updates(clock, to, room) else {
+                        break;
+                    };
+                    self.send(index, peer, frame);
+                }
+            }
+        }
+        self.settle(index)
+    }
+
+    fn send(&mut self, from: usize, to: usize, frame: ChainFrame) {
+        let bytes = match &frame.message {
+            ChainMessage::Updates(updates) => FRAME + updates.updates.iter().map(Update::cost).sum::<usize>(),
+            ChainMessage::Control(_) => FRAME,
+        };
+        let generation = self.nodes[from].peers[to].generation;
+        let (flight, copy) = self.network.send(self.now, from, to, generation, bytes);
+        let lost = flight.lost;
+        self.trace.line(self.now, |out| {
+            write!(out, "n{from} {} n{to} {}", if lost { "loses to" } else { "sends" }, Brief(&frame))
+        });
+        let ends = [self.ids[from], self.ids[to]];
+        let frame = Box::new((ends, frame));
+        if let Some(copy) = copy {
+            self.queue.push(copy.at, Event::Land { from, to, flight: copy, frame: Some(frame.clone()) });
+        }
+        let frame = (!flight.lost).then_some(frame);
+        self.queue.push(flight.at, Event::Land { from, to, flight, frame });
+    }
+
+    pub(super) fn land(&mut self, from: usize, to: usize, flight: Flight, frame: Option<Box<Addressed>>) {
+        // A connection joins two lives of nodes: nothing gets from or to another one.
+        let same = |[sender, receiver]: [MemberId; 2]| sender == self.ids[from] && receiver == self.ids[to];
+        match frame.filter(|frame| same(frame.0) && self.network.arrives(from, to, flight)) {
+            Some(frame) => {
+                let slot = frame.1.chain.0 as usize;
+                let input = Input::Receive { from: self.ids[from], frame: frame.1 };
+                self.enqueue(to, Work { slot, input, flight: Some((from, flight)) });
+            }
+            None => self.release(from, to, flight),
+        }
+    }
+
+    pub(super) fn notice(&mut self, index: usize, peer: usize, generation: u64, connected: bool) {
+        let view = &mut self.nodes[index].peers[peer];
+        if generation <= view.generation {
+            return;
+        }
+        view.generation = generation;
+        view.connected = connected;
+        let id = self.ids[peer];
+        for slot in 0..self.setup.chains {
+            let input = if connected { Input::Connected(id) } else { Input::Disconnected(id) };
+            self.enqueue(index, Work { slot, input, flight: None });
+        }
+    }
+}

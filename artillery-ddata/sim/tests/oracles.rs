@@ -1,0 +1,176 @@
+//! Each oracle speaks up when its rule is broken: a check that never caught anything proves nothing.
+
+use std::{sync::Arc, time::Duration};
+
+use artillery_ddata::{
+    ChainId, Sequence, Version,
+    replica::{Halt, Status},
+    store::{Held, MemoryStore, Record, Store, StoreBatch, StoreOp},
+    update::{Change, Outcome, Update, UpdateKind},
+};
+use artillery_sim::{
+    faults::{Fault, Planned},
+    oracle::{ChainOracle, Failure, Oracle, check_content},
+    scenario::{SECOND, Scenario},
+    world::World,
+};
+use bytes::Bytes;
+
+fn update(sequence: u64, value: &'static str) -> Update {
+    Update {
+        version: Version::new(1, sequence),
+        kind: UpdateKind::WRITE,
+        request: None,
+        outcome: Outcome::Done,
+        chain_time: 5,
+        changes: [Change { key: "key".into(), value: Some(value.into()) }].into_iter().collect(),
+    }
+}
+
+fn history() -> Vec<Update> {
+    vec![update(1, "a"), update(2, "b"), update(3, "c")]
+}
+
+fn status(last: u64, watermark: u64) -> Status {
+    Status {
+        config: None,
+        open: true,
+        last: if last == 0 { Version::NONE } else { Version::new(1, last) },
+        watermark: Sequence(watermark),
+        in_flight: 0,
+        backlog: 0,
+        parked_reads: 0,
+        waiting_writes: 0,
+        reads: Default::default(),
+        halted: None,
+    }
+}
+
+/// A chain of three that holds three updates everywhere, two of them committed.
+fn healthy() -> ChainOracle {
+    let mut oracle = ChainOracle::new(3);
+    for (place, watermark) in [(0, 0), (1, 0), (2, 2), (0, 2), (1, 1)] {
+        oracle.observe(place, &status(3, watermark), history().iter()).unwrap();
+    }
+    oracle
+}
+
+fn broken(place: usize, status: &Status, history: &[Update]) -> Oracle {
+    healthy().observe(place, status, history.iter()).unwrap_err().oracle
+}
+
+#[test]
+fn a_healthy_chain_passes() {
+    let mut oracle = healthy();
+    assert_eq!(oracle.committed_up_to(), Sequence(2));
+    let longer = [history(), vec![update(4, "d")]].concat();
+    oracle.observe(0, &status(4, 2), longer.iter()).unwrap();
+    // A short backlog shows only the end.
+    oracle.observe(1, &status(4, 2), longer[3..].iter()).unwrap();
+}
+
+#[test]
+fn a_successor_ahead_is_seen() {
+    let longer = [history(), vec![update(4, "d")]].concat();
+    assert_eq!(broken(1, &status(4, 1), &longer), Oracle::Prefix);
+}
+
+#[test]
+fn a_successor_with_another_history_is_seen() {
+    let mut oracle = healthy();
+    let ours = [history(), vec![update(4, "d")]].concat();
+    let theirs = [history(), vec![update(4, "not d")]].concat();
+    oracle.observe(0, &status(4, 2), ours.iter()).unwrap();
+    let failure = oracle.observe(1, &status(4, 1), theirs.iter()).unwrap_err();
+    assert_eq!(failure.oracle, Oracle::Prefix);
+}
+
+#[test]
+fn a_gap_and_a_step_back_are_seen() {
+    let gap = [history(), vec![update(5, "e")]].concat();
+    assert_eq!(broken(0, &status(5, 2), &gap), Oracle::Contiguity);
+    assert_eq!(broken(1, &status(2, 1), &history()[..2]), Oracle::Contiguity);
+    let mut early = update(4, "d");
+    early.chain_time = 4;
+    assert_eq!(broken(0, &status(4, 2), &[history(), vec![early]].concat()), Oracle::Contiguity);
+    assert_eq!(broken(0, &status(4, 2), &history()), Oracle::Contiguity, "it says more than it holds");
+}
+
+#[test]
+fn a_false_watermark_is_seen() {
+    assert_eq!(broken(0, &status(3, 3), &history()), Oracle::Watermark, "above the tail's");
+    assert_eq!(broken(0, &status(3, 1), &history()), Oracle::Watermark, "back");
+    assert_eq!(broken(2, &status(3, 4), &history()), Oracle::Watermark, "above its own history");
+}
+
+#[test]
+fn a_halt_is_seen() {
+    let halted = Halt::WatermarkAhead { watermark: Sequence(9), last: Sequence(3) };
+    assert_eq!(broken(1, &Status { halted: Some(halted), ..status(3, 1) }, &history()), Oracle::Halted);
+}
+
+#[test]
+fn a_false_claim_is_seen() {
+    let oracle = healthy();
+    let check = |sequence, value: &'static str, committed| {
+        oracle.check_claim(b"key", Version::new(1, sequence), Some(&Bytes::from(value)), committed)
+    };
+    check(2, "b", true).unwrap();
+    check(3, "c", false).unwrap();
+    for failure in [check(3, "c", true), check(2, "a", true), check(4, "d", false)] {
+        assert_eq!(failure.unwrap_err().oracle, Oracle::Claims);
+    }
+    let other_key = oracle.check_claim(b"other", Version::new(1, 2), Some(&Bytes::from("b")), false);
+    assert_eq!(other_key.unwrap_err().oracle, Oracle::Claims);
+}
+
+fn stored(updates: &[Update]) -> Arc<MemoryStore> {
+    let store = Arc::new(MemoryStore::with_seed(1));
+    for update in updates {
+        let put = |change: &Change| StoreOp::Put {
+            key: change.key.clone(),
+            held: Held { version: update.version, value: change.value.clone() },
+        };
+        let ops = update.changes.iter().map(put).collect();
+        store.apply(&StoreBatch { chain: ChainId(0), keep_from: Sequence::ZERO, ops }).unwrap();
+    }
+    store
+}
+
+fn compare(updates: &[Update]) -> Result<(), Failure> {
+    let records: Vec<Record> = stored(updates).scan(ChainId(0), b"", Sequence::MAX).collect::<Result<_, _>>().unwrap();
+    check_content("n0", &healthy().content(Sequence(3)), records.into_iter())
+}
+
+#[test]
+fn a_damaged_store_is_seen() {
+    compare(&history()).unwrap();
+    let mut foreign = update(2, "x");
+    foreign.changes[0].key = "another key".into();
+    let damaged = [
+        history()[..2].to_vec(),
+        vec![update(1, "a"), update(2, "b"), update(3, "flipped")],
+        vec![],
+        [history(), vec![foreign]].concat(),
+    ];
+    for store in damaged {
+        assert_eq!(compare(&store).unwrap_err().oracle, Oracle::Convergence, "{store:?}");
+    }
+}
+
+/// What is wrong with a world in which a fault never ends.
+fn unhealed(fault: Fault) -> Option<Oracle> {
+    let mut setup = Scenario::Calm.setup(1, None);
+    setup.resend = Some(Duration::from_millis(200));
+    setup.faults = vec![Planned { fault, start: SECOND, end: u64::MAX }];
+    World::new(1, setup, false).run().failure.map(|failure| failure.oracle)
+}
+
+#[test]
+fn a_chain_that_never_heals_is_seen() {
+    assert_eq!(unhealed(Fault::Break(0, 1)), Some(Oracle::Progress));
+    assert_eq!(unhealed(Fault::Cut(1, 2)), Some(Oracle::Progress));
+    assert_eq!(unhealed(Fault::Loss(1000)), Some(Oracle::Progress));
+    // The watermark comes along the chain too.
+    assert_eq!(unhealed(Fault::Cut(2, 0)), None);
+}

@@ -1,0 +1,48 @@
+//! Some seeds of every scenario pass, do enough, and meet every kind of fault.
+
+use artillery_sim::{
+    faults::FEWEST,
+    report::ScenarioReport,
+    runner::{Runner, run},
+    scenario::{OPERATIONS, SECOND, Scenario},
+};
+
+#[test]
+fn every_scenario_passes() {
+    for scenario in Scenario::ALL {
+        let mut report = ScenarioReport::new(scenario);
+        let work = |seed| run(scenario, seed, None, false);
+        Runner::default().each(6, work, |seed, outcome| {
+            let name = scenario.name();
+            assert!(outcome.counts.operations >= OPERATIONS, "{name} {seed}: {:?}", outcome.counts);
+            assert!(outcome.counts.virtual_nanos >= 30 * SECOND, "{name} {seed}: {:?}", outcome.counts);
+            assert!(outcome.counts.planned >= FEWEST as u64, "{name} {seed}: {:?}", outcome.counts);
+            report.add(seed, outcome);
+        });
+        assert!(report.passed(), "{report}");
+    }
+}
+
+#[test]
+fn every_seed_has_its_clients_and_members() {
+    for scenario in Scenario::ALL {
+        for seed in 0..50 {
+            let setup = scenario.setup(seed, None);
+            assert!(setup.clients >= 4);
+            assert!((1..=6).contains(&setup.members));
+            assert!(setup.chains <= setup.members.max(1));
+        }
+    }
+}
+
+#[test]
+fn all_ways_of_reading_are_gone() {
+    let counts = run(Scenario::Links, 3, None, false).counts;
+    assert!(counts.local_reads > 0 && counts.dirty_reads > 0, "{counts:?}");
+    let hot = (0..4).map(|seed| run(Scenario::Hot, seed, None, false).counts.shared_queries).sum::<u64>();
+    assert!(hot > 0, "no query was ever shared");
+    let busy = (0..4).map(|seed| run(Scenario::Slow, seed, None, false).counts.busy).sum::<u64>();
+    assert!(busy > 0, "no window was ever full");
+    let classic = run(Scenario::Classic, 3, None, false).counts;
+    assert!(classic.local_reads > 0 && classic.dirty_reads == 0, "classic reads are the tail's: {classic:?}");
+}
