@@ -4,12 +4,14 @@ mod builder;
 mod candidates;
 pub(crate) mod channel;
 pub(crate) mod router;
+#[cfg(test)]
+mod tests;
 
 use std::{sync::Arc, time::Duration};
 
 use artillery_core::{
     error::{BindError, ConnectError, IdentityError},
-    transport::Endpoint,
+    transport::{Counters, Endpoint},
 };
 pub use builder::{ClientBuilder, Spread};
 pub use candidates::Candidates;
@@ -62,6 +64,11 @@ impl Client {
     /// Where nodes may be found; add to it whatever turns up.
     pub fn candidates(&self) -> &Candidates {
         &self.candidates
+    }
+
+    /// What went over its socket so far.
+    pub fn traffic(&self) -> Counters {
+        self.endpoint.counters()
     }
 
     /// Closes all connections and tells the nodes. Calls under way end as if their connections were lost.

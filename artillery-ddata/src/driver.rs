@@ -1,6 +1,8 @@
 //! Runs the pure half on tokio: chain tasks, lanes to peers, formation. Nothing here decides anything.
 
 pub(crate) mod chain;
+#[cfg(test)]
+pub(crate) mod fake;
 pub(crate) mod forming;
 pub(crate) mod handle;
 pub(crate) mod lanes;

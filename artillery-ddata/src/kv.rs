@@ -2,6 +2,8 @@
 
 mod get;
 mod result;
+#[cfg(test)]
+mod tests;
 mod write;
 
 use std::{fmt, pin::Pin, sync::Arc, time::Duration};

@@ -16,7 +16,7 @@ fn local_read(c: &mut Criterion) {
     for keys in KEYS {
         let mut chain = BareChain::new(3);
         for n in 0..keys {
-            chain.put(key(n), value(n, VALUE));
+            chain.put(key(n), value(n as u64, VALUE));
             if n % 1000 == 0 {
                 chain.settle();
             }
@@ -46,7 +46,7 @@ fn replica_step(c: &mut Criterion) {
     group.throughput(Throughput::Elements(BATCH as u64));
     for members in [1, 3, 5] {
         let mut chain = BareChain::new(members);
-        let writes: Vec<_> = (0..10_000).map(|n| (key(n), value(n, VALUE))).collect();
+        let writes: Vec<_> = (0..10_000).map(|n| (key(n), value(n as u64, VALUE))).collect();
         let mut at = 0;
         group.bench_function(format!("put/{members}"), |b| {
             b.iter(|| {
@@ -74,7 +74,7 @@ fn codec(c: &mut Criterion) {
         request: None,
         outcome: Outcome::Done,
         chain_time: 1_700_000_000_000,
-        changes: std::iter::once(Change { key: key(n), value: Some(value(n, VALUE)) }).collect(),
+        changes: std::iter::once(Change { key: key(n), value: Some(value(n as u64, VALUE)) }).collect(),
     };
     let updates: Vec<_> = (0..100).map(update).collect();
     let bytes: usize = updates.iter().map(Update::cost).sum();

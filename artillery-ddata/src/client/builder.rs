@@ -160,9 +160,11 @@ impl ClientBuilder {
         let deadline = Instant::now() + self.timeout;
         let mut added = self.candidates.watch();
         let mut pause = FIRST_PAUSE;
+        let mut unformed = false;
         loop {
-            let (mut failures, mut unformed) = (Vec::new(), false);
-            for addr in added.borrow_and_update().clone() {
+            let mut failures = Vec::new();
+            let addrs = added.borrow_and_update().clone();
+            for addr in addrs {
                 match ask(endpoint, addr, deadline).await {
                     Ok(Some(routing)) => return Ok(routing),
                     Ok(None) => unformed = true,

@@ -41,6 +41,9 @@ const CONNECT_PATIENCE: Duration = Duration::from_millis(250);
 /// A read that one member hasn't answered for so long is put to another one.
 const READ_PATIENCE: Duration = Duration::from_secs(1);
 
+/// With less time left nothing is tried any more: the outcome would rather be unknown than good.
+const LEAST_TRY: Duration = Duration::from_millis(10);
+
 /// A reply and who gave it.
 #[derive(Debug, Clone)]
 pub(crate) struct Answer {
@@ -134,7 +137,8 @@ impl Router {
     }
 
     /// Asks whoever must be asked until the answer is certain. What was certainly not applied is tried again until
-    /// `deadline`; so is a read, whatever became of it. A write that may have been applied never is.
+    /// `deadline`; so is a read, whatever became of it. A write that may have been applied never is. What is handed on
+    /// for others is tried once: they can try again, and know best whether they want to.
     pub(crate) async fn call(&self, question: Question, deadline: Instant) -> Result<Answer, Error> {
         let is_write = question.operation.is_write();
         let mut attempts = Attempts::default();
@@ -155,7 +159,7 @@ impl Router {
                 Tried::Nothing(error) => error,
             };
             attempts.failed(asked, refusal);
-            if !self.pause(&mut attempts, deadline).await {
+            if question.forwarded || !self.pause(&mut attempts, deadline).await {
                 return Err(error);
             }
         }
@@ -263,7 +267,7 @@ impl Router {
             self.refresh_routing(deadline).await;
         }
         self.routes.changed_or(until).await;
-        Instant::now() < deadline
+        Instant::now() + LEAST_TRY < deadline
     }
 }
 

@@ -1,0 +1,248 @@
+use std::{sync::Arc, time::Duration};
+
+use artillery_core::{
+    error::{CloseReason, ConnectError},
+    transport::{CloseCode, IncomingStream, StreamKind},
+};
+use bytes::Bytes;
+use tokio::{sync::mpsc, task::JoinSet};
+
+use super::*;
+use crate::{
+    Place, ReadMode, Refusal, Version,
+    driver::fake::{self, FakeNode, SECRET, alone, config, member, routing, unique},
+    error::{NotApplied, Unknown},
+    kv::ReadState,
+    replica::Way,
+    wire::streams::REQUESTS,
+};
+
+async fn connect(cluster: &str, node: &FakeNode) -> Client {
+    Client::builder().cluster(cluster).secret(SECRET).seed(node.addr()).connect().await.expect("a client")
+}
+
+#[tokio::test]
+async fn all_calls_from_beside_the_cluster() {
+    let cluster = unique("client");
+    let node = alone(&cluster);
+    let client = connect(&cluster, &node).await;
+    let kv = client.kv();
+    let put = kv.put("k", "one").await.unwrap();
+    assert_eq!((put.version, put.copies), (Version::new(1, 1), 1));
+    for (mode, way) in
+        [(ReadMode::Strong, Way::Local), (ReadMode::Eventual, Way::Local), (ReadMode::ThroughChain, Way::Chain)]
+    {
+        let seen = kv.get("k").mode(mode).await.unwrap();
+        assert_eq!(
+            (seen.value(), seen.version(), seen.state),
+            (Some(&Bytes::from("one")), put.version, ReadState::Clean)
+        );
+        assert_eq!((seen.served.node, seen.served.place, seen.served.way), (node.me().node, Place::Head, way));
+    }
+    let conflict = kv.compare_and_swap("k", Version::NONE, "two").await.unwrap().unwrap_err();
+    assert_eq!(conflict.current, Some((put.version, Bytes::from("one"))));
+    kv.compare_and_swap("k", put.version, "two").await.unwrap().unwrap();
+    kv.delete("k").await.unwrap();
+    assert_eq!(kv.get("k").await.unwrap().value(), None);
+    assert_eq!(kv.get_local("k"), Err(crate::NotLocal::NotHere));
+
+    assert_eq!(client.routing().chains[0].head(), Some(node.me()));
+    let status = client.node_status(node.me().node, Duration::from_secs(5)).await.unwrap();
+    assert_eq!(status, "{\"fine\":true}");
+    let nobody = NodeId::from_name("nobody");
+    let error = client.node_status(nobody, Duration::from_secs(5)).await.unwrap_err();
+    assert_eq!(error, Error::not_applied(NotApplied::UnknownNode(nobody)));
+    client.close().await;
+    assert!(kv.put("k", "v").await.unwrap_err().is_not_applied());
+}
+
+/// More than may be outstanding on a stream at a time, large values between small ones.
+#[tokio::test]
+async fn many_at_a_time() {
+    let cluster = unique("client");
+    let node = alone(&cluster);
+    let kv = connect(&cluster, &node).await.kv().with_timeout(Duration::from_secs(60));
+    let mut calls = JoinSet::new();
+    for n in 0..3000u32 {
+        let kv = kv.clone();
+        calls.spawn(async move {
+            let value = vec![n as u8; if n % 500 == 0 { 900_000 } else { 10 }];
+            let put = kv.put(n.to_be_bytes(), value.clone()).await.unwrap();
+            let seen = kv.get(&n.to_be_bytes()).await.unwrap();
+            assert_eq!((seen.version(), seen.value()), (put.version, Some(&Bytes::from(value))));
+        });
+    }
+    while let Some(done) = calls.join_next().await {
+        done.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_spare_hands_on_and_counts() {
+    let cluster = unique("client");
+    let (head, spare) = (FakeNode::start(&cluster, "head"), FakeNode::start(&cluster, "spare"));
+    let routing = routing(config(&[head.me()], 1), &[&head, &spare]);
+    head.form(&routing);
+    spare.form(&routing);
+    // From inside the spare.
+    spare.kv().put("k", "v").await.unwrap();
+    let seen = spare.kv().get("k").await.unwrap();
+    assert_eq!((seen.served.node, seen.served.place), (head.me().node, Place::Head));
+    assert_eq!(spare.local.forwarded(), 2);
+    // From a client that takes the spare for the head.
+    let lies = fake::routing(config(&[spare.me()], 1), &[&head, &spare]);
+    let liar = FakeNode::start(&cluster, "liar");
+    liar.local.form(lies, vec![None]);
+    let client = connect(&cluster, &liar).await;
+    client.kv().put("k", "w").await.unwrap();
+    let seen = client.kv().get("k").await.unwrap();
+    assert_eq!(seen.value(), Some(&Bytes::from("w")));
+    assert_eq!(seen.served.node, head.me().node, "the result names who served it");
+    assert_eq!(spare.local.forwarded(), 4);
+    assert_eq!(head.local.forwarded(), 0);
+}
+
+/// A node that takes itself for a spare and one that takes the first for the head: the request stops there.
+#[tokio::test]
+async fn a_request_is_handed_on_once() {
+    let cluster = unique("client");
+    let (a, b) = (FakeNode::start(&cluster, "a"), FakeNode::start(&cluster, "b"));
+    a.form(&routing(config(&[member("b")], 1), &[&a, &b]));
+    b.form(&routing(config(&[member("a")], 1), &[&a, &b]));
+    let client = connect(&cluster, &a).await;
+    let error = client.kv().put("k", "v").timeout(Duration::from_millis(400)).await.unwrap_err();
+    assert!(matches!(error, Error::Refused { reason: Refusal::NoChain, .. }), "{error:?}");
+    let error = client.kv().get("k").timeout(Duration::from_millis(400)).await.unwrap_err();
+    assert!(error.is_not_applied(), "{error:?}");
+}
+
+#[tokio::test]
+async fn a_moved_head_is_found() {
+    let cluster = unique("client");
+    let (old, new) = (FakeNode::start(&cluster, "old"), FakeNode::start(&cluster, "new"));
+    let before = routing(config(&[old.me()], 1), &[&old, &new]);
+    old.form(&before);
+    let client = connect(&cluster, &old).await;
+    client.kv().put("k", "v").await.unwrap();
+    let after = routing(config(&[new.me()], 2), &[&old, &new]);
+    new.form(&after);
+    old.endpoint.shutdown().await;
+    client.candidates().add(new.addr());
+    let put = client.kv().put("k", "w").await.unwrap();
+    assert_eq!(put.version, Version::new(2, 1));
+    assert_eq!(client.routing().chains[0].head(), Some(new.me()));
+}
+
+/// A node whose requests go nowhere: the test gets their streams.
+fn silent(cluster: &str) -> (FakeNode, mpsc::Receiver<IncomingStream>) {
+    let (sender, streams) = mpsc::channel(16);
+    let node = FakeNode::start_with(cluster, "silent", move |stream| drop(sender.try_send(stream)));
+    (node, streams)
+}
+
+#[tokio::test]
+async fn a_write_without_an_answer_is_unknown_and_a_read_is_asked_elsewhere() {
+    let cluster = unique("client");
+    let (silent, mut streams) = silent(&cluster);
+    let seed = FakeNode::start(&cluster, "seed");
+    let two = config(&[silent.me(), seed.me()], 1);
+    seed.form(&routing(two.clone(), &[&silent, &seed]));
+    let client = connect(&cluster, &seed).await;
+    let kv = client.kv();
+
+    let slow = kv.put("k", "v").timeout(Duration::from_millis(200)).await;
+    assert_eq!(slow, Err(Error::unknown(Unknown::TimedOut)));
+
+    let write = tokio::spawn(kv.put("k", "v").into_future());
+    let stream = streams.recv().await.unwrap();
+    let mut reader = stream.reader;
+    reader.next().await.unwrap().unwrap();
+    reader.next().await.unwrap().unwrap();
+    stream.connection.close(CloseCode::DONE, "gone");
+    let lost = write.await.unwrap();
+    assert!(matches!(lost, Err(Error::OutcomeUnknown { reason: Unknown::Lost(_) })), "{lost:?}");
+
+    // Whichever of the two the client prefers, the one that answers does.
+    let seen = kv.get("k").await.unwrap();
+    assert_eq!((seen.served.node, seen.served.place), (seed.me().node, Place::Tail));
+}
+
+#[tokio::test]
+async fn a_head_that_is_not_there_leaves_nothing_behind() {
+    let cluster = unique("client");
+    let (gone, seed) = (FakeNode::start(&cluster, "gone"), FakeNode::start(&cluster, "seed"));
+    seed.form(&routing(config(&[gone.me(), seed.me()], 1), &[&gone, &seed]));
+    gone.endpoint.shutdown().await;
+    drop(gone);
+    let client = connect(&cluster, &seed).await;
+    let error = client.kv().put("k", "v").timeout(Duration::from_millis(600)).await.unwrap_err();
+    let Error::NotApplied { reason: NotApplied::Unreachable { node, .. } } = error else { panic!("{error:?}") };
+    assert_eq!(node, NodeId::from_name("gone"));
+}
+
+#[tokio::test]
+async fn nonsense_closes_its_connection_and_no_other() {
+    let cluster = unique("client");
+    let node = alone(&cluster);
+    let client = connect(&cluster, &node).await;
+    let bad = connect(&cluster, &node).await;
+    let connection = bad.endpoint.connect(node.addr()).await.unwrap();
+    let (mut writer, mut reader) = connection.open_bi(StreamKind(REQUESTS), 0).await.unwrap();
+    writer.send(b"\xff\xff\xff", &[Bytes::from("nonsense")]).await.unwrap();
+    assert!(reader.next().await.is_err());
+    let reason = connection.closed().await;
+    let code = CloseCode::VIOLATION.0;
+    assert!(matches!(&reason, CloseReason::Peer { code: c, .. } if *c == code), "{reason:?}");
+    client.kv().put("k", "v").await.unwrap();
+    assert_eq!(client.kv().get("k").await.unwrap().value(), Some(&Bytes::from("v")));
+}
+
+#[tokio::test]
+async fn the_node_says_which_limit() {
+    let cluster = unique("client");
+    let node = alone(&cluster);
+    let kv = connect(&cluster, &node).await.kv();
+    let limit = fake::MAX_VALUE;
+    let error = kv.put("k", vec![0; limit as usize + 1]).await.unwrap_err();
+    let reason = Refusal::ValueTooLarge { len: limit + 1, limit };
+    assert_eq!(error, Error::refused(reason, Some(node.me().node)));
+    let error = kv.put("k", vec![0; 80 << 20]).await.unwrap_err();
+    assert!(matches!(error, Error::Refused { reason: Refusal::ValueTooLarge { .. }, node: None }), "{error:?}");
+    kv.put("k", vec![0; limit as usize]).await.unwrap();
+    assert_eq!(kv.get("k").await.unwrap().value().map(Bytes::len), Some(limit as usize));
+}
+
+#[tokio::test]
+async fn who_cannot_connect_hears_why() {
+    let cluster = unique("client");
+    let node = alone(&cluster);
+    let builder = || Client::builder().cluster(&cluster).timeout(Duration::from_secs(20));
+    assert!(matches!(builder().seed(node.addr()).connect().await, Err(ClientError::NoIdentity)));
+    assert!(matches!(builder().secret(SECRET).connect().await, Err(ClientError::NoSeeds)));
+    assert!(matches!(builder().secret("short").seed(node.addr()).connect().await, Err(ClientError::Identity(_))));
+
+    let wrong = builder().secret("another secret of enough bytes").seed(node.addr()).connect().await;
+    let Err(ClientError::Unreachable(failures)) = wrong else { panic!("{wrong:?}") };
+    assert!(matches!(failures[..], [(_, ConnectError::Untrusted(_))]), "{failures:?}");
+    let other = builder().cluster("other").secret(SECRET).seed(node.addr()).connect().await;
+    let Err(ClientError::Unreachable(failures)) = other else { panic!("{other:?}") };
+    assert!(matches!(failures[..], [(_, ConnectError::Refused(_))]), "{failures:?}");
+
+    let unformed = FakeNode::start(&cluster, "unformed");
+    let none = builder().secret(SECRET).seed(unformed.addr()).timeout(Duration::from_millis(300)).connect().await;
+    assert!(matches!(none, Err(ClientError::NotFormed)), "{none:?}");
+}
+
+#[tokio::test]
+async fn candidates_may_turn_up_later() {
+    let cluster = unique("client");
+    let node = alone(&cluster);
+    let candidates = Candidates::new();
+    let builder = Client::builder().cluster(&cluster).secret(SECRET).candidates(candidates.clone());
+    let connecting = tokio::spawn(builder.connect());
+    tokio::task::yield_now().await;
+    candidates.add(node.addr());
+    let client = connecting.await.unwrap().unwrap();
+    client.kv().put("k", "v").await.unwrap();
+    let _: Arc<Routing> = client.refresh(Duration::from_secs(5)).await.unwrap();
+}

@@ -1,0 +1,201 @@
+//! A node for tests of what stands around a chain: one endpoint on loopback, and chains of one member each.
+
+use std::{
+    collections::BTreeMap,
+    net::SocketAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use artillery_core::{
+    config::TransportConfig,
+    identity::Identity,
+    transport::{Endpoint, IncomingStream, LocalInfo, PROTOCOL_VERSIONS, PeerInfo, PeerKind, Service},
+};
+use bytes::Bytes;
+use tokio::sync::mpsc;
+
+use super::{
+    handle::{ChainHandle, ReadRequest, WriteRequest},
+    local::Local,
+    serve::Server,
+};
+use crate::{
+    ChainConfig, ChainId, ChainMember, ClusterId, Epoch, Incarnation, Kv, MemberId, Mode, NodeAddress, NodeId, Role,
+    Routing, Timestamp,
+    client::router::Router,
+    replica::{Gate, Input, Output, Replica, Settings, Token},
+    store::{MemoryStore, Store},
+    wire::streams::REQUESTS,
+};
+
+pub(crate) const SECRET: &[u8] = b"a secret that is only used in tests";
+
+/// No two tests, and no two processes, share a cluster.
+pub(crate) fn unique(what: &str) -> String {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    format!("{what}-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed))
+}
+
+pub(crate) fn member(name: &str) -> MemberId {
+    MemberId { node: NodeId::from_name(name), incarnation: Incarnation { store: 7, starts: 1 } }
+}
+
+pub(crate) fn config(members: &[MemberId], epoch: u64) -> ChainConfig {
+    ChainConfig {
+        chain: ChainId(0),
+        epoch: Epoch(epoch),
+        index: epoch,
+        mode: Mode::Craq,
+        min_members: 1,
+        members: members.iter().map(|&id| ChainMember { id, role: Role::Serving }).collect(),
+    }
+}
+
+/// A chain whose replica is told of `config`, and has no peers to talk to.
+pub(crate) fn chain(me: MemberId, config: ChainConfig) -> ChainHandle {
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::with_seed(7));
+    let gate = Arc::new(Gate::new(config.chain));
+    let chain = config.chain;
+    let mut replica = Replica::new(me, chain, Settings::default(), store.clone(), gate.clone());
+    replica.handle(Timestamp::ZERO, Input::Enter(Arc::new(config)));
+    replica.handle(Timestamp::ZERO, Input::Lease(Timestamp::MAX));
+    let (reads, read_queue) = mpsc::channel(8);
+    let (writes, write_queue) = mpsc::channel(8);
+    tokio::spawn(run(replica, read_queue, write_queue));
+    ChainHandle { chain, gate, store, reads, writes }
+}
+
+async fn run(mut replica: Replica, mut reads: mpsc::Receiver<ReadRequest>, mut writes: mpsc::Receiver<WriteRequest>) {
+    let now = artillery_core::clock::now;
+    let mut waiting = BTreeMap::new();
+    let mut last = 0;
+    loop {
+        last += 1;
+        let token = Token(last);
+        tokio::select! {
+            read = reads.recv() => {
+                let Some(ReadRequest { key, mode, deadline, responder }) = read else { return };
+                waiting.insert(token, responder);
+                replica.handle(now(), Input::Read { token, key, mode, deadline });
+            }
+            write = writes.recv() => {
+                let Some(WriteRequest { write, deadline, responder }) = write else { return };
+                waiting.insert(token, responder);
+                replica.handle(now(), Input::Write { token, write, deadline, wall_clock: 1 });
+            }
+            () = tokio::time::sleep(Duration::from_millis(20)), if !waiting.is_empty() => {
+                replica.handle(now(), Input::Tick);
+            }
+        }
+        while let Some(output) = replica.poll_output() {
+            if let Output::Reply(token, reply) = output
+                && let Some(responder) = waiting.remove(&token)
+            {
+                responder.reply(reply);
+            }
+        }
+    }
+}
+
+pub(crate) struct FakeNode {
+    pub(crate) local: Arc<Local>,
+    pub(crate) router: Arc<Router>,
+    pub(crate) endpoint: Endpoint,
+}
+
+/// What a fake node does with the streams of requests that come.
+type Serve = Arc<dyn Fn(IncomingStream) + Send + Sync>;
+
+struct Streams(std::sync::OnceLock<Serve>);
+
+impl Service for Streams {
+    fn stream(&self, _peer: &Arc<PeerInfo>, stream: IncomingStream) {
+        if stream.kind.0 == REQUESTS
+            && let Some(serve) = self.0.get()
+        {
+            serve(stream);
+        }
+    }
+}
+
+pub(crate) const MAX_VALUE: u64 = 1 << 20;
+
+impl FakeNode {
+    pub(crate) fn start(cluster: &str, name: &str) -> Self {
+        let (node, streams) = Self::bind(cluster, name);
+        let server = Arc::new(Server {
+            local: node.local.clone(),
+            router: node.router.clone(),
+            max_value_bytes: MAX_VALUE,
+            status: Box::new(|| Box::pin(async { Bytes::from_static(b"{\"fine\":true}") })),
+        });
+        let serve: Serve = Arc::new(move |stream| drop(tokio::spawn(server.clone().serve(stream))));
+        assert!(streams.0.set(serve).is_ok());
+        node
+    }
+
+    /// A node that does something else with requests.
+    pub(crate) fn start_with(
+        cluster: &str,
+        name: &str,
+        serve: impl Fn(IncomingStream) + Send + Sync + 'static,
+    ) -> Self {
+        let (node, streams) = Self::bind(cluster, name);
+        assert!(streams.0.set(Arc::new(serve)).is_ok());
+        node
+    }
+
+    fn bind(cluster: &str, name: &str) -> (Self, Arc<Streams>) {
+        let me = member(name);
+        let identity = Identity::from_secret(SECRET, name).expect("an identity");
+        let info = LocalInfo {
+            cluster: cluster.to_owned(),
+            cluster_id: Some(ClusterId(1)),
+            incarnation: me.incarnation,
+            kind: PeerKind::Node,
+            versions: PROTOCOL_VERSIONS,
+        };
+        let streams = Arc::new(Streams(std::sync::OnceLock::new()));
+        let endpoint = Endpoint::bind(TransportConfig::default(), identity, info, streams.clone()).expect("a socket");
+        let local = Arc::new(Local::new(me, name.to_owned()));
+        let router = Router::of_node(local.clone(), endpoint.clone(), MAX_VALUE);
+        (Self { local, router, endpoint }, streams)
+    }
+
+    pub(crate) fn me(&self) -> MemberId {
+        self.local.me
+    }
+
+    pub(crate) fn addr(&self) -> SocketAddr {
+        self.endpoint.local_addr()
+    }
+
+    pub(crate) fn kv(&self) -> Kv {
+        Kv::new(self.router.clone())
+    }
+
+    /// Tells the node what the chain is; a member gets a chain of its own that holds nothing.
+    pub(crate) fn form(&self, routing: &Routing) {
+        let config = routing.chains[0].clone();
+        let handle = config.role(self.me()).map(|_| chain(self.me(), config));
+        self.local.form(routing.clone(), vec![handle]);
+    }
+}
+
+/// A routing with one chain.
+pub(crate) fn routing(config: ChainConfig, nodes: &[&FakeNode]) -> Routing {
+    let address =
+        |node: &&FakeNode| (node.me().node, NodeAddress { name: node.local.name.clone(), addrs: vec![node.addr()] });
+    Routing { cluster: ClusterId(1), chains: vec![config], nodes: nodes.iter().map(address).collect() }
+}
+
+/// A node that is a chain of one.
+pub(crate) fn alone(cluster: &str) -> FakeNode {
+    let node = FakeNode::start(cluster, "alone");
+    node.form(&routing(config(&[node.me()], 1), &[&node]));
+    node
+}

@@ -1,0 +1,174 @@
+use std::{
+    collections::BTreeMap,
+    net::{IpAddr, SocketAddr},
+};
+
+use proptest::{collection::vec, option, prelude::*};
+
+use super::*;
+use crate::{ChainConfig, ChainMember, ClusterId, Epoch, Incarnation, Mode, NodeAddress, NodeId, Role, store::Held};
+
+fn whole(encoded: &Encoded) -> Frame {
+    Frame { header: encoded.header.clone(), body: encoded.body.concat().into() }
+}
+
+fn bytes(longest: usize) -> impl Strategy<Value = Bytes> {
+    vec(any::<u8>(), 0..longest).prop_map(Bytes::from)
+}
+
+/// Around the length from which values are no longer copied, too.
+fn value() -> impl Strategy<Value = Bytes> {
+    prop_oneof![bytes(20), (COPY_BELOW - 2..COPY_BELOW + 2).prop_map(|len| Bytes::from(vec![7; len]))]
+}
+
+fn version() -> impl Strategy<Value = Version> {
+    any::<(u64, u64)>().prop_map(|(epoch, sequence)| Version::new(epoch, sequence))
+}
+
+fn member() -> impl Strategy<Value = MemberId> {
+    any::<([u8; 16], u128, u64)>().prop_map(|(node, store, starts)| MemberId {
+        node: NodeId::from_bytes(node),
+        incarnation: Incarnation { store, starts },
+    })
+}
+
+fn operation() -> impl Strategy<Value = Operation> {
+    let mode = prop_oneof![Just(ReadMode::Strong), Just(ReadMode::ThroughChain), Just(ReadMode::Eventual)];
+    prop_oneof![
+        (bytes(20), mode).prop_map(|(key, mode)| Operation::Read { key, mode }),
+        (bytes(20), value()).prop_map(|(key, value)| Operation::Write(Write::Put { key, value })),
+        bytes(20).prop_map(|key| Operation::Write(Write::Delete { key })),
+        (bytes(20), version(), option::of(value()))
+            .prop_map(|(key, expected, value)| { Operation::Write(Write::CompareAndSwap { key, expected, value }) }),
+        Just(Operation::Routing),
+        Just(Operation::Status),
+    ]
+}
+
+fn request() -> impl Strategy<Value = Request> {
+    (any::<(u64, u32, u32, bool)>(), operation()).prop_map(|((number, chain, deadline_ms, forwarded), operation)| {
+        Request { number, chain: ChainId(chain), deadline_ms, forwarded, operation }
+    })
+}
+
+fn held() -> impl Strategy<Value = Option<Held>> {
+    option::of((version(), option::of(value())).prop_map(|(version, value)| Held { version, value }))
+}
+
+fn refusal() -> impl Strategy<Value = Refusal> {
+    prop_oneof![
+        Just(Refusal::NoChain),
+        option::of(member()).prop_map(Refusal::NotHead),
+        option::of(member()).prop_map(Refusal::NotTail),
+        Just(Refusal::NoLease),
+        Just(Refusal::Busy),
+        any::<(u32, u32)>().prop_map(|(have, need)| Refusal::TooFewMembers { have, need }),
+        any::<(u64, u64)>().prop_map(|(len, limit)| Refusal::KeyTooLong { len, limit }),
+        Just(Refusal::StoreFailed),
+        any::<(u64, u64)>().prop_map(|(len, limit)| Refusal::ValueTooLarge { len, limit }),
+    ]
+}
+
+fn reply() -> impl Strategy<Value = Reply> {
+    let way = prop_oneof![Just(Way::Local), Just(Way::Query), Just(Way::Chain)];
+    prop_oneof![
+        (version(), any::<u32>()).prop_map(|(version, copies)| Reply::Committed(Committed { version, copies })),
+        (version(), held()).prop_map(|(at, current)| Reply::Conflict { at, current }),
+        (held(), any::<bool>(), way).prop_map(|(held, clean, way)| Reply::Read(Read { held, clean, way })),
+        refusal().prop_map(Reply::Refused),
+        Just(Reply::Expired),
+    ]
+}
+
+/// Scopes of IPv6 addresses mean something on one machine only, and aren't sent.
+fn addr() -> impl Strategy<Value = SocketAddr> {
+    any::<(IpAddr, u16)>().prop_map(SocketAddr::from)
+}
+
+fn routing() -> impl Strategy<Value = Routing> {
+    let config = (any::<(u32, u64)>(), vec(member(), 0..4)).prop_map(|((chain, epoch), members)| ChainConfig {
+        chain: ChainId(chain),
+        epoch: Epoch(epoch),
+        index: 9,
+        mode: Mode::Craq,
+        min_members: 1,
+        members: members.into_iter().map(|id| ChainMember { id, role: Role::Serving }).collect(),
+    });
+    let address = (member(), "[a-z]{1,9}", vec(addr(), 0..3))
+        .prop_map(|(id, name, addrs)| (id.node, NodeAddress { name, addrs }));
+    (any::<u128>(), vec(config, 0..3), vec(address, 0..4)).prop_map(|(cluster, chains, nodes)| Routing {
+        cluster: ClusterId(cluster),
+        chains,
+        nodes: nodes.into_iter().collect::<BTreeMap<_, _>>(),
+    })
+}
+
+fn response() -> impl Strategy<Value = Response> {
+    let answer = prop_oneof![
+        4 => reply().prop_map(ResponseAnswer::Reply),
+        1 => option::of(routing().prop_map(Box::new)).prop_map(ResponseAnswer::Routing),
+        1 => bytes(99).prop_map(ResponseAnswer::Status),
+    ];
+    (any::<u64>(), option::of(member()), answer).prop_map(|(number, by, answer)| Response { number, by, answer })
+}
+
+proptest! {
+    #[test]
+    fn requests_there_and_back(request in request()) {
+        let encoded = encode_request(&request).unwrap();
+        prop_assert_eq!(decode_request(&whole(&encoded)).unwrap(), request);
+    }
+
+    #[test]
+    fn responses_there_and_back(response in response()) {
+        let encoded = encode_response(&response).unwrap();
+        prop_assert_eq!(decode_response(&whole(&encoded)).unwrap(), response);
+    }
+
+    /// A body of another length than the header says is none.
+    #[test]
+    fn no_byte_too_many_or_too_few(request in request(), response in response()) {
+        let check = |encoded: Encoded, decodes: &dyn Fn(&Frame) -> bool| {
+            let frame = whole(&encoded);
+            let longer = Frame { body: [&frame.body[..], b"x"].concat().into(), ..frame.clone() };
+            let shorter = frame.body.len().checked_sub(1).map(|len| Frame { body: frame.body.slice(..len), ..frame.clone() });
+            decodes(&frame) && !decodes(&longer) && !shorter.is_some_and(|shorter| decodes(&shorter))
+        };
+        let is_request = |frame: &Frame| decode_request(frame).is_ok();
+        let is_response = |frame: &Frame| decode_response(frame).is_ok();
+        prop_assert!(check(encode_request(&request).unwrap(), &is_request));
+        prop_assert!(check(encode_response(&response).unwrap(), &is_response));
+    }
+
+    #[test]
+    fn garbage_never_panics(header in vec(any::<u8>(), 0..60), body in vec(any::<u8>(), 0..60)) {
+        let frame = Frame { header: header.into(), body: body.into() };
+        if let Ok(request) = decode_request(&frame) {
+            prop_assert_eq!(whole(&encode_request(&request).unwrap()), frame.clone());
+        }
+        if let Ok(response) = decode_response(&frame) {
+            prop_assert_eq!(whole(&encode_response(&response).unwrap()), frame);
+        }
+    }
+}
+
+/// The codec reads a small number from more bytes than it needs, too.
+#[test]
+fn headers_have_one_form() {
+    let request =
+        Request { number: 7, chain: ChainId(0), deadline_ms: 1, forwarded: false, operation: Operation::Status };
+    let mut frame = whole(&encode_request(&request).unwrap());
+    assert_eq!(frame.header[0], 7);
+    frame.header = [&[0xfb, 7, 0], &frame.header[1..]].concat().into();
+    assert_eq!(decode_request(&frame), Err(DecodeError::NotCanonical));
+}
+
+#[test]
+fn kept_bytes_keep_no_more_than_themselves() {
+    let body = Bytes::from(vec![1; 100]);
+    let (key, value) = keep(&body, 10);
+    assert!(!body.as_ptr_range().contains(&key.as_ptr()) && !body.as_ptr_range().contains(&value.as_ptr()));
+    let body = Bytes::from(vec![1; COPY_BELOW + 10]);
+    let (key, value) = keep(&body, 10);
+    assert!(!body.as_ptr_range().contains(&key.as_ptr()) && body.as_ptr_range().contains(&value.as_ptr()));
+}
