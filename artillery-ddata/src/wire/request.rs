@@ -6,7 +6,7 @@
 
 use artillery_core::{codec, codec::MAX_HEADER, frame::Frame};
 use bytes::Bytes;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 pub use super::chain::{DecodeError, EncodeError, Encoded};
 use crate::{
@@ -164,7 +164,7 @@ pub fn encode_request(request: &Request) -> Result<Encoded, EncodeError> {
 /// # Errors
 /// [`DecodeError`]: the frame carries none.
 pub fn decode_request(frame: &Frame) -> Result<Request, DecodeError> {
-    let header: RequestHeader = codec::decode(&frame.header)?;
+    let header: RequestHeader = header(&frame.header)?;
     let body = &frame.body;
     let operation = match header.operation {
         OperationHeader::Read { key, mode } => {
@@ -235,7 +235,7 @@ pub fn encode_response(response: &Response) -> Result<Encoded, EncodeError> {
 /// # Errors
 /// [`DecodeError`]: the frame carries none.
 pub fn decode_response(frame: &Frame) -> Result<Response, DecodeError> {
-    let header: ResponseHeader<Box<Routing>> = codec::decode(&frame.header)?;
+    let header: ResponseHeader<Box<Routing>> = header(&frame.header)?;
     let body = &frame.body;
     let held = |held: Option<HeldHeader>| -> Result<Option<Held>, DecodeError> {
         check_body(body, held.and_then(|held| held.value))?;
@@ -283,6 +283,14 @@ fn encoded<H: Serialize>(header: &H, mut body: Vec<Bytes>) -> Result<Encoded, En
     }
     body.retain(|piece| !piece.is_empty());
     Ok(Encoded { header: out.into(), body })
+}
+
+/// The header in its only valid form: the codec reads some others too.
+fn header<H: Serialize + DeserializeOwned>(bytes: &Bytes) -> Result<H, DecodeError> {
+    let header = codec::decode(bytes)?;
+    let mut again = Vec::with_capacity(bytes.len());
+    codec::encode(&header, &mut again)?;
+    if again == *bytes { Ok(header) } else { Err(DecodeError::NotCanonical) }
 }
 
 fn check_body(body: &Bytes, pieces: impl IntoIterator<Item = u32>) -> Result<(), DecodeError> {
