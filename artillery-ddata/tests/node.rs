@@ -1,5 +1,4 @@
 //! Whole nodes on loopback: a chain forms, writes commit, reads are served everywhere.
-#![cfg(feature = "net")]
 #![allow(missing_docs)]
 
 mod support;

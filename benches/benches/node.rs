@@ -18,6 +18,7 @@ fn filled(members: u32) -> (Loopback, Arc<Load>) {
     let (chain, load) = (Loopback::start(members), Load::new(KEYS));
     let (kv, filled) = (chain.nodes[0].kv(), load.clone());
     chain.run(async move { filled.fill(&kv, members).await });
+    chain.settle();
     for node in &chain.nodes {
         let (kv, load) = (node.kv(), load.clone());
         chain.run(async move { load.verify(&kv).await });

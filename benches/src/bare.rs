@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use artillery_ddata::{
     ChainConfig, ChainId, ChainMember, Epoch, Incarnation, MemberId, Mode, NodeId, Role, Timestamp,
-    replica::{Gate, Input, Output, Replica, Settings, Token, Write},
+    replica::{Gate, Input, Output, Replica, Reply, Settings, Token, Write},
     store::MemoryStore,
 };
 use bytes::Bytes;
@@ -21,8 +21,8 @@ pub struct BareChain {
     /// The members' stores, head first.
     pub stores: Vec<Arc<MemoryStore>>,
     next: u64,
-    /// Replies so far.
-    pub replies: u64,
+    /// Writes committed so far.
+    pub commits: u64,
 }
 
 impl BareChain {
@@ -36,7 +36,7 @@ impl BareChain {
             min_members: 1,
             members: (0..members).map(|n| ChainMember { id: member(n), role: Role::Serving }).collect(),
         });
-        let mut chain = Self { replicas: BTreeMap::new(), gates: Vec::new(), stores: Vec::new(), next: 0, replies: 0 };
+        let mut chain = Self { replicas: BTreeMap::new(), gates: Vec::new(), stores: Vec::new(), next: 0, commits: 0 };
         for n in 0..members {
             let (gate, store) = (Arc::new(Gate::new(ChainId(0))), Arc::new(MemoryStore::with_seed(1)));
             let mut replica = Replica::new(member(n), ChainId(0), Settings::default(), store.clone(), gate.clone());
@@ -71,7 +71,7 @@ impl BareChain {
             let mut frames = Vec::new();
             for (&from, replica) in &mut self.replicas {
                 while let Some(output) = replica.poll_output() {
-                    self.replies += u64::from(matches!(output, Output::Reply(..)));
+                    self.commits += u64::from(matches!(output, Output::Reply(_, Reply::Committed(_))));
                 }
                 for to in replica.peers().collect::<Vec<_>>() {
                     frames.extend(replica.poll_control(Timestamp::ZERO, to).map(|frame| (from, to, frame)));

@@ -49,6 +49,17 @@ impl Loopback {
         self.runtime.block_on(task).unwrap_or_else(|error| panic!("{error}"))
     }
 
+    /// Waits until every member knows of every commit.
+    pub fn settle(&self) {
+        self.runtime.block_on(async {
+            for node in &self.nodes {
+                while node.status().await.chains.iter().any(|chain| chain.dirty_updates > 0) {
+                    tokio::task::yield_now().await;
+                }
+            }
+        });
+    }
+
     /// A client on a runtime of its own, which runs on the thread that drives it.
     ///
     /// It says nothing while nobody drives it, so use it at once: nodes let go of a client that is silent for seconds.
@@ -86,7 +97,7 @@ impl Drop for Remote {
     }
 }
 
-/// What all of these have sent and received since `before`, a sum of the same ones.
+/// What all of these together have sent, and how often they received.
 pub fn traffic(all: &[Counters]) -> Counters {
     all.iter().fold(Counters::default(), |sum, one| {
         let mut sum = sum;

@@ -7,8 +7,8 @@ mod quic;
 
 use std::{io, net::SocketAddr, thread};
 
-use bytes::{Buf, BytesMut};
 pub use blocking::BlockingTcp;
+use bytes::{Buf, BytesMut};
 pub use quic::Quic;
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
@@ -54,7 +54,11 @@ fn on_own_thread<F: Future<Output = io::Result<()>>>(serve: impl FnOnce() -> F +
 }
 
 /// Answers requests until the stream ends.
-async fn serve(mut reader: impl AsyncRead + Unpin, mut writer: impl AsyncWrite + Unpin, shape: Shape) -> io::Result<()> {
+async fn serve(
+    mut reader: impl AsyncRead + Unpin,
+    mut writer: impl AsyncWrite + Unpin,
+    shape: Shape,
+) -> io::Result<()> {
     let mut received = BytesMut::with_capacity(READ_SIZE);
     let mut answers = Vec::new();
     loop {

@@ -1,14 +1,7 @@
 //! What one operation costs in things that can be counted: allocations, calls of the system, frames, bytes, and
 //! processor time. All nodes, the client and its checks are in this process, and all of it is counted.
 
-use std::{
-    alloc::System,
-    io,
-    ops::Sub,
-    sync::Arc,
-    thread::sleep,
-    time::Duration,
-};
+use std::{alloc::System, io, ops::Sub, sync::Arc, thread, time::Duration};
 
 use artillery_benches::{
     Load, Loopback, Remote, VALUE, holds,
@@ -26,7 +19,8 @@ use tokio::runtime::Builder;
 static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
 const KEYS: usize = 10_000;
-const KEY: usize = 12;
+/// Bytes of a key and its value.
+const PAYLOAD: usize = 12 + VALUE;
 
 /// Prints what one operation costs, counted in one process that holds nodes and client.
 #[derive(Parser)]
@@ -95,20 +89,33 @@ struct Row {
     allocations: f64,
     allocated_bytes: f64,
     cpu_micros: f64,
-    /// Calls that sent UDP packets, by all nodes and the client.
+    /// Of all nodes and the client; none where the packets are not counted.
+    packets: Option<Packets>,
+    /// Key and value, once.
+    payload_bytes: usize,
+}
+
+#[derive(Serialize)]
+struct Packets {
+    /// Calls that sent UDP packets.
     udp_sends: f64,
     /// Calls that received UDP packets.
     udp_receives: f64,
     frames: f64,
     frame_bytes: f64,
     udp_bytes: f64,
-    /// Key and value, once.
-    payload_bytes: usize,
 }
 
 impl Row {
     fn new(operation: impl Into<String>, in_flight: usize, operations: usize, payload: usize, cost: Reading) -> Self {
         let each = |of: u64| of as f64 / operations as f64;
+        let packets = Packets {
+            udp_sends: each(cost.sends),
+            udp_receives: each(cost.receives),
+            frames: each(cost.frames),
+            frame_bytes: each(cost.frame_bytes),
+            udp_bytes: each(cost.udp_bytes),
+        };
         Self {
             operation: operation.into(),
             in_flight,
@@ -116,11 +123,7 @@ impl Row {
             allocations: each(cost.allocations),
             allocated_bytes: each(cost.allocated),
             cpu_micros: each(cost.cpu) / 1000.0,
-            udp_sends: each(cost.sends),
-            udp_receives: each(cost.receives),
-            frames: each(cost.frames),
-            frame_bytes: each(cost.frame_bytes),
-            udp_bytes: each(cost.udp_bytes),
+            packets: Some(packets),
             payload_bytes: payload,
         }
     }
@@ -139,47 +142,35 @@ impl Scene {
         let (chain, load) = (Loopback::start(members), Load::new(KEYS));
         let (kv, filled) = (chain.nodes[0].kv(), load.clone());
         chain.run(async move { filled.fill(&kv, members).await });
+        chain.settle();
         Self { chain, load, operations, rows: Vec::new() }
     }
 
-    fn count(&mut self, name: &str, in_flight: usize, remote: Option<&Remote>, payload: usize, run: impl Fn(usize)) {
-        let operations = if in_flight == 1 { self.operations / 10 } else { self.operations };
+    /// Counts what `plan` operations of this kind cost, each.
+    fn count(&mut self, name: &str, plan: Plan, remote: Option<&Remote>, run: impl Fn(usize)) {
         // Once for what is set up by the first ones: streams, buffers, the size of packets.
-        run(operations / 10);
+        run(plan.operations / 10);
         let read = || {
             let counters = self.chain.nodes.iter().map(|node| node.traffic());
             Reading::take(&counters.chain(remote.map(|remote| remote.client.traffic())).collect::<Vec<_>>())
         };
         let before = read();
-        run(operations);
+        run(plan.operations);
         let cost = read() - before;
-        self.rows.push(Row::new(format!("{name}, chain of {}", self.chain.members()), in_flight, operations, payload, cost));
+        let name = format!("{name}, chain of {}", self.chain.members());
+        self.rows.push(Row::new(name, plan.in_flight, plan.operations, plan.payload, cost));
     }
 
-    /// What goes on when nothing is asked; its "operations" are milliseconds.
+    /// What goes on when nothing is asked.
     fn idle(&mut self) {
-        self.count("a second of rest", 0, None, 0, |_| sleep(Duration::from_secs(1)));
-        if let Some(row) = self.rows.last_mut() {
-            let each = row.operations as f64;
-            for value in [
-                &mut row.allocations,
-                &mut row.allocated_bytes,
-                &mut row.cpu_micros,
-                &mut row.udp_sends,
-                &mut row.udp_receives,
-                &mut row.frames,
-                &mut row.frame_bytes,
-                &mut row.udp_bytes,
-            ] {
-                *value *= each;
-            }
-            row.operations = 1;
-        }
+        let plan = Plan { in_flight: 0, operations: 1, payload: 0 };
+        self.count("a second of rest", plan, None, sleep);
     }
 
     fn local(&mut self) {
         let (kv, load) = (self.chain.nodes[0].kv(), self.load.clone());
-        self.count("get_local on a member", 1, None, KEY + VALUE, |operations| {
+        let plan = Plan { in_flight: 1, operations: self.operations, payload: PAYLOAD };
+        self.count("get_local on a member", plan, None, |operations| {
             for n in 0..operations {
                 let (key, number) = load.nth(n);
                 let found = kv.get_local(key).expect("a clean key").expect("a value");
@@ -192,27 +183,47 @@ impl Scene {
         let (load, members) = (self.load.clone(), self.chain.members());
         let remote = self.chain.client();
         let kv = remote.kv();
-        self.count("read by a client", in_flight, Some(&remote), KEY + VALUE, |operations| {
+        let plan = Plan::new(in_flight, self.operations);
+        self.count("read by a client", plan, Some(&remote), |operations| {
             remote.run(load.read(&kv, operations, in_flight));
         });
-        self.count("write by a client", in_flight, Some(&remote), KEY + VALUE, |operations| {
+        self.count("write by a client", plan, Some(&remote), |operations| {
             remote.run(load.write(&kv, members, operations, in_flight));
         });
         remote.run(load.verify(&kv));
     }
 }
 
+/// How much is to be done.
+#[derive(Clone, Copy)]
+struct Plan {
+    in_flight: usize,
+    operations: usize,
+    /// Bytes of key and value.
+    payload: usize,
+}
+
+impl Plan {
+    fn new(in_flight: usize, operations: usize) -> Self {
+        Self { in_flight, operations: if in_flight == 1 { operations / 10 } else { operations }, payload: PAYLOAD }
+    }
+}
+
+/// One after the other of these seconds, with nothing to do.
+fn sleep(seconds: usize) {
+    thread::park_timeout(Duration::from_secs(seconds as u64));
+}
+
 /// Processor time and allocations of the transport alone; its packets are not counted.
-fn raw(rows: &mut Vec<Row>, name: &str, shape: Shape, in_flight: usize, operations: usize) -> io::Result<()> {
-    let operations = if in_flight == 1 { operations / 10 } else { operations };
+fn raw(name: &str, shape: Shape, in_flight: usize, operations: usize) -> io::Result<Row> {
+    let Plan { operations, .. } = Plan::new(in_flight, operations);
     let runtime = Builder::new_current_thread().enable_all().build()?;
     let mut quic = runtime.block_on(Quic::connect(shape))?;
     runtime.block_on(quic.pipe.run(operations as u64 / 10, in_flight as u64))?;
     let before = Reading::take(&[]);
     runtime.block_on(quic.pipe.run(operations as u64, in_flight as u64))?;
-    let cost = Reading::take(&[]) - before;
-    rows.push(Row::new(name, in_flight, operations, shape.request.max(shape.response), cost));
-    Ok(())
+    let row = Row::new(name, in_flight, operations, VALUE, Reading::take(&[]) - before);
+    Ok(Row { packets: None, ..row })
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -228,8 +239,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         rows.append(&mut scene.rows);
     }
     for in_flight in [1, 64, 1024] {
-        raw(&mut rows, "raw QUIC as a read", Shape::READ, in_flight, options.operations)?;
-        raw(&mut rows, "raw QUIC as a write", Shape::WRITE, in_flight, options.operations)?;
+        rows.push(raw("raw QUIC as a read", Shape::READ, in_flight, options.operations)?);
+        rows.push(raw("raw QUIC as a write", Shape::WRITE, in_flight, options.operations)?);
     }
     if options.json {
         println!("{}", serde_json::to_string_pretty(&rows)?);
@@ -240,22 +251,16 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 }
 
 fn print(rows: &[Row]) {
-    println!("| operation | in flight | allocations | heap bytes | CPU µs | UDP sends | UDP receives | frames | frame bytes | UDP bytes | payload |");
-    println!("|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|");
+    let heads = ["operation", "in flight", "allocations", "heap bytes", "CPU µs", "payload bytes"];
+    println!("| {} | UDP sends | UDP receives | frames | frame bytes | UDP bytes |", heads.join(" | "));
+    println!("|---|{}", "--:|".repeat(heads.len() + 4));
     for row in rows {
-        println!(
-            "| {} | {} | {:.2} | {:.0} | {:.2} | {:.3} | {:.3} | {:.3} | {:.0} | {:.0} | {} |",
-            row.operation,
-            row.in_flight,
-            row.allocations,
-            row.allocated_bytes,
-            row.cpu_micros,
-            row.udp_sends,
-            row.udp_receives,
-            row.frames,
-            row.frame_bytes,
-            row.udp_bytes,
-            row.payload_bytes,
-        );
+        let Row { operation, in_flight, allocations, allocated_bytes, cpu_micros, payload_bytes, .. } = row;
+        print!("| {operation} | {in_flight} | {allocations:.2} | {allocated_bytes:.0} | {cpu_micros:.2} ");
+        let packets = row.packets.as_ref().map(|packets| {
+            let Packets { udp_sends, udp_receives, frames, frame_bytes, udp_bytes } = packets;
+            format!("{udp_sends:.3} | {udp_receives:.3} | {frames:.3} | {frame_bytes:.0} | {udp_bytes:.0}")
+        });
+        println!("| {payload_bytes} | {} |", packets.unwrap_or_else(|| "– | – | – | – | –".to_owned()));
     }
 }
