@@ -57,15 +57,20 @@ pub(super) async fn chain(story: &Story, nodes: &mut [Node], mdns: bool) -> Resu
     Ok(())
 }
 
-/// How the nodes found each other, by what they say. Of two, one at least has found the other.
+/// How the nodes found each other, by what they say: by mDNS, if nothing else led anybody to anybody, and what it led to
+/// ties all of them together. Of two nodes one finds the other first, and of a third both may hear by gossip.
 pub(super) fn found_by(nodes: &[Node]) -> Option<&'static str> {
     let found = |one: &Node, other: &Node| one.cluster().found_by(other.id().node);
-    let met = |(one, other): (&Node, &Node)| match (found(one, other), found(other, one)) {
-        (None, None) => false,
-        (one, other) => one.iter().chain(&other).all(|source| *source == Source::Mdns),
-    };
-    let mut pairs = (1..nodes.len()).flat_map(|n| nodes[..n].iter().map(move |one| (one, &nodes[n])));
-    pairs.all(met).then_some("mdns")
+    let mut tied = vec![0];
+    while let Some(next) = (0..nodes.len()).find(|n| {
+        let by_mdns =
+            |&m: &usize| [found(&nodes[m], &nodes[*n]), found(&nodes[*n], &nodes[m])].contains(&Some(Source::Mdns));
+        !tied.contains(n) && tied.iter().any(by_mdns)
+    }) {
+        tied.push(next);
+    }
+    let others = |one: &Node| nodes.iter().filter_map(|other| found(one, other)).any(|source| source != Source::Mdns);
+    (tied.len() == nodes.len() && !nodes.iter().any(others)).then_some("mdns")
 }
 
 /// Why there is no chain.
