@@ -67,6 +67,8 @@ pub struct Setup {
     pub batch: usize,
     /// Whether nodes hold leases that run out now and then.
     pub leases: bool,
+    /// Whether what nodes say to each other goes through bytes.
+    pub wired: bool,
     /// How the cluster is formed; `None`: it is there from the start.
     pub founding: Option<FoundingSetup>,
     /// What goes wrong.
@@ -209,8 +211,9 @@ impl Scenario {
         match self {
             Self::Calm | Self::Lossy | Self::Links => {}
             Self::Slow => {
-                setup.window = rng.between(300, 4000) as usize;
-                setup.padding = rng.between(0, 400);
+                // Some writes of each client fit.
+                setup.window = rng.between(70 * setup.clients as u64, 3000) as usize;
+                setup.padding = rng.between(0, 250);
             }
             Self::Crash => setup.members = rng.between(2, 4) as usize,
             Self::Classic => setup.mode = Mode::Classic,
@@ -281,6 +284,7 @@ fn common(rng: &mut Rng) -> Setup {
         late_polls: rng.pick(&[0, 100, 500, 1000]),
         batch: rng.pick(&[1, 4, 64]),
         leases: false,
+        wired: rng.chance(300),
         founding: None,
         faults: Vec::new(),
         crash: None,
