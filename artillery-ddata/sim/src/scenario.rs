@@ -6,7 +6,7 @@ use artillery_ddata::Mode;
 
 use crate::{
     client::Mix,
-    faults::{self, Kind, Planned},
+    faults::{self, Fault, Kind, Planned},
     mutants::MutantName,
     network::Profile,
     rng::{Concern, Rng},
@@ -111,6 +111,8 @@ pub enum Scenario {
     Long,
     /// One key, few writers, many readers.
     Hot,
+    /// One key, many writers and readers, and frames that overtake each other all the time.
+    Storm,
     /// Three chains on three nodes, each with another head.
     Many,
     /// Leases that run out and are renewed.
@@ -123,7 +125,7 @@ pub enum Scenario {
 
 impl Scenario {
     /// All of them.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         Self::Calm,
         Self::Lossy,
         Self::Links,
@@ -134,6 +136,7 @@ impl Scenario {
         Self::Pair,
         Self::Long,
         Self::Hot,
+        Self::Storm,
         Self::Many,
         Self::Leases,
         Self::Formation,
@@ -153,6 +156,7 @@ impl Scenario {
             Self::Pair => "pair",
             Self::Long => "long",
             Self::Hot => "hot",
+            Self::Storm => "storm",
             Self::Many => "many",
             Self::Leases => "leases",
             Self::Formation => "formation",
@@ -173,6 +177,7 @@ impl Scenario {
             Self::Pair => "a chain of two",
             Self::Long => "a chain of five",
             Self::Hot => "one key, few writers, many readers",
+            Self::Storm => "one key, many writers and readers, frames always overtake each other",
             Self::Many => "three chains on three nodes, each with another head",
             Self::Leases => "leases run out and are renewed",
             Self::Formation => "nodes start in any order, some repeatedly, and form a cluster first",
@@ -195,6 +200,7 @@ impl Scenario {
             Self::Slow => &[Slow, Delay],
             Self::Crash => &[Loss, Duplication, Reorder, Delay, Break, Cut, Slow, Crash],
             Self::Single => &[Loss, Delay, Slow],
+            Self::Storm => &[Reorder, Duplication, Loss, Delay],
             Self::Leases => &[Delay, Break, Slow],
             Self::Formation => &[Loss, Duplication, Reorder, Delay, Break, Cut, Slow, Restart],
             Self::Classic | Self::Pair | Self::Long | Self::Hot | Self::Many | Self::Mixed => {
@@ -225,6 +231,11 @@ impl Scenario {
                 setup.clients = rng.between(8, 16) as usize;
                 setup.mix = Mix { writers: rng.between(1, 3) as usize, ..setup.mix };
             }
+            Self::Storm => {
+                setup.keys = 1;
+                setup.clients = rng.between(10, 16) as usize;
+                setup.mix = Mix { writers: setup.clients / 2, ..setup.mix };
+            }
             Self::Many => {
                 setup.chains = 3;
                 setup.keys = rng.between(6, 12) as u32;
@@ -240,6 +251,10 @@ impl Scenario {
             setup.resend = None;
         }
         setup.faults = faults::plan(&mut faults, self.kinds(), setup.members, TROUBLE, HEALED);
+        if self == Self::Storm {
+            let fault = Fault::Reorder(faults.between(200, 600) as u32);
+            setup.faults.push(Planned { fault, start: TROUBLE, end: HEALED });
+        }
         if self.kinds().contains(&Kind::Crash) {
             setup.crash = Some(faults::crash(&mut faults, setup.members, CRASHES, CRASHES + SECOND));
         }
