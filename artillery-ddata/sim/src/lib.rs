@@ -29,4 +29,5 @@ pub mod rng;
 pub mod runner;
 pub mod scenario;
 pub mod trace;
+pub mod wire;
 pub mod world;

@@ -46,7 +46,7 @@ impl MutantName {
     pub const fn scenario(self) -> Scenario {
         match self {
             Self::JoinQueryInFlight | Self::AnswerBelowOwnWatermark | Self::DirtyAsCommitted | Self::WaitEndsEarly => {
-                Scenario::Hot
+                Scenario::Storm
             }
         }
     }

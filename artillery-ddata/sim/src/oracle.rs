@@ -35,6 +35,8 @@ pub enum Oracle {
     Answers,
     /// Two clusters were formed of nodes too few for two, or by somebody who isn't named.
     Formation,
+    /// A frame can't be sent as bytes, or isn't the same afterwards.
+    Wire,
     /// A member stopped serving.
     Halted,
     /// After healing, members differ.
@@ -57,6 +59,7 @@ impl Oracle {
             Self::Claims => "invariant: what is called committed is committed",
             Self::Answers => "every request gets one answer",
             Self::Formation => "one cluster is formed",
+            Self::Wire => "frames survive the wire",
             Self::Halted => "no member halts",
             Self::Convergence => "members converge",
             Self::Progress => "progress after healing",

@@ -6,7 +6,7 @@ use artillery_ddata::Mode;
 
 use crate::{
     client::Mix,
-    faults::{self, Kind, Planned},
+    faults::{self, Fault, Kind, Planned},
     mutants::MutantName,
     network::Profile,
     rng::{Concern, Rng},
@@ -67,6 +67,8 @@ pub struct Setup {
     pub batch: usize,
     /// Whether nodes hold leases that run out now and then.
     pub leases: bool,
+    /// Whether what nodes say to each other goes through bytes.
+    pub wired: bool,
     /// How the cluster is formed; `None`: it is there from the start.
     pub founding: Option<FoundingSetup>,
     /// What goes wrong.
@@ -109,6 +111,8 @@ pub enum Scenario {
     Long,
     /// One key, few writers, many readers.
     Hot,
+    /// One key, many writers and readers, and frames that overtake each other all the time.
+    Storm,
     /// Three chains on three nodes, each with another head.
     Many,
     /// Leases that run out and are renewed.
@@ -121,7 +125,7 @@ pub enum Scenario {
 
 impl Scenario {
     /// All of them.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         Self::Calm,
         Self::Lossy,
         Self::Links,
@@ -132,6 +136,7 @@ impl Scenario {
         Self::Pair,
         Self::Long,
         Self::Hot,
+        Self::Storm,
         Self::Many,
         Self::Leases,
         Self::Formation,
@@ -151,6 +156,7 @@ impl Scenario {
             Self::Pair => "pair",
             Self::Long => "long",
             Self::Hot => "hot",
+            Self::Storm => "storm",
             Self::Many => "many",
             Self::Leases => "leases",
             Self::Formation => "formation",
@@ -171,6 +177,7 @@ impl Scenario {
             Self::Pair => "a chain of two",
             Self::Long => "a chain of five",
             Self::Hot => "one key, few writers, many readers",
+            Self::Storm => "one key, many writers and readers, frames always overtake each other",
             Self::Many => "three chains on three nodes, each with another head",
             Self::Leases => "leases run out and are renewed",
             Self::Formation => "nodes start in any order, some repeatedly, and form a cluster first",
@@ -193,6 +200,7 @@ impl Scenario {
             Self::Slow => &[Slow, Delay],
             Self::Crash => &[Loss, Duplication, Reorder, Delay, Break, Cut, Slow, Crash],
             Self::Single => &[Loss, Delay, Slow],
+            Self::Storm => &[Reorder, Duplication, Loss, Delay],
             Self::Leases => &[Delay, Break, Slow],
             Self::Formation => &[Loss, Duplication, Reorder, Delay, Break, Cut, Slow, Restart],
             Self::Classic | Self::Pair | Self::Long | Self::Hot | Self::Many | Self::Mixed => {
@@ -209,8 +217,9 @@ impl Scenario {
         match self {
             Self::Calm | Self::Lossy | Self::Links => {}
             Self::Slow => {
-                setup.window = rng.between(300, 4000) as usize;
-                setup.padding = rng.between(0, 400);
+                // Some writes of each client fit.
+                setup.window = rng.between(70 * setup.clients as u64, 3000) as usize;
+                setup.padding = rng.between(0, 250);
             }
             Self::Crash => setup.members = rng.between(2, 4) as usize,
             Self::Classic => setup.mode = Mode::Classic,
@@ -221,6 +230,11 @@ impl Scenario {
                 setup.keys = 1;
                 setup.clients = rng.between(8, 16) as usize;
                 setup.mix = Mix { writers: rng.between(1, 3) as usize, ..setup.mix };
+            }
+            Self::Storm => {
+                setup.keys = 1;
+                setup.clients = rng.between(10, 16) as usize;
+                setup.mix = Mix { writers: setup.clients / 2, ..setup.mix };
             }
             Self::Many => {
                 setup.chains = 3;
@@ -237,6 +251,10 @@ impl Scenario {
             setup.resend = None;
         }
         setup.faults = faults::plan(&mut faults, self.kinds(), setup.members, TROUBLE, HEALED);
+        if self == Self::Storm {
+            let fault = Fault::Reorder(faults.between(200, 600) as u32);
+            setup.faults.push(Planned { fault, start: TROUBLE, end: HEALED });
+        }
         if self.kinds().contains(&Kind::Crash) {
             setup.crash = Some(faults::crash(&mut faults, setup.members, CRASHES, CRASHES + SECOND));
         }
@@ -281,6 +299,7 @@ fn common(rng: &mut Rng) -> Setup {
         late_polls: rng.pick(&[0, 100, 500, 1000]),
         batch: rng.pick(&[1, 4, 64]),
         leases: false,
+        wired: rng.chance(300),
         founding: None,
         faults: Vec::new(),
         crash: None,

@@ -3,7 +3,7 @@
 use artillery_sim::{hunt::hunt, mutants::MutantName, oracle::Oracle};
 
 /// Far below what a hunt may take, so that weaker teeth are noticed early.
-const MOST: u64 = 150;
+const MOST: u64 = 60;
 
 #[test]
 fn every_mutant_is_caught() {

@@ -15,6 +15,7 @@ use crate::{
     node::{QUICK, Work},
     oracle::{Failure, Oracle},
     trace::{Brief, name},
+    wire,
 };
 
 /// What a frame takes up on a link besides its updates, in bytes.
@@ -181,7 +182,7 @@ impl World {
                     continue;
                 }
                 if let Some(frame) = self.nodes[index].slots[slot].replica.poll_control(clock, to) {
-                    self.send(index, peer, frame);
+                    self.send(index, peer, frame)?;
                 }
                 loop {
                     let room = self.network.room(index, peer);
@@ -192,14 +193,15 @@ impl World {
                     let Some(frame) = self.nodes[index].slots[slot].replica.poll_updates(clock, to, room) else {
                         break;
                     };
-                    self.send(index, peer, frame);
+                    self.send(index, peer, frame)?;
                 }
             }
         }
         self.settle(index)
     }
 
-    fn send(&mut self, from: usize, to: usize, frame: ChainFrame) {
+    fn send(&mut self, from: usize, to: usize, frame: ChainFrame) -> Result<(), Failure> {
+        let frame = if self.setup.wired { wire::carry(&frame)? } else { frame };
         let bytes = match &frame.message {
             ChainMessage::Updates(updates) => FRAME + updates.updates.iter().map(Update::cost).sum::<usize>(),
             ChainMessage::Control(_) => FRAME,
@@ -217,6 +219,7 @@ impl World {
         }
         let frame = (!flight.lost).then_some(frame);
         self.queue.push(flight.at, Event::Land { from, to, flight, frame });
+        Ok(())
     }
 
     pub(super) fn land(&mut self, from: usize, to: usize, flight: Flight, frame: Option<Box<Addressed>>) {

@@ -1,0 +1,36 @@
+//! Frames as bytes: what the members of a chain say survives the way over a wire.
+
+use artillery_core::frame::{Frame, FrameDecoder, prefix};
+use artillery_ddata::wire::{
+    chain::{decode, encode},
+    message::ChainFrame,
+};
+
+use crate::oracle::{Failure, Oracle};
+
+/// No frame of a simulated world is longer, in bytes.
+const LIMIT: usize = 64 << 20;
+
+/// The message that arrives when `message` is sent as bytes.
+///
+/// # Errors
+/// [`Oracle::Wire`]: it can't be sent, can't be read, or isn't the same any more.
+pub fn carry(message: &ChainFrame) -> Result<ChainFrame, Failure> {
+    let fail = |what: String| Failure::new(Oracle::Wire, format!("{what}: {message:?}"));
+    let encoded = encode(message).map_err(|error| fail(error.to_string()))?;
+    let body: usize = encoded.body.iter().map(|piece| piece.len()).sum();
+    let mut decoder = FrameDecoder::new(LIMIT);
+    decoder.push(&prefix(encoded.header.len(), body));
+    decoder.push(&encoded.header);
+    encoded.body.iter().for_each(|piece| decoder.push(piece));
+    let frame: Frame = decoder
+        .next_frame()
+        .map_err(|error| fail(error.to_string()))?
+        .ok_or_else(|| fail("the frame is incomplete".to_owned()))?;
+    decoder.finish().map_err(|error| fail(error.to_string()))?;
+    let arrived = decode(&frame).map_err(|error| fail(error.to_string()))?;
+    if arrived != *message {
+        return Err(fail(format!("{arrived:?} arrived instead")));
+    }
+    Ok(arrived)
+}
