@@ -26,8 +26,13 @@ sim *ARGS:
 mutants *ARGS:
     cargo run --release -p artillery-sim -- --mutant all {{ARGS}}
 
+# All benches in one run, beside their raw limits; ARGS go to criterion. Wants a quiet machine.
 bench *ARGS:
-    cargo bench -p artillery-benches {{ARGS}}
+    benches/run {{ARGS}}
+
+# What one operation costs in allocations, calls of the system and bytes.
+per-operation *ARGS:
+    cargo run --release -p artillery-benches --bin per_operation -- {{ARGS}}
 
 # Every decoder, SECONDS each; needs nightly and cargo-fuzz.
 fuzz SECONDS="300":

@@ -36,3 +36,38 @@ pub trait Discovery: Send + Sync + 'static {
     /// may come several times.
     fn candidates(&self) -> Candidates;
 }
+
+/// Doors for the fuzz targets, which stand outside this crate.
+#[cfg(fuzzing)]
+#[doc(hidden)]
+#[allow(missing_docs)]
+pub mod fuzzing {
+    use super::txt::Txt;
+
+    /// Four lines: the properties of a record. `*` stands for a good one, an empty line for one that isn't there.
+    pub fn txt_record(bytes: &[u8]) {
+        const GOOD: [(&str, &[u8]); 4] = [
+            ("v", b"1"),
+            ("cluster", b"c"),
+            ("node", b"0123456789abcdef0123456789abcdef"),
+            ("addrs", b"[::1]:7,1.2.3.4:5"),
+        ];
+        let lines: Vec<_> = bytes.split(|byte| *byte == b'\n').collect();
+        let find = |key: &str| {
+            let at = GOOD.iter().position(|(name, _)| *name == key)?;
+            match *lines.get(at)? {
+                b"" => None,
+                b"*" => Some(GOOD[at].1),
+                line => Some(line),
+            }
+        };
+        if let Ok(txt) = Txt::parse(find) {
+            let again = txt.to_properties();
+            let find = |key: &str| again.iter().find(|(name, _)| *name == key).map(|(_, value)| value.as_bytes());
+            // Of many addresses, a record holds as many as fit.
+            let again = Txt::parse(find).expect("its own record");
+            assert_eq!((again.cluster, again.node), (txt.cluster, txt.node));
+            assert!(txt.addrs.starts_with(&again.addrs));
+        }
+    }
+}

@@ -127,6 +127,12 @@ impl Identity {
         tls::configs(&self.inner)
     }
 
+    /// A client that trusts the cluster and shows no certificate.
+    #[cfg(test)]
+    pub(crate) fn anonymous(&self) -> rustls::ClientConfig {
+        tls::anonymous(&self.inner)
+    }
+
     /// A secret of this node that outlives its process: with it a restarted node can tell peers at once that their
     /// old connections are gone.
     pub(crate) fn seed(&self) -> &[u8; 32] {

@@ -11,7 +11,7 @@ use std::{sync::Arc, time::Duration};
 
 use artillery_core::{
     error::{BindError, ConnectError, IdentityError},
-    transport::Endpoint,
+    transport::{Counters, Endpoint},
 };
 pub use builder::{ClientBuilder, Spread};
 pub use candidates::Candidates;
@@ -64,6 +64,11 @@ impl Client {
     /// Where nodes may be found; add to it whatever turns up.
     pub fn candidates(&self) -> &Candidates {
         &self.candidates
+    }
+
+    /// What went over its socket so far.
+    pub fn traffic(&self) -> Counters {
+        self.endpoint.counters()
     }
 
     /// Closes all connections and tells the nodes. Calls under way end as if their connections were lost.

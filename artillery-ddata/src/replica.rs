@@ -207,7 +207,7 @@ impl Replica {
         self.history.updates().iter()
     }
 
-    /// Moves to a newer configuration that names this member (DESIGN rule 5.4), whichever it skips on the way.
+    /// Moves to a newer configuration that names this member (docs/DESIGN.md §5.4), whichever it skips on the way.
     fn enter(&mut self, now: Timestamp, config: Arc<ChainConfig>) {
         let newer = self.config.as_ref().is_none_or(|present| config.epoch > present.epoch);
         if config.chain != self.chain || !newer || config.role(self.me).is_none() || self.halted.is_some() {

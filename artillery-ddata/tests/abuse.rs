@@ -1,6 +1,5 @@
 //! A peer with the right secret and the wrong intentions: whatever it sends ends in a typed error at its end, and a
 //! node that is as healthy as before.
-#![cfg(feature = "net")]
 #![allow(missing_docs)]
 
 mod support;

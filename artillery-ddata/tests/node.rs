@@ -1,5 +1,4 @@
 //! Whole nodes on loopback: a chain forms, writes commit, reads are served everywhere.
-#![cfg(feature = "net")]
 #![allow(missing_docs)]
 
 mod support;
@@ -76,8 +75,8 @@ async fn clean_reads_at_the_middle_need_nobody() {
     assert_eq!((eventual.state, eventual.into_value().unwrap()), (ReadState::Dirty, "dirty".into()));
 
     cluster.heal();
-    let read = within(middle.kv().get("key/0")).await.unwrap();
-    assert_eq!(read.into_value().unwrap(), "dirty", "the link heals, and the update goes on");
+    // The query may well overtake the update on its way to the tail, which then still has the old value.
+    until(async || middle.kv().get("key/0").await.is_ok_and(|read| read.value().is_some_and(|v| v == "dirty"))).await;
 }
 
 /// Waits until the chain has nothing left to say: two looks that are heartbeats apart show the same counter.

@@ -1,9 +1,13 @@
 //! What the pure half costs: local clean reads, steps of the replica, the codec.
 #![allow(missing_docs, reason = "criterion's macros make public items")]
 
-use artillery_benches::{BareChain, VALUE, key, value};
+use artillery_benches::{BareChain, VALUE, holds, key, value};
 use artillery_core::{clock, frame::Frame};
-use artillery_ddata::{ChainId, Sequence, store::Store, wire};
+use artillery_ddata::{
+    ChainId, Sequence,
+    store::{Held, Store},
+    wire,
+};
 use bytes::Bytes;
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
 
@@ -16,7 +20,7 @@ fn local_read(c: &mut Criterion) {
     for keys in KEYS {
         let mut chain = BareChain::new(3);
         for n in 0..keys {
-            chain.put(key(n), value(n, VALUE));
+            chain.put(key(n), value(n as u64, VALUE));
             if n % 1000 == 0 {
                 chain.settle();
             }
@@ -25,18 +29,31 @@ fn local_read(c: &mut Criterion) {
         let names: Vec<_> = (0..keys).map(key).collect();
         let (gate, store) = (chain.gates[1].clone(), chain.stores[1].clone());
         let mut at = 0;
+        // Far apart in memory, and coprime with the numbers of keys.
         let mut next = move || {
             at = (at + 7919) % keys;
             at
         };
         group.bench_function(format!("lookup/{keys}"), |b| {
-            b.iter(|| store.read(ChainId(0), &names[next()], Sequence::MAX).map(|held| held.is_some()));
+            b.iter(|| {
+                let n = next();
+                let held = store.read(ChainId(0), &names[n], Sequence::MAX).expect("a store in memory");
+                assert_holds(held, n);
+            });
         });
         group.bench_function(format!("guarded/{keys}"), |b| {
-            b.iter(|| gate.read(&*store, &names[next()], clock::now).map(|held| held.is_some()));
+            b.iter(|| {
+                let n = next();
+                assert_holds(gate.read(&*store, &names[n], clock::now).expect("a clean key"), n);
+            });
         });
     }
     group.finish();
+}
+
+fn assert_holds(held: Option<Held>, n: usize) {
+    let value = held.and_then(|held| held.value);
+    assert!(value.is_some_and(|value| holds(&value, n as u64, VALUE)), "a read found something else");
 }
 
 /// Writes through a chain whose members share one thread: divide by the members for the cost at each.
@@ -46,16 +63,17 @@ fn replica_step(c: &mut Criterion) {
     group.throughput(Throughput::Elements(BATCH as u64));
     for members in [1, 3, 5] {
         let mut chain = BareChain::new(members);
-        let writes: Vec<_> = (0..10_000).map(|n| (key(n), value(n, VALUE))).collect();
+        let writes: Vec<_> = (0..10_000).map(|n| (key(n), value(n as u64, VALUE))).collect();
         let mut at = 0;
         group.bench_function(format!("put/{members}"), |b| {
             b.iter(|| {
                 for _ in 0..BATCH {
-                    at = (at + 1) % writes.len();
-                    let (key, value) = writes[at].clone();
+                    at += 1;
+                    let (key, value) = writes[at % writes.len()].clone();
                     chain.put(key, value);
                 }
                 chain.settle();
+                assert_eq!(chain.commits, at as u64, "a write was not committed");
             });
         });
     }
@@ -74,7 +92,7 @@ fn codec(c: &mut Criterion) {
         request: None,
         outcome: Outcome::Done,
         chain_time: 1_700_000_000_000,
-        changes: std::iter::once(Change { key: key(n), value: Some(value(n, VALUE)) }).collect(),
+        changes: std::iter::once(Change { key: key(n), value: Some(value(n as u64, VALUE)) }).collect(),
     };
     let updates: Vec<_> = (0..100).map(update).collect();
     let bytes: usize = updates.iter().map(Update::cost).sum();
@@ -83,11 +101,15 @@ fn codec(c: &mut Criterion) {
     let mut group = c.benchmark_group("codec");
     group.throughput(Throughput::Bytes(bytes as u64));
     group.bench_function("encode/100x1000", |b| b.iter(|| wire::chain::encode(&frame)));
-    let Ok(encoded) = wire::chain::encode(&frame) else { return };
+    let encoded = wire::chain::encode(&frame).expect("a frame");
     let body: Bytes = encoded.body.concat().into();
     let received = Frame { header: encoded.header, body };
     group.bench_function("decode/100x1000", |b| {
-        b.iter_batched(|| received.clone(), |frame| wire::chain::decode(&frame), BatchSize::SmallInput);
+        b.iter_batched(
+            || received.clone(),
+            |frame| wire::chain::decode(&frame).expect("a frame"),
+            BatchSize::SmallInput,
+        );
     });
     group.finish();
 }

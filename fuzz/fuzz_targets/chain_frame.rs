@@ -8,7 +8,7 @@ use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|data: &[u8]| {
     let [cut, bytes @ ..] = data else { return };
-    let (header, body) = bytes.split_at((*cut).min(bytes.len().try_into().unwrap_or(u8::MAX)).into());
+    let (header, body) = bytes.split_at(usize::from(*cut).min(bytes.len()));
     let frame = Frame { header: Bytes::copy_from_slice(header), body: Bytes::copy_from_slice(body) };
     let Ok(message) = chain::decode(&frame) else { return };
     let again = chain::encode(&message).expect("what was taken in can be said");

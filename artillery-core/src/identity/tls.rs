@@ -80,6 +80,23 @@ fn client(
     Ok(config)
 }
 
+/// A client that trusts the cluster and shows no certificate.
+#[cfg(test)]
+pub(super) fn anonymous(identity: &Inner) -> ClientConfig {
+    let provider = Arc::new(ring::default_provider());
+    let mut roots = RootCertStore::empty();
+    roots.add_parsable_certificates(identity.roots.iter().cloned());
+    let algorithms = provider.signature_verification_algorithms;
+    let mut config = ClientConfig::builder_with_provider(provider)
+        .with_protocol_versions(&[&TLS13])
+        .unwrap()
+        .dangerous()
+        .with_custom_certificate_verifier(Arc::new(SignedByTheCluster { roots: Arc::new(roots), algorithms }))
+        .with_no_client_auth();
+    config.alpn_protocols = vec![ALPN.to_vec()];
+    config
+}
+
 fn key(identity: &Inner) -> PrivateKeyDer<'static> {
     PrivatePkcs8KeyDer::from(identity.key.clone()).into()
 }

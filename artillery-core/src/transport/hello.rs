@@ -104,6 +104,26 @@ pub(super) fn check_cluster_id(here: Option<ClusterId>, there: Option<ClusterId>
     }
 }
 
+/// Reads bytes in every way in which bytes are read before their sender is known.
+#[cfg(fuzzing)]
+pub(super) fn fuzz(bytes: &[u8]) {
+    use super::PROTOCOL_VERSIONS as HERE;
+
+    fn read<T: Serialize + serde::de::DeserializeOwned + PartialEq + std::fmt::Debug>(header: Vec<u8>) {
+        let frame = Frame { header: header.into(), body: Bytes::new() };
+        if let Ok((_, message)) = decode::<T>(HERE, &frame) {
+            let again = Frame { header: encode(HERE, &message).slice(crate::frame::PREFIX..), body: Bytes::new() };
+            assert_eq!(decode(HERE, &again).map(|(_, message)| message), Ok(message));
+        }
+    }
+
+    let behind_fixed = [&MAGIC[..], &HERE.min.to_le_bytes(), &HERE.max.to_le_bytes(), bytes].concat();
+    read::<Hello>(bytes.to_vec());
+    read::<Hello>(behind_fixed.clone());
+    read::<Answer>(behind_fixed);
+    let _ = refusal_from(bytes).to_string();
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;

@@ -11,14 +11,14 @@ use crate::{
 /// seeds without it.
 pub fn hunt(mutant: MutantName, scenario: Scenario, start: u64, most: u64) -> MutantReport {
     let runner = Runner::default();
-    let caught = runner.first(most, |n| run(scenario, start + n, Some(mutant), false).failure);
+    let caught = runner.first(most, |n| run(scenario, start.wrapping_add(n), Some(mutant), false).failure);
     let tried = caught.as_ref().map_or(most, |(n, _)| n + 1);
-    let baseline = runner.first(tried, |n| run(scenario, start + n, None, false).failure);
+    let baseline = runner.first(tried, |n| run(scenario, start.wrapping_add(n), None, false).failure);
     MutantReport {
         mutant,
         scenario,
-        caught: caught.map(|(n, failure)| (start + n, n + 1, failure)),
+        caught: caught.map(|(n, failure)| (start.wrapping_add(n), n + 1, failure)),
         tried: most,
-        baseline: baseline.map(|(n, failure)| (start + n, failure)),
+        baseline: baseline.map(|(n, failure)| (start.wrapping_add(n), failure)),
     }
 }

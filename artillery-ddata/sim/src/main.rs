@@ -99,12 +99,12 @@ fn scenarios(arguments: &Arguments, out: &mut impl std::io::Write) -> std::io::R
     for &scenario in chosen {
         let mut report = ScenarioReport::new(scenario);
         let mut written = Ok(());
-        let work = |n| run(scenario, arguments.start + n, None, arguments.trace);
+        let work = |n| run(scenario, arguments.start.wrapping_add(n), None, arguments.trace);
         Runner::default().each(seeds, work, |n, outcome| {
             if let (Some(trace), Ok(())) = (&outcome.trace, &written) {
                 written = out.write_all(trace.as_bytes());
             }
-            report.add(arguments.start + n, outcome);
+            report.add(arguments.start.wrapping_add(n), outcome);
         });
         written?;
         if !arguments.json {

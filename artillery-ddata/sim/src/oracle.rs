@@ -1,7 +1,8 @@
 //! What must be true after every step, and at the end. Incremental: a step costs what it changed.
 //!
 //! `history(successor) ⊑ history(predecessor)` (van Renesse & Schneider 2004) is checked against one log per chain:
-//! the head extends it, and whoever applies must apply what it says, no sooner than its predecessor.
+//! the head extends it, and whoever applies must apply what it says, no sooner than its predecessor. Of
+//! `history(i) = history(i+1) ⊕ sent(i)` the other half is that `sent(i)` is kept.
 
 use std::{collections::BTreeMap, fmt};
 
@@ -22,6 +23,8 @@ pub enum Oracle {
     History,
     /// `history(successor) ⊑ history(predecessor)`.
     Prefix,
+    /// `history(i) = history(i+1) ⊕ sent(i)`: whatever the successor lacks is kept to be sent.
+    Sent,
     /// Sequences are contiguous, versions and chain time rise, nothing applied goes away.
     Contiguity,
     /// A watermark is above what the tail has committed, above what its member holds, or went back.
@@ -48,6 +51,7 @@ impl Oracle {
         match self {
             Self::History => "client history",
             Self::Prefix => "invariant: history(successor) is a prefix of history(predecessor)",
+            Self::Sent => "invariant: history(i) = history(i+1) + sent(i)",
             Self::Contiguity => "invariant: versions are contiguous and stay",
             Self::Watermark => "invariant: no watermark above what the tail committed",
             Self::Claims => "invariant: what is called committed is committed",
@@ -62,7 +66,7 @@ impl Oracle {
 
     /// Whether it speaks of what clients saw or of an invariant of the chain: what may convict a mutant.
     pub const fn convicts(self) -> bool {
-        matches!(self, Self::History | Self::Prefix | Self::Contiguity | Self::Watermark | Self::Claims)
+        matches!(self, Self::History | Self::Prefix | Self::Sent | Self::Contiguity | Self::Watermark | Self::Claims)
     }
 }
 
@@ -130,12 +134,14 @@ impl ChainOracle {
             return Err(Failure::new(Oracle::Halted, format!("member {place} halted: {}", HaltText(halt))));
         }
         let before = self.members[place];
+        let kept = history.len() as u64;
         if status.last != before.last {
             self.applied(place, before.last, status.last, history)?;
         }
         if status.watermark != before.watermark {
             self.committed(place, status)?;
         }
+        self.keeps_what_is_lacked(place, status, kept)?;
         self.members[place] = Progress { last: status.last, watermark: status.watermark };
         Ok(())
     }
@@ -171,6 +177,17 @@ impl ChainOracle {
             ));
         }
         Ok(())
+    }
+
+    /// What the successor lacks can still be sent to it.
+    fn keeps_what_is_lacked(&self, place: usize, status: &Status, kept: u64) -> Result<(), Failure> {
+        let Some(successor) = self.members.get(place + 1) else { return Ok(()) };
+        let lacks = status.last.sequence.0.saturating_sub(successor.last.sequence.0);
+        if kept >= lacks {
+            return Ok(());
+        }
+        let what = format!("member {place} keeps {kept} updates, its successor lacks {lacks}");
+        Err(Failure::new(Oracle::Sent, what))
     }
 
     fn entry(&mut self, place: usize, update: &Update) -> Result<(), Failure> {

@@ -76,6 +76,16 @@ fn a_successor_ahead_is_seen() {
 }
 
 #[test]
+fn an_update_dropped_too_early_is_seen() {
+    let mut oracle = ChainOracle::new(2);
+    oracle.observe(0, &status(3, 0), history().iter()).unwrap();
+    oracle.observe(1, &status(1, 1), history()[..1].iter()).unwrap();
+    oracle.observe(0, &status(3, 1), history()[1..].iter()).unwrap();
+    let failure = oracle.observe(0, &status(3, 1), history()[2..].iter()).unwrap_err();
+    assert_eq!(failure.oracle, Oracle::Sent);
+}
+
+#[test]
 fn a_successor_with_another_history_is_seen() {
     let mut oracle = healthy();
     let ours = [history(), vec![update(4, "d")]].concat();

@@ -1,4 +1,4 @@
-//! Local clean reads: no lock, no task, no channel, no allocation (DESIGN §4).
+//! Local clean reads: no lock, no task, no channel, no allocation (docs/DESIGN.md §4).
 
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
@@ -82,7 +82,7 @@ impl Gate {
 
     /// The newest version of `key` if that is committed and this member may say so; tombstones are shown.
     ///
-    /// `now` is called after the lookup, since a lease must cover the moment at which the value leaves (DESIGN §6);
+    /// `now` is called after the lookup, since a lease must cover the moment at which the value leaves (docs/DESIGN.md §6);
     /// `serving` is loaded on both sides of it all, since the member may be expelled and come back between (trap 28).
     ///
     /// # Errors

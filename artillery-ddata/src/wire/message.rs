@@ -14,7 +14,7 @@ use crate::{ChainId, Epoch, Sequence, Version, update::Update};
 pub struct ChainFrame {
     /// Which chain.
     pub chain: ChainId,
-    /// The sender's configuration; a receiver in another one ignores the message (DESIGN rule 5.4).
+    /// The sender's configuration; a receiver in another one ignores the message (docs/DESIGN.md §5.4).
     pub epoch: Epoch,
     /// Log index of that configuration.
     pub index: u64,

@@ -27,6 +27,20 @@ async fn nobody_speaks_as_another() {
 }
 
 #[tokio::test]
+async fn somebody_without_a_certificate() {
+    let mut honest = Honest::new(config());
+    let mut raw = Raw::new("raw");
+    let tls = quinn::crypto::rustls::QuicClientConfig::try_from(identity("raw").anonymous()).unwrap();
+    raw.client = quinn::ClientConfig::new(Arc::new(tls));
+    let connection = raw.dial(&honest).await;
+    assert!(ask(&connection, &words(&hello::encode(PROTOCOL_VERSIONS, &raw.hello()))).await.is_err());
+    let closed = within(connection.closed()).await;
+    assert!(matches!(quic::close_reason(closed), crate::error::CloseReason::Untrusted(_)));
+    assert!(matches!(honest.refusal().await, Refusal::Untrusted(_)));
+    honest.is_well().await;
+}
+
+#[tokio::test]
 async fn words_that_make_no_sense() {
     let hello = hello::encode(PROTOCOL_VERSIONS, &Raw::new("raw").hello());
     let mut other_magic = hello.to_vec();

@@ -1,0 +1,266 @@
+//! What one operation costs in things that can be counted: allocations, calls of the system, frames, bytes, and
+//! processor time. All nodes, the client and its checks are in this process, and all of it is counted.
+
+use std::{alloc::System, io, ops::Sub, sync::Arc, thread, time::Duration};
+
+use artillery_benches::{
+    Load, Loopback, Remote, VALUE, holds,
+    raw::{Quic, Shape},
+    traffic,
+};
+use artillery_core::transport::Counters;
+use clap::Parser;
+use rustix::time::{ClockId, clock_gettime};
+use serde::Serialize;
+use stats_alloc::{INSTRUMENTED_SYSTEM, StatsAlloc};
+use tokio::runtime::Builder;
+
+#[global_allocator]
+static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
+
+const KEYS: usize = 10_000;
+/// Bytes of a key and its value.
+const PAYLOAD: usize = 12 + VALUE;
+
+/// Prints what one operation costs, counted in one process that holds nodes and client.
+#[derive(Parser)]
+struct Options {
+    /// As JSON, one array.
+    #[arg(long)]
+    json: bool,
+    /// Operations of each kind; a tenth of them where they are made one at a time.
+    #[arg(long, default_value_t = 20_000)]
+    operations: usize,
+}
+
+/// Everything that is counted, as it stands now.
+#[derive(Clone, Copy)]
+struct Reading {
+    allocations: u64,
+    allocated: u64,
+    cpu: u64,
+    frames: u64,
+    frame_bytes: u64,
+    sends: u64,
+    receives: u64,
+    udp_bytes: u64,
+}
+
+impl Reading {
+    fn take(counters: &[Counters]) -> Self {
+        let time = clock_gettime(ClockId::ProcessCPUTime);
+        let (heap, net) = (ALLOCATOR.stats(), traffic(counters));
+        Self {
+            allocations: (heap.allocations + heap.reallocations) as u64,
+            allocated: heap.bytes_allocated as u64,
+            cpu: time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64,
+            frames: net.frames_sent,
+            frame_bytes: net.frame_bytes_sent,
+            sends: net.udp_sends,
+            receives: net.udp_receives,
+            udp_bytes: net.udp_bytes_sent,
+        }
+    }
+}
+
+impl Sub for Reading {
+    type Output = Self;
+
+    fn sub(self, before: Self) -> Self {
+        Self {
+            allocations: self.allocations - before.allocations,
+            allocated: self.allocated - before.allocated,
+            cpu: self.cpu - before.cpu,
+            frames: self.frames - before.frames,
+            frame_bytes: self.frame_bytes - before.frame_bytes,
+            sends: self.sends - before.sends,
+            receives: self.receives - before.receives,
+            udp_bytes: self.udp_bytes - before.udp_bytes,
+        }
+    }
+}
+
+/// One line: what `operations` cost, each.
+#[derive(Serialize)]
+struct Row {
+    operation: String,
+    in_flight: usize,
+    operations: usize,
+    allocations: f64,
+    allocated_bytes: f64,
+    cpu_micros: f64,
+    /// Of all nodes and the client; none where the packets are not counted.
+    packets: Option<Packets>,
+    /// Key and value, once.
+    payload_bytes: usize,
+}
+
+#[derive(Serialize)]
+struct Packets {
+    /// Calls that sent UDP packets.
+    udp_sends: f64,
+    /// Calls that received UDP packets.
+    udp_receives: f64,
+    frames: f64,
+    frame_bytes: f64,
+    udp_bytes: f64,
+}
+
+impl Row {
+    fn new(operation: impl Into<String>, in_flight: usize, operations: usize, payload: usize, cost: Reading) -> Self {
+        let each = |of: u64| of as f64 / operations as f64;
+        let packets = Packets {
+            udp_sends: each(cost.sends),
+            udp_receives: each(cost.receives),
+            frames: each(cost.frames),
+            frame_bytes: each(cost.frame_bytes),
+            udp_bytes: each(cost.udp_bytes),
+        };
+        Self {
+            operation: operation.into(),
+            in_flight,
+            operations,
+            allocations: each(cost.allocations),
+            allocated_bytes: each(cost.allocated),
+            cpu_micros: each(cost.cpu) / 1000.0,
+            packets: Some(packets),
+            payload_bytes: payload,
+        }
+    }
+}
+
+/// A chain whose keys are filled, and what is asked of it.
+struct Scene {
+    chain: Loopback,
+    load: Arc<Load>,
+    operations: usize,
+    rows: Vec<Row>,
+}
+
+impl Scene {
+    fn new(members: u32, operations: usize) -> Self {
+        let (chain, load) = (Loopback::start(members), Load::new(KEYS));
+        let (kv, filled) = (chain.nodes[0].kv(), load.clone());
+        chain.run(async move { filled.fill(&kv, members).await });
+        chain.settle();
+        Self { chain, load, operations, rows: Vec::new() }
+    }
+
+    /// Counts what `plan` operations of this kind cost, each.
+    fn count(&mut self, name: &str, plan: Plan, remote: Option<&Remote>, run: impl Fn(usize)) {
+        // Once for what is set up by the first ones: streams, buffers, the size of packets.
+        run(plan.operations / 10);
+        let read = || {
+            let counters = self.chain.nodes.iter().map(|node| node.traffic());
+            Reading::take(&counters.chain(remote.map(|remote| remote.client.traffic())).collect::<Vec<_>>())
+        };
+        let before = read();
+        run(plan.operations);
+        let cost = read() - before;
+        let name = format!("{name}, chain of {}", self.chain.members());
+        self.rows.push(Row::new(name, plan.in_flight, plan.operations, plan.payload, cost));
+    }
+
+    /// What goes on when nothing is asked.
+    fn idle(&mut self) {
+        let plan = Plan { in_flight: 0, operations: 1, payload: 0 };
+        self.count("a second of rest", plan, None, sleep);
+    }
+
+    fn local(&mut self) {
+        let (kv, load) = (self.chain.nodes[0].kv(), self.load.clone());
+        let plan = Plan { in_flight: 1, operations: self.operations, payload: PAYLOAD };
+        self.count("get_local on a member", plan, None, |operations| {
+            for n in 0..operations {
+                let (key, number) = load.nth(n);
+                let found = kv.get_local(key).expect("a clean key").expect("a value");
+                assert!(holds(&found.value, number, VALUE));
+            }
+        });
+    }
+
+    fn remote(&mut self, in_flight: usize) {
+        let (load, members) = (self.load.clone(), self.chain.members());
+        let remote = self.chain.client();
+        let kv = remote.kv();
+        let plan = Plan::new(in_flight, self.operations);
+        self.count("read by a client", plan, Some(&remote), |operations| {
+            remote.run(load.read(&kv, operations, in_flight));
+        });
+        self.count("write by a client", plan, Some(&remote), |operations| {
+            remote.run(load.write(&kv, members, operations, in_flight));
+        });
+        remote.run(load.verify(&kv));
+    }
+}
+
+/// How much is to be done.
+#[derive(Clone, Copy)]
+struct Plan {
+    in_flight: usize,
+    operations: usize,
+    /// Bytes of key and value.
+    payload: usize,
+}
+
+impl Plan {
+    fn new(in_flight: usize, operations: usize) -> Self {
+        Self { in_flight, operations: if in_flight == 1 { operations / 10 } else { operations }, payload: PAYLOAD }
+    }
+}
+
+/// One after the other of these seconds, with nothing to do.
+fn sleep(seconds: usize) {
+    thread::park_timeout(Duration::from_secs(seconds as u64));
+}
+
+/// Processor time and allocations of the transport alone; its packets are not counted.
+fn raw(name: &str, shape: Shape, in_flight: usize, operations: usize) -> io::Result<Row> {
+    let Plan { operations, .. } = Plan::new(in_flight, operations);
+    let runtime = Builder::new_current_thread().enable_all().build()?;
+    let mut quic = runtime.block_on(Quic::connect(shape))?;
+    runtime.block_on(quic.pipe.run(operations as u64 / 10, in_flight as u64))?;
+    let before = Reading::take(&[]);
+    runtime.block_on(quic.pipe.run(operations as u64, in_flight as u64))?;
+    let row = Row::new(name, in_flight, operations, VALUE, Reading::take(&[]) - before);
+    Ok(Row { packets: None, ..row })
+}
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let options = Options::parse();
+    let mut rows = Vec::new();
+    for members in [1, 3] {
+        let mut scene = Scene::new(members, options.operations);
+        if members == 3 {
+            scene.idle();
+            scene.local();
+        }
+        [1, 64, 1024].into_iter().for_each(|in_flight| scene.remote(in_flight));
+        rows.append(&mut scene.rows);
+    }
+    for in_flight in [1, 64, 1024] {
+        rows.push(raw("raw QUIC as a read", Shape::READ, in_flight, options.operations)?);
+        rows.push(raw("raw QUIC as a write", Shape::WRITE, in_flight, options.operations)?);
+    }
+    if options.json {
+        println!("{}", serde_json::to_string_pretty(&rows)?);
+    } else {
+        print(&rows);
+    }
+    Ok(())
+}
+
+fn print(rows: &[Row]) {
+    let heads = ["operation", "in flight", "allocations", "heap bytes", "CPU µs", "payload bytes"];
+    println!("| {} | UDP sends | UDP receives | frames | frame bytes | UDP bytes |", heads.join(" | "));
+    println!("|---|{}", "--:|".repeat(heads.len() + 4));
+    for row in rows {
+        let Row { operation, in_flight, allocations, allocated_bytes, cpu_micros, payload_bytes, .. } = row;
+        print!("| {operation} | {in_flight} | {allocations:.2} | {allocated_bytes:.0} | {cpu_micros:.2} ");
+        let packets = row.packets.as_ref().map(|packets| {
+            let Packets { udp_sends, udp_receives, frames, frame_bytes, udp_bytes } = packets;
+            format!("{udp_sends:.3} | {udp_receives:.3} | {frames:.3} | {frame_bytes:.0} | {udp_bytes:.0}")
+        });
+        println!("| {payload_bytes} | {} |", packets.unwrap_or_else(|| "– | – | – | – | –".to_owned()));
+    }
+}

@@ -1,0 +1,133 @@
+//! Reads and writes as many at a time as are wanted, each of them checked.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering::Relaxed},
+};
+
+use artillery_ddata::Kv;
+use bytes::Bytes;
+use tokio::task::JoinSet;
+
+/// Bytes of a value, unless a bench says otherwise.
+pub const VALUE: usize = 1000;
+
+/// The key with this number.
+pub fn key(n: usize) -> Bytes {
+    Bytes::from(format!("key/{n:08}"))
+}
+
+/// The value with this number, of at least 9 bytes: no two are alike.
+pub fn value(n: u64, len: usize) -> Bytes {
+    let mut value = vec![n as u8; len];
+    value[..8].copy_from_slice(&n.to_le_bytes());
+    value.into()
+}
+
+/// Whether these bytes are [`value`] `n`, as far as both ends tell.
+pub fn holds(bytes: &[u8], n: u64, len: usize) -> bool {
+    bytes.len() == len && bytes[..8] == n.to_le_bytes() && bytes[len - 1] == n as u8
+}
+
+/// Far apart in memory, and coprime with the usual numbers of keys.
+const STRIDE: usize = 7919;
+
+/// How many writers give keys their first values.
+const FILLERS: usize = 50;
+
+/// Keys, and the number of the value that each was given last.
+///
+/// Any error or wrong answer is a panic: a figure of something that failed is worth nothing.
+pub struct Load {
+    names: Vec<Bytes>,
+    last: Vec<AtomicU64>,
+    /// Operations so far: values are numbered by them, and reads go on where they were.
+    done: AtomicU64,
+}
+
+impl Load {
+    /// So many keys, none of which was written.
+    pub fn new(keys: usize) -> Arc<Self> {
+        let last = (0..keys).map(|_| AtomicU64::new(0)).collect();
+        Arc::new(Self { names: (0..keys).map(key).collect(), last, done: AtomicU64::new(0) })
+    }
+
+    /// A key, and the number of its value.
+    pub fn nth(&self, n: usize) -> (&Bytes, u64) {
+        let at = n.wrapping_mul(STRIDE) % self.names.len();
+        (&self.names[at], self.last[at].load(Relaxed))
+    }
+
+    /// Gives every key a value.
+    pub async fn fill(self: &Arc<Self>, kv: &Kv, copies: u32) {
+        assert_eq!(self.names.len() % FILLERS, 0, "the keys can't be shared out among {FILLERS} writers");
+        self.write(kv, copies, self.names.len(), FILLERS).await;
+    }
+
+    /// Writes so many values, `in_flight` at a time; each key has one writer at a time, so its last value is known.
+    pub async fn write(self: &Arc<Self>, kv: &Kv, copies: u32, operations: usize, in_flight: usize) {
+        let first = self.done.fetch_add(operations as u64, Relaxed);
+        let one = move |load: Arc<Self>, kv: Kv, n: usize| async move {
+            let number = first + n as u64 + 1;
+            let (row, writer) = (number as usize / in_flight, n % in_flight);
+            load.put(&kv, copies, writer + in_flight * (row % (load.names.len() / in_flight)), number).await;
+        };
+        self.spread(kv, operations, in_flight, one).await;
+    }
+
+    /// Writes one value.
+    pub async fn write_one(&self, kv: &Kv, copies: u32) {
+        let number = self.done.fetch_add(1, Relaxed) + 1;
+        self.put(kv, copies, (number as usize).wrapping_mul(STRIDE) % self.names.len(), number).await;
+    }
+
+    async fn put(&self, kv: &Kv, copies: u32, at: usize, number: u64) {
+        let done = kv.put(&self.names[at], value(number, VALUE)).await;
+        let done = done.unwrap_or_else(|error| panic!("a write failed: {error}"));
+        assert_eq!(done.copies, copies, "a write is on too few members");
+        self.last[at].store(number, Relaxed);
+    }
+
+    /// Reads so many keys, `in_flight` at a time. Nobody writes meanwhile.
+    pub async fn read(self: &Arc<Self>, kv: &Kv, operations: usize, in_flight: usize) {
+        let first = self.done.fetch_add(operations as u64, Relaxed) as usize;
+        let one = move |load: Arc<Self>, kv: Kv, n: usize| async move { load.read_one(&kv, first + n).await };
+        self.spread(kv, operations, in_flight, one).await;
+    }
+
+    /// Reads one key.
+    pub async fn read_one(&self, kv: &Kv, n: usize) {
+        let (key, number) = self.nth(n);
+        let read = kv.get(key).await.unwrap_or_else(|error| panic!("a read failed: {error}"));
+        assert!(read.value().is_some_and(|value| holds(value, number, VALUE)), "a read found something else");
+    }
+
+    /// Reads every key: each holds what it was given last.
+    pub async fn verify(self: &Arc<Self>, kv: &Kv) {
+        self.read(kv, self.names.len(), 64).await;
+    }
+
+    /// So many callers, each of which has one operation under way.
+    async fn spread<F>(
+        self: &Arc<Self>,
+        kv: &Kv,
+        operations: usize,
+        callers: usize,
+        one: impl Fn(Arc<Self>, Kv, usize) -> F + Clone + Send + 'static,
+    ) where
+        F: Future<Output = ()> + Send,
+    {
+        let mut tasks = JoinSet::new();
+        for caller in 0..callers {
+            let (load, kv, one) = (self.clone(), kv.clone(), one.clone());
+            tasks.spawn(async move {
+                for n in (caller..operations).step_by(callers) {
+                    one(load.clone(), kv.clone(), n).await;
+                }
+            });
+        }
+        while let Some(ended) = tasks.join_next().await {
+            ended.unwrap_or_else(|error| panic!("{error}"));
+        }
+    }
+}

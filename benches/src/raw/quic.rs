@@ -1,0 +1,112 @@
+//! QUIC with the settings of a node, and nothing above it.
+
+use std::{
+    io,
+    net::{SocketAddr, UdpSocket},
+    sync::Arc,
+    time::Duration,
+};
+
+use artillery_core::config::TransportConfig;
+use quinn::{
+    ClientConfig, Connection, Endpoint, EndpointConfig, MtuDiscoveryConfig, RecvStream, SendStream, ServerConfig,
+    TokioRuntime, TransportConfig as QuinnTransport,
+};
+use rustls::{
+    RootCertStore,
+    pki_types::{CertificateDer, PrivatePkcs8KeyDer},
+};
+use socket2::{Domain, Protocol, Socket, Type};
+
+use super::{Pipe, Shape, on_own_thread, serve};
+
+const NAME: &str = "localhost";
+
+/// A pipe through one stream.
+#[derive(Debug)]
+pub struct Quic {
+    /// Its stream.
+    pub pipe: Pipe<RecvStream, SendStream>,
+    connection: Connection,
+    /// Without it the connection would not be driven.
+    _endpoint: Endpoint,
+}
+
+impl Quic {
+    /// Starts a server, and opens a stream to it.
+    ///
+    /// # Errors
+    /// What the system or QUIC says.
+    pub async fn connect(shape: Shape) -> io::Result<Self> {
+        let made = rcgen::generate_simple_self_signed(vec![NAME.into()]).map_err(io::Error::other)?;
+        let (certificate, key) = (made.cert.der().clone(), made.signing_key.serialize_der());
+        let (found, addr) = std::sync::mpsc::sync_channel(1);
+        let trusted = certificate.clone();
+        on_own_thread(move || async move {
+            let endpoint = server(certificate, key)?;
+            found.send(endpoint.local_addr()?).map_err(io::Error::other)?;
+            let incoming = endpoint.accept().await.ok_or(io::ErrorKind::ConnectionAborted)?;
+            let connection = incoming.await?;
+            let (writer, reader) = connection.accept_bi().await?;
+            let served = serve(reader, writer, shape).await;
+            // It is how a client ends.
+            if connection.close_reason().is_some() { Ok(()) } else { served }
+        })?;
+        let addr: SocketAddr = addr.recv().map_err(io::Error::other)?;
+        let endpoint = endpoint(None)?;
+        let connecting = endpoint.connect_with(client(trusted)?, addr, NAME).map_err(io::Error::other)?;
+        let connection = connecting.await?;
+        let (writer, reader) = connection.open_bi().await?;
+        Ok(Self { pipe: Pipe::new(reader, writer, shape), connection, _endpoint: endpoint })
+    }
+}
+
+impl Drop for Quic {
+    fn drop(&mut self) {
+        self.connection.close(0u8.into(), b"");
+    }
+}
+
+fn server(certificate: CertificateDer<'static>, key: Vec<u8>) -> io::Result<Endpoint> {
+    let key = PrivatePkcs8KeyDer::from(key).into();
+    let mut config = ServerConfig::with_single_cert(vec![certificate], key).map_err(io::Error::other)?;
+    config.transport_config(transport()?);
+    endpoint(Some(config))
+}
+
+fn client(trusted: CertificateDer<'static>) -> io::Result<ClientConfig> {
+    let mut roots = RootCertStore::empty();
+    roots.add(trusted).map_err(io::Error::other)?;
+    let mut config = ClientConfig::with_root_certificates(Arc::new(roots)).map_err(io::Error::other)?;
+    config.transport_config(transport()?);
+    Ok(config)
+}
+
+fn endpoint(server: Option<ServerConfig>) -> io::Result<Endpoint> {
+    let settings = TransportConfig::default();
+    let mut config = EndpointConfig::default();
+    config.max_udp_payload_size(settings.max_udp_payload).map_err(io::Error::other)?;
+    let socket = Socket::new(Domain::IPV4, Type::DGRAM, Some(Protocol::UDP))?;
+    socket.set_recv_buffer_size(settings.socket_buffer_bytes)?;
+    socket.set_send_buffer_size(settings.socket_buffer_bytes)?;
+    socket.bind(&settings.listen.into())?;
+    Endpoint::new(config, server, UdpSocket::from(socket), Arc::new(TokioRuntime))
+}
+
+/// A node's settings: those that bear on speed are to be the same.
+fn transport() -> io::Result<Arc<QuinnTransport>> {
+    let settings = TransportConfig::default();
+    let mut mtu = MtuDiscoveryConfig::default();
+    mtu.upper_bound(settings.max_udp_payload);
+    let mut transport = QuinnTransport::default();
+    transport
+        .stream_receive_window(settings.stream_window_bytes.into())
+        .receive_window(settings.connection_window_bytes.into())
+        .send_window(settings.connection_window_bytes.into())
+        .keep_alive_interval(Some(settings.keep_alive))
+        .max_idle_timeout(Some(settings.idle_timeout.try_into().map_err(io::Error::other)?))
+        .initial_rtt(Duration::from_millis(100))
+        .mtu_discovery_config(Some(mtu))
+        .enable_segmentation_offload(settings.segmentation_offload);
+    Ok(Arc::new(transport))
+}

@@ -1,0 +1,49 @@
+//! Arguments that several programs share, and the kinds of values that they take.
+
+use std::str::FromStr;
+
+use tracing_subscriber::filter::LevelFilter;
+
+/// Refuses the value of an argument that is planned and not there.
+pub(crate) fn not_yet(_: &str) -> Result<String, String> {
+    Err("not yet".to_owned())
+}
+
+/// `--log`, as every program has it.
+#[derive(Debug, clap::Args)]
+pub(crate) struct LogArgs {
+    /// What is written to standard error: off, error, warn, info, debug or trace
+    #[arg(long = "log", value_name = "LEVEL", default_value = "warn", global = true)]
+    pub(crate) level: LevelFilter,
+}
+
+/// A number of bytes: `4096`, `64KiB`, `64MiB`, `1GiB`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Bytes(pub(crate) usize);
+
+impl FromStr for Bytes {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let units = [("KiB", 10), ("MiB", 20), ("GiB", 30)];
+        let unit = units.iter().find_map(|&(unit, bits)| Some((text.strip_suffix(unit)?, bits)));
+        let (number, bits) = unit.unwrap_or((text, 0));
+        let number: usize = number.trim_end().parse().map_err(|_| "a number of bytes, or one with KiB, MiB or GiB")?;
+        number.checked_mul(1 << bits).map(Self).ok_or_else(|| "more than this machine can count".to_owned())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_have_units() {
+        assert_eq!("4096".parse(), Ok(Bytes(4096)));
+        assert_eq!("64 MiB".parse(), Ok(Bytes(64 << 20)));
+        assert_eq!("1GiB".parse(), Ok(Bytes(1 << 30)));
+        for bad in ["", "MiB", "1kb", "-1", "99999999999GiB"] {
+            assert!(bad.parse::<Bytes>().is_err(), "{bad}");
+        }
+    }
+}

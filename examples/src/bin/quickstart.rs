@@ -1,0 +1,5 @@
+//! See `artillery_examples::quickstart`.
+
+fn main() -> std::process::ExitCode {
+    artillery_examples::quickstart::main()
+}

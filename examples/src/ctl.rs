@@ -1,0 +1,84 @@
+//! `ctl`: looks at a cluster and works with its data, from outside.
+
+mod args;
+mod cas;
+mod del;
+mod get;
+mod load;
+mod output;
+mod put;
+mod status;
+
+use std::{process::ExitCode, time::Duration};
+
+use artillery_ddata::{Client, Kv, client::Spread};
+use clap::{CommandFactory, Parser, error::ErrorKind};
+
+use self::{
+    args::{Command, CtlArgs, LATER},
+    output::Output,
+};
+use crate::{
+    exit::{self, Failure},
+    log,
+    signals::Signals,
+};
+
+/// The program.
+pub fn main() -> ExitCode {
+    let args = CtlArgs::parse();
+    if let Command::Other(words) = &args.command {
+        refuse(words.first().map_or("", String::as_str));
+    }
+    log::begin(args.log.level);
+    let output = Output { json: args.json };
+    exit::run(async {
+        let done = run(&args, output).await;
+        if let Err(failure) = &done
+            && !failure.is_usage()
+        {
+            output.failure(failure);
+        }
+        done
+    })
+}
+
+/// Ends the program: planned, or a mistake.
+fn refuse(command: &str) -> ! {
+    let problem = if LATER.contains(&command) { "not yet" } else { "there is no such command" };
+    CtlArgs::command().error(ErrorKind::InvalidSubcommand, format!("`{command}`: {problem}")).exit()
+}
+
+async fn run(args: &CtlArgs, output: Output) -> Result<u8, Failure> {
+    let mut signals = Signals::listen().map_err(Failure::failed)?;
+    let timeout = Duration::from_millis(args.timeout);
+    if let Command::Load(load) = &args.command {
+        // It ends by itself when asked to, and says what it has seen so far.
+        return load::run(load, args, output, &mut signals).await;
+    }
+    let work = async {
+        let client = args.find.connect(Spread::Sticky, timeout).await?;
+        let done = command(&client, &args.command, timeout, output).await;
+        client.close().await;
+        done
+    };
+    tokio::select! {
+        done = work => done,
+        () = signals.asked_to_stop() => match args.command {
+            Command::Status { watch: true } => Ok(exit::DONE),
+            _ => Err(Failure::failed("stopped before the end")),
+        },
+    }
+}
+
+async fn command(client: &Client, command: &Command, timeout: Duration, output: Output) -> Result<u8, Failure> {
+    let kv: Kv = client.kv().with_timeout(timeout);
+    match command {
+        Command::Status { watch } => status::run(client, timeout, output, *watch).await,
+        Command::Get { key, read } => get::run(&kv, key, *read, output).await,
+        Command::Put { key, value } => put::run(&kv, key, value, output).await,
+        Command::Del { key } => del::run(&kv, key, output).await,
+        Command::Cas { key, version, value } => cas::run(&kv, key, *version, value, output).await,
+        Command::Load(_) | Command::Other(_) => Ok(exit::DONE),
+    }
+}

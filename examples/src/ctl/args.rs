@@ -1,0 +1,164 @@
+//! The command line of `ctl`.
+
+use artillery_ddata::{ReadMode, Version};
+use clap::{Parser, Subcommand};
+
+use crate::{
+    args::{Bytes, LogArgs},
+    find::FindArgs,
+};
+
+/// Looks at an Artillery cluster and works with its data.
+///
+/// Exit codes: 0 done, 1 failed or key not found, 2 bad arguments, 3 outcome unknown, 4 conflict.
+#[derive(Debug, Parser)]
+#[command(name = "ctl", version, after_help = LATER_HELP)]
+pub(super) struct CtlArgs {
+    #[command(flatten)]
+    pub(super) find: FindArgs,
+    /// Milliseconds that finding the cluster may take, and each call after that
+    #[arg(long, value_name = "MS", default_value_t = 5000, global = true, value_parser = clap::value_parser!(u64).range(1..))]
+    pub(super) timeout: u64,
+    /// Print JSON, one object per line
+    #[arg(long, global = true)]
+    pub(super) json: bool,
+    #[command(flatten)]
+    pub(super) log: LogArgs,
+    #[command(subcommand)]
+    pub(super) command: Command,
+}
+
+/// Commands that are planned and not there.
+pub(super) const LATER: [&str; 12] = [
+    "incr",
+    "append",
+    "scan",
+    "outcome",
+    "watch",
+    "drain",
+    "reorder",
+    "recover",
+    "rereplicate",
+    "digest",
+    "snapshot",
+    "restore",
+];
+
+const LATER_HELP: &str =
+    "Not yet: incr, append, scan, outcome, watch, drain, reorder, recover, rereplicate, digest, snapshot, restore";
+
+#[derive(Debug, Subcommand)]
+pub(super) enum Command {
+    /// Chains, members and counters
+    Status {
+        /// Show it again every second
+        #[arg(long)]
+        watch: bool,
+    },
+    /// Print the value of a key, and a newline
+    Get {
+        /// The key
+        key: String,
+        /// How it may be served: strong, chain or eventual
+        #[arg(long, value_name = "MODE", default_value = "strong", value_parser = read_mode)]
+        read: ReadMode,
+    },
+    /// Give a key a value
+    Put {
+        /// The key
+        key: String,
+        /// The value
+        #[arg(allow_negative_numbers = true)]
+        value: String,
+    },
+    /// Make a key absent
+    Del {
+        /// The key
+        key: String,
+    },
+    /// Give a key a value if its version is the one given; 0.0: if it is absent
+    Cas {
+        /// The key
+        key: String,
+        /// Its version, EPOCH.SEQUENCE
+        version: Version,
+        /// The value
+        #[arg(allow_negative_numbers = true)]
+        value: String,
+    },
+    /// Drive the cluster, and measure
+    Load(LoadArgs),
+    #[command(external_subcommand)]
+    Other(Vec<String>),
+}
+
+/// What `load` does.
+#[derive(Debug, clap::Args)]
+pub(super) struct LoadArgs {
+    /// Clients that work at the same time
+    #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u64).range(1..=10_000))]
+    pub(super) clients: u64,
+    /// How long
+    #[arg(long, value_name = "S", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    pub(super) seconds: u64,
+    /// Size of the values; with --check they are at least as long as what they are checked by
+    #[arg(long, value_name = "BYTES", default_value = "100")]
+    pub(super) value_bytes: Bytes,
+    /// How many of a hundred operations are reads
+    #[arg(long, value_name = "PERCENT", default_value_t = 90, value_parser = clap::value_parser!(u64).range(0..=100))]
+    pub(super) reads: u64,
+    /// How many keys there are
+    #[arg(long, value_name = "K", default_value_t = 1000, value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
+    pub(super) keys: u64,
+    /// How reads may be served: strong, chain or eventual
+    #[arg(long, value_name = "MODE", default_value = "strong", value_parser = read_mode)]
+    pub(super) read: ReadMode,
+    /// Operations that each client has in flight
+    #[arg(long, value_name = "P", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=10_000))]
+    pub(super) pipeline: u64,
+    /// Operations per second, of all clients together (default: as many as possible)
+    #[arg(long, value_name = "OPS", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(super) rate: Option<u64>,
+    /// Verify that every value read belongs to its key and was written, and that strong reads are not stale
+    #[arg(long)]
+    pub(super) check: bool,
+}
+
+fn read_mode(text: &str) -> Result<ReadMode, String> {
+    match text {
+        "strong" => Ok(ReadMode::Strong),
+        "chain" => Ok(ReadMode::ThroughChain),
+        "eventual" => Ok(ReadMode::Eventual),
+        _ if text == "bounded" || text.starts_with("bounded:") => Err("not yet".to_owned()),
+        _ => Err("strong, chain or eventual".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_makes_sense() {
+        CtlArgs::command().debug_assert();
+    }
+
+    #[test]
+    fn what_is_planned_is_listed() {
+        assert!(LATER.iter().all(|command| LATER_HELP.contains(command)));
+        let error = CtlArgs::try_parse_from(["ctl", "get", "k", "--read", "bounded:1,2"]).unwrap_err();
+        assert!(error.exit_code() == 2 && error.to_string().contains("not yet"), "{error}");
+    }
+
+    #[test]
+    fn shared_flags_stand_anywhere() {
+        let before = ["ctl", "--json", "--seed", "[::1]:1", "--timeout", "7", "get", "k"];
+        let behind = ["ctl", "get", "k", "--json", "--seed", "[::1]:1", "--timeout", "7"];
+        for words in [before, behind] {
+            let args = CtlArgs::parse_from(words);
+            assert!(args.json && args.timeout == 7 && args.find.seeds.len() == 1);
+        }
+    }
+}

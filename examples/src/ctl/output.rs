@@ -1,0 +1,58 @@
+//! What `ctl` prints: bytes and words for people, objects for scripts (`docs/json.md`).
+
+use std::io::{self, Write};
+
+use serde_json::{Map, Value, json};
+
+use crate::exit::Failure;
+
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Output {
+    pub(super) json: bool,
+}
+
+impl Output {
+    /// One object, on a line of its own.
+    pub(super) fn object(self, value: &Value) {
+        self.bytes(value.to_string().as_bytes());
+    }
+
+    /// Bytes as they are, and a newline.
+    pub(super) fn bytes(self, bytes: &[u8]) {
+        let mut out = io::stdout().lock();
+        // Whoever read our output may be gone: nothing is left to be done for them.
+        let _ = out.write_all(bytes).and_then(|()| out.write_all(b"\n")).and_then(|()| out.flush());
+    }
+
+    /// That nothing came of it; without `--json` standard error has it already.
+    pub(super) fn failure(self, failure: &Failure) {
+        if self.json {
+            self.object(&json!({ "error": failure.to_string(), "kind": failure.kind }));
+        }
+    }
+}
+
+/// Puts a value into an object: as text, or, where it is none, in hexadecimal.
+pub(super) fn put_value(object: &mut Map<String, Value>, value: Option<&[u8]>) {
+    let text = value.and_then(|value| std::str::from_utf8(value).ok());
+    object.insert("value".to_owned(), json!(text));
+    if let (Some(value), None) = (value, text) {
+        let hex: String = value.iter().map(|byte| format!("{byte:02x}")).collect();
+        object.insert("value_hex".to_owned(), json!(hex));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_that_are_no_text_are_hexadecimal() {
+        let mut object = Map::new();
+        put_value(&mut object, Some(b"\xff\x00"));
+        assert_eq!(Value::Object(object.clone()), json!({ "value": null, "value_hex": "ff00" }));
+        let mut object = Map::new();
+        put_value(&mut object, Some("ä".as_bytes()));
+        assert_eq!(Value::Object(object), json!({ "value": "ä" }));
+    }
+}

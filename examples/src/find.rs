@@ -1,0 +1,118 @@
+//! Finds a cluster from outside: by seeds, by mDNS, or both.
+
+use std::{future::poll_fn, net::SocketAddr, time::Duration};
+
+use artillery_core::{
+    discovery::{Candidates as Stream, Discovery, Interfaces, MdnsDiscovery, MdnsSettings, Seed},
+    error::ConnectError,
+};
+use artillery_ddata::{
+    Client, ClientError,
+    client::{Candidates, Spread},
+};
+
+use crate::{
+    exit::Failure,
+    secret::{Admission, IdentityArgs},
+};
+
+/// Which cluster, and where to look for it.
+#[derive(Debug, clap::Args)]
+pub(crate) struct FindArgs {
+    /// Name of the cluster
+    #[arg(long, value_name = "NAME", default_value = "artillery", global = true)]
+    pub(crate) cluster: String,
+    #[command(flatten)]
+    pub(crate) identity: IdentityArgs,
+    /// Where a node may be found, as HOST:PORT; repeatable
+    #[arg(long = "seed", value_name = "HOST:PORT", global = true)]
+    pub(crate) seeds: Vec<Seed>,
+    /// Don't look for nodes by mDNS
+    #[arg(long, global = true)]
+    pub(crate) no_mdns: bool,
+    /// The network interface for mDNS (default: all, loopback too)
+    #[arg(long, value_name = "NAME", global = true)]
+    pub(crate) interface: Option<String>,
+}
+
+impl FindArgs {
+    /// Refuses what can't lead anywhere.
+    fn check(&self) -> Result<(), Failure> {
+        if self.no_mdns && self.seeds.is_empty() {
+            return Err(Failure::usage("--no-mdns: then at least one --seed is needed"));
+        }
+        Ok(())
+    }
+
+    /// A client of the cluster, found within the timeout.
+    pub(crate) async fn connect(&self, spread: Spread, timeout: Duration) -> Result<Client, Failure> {
+        self.check()?;
+        let admission = self.identity.admission()?;
+        let local_only = admission.is_development();
+        if local_only {
+            tracing::warn!("no secret is given: using the development secret, on loopback only");
+        }
+        let builder = Client::builder().cluster(&self.cluster).spread(spread).timeout(timeout);
+        let builder = match admission {
+            Admission::Secret(secret) | Admission::Development(secret) => builder.secret(secret),
+            Admission::Certificates(identity) => builder.identity(identity),
+        };
+        let seeds = self.look_up(local_only).await?;
+        let builder =
+            if self.no_mdns { builder.seeds(seeds) } else { builder.seeds(seeds).candidates(self.listen(local_only)) };
+        builder.connect().await.map_err(unreached)
+    }
+
+    /// The addresses of the seeds.
+    async fn look_up(&self, local_only: bool) -> Result<Vec<SocketAddr>, Failure> {
+        let mut found = Vec::new();
+        for seed in &self.seeds {
+            match seed.candidate().resolve().await {
+                Ok(addrs) => found.extend(addrs),
+                Err(error) if self.no_mdns && self.seeds.len() == 1 => return Err(Failure::failed(error)),
+                Err(error) => tracing::warn!(%error, "a seed without an address"),
+            }
+        }
+        match found.iter().find(|addr| local_only && !addr.ip().is_loopback()) {
+            Some(addr) => Err(Failure::usage(format!("--seed {addr}: beyond loopback, a secret must be given"))),
+            None => Ok(found),
+        }
+    }
+
+    /// Whatever mDNS brings from now on, as long as the program runs.
+    fn listen(&self, local_only: bool) -> Candidates {
+        let candidates = Candidates::new();
+        let mut places = vec![Interfaces::Loopback];
+        match &self.interface {
+            Some(name) => places = vec![Interfaces::Named(vec![name.clone()])],
+            None if !local_only => places.push(Interfaces::All),
+            None => {}
+        }
+        for interfaces in places {
+            match MdnsDiscovery::new(MdnsSettings::new(&self.cluster).interfaces(interfaces)) {
+                Ok(mdns) => drop(tokio::spawn(collect(mdns.candidates(), candidates.clone(), local_only))),
+                Err(error) => tracing::warn!(%error, "nodes can only be found by --seed"),
+            }
+        }
+        candidates
+    }
+}
+
+/// Why there is no client, and what is most often to blame.
+fn unreached(error: ClientError) -> Failure {
+    match &error {
+        ClientError::Unreachable(all) if all.iter().any(|(_, why)| matches!(why, ConnectError::Untrusted(_))) => {
+            Failure::failed(format!("{error}; is the secret the cluster's?"))
+        }
+        _ => Failure::failed(error),
+    }
+}
+
+async fn collect(mut stream: Stream, candidates: Candidates, local_only: bool) {
+    while let Some(candidate) = poll_fn(|context| stream.as_mut().poll_next(context)).await {
+        if !candidate.gone {
+            let fine = |addr: &&SocketAddr| !local_only || addr.ip().is_loopback();
+            candidate.addrs.iter().filter(fine).for_each(|&addr| candidates.add(addr));
+        }
+    }
+}

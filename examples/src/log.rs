@@ -1,0 +1,20 @@
+//! What the library has to say, on standard error.
+
+use std::io::{self, IsTerminal};
+
+use tracing_subscriber::{
+    filter::{LevelFilter, Targets},
+    fmt,
+    layer::SubscriberExt,
+    util::SubscriberInitExt,
+};
+
+/// From now on events of this level and above are written. Libraries below speak up from `debug` on, before that only
+/// of errors.
+pub(crate) fn begin(level: LevelFilter) {
+    let others = if level >= LevelFilter::DEBUG { level } else { level.min(LevelFilter::ERROR) };
+    let wanted = Targets::new().with_default(others).with_target("artillery", level);
+    let lines = fmt::layer().with_writer(io::stderr).with_ansi(io::stderr().is_terminal());
+    // Fails only if there is a subscriber already, which is fine too.
+    let _ = tracing_subscriber::registry().with(lines).with(wanted).try_init();
+}

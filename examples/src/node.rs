@@ -1,0 +1,88 @@
+//! `node`: one node of a cluster, as a process.
+
+mod args;
+mod http;
+mod settings;
+
+use std::{process::ExitCode, time::Duration};
+
+use artillery_ddata::{Node, node::NeverReady};
+use clap::Parser;
+use serde::Serialize;
+use tokio::time::timeout;
+
+use self::args::NodeArgs;
+use crate::{
+    exit::{self, Failure},
+    log,
+    signals::Signals,
+};
+
+/// The longest that leaving may take.
+const FAREWELL: Duration = Duration::from_secs(5);
+
+/// The one line on standard output.
+#[derive(Serialize)]
+struct ReadyLine<'a> {
+    ready: bool,
+    node: &'a str,
+    role: String,
+    addr: String,
+    resp: Option<String>,
+    http: Option<String>,
+}
+
+/// The program.
+pub fn main() -> ExitCode {
+    let args = NodeArgs::parse();
+    log::begin(args.log.level);
+    exit::run(run(args))
+}
+
+async fn run(args: NodeArgs) -> Result<u8, Failure> {
+    let mut signals = Signals::listen().map_err(Failure::failed)?;
+    let http = http::Plan::new(&args)?;
+    let builder = settings::builder(&args)?;
+    // Bound before the node starts: a port that is taken shouldn't leave a node behind.
+    let http = match http {
+        Some(plan) => Some(plan.bind().await?),
+        None => None,
+    };
+    let node = builder.start().await.map_err(Failure::failed)?;
+    let addr = http.map(|server| server.serve(node.clone()));
+    let served = tokio::select! {
+        served = serve(&node, addr) => served,
+        () = signals.asked_to_stop() => Ok(exit::DONE),
+    };
+    if timeout(FAREWELL, node.leave()).await.is_err() {
+        tracing::warn!("leaving took too long: the others will miss this node");
+    }
+    served
+}
+
+/// Says that the node is ready as soon as it is; ends only when the node does.
+async fn serve(node: &Node, http: Option<String>) -> Result<u8, Failure> {
+    let ready = node.ready().await.map_err(never)?;
+    let line = ReadyLine {
+        ready: true,
+        node: node.name(),
+        role: ready.role.to_string(),
+        addr: node.addr().to_string(),
+        resp: None,
+        http,
+    };
+    // A program that reads the line may be gone already; the node runs on.
+    let text = serde_json::to_string(&line).map_err(Failure::failed)?;
+    let _ = std::io::Write::write_all(&mut std::io::stdout().lock(), format!("{text}\n").as_bytes());
+    Err(Failure::failed(node.stopped().await))
+}
+
+/// Why it will never be ready, and what is most often to blame.
+fn never(why: NeverReady) -> Failure {
+    match why {
+        NeverReady::Refused(reasons) if reasons.contains("not trusted") => {
+            Failure::failed(format!("every seed refused this node, is its secret the cluster's? {reasons}"))
+        }
+        why => Failure::failed(why),
+    }
+}

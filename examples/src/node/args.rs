@@ -1,0 +1,175 @@
+//! The command line of `node`.
+
+use std::{net::SocketAddr, path::PathBuf};
+
+use artillery_core::discovery::Seed;
+use artillery_ddata::Mode;
+use clap::{Parser, ValueEnum};
+
+use crate::{
+    args::{Bytes, LogArgs, not_yet},
+    secret::IdentityArgs,
+};
+
+/// One node of an Artillery cluster.
+///
+/// Prints one line of JSON on standard output as soon as it can answer a strong read; everything else goes to standard
+/// error. Stops cleanly on SIGINT and SIGTERM.
+#[derive(Debug, Parser)]
+#[command(name = "node", version)]
+pub(super) struct NodeArgs {
+    /// Name of the cluster
+    #[arg(long, value_name = "NAME", default_value = "artillery")]
+    pub(super) cluster: String,
+    #[command(flatten)]
+    pub(super) identity: IdentityArgs,
+    /// Stable name of this node (default: random)
+    #[arg(long, value_name = "NAME")]
+    pub(super) name: Option<String>,
+    /// UDP address for QUIC
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:0")]
+    pub(super) listen: SocketAddr,
+    /// What others dial, if that differs
+    #[arg(long, value_name = "ADDR")]
+    pub(super) advertise: Option<SocketAddr>,
+    /// Form the cluster once so many nodes are seen; 1 is a chain of one
+    #[arg(long, value_name = "N", default_value_t = 3)]
+    pub(super) expect: u32,
+    /// Where another node may be found, as HOST:PORT; repeatable
+    #[arg(long = "seed", value_name = "HOST:PORT")]
+    pub(super) seeds: Vec<Seed>,
+    /// Neither look for others by mDNS nor be found so
+    #[arg(long)]
+    pub(super) no_mdns: bool,
+    /// The network interface for mDNS (default: loopback if --listen is loopback, else all)
+    #[arg(long, value_name = "NAME")]
+    pub(super) interface: Option<String>,
+    /// Members per chain
+    #[arg(long, value_name = "N", default_value_t = 3)]
+    pub(super) replicas: u32,
+    /// Fewest members that take writes
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub(super) min_members: u32,
+    /// Where strong reads are served
+    #[arg(long, value_enum, default_value_t = ModeArg::Craq)]
+    pub(super) mode: ModeArg,
+    /// Bytes of updates that may be in flight
+    #[arg(long, value_name = "BYTES", default_value = "64MiB")]
+    pub(super) window_bytes: Bytes,
+    /// Bytes of committed updates kept for members that lost some
+    #[arg(long, value_name = "BYTES", default_value = "256MiB")]
+    pub(super) backlog_bytes: Bytes,
+    /// The largest value, inclusive
+    #[arg(long, value_name = "BYTES", default_value = "64MiB")]
+    pub(super) max_value_bytes: Bytes,
+    /// Address for /health, /ready and /status over HTTP (default: off)
+    #[arg(long, value_name = "ADDR")]
+    pub(super) http: Option<SocketAddr>,
+    /// File with the token that --http wants as `Authorization: Bearer TOKEN`
+    #[arg(long, value_name = "FILE")]
+    pub(super) port_password_file: Option<PathBuf>,
+    /// Let --http listen beyond loopback without a token
+    #[arg(long)]
+    pub(super) open: bool,
+    #[command(flatten)]
+    pub(super) log: LogArgs,
+    #[command(flatten)]
+    _later: Later,
+}
+
+/// Where strong reads are served.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub(super) enum ModeArg {
+    /// At every member
+    Craq,
+    /// At the tail alone: the baseline of the graphs
+    Cr,
+}
+
+impl From<ModeArg> for Mode {
+    fn from(mode: ModeArg) -> Self {
+        match mode {
+            ModeArg::Craq => Self::Craq,
+            ModeArg::Cr => Self::Classic,
+        }
+    }
+}
+
+/// What is planned; every one of these is refused.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Not yet")]
+struct Later {
+    /// Chains of the cluster; for now there is one
+    #[arg(long, value_name = "N", value_parser = one)]
+    chains: Option<u32>,
+    /// Durable store
+    #[arg(long, value_name = "DIR", value_parser = not_yet)]
+    data: Option<String>,
+    /// When an update counts as durable
+    #[arg(long, value_name = "batch|never|MS", value_parser = not_yet)]
+    sync: Option<String>,
+    /// For placement and nearest reads
+    #[arg(long, value_name = "NAME", value_parser = not_yet)]
+    datacenter: Option<String>,
+    /// Length of a lease
+    #[arg(long, value_name = "N", value_parser = not_yet)]
+    lease_ms: Option<String>,
+    /// How wrong clocks may go
+    #[arg(long, value_name = "N", value_parser = not_yet)]
+    drift_ppm: Option<String>,
+    /// How long a silent node is only suspected
+    #[arg(long, value_name = "N", value_parser = not_yet)]
+    suspect_ms: Option<String>,
+    /// When a member counts as slow
+    #[arg(long, value_name = "N", value_parser = not_yet)]
+    slow_ms: Option<String>,
+    /// How long committed updates are kept
+    #[arg(long, value_name = "N", value_parser = not_yet)]
+    backlog_ms: Option<String>,
+    /// Streams of a copy
+    #[arg(long, value_name = "N", value_parser = not_yet)]
+    sync_streams: Option<String>,
+    /// Bytes per second of a copy
+    #[arg(long, value_name = "BYTES", value_parser = not_yet)]
+    sync_rate: Option<String>,
+    /// The Redis protocol
+    #[arg(long, value_name = "ADDR", value_parser = not_yet)]
+    resp: Option<String>,
+    /// A durable node leaves its chains on SIGTERM
+    #[arg(long, num_args = 0, default_missing_value = "", value_parser = not_yet)]
+    leave_on_term: Option<String>,
+}
+
+fn one(text: &str) -> Result<u32, String> {
+    match text.parse::<u32>() {
+        Ok(1) => Ok(1),
+        Ok(0) => Err("at least 1".to_owned()),
+        Ok(_) => Err("more than one chain: not yet".to_owned()),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_makes_sense() {
+        NodeArgs::command().debug_assert();
+    }
+
+    #[test]
+    fn what_is_planned_is_refused() {
+        let flags = ["--data=x", "--sync=batch", "--datacenter=a", "--lease-ms=1", "--drift-ppm=1", "--suspect-ms=1"];
+        let more = ["--slow-ms=1", "--backlog-ms=1", "--sync-streams=1", "--sync-rate=1", "--resp=127.0.0.1:1"];
+        for flag in flags.into_iter().chain(more).chain(["--leave-on-term", "--chains=2"]) {
+            let error = NodeArgs::try_parse_from(["node", flag]).unwrap_err();
+            assert_eq!(error.exit_code(), 2);
+            let text = error.to_string();
+            let name = flag.split('=').next().unwrap();
+            assert!(text.contains("not yet") && text.contains(name), "{flag}: {text}");
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! From the command line to the settings of the library.
+
+use artillery_ddata::{Node, NodeBuilder, config::Config};
+
+use super::args::NodeArgs;
+use crate::{exit::Failure, secret::Admission};
+
+/// Room for a key and headers beside the largest value of a frame.
+const FRAME_MARGIN: usize = 64 << 10;
+
+/// A node that is about to start.
+pub(super) fn builder(args: &NodeArgs) -> Result<NodeBuilder, Failure> {
+    let admission = args.identity.admission()?;
+    if admission.is_development() {
+        allow_development(args)?;
+    }
+    let config = config(args);
+    config.validate().map_err(|problems| {
+        let texts: Vec<_> = problems.iter().map(ToString::to_string).collect();
+        Failure::usage(texts.join("; "))
+    })?;
+    let builder = Node::from_config(config);
+    Ok(match admission {
+        Admission::Secret(secret) | Admission::Development(secret) => builder.secret(secret),
+        Admission::Certificates(identity) => builder.identity(identity),
+    })
+}
+
+/// With the secret that everybody knows, nobody from outside may reach the node.
+fn allow_development(args: &NodeArgs) -> Result<(), Failure> {
+    let advertised = args.advertise.unwrap_or(args.listen);
+    for (flag, addr) in [("--listen", args.listen), ("--advertise", advertised)] {
+        if !addr.ip().is_loopback() {
+            let way = "beyond loopback, a secret must be given (--secret-file or ARTILLERY_SECRET)";
+            return Err(Failure::usage(format!("{flag} {addr}: {way}")));
+        }
+    }
+    tracing::warn!("no secret is given: using the development secret, on loopback only");
+    Ok(())
+}
+
+fn config(args: &NodeArgs) -> Config {
+    let mut config = Config::default();
+    config.cluster = args.cluster.clone();
+    config.name = args.name.clone();
+    config.expect = args.expect;
+    config.chains.replicas = args.replicas;
+    config.chains.min_members = args.min_members;
+    config.chains.mode = args.mode.into();
+    config.discovery.mdns = !args.no_mdns;
+    config.discovery.interface = args.interface.clone();
+    config.discovery.seeds = args.seeds.iter().map(ToString::to_string).collect();
+    config.transport.listen = args.listen;
+    config.transport.advertise = args.advertise;
+    config.limits.window_bytes = args.window_bytes.0;
+    config.limits.backlog_bytes = args.backlog_bytes.0;
+    config.limits.max_value_bytes = args.max_value_bytes.0;
+    let largest = args.max_value_bytes.0.saturating_add(FRAME_MARGIN);
+    config.transport.max_frame_bytes = config.transport.max_frame_bytes.max(largest);
+    config
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    fn parse(flags: &[&str]) -> NodeArgs {
+        NodeArgs::parse_from(["node", "--secret", "0123456789abcdef"].iter().chain(flags))
+    }
+
+    #[test]
+    fn flags_reach_the_settings() {
+        let args =
+            parse(&["--expect", "5", "--mode", "cr", "--no-mdns", "--seed", "db-1:7400", "--window-bytes", "1MiB"]);
+        let config = config(&args);
+        assert_eq!((config.expect, config.limits.window_bytes, config.discovery.mdns), (5, 1 << 20, false));
+        assert_eq!(config.chains.mode, artillery_ddata::Mode::Classic);
+        assert_eq!(config.discovery.seeds, ["db-1:7400"]);
+    }
+
+    #[test]
+    fn the_defaults_are_those_of_the_library() {
+        let (ours, theirs) = (config(&parse(&[])), Config::default());
+        assert_eq!(ours.cluster, theirs.cluster);
+        assert_eq!((ours.expect, ours.chains), (theirs.expect, theirs.chains));
+        assert_eq!(ours.limits.window_bytes, theirs.limits.window_bytes);
+        assert_eq!(ours.limits.backlog_bytes, theirs.limits.backlog_bytes);
+        assert_eq!(ours.limits.max_value_bytes, theirs.limits.max_value_bytes);
+        assert_eq!(ours.transport.listen, theirs.transport.listen);
+    }
+
+    #[test]
+    fn larger_values_get_larger_frames() {
+        assert!(config(&parse(&["--max-value-bytes", "128MiB"])).validate().is_ok());
+    }
+
+    #[test]
+    fn the_development_secret_stays_at_home() {
+        let args = NodeArgs::parse_from(["node", "--listen", "0.0.0.0:0"]);
+        let refused = allow_development(&args).unwrap_err();
+        assert!(refused.is_usage() && refused.to_string().contains("--listen"), "{refused}");
+        assert!(allow_development(&NodeArgs::parse_from(["node"])).is_ok());
+    }
+}

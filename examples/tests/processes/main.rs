@@ -1,0 +1,10 @@
+//! The programs as people and scripts run them: real processes, real sockets, mDNS on loopback.
+
+mod ctl;
+mod forming;
+mod http;
+mod load;
+mod quickstart;
+mod strangers;
+mod support;
+mod usage;

@@ -1,0 +1,165 @@
+//! Starts programs, listens to them, and ends them with the test.
+
+use std::{
+    process::{Output, Stdio},
+    time::Duration,
+};
+
+use serde_json::Value;
+use tokio::{
+    io::{AsyncBufReadExt, BufReader},
+    process::{Child, Command},
+    sync::watch,
+    task::JoinSet,
+    time::timeout,
+};
+
+pub(crate) const NODE: &str = env!("CARGO_BIN_EXE_node");
+pub(crate) const CTL: &str = env!("CARGO_BIN_EXE_ctl");
+pub(crate) const QUICKSTART: &str = env!("CARGO_BIN_EXE_quickstart");
+
+/// Far more than anything takes, on a machine that is busy with other things.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Sixteen hexadecimal digits and more that nobody else has.
+pub(crate) fn token() -> String {
+    use std::hash::{BuildHasher, RandomState};
+    format!("{:016x}{:016x}", RandomState::new().hash_one(1), RandomState::new().hash_one(2))
+}
+
+fn command(program: &str, secret: Option<&str>, args: &[&str]) -> Command {
+    let mut command = Command::new(program);
+    command.args(args).env_remove("ARTILLERY_SECRET").stdin(Stdio::null()).kill_on_drop(true);
+    if let Some(secret) = secret {
+        command.env("ARTILLERY_SECRET", secret);
+    }
+    command
+}
+
+/// Runs a program to its end.
+pub(crate) async fn run(program: &str, secret: Option<&str>, args: &[&str]) -> Output {
+    let done = timeout(PATIENCE, command(program, secret, args).output()).await;
+    done.unwrap_or_else(|_| panic!("{program} {args:?} didn't end")).unwrap()
+}
+
+pub(crate) fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// The same, and insists on an exit code. Returns standard output and standard error.
+pub(crate) async fn expect(code: i32, program: &str, secret: Option<&str>, args: &[&str]) -> (String, String) {
+    let done = run(program, secret, args).await;
+    let (out, err) = (text(&done.stdout), text(&done.stderr));
+    assert_eq!(done.status.code(), Some(code), "{program} {args:?}\n{out}\n{err}");
+    (out, err)
+}
+
+/// Lines as they come.
+#[derive(Clone)]
+pub(crate) struct Lines(watch::Receiver<Vec<String>>);
+
+impl Lines {
+    fn of(pipe: impl tokio::io::AsyncRead + Unpin + Send + 'static) -> Self {
+        let (sender, receiver) = watch::channel(Vec::new());
+        tokio::spawn(async move {
+            let mut lines = BufReader::new(pipe).lines();
+            while let Ok(Some(line)) = lines.next_line().await {
+                sender.send_modify(|all| all.push(line));
+            }
+        });
+        Self(receiver)
+    }
+
+    pub(crate) fn all(&self) -> Vec<String> {
+        self.0.borrow().clone()
+    }
+
+    /// Waits until enough is there. `None`: the program ended first, or took too long.
+    pub(crate) async fn until(&mut self, enough: impl Fn(&[String]) -> bool) -> Option<Vec<String>> {
+        let seen = timeout(PATIENCE, self.0.wait_for(|lines| enough(lines))).await.ok()?;
+        seen.ok().map(|lines| lines.clone())
+    }
+}
+
+/// A running `node`. Dropped: killed.
+pub(crate) struct Node {
+    child: Child,
+    pub(crate) out: Lines,
+    pub(crate) err: Lines,
+}
+
+impl Node {
+    pub(crate) fn start(cluster: &str, secret: &str, more: &[&str]) -> Self {
+        let args = [&["--cluster", cluster], more].concat();
+        let mut command = command(NODE, Some(secret), &args);
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let (out, err) = (Lines::of(child.stdout.take().unwrap()), Lines::of(child.stderr.take().unwrap()));
+        Self { child, out, err }
+    }
+
+    /// Its ready line.
+    pub(crate) async fn ready(&mut self) -> Value {
+        match self.out.until(|lines| !lines.is_empty()).await {
+            Some(lines) => serde_json::from_str(&lines[0]).unwrap(),
+            None => panic!("no ready line; it said {:#?}", self.err.all()),
+        }
+    }
+
+    pub(crate) async fn ended(&mut self) -> Option<i32> {
+        timeout(PATIENCE, self.child.wait()).await.expect("a node didn't end").unwrap().code()
+    }
+
+    /// Asks it to stop, and waits until it has: its exit code.
+    pub(crate) async fn stop(&mut self, signal: &str) -> Option<i32> {
+        let id = self.child.id().expect("a node has ended before its time").to_string();
+        Command::new("kill").args([signal, &id]).status().await.unwrap();
+        self.ended().await
+    }
+
+    pub(crate) async fn kill(&mut self) {
+        self.child.kill().await.unwrap();
+    }
+}
+
+/// Nodes that form a cluster of their own.
+pub(crate) struct Cluster {
+    pub(crate) name: String,
+    pub(crate) secret: String,
+    /// Head first.
+    pub(crate) nodes: Vec<Node>,
+    /// The same order.
+    pub(crate) addrs: Vec<String>,
+    pub(crate) lines: Vec<Value>,
+}
+
+impl Cluster {
+    /// Three nodes with nothing but the cluster's name and the secret, and these flags.
+    pub(crate) async fn start(flags: &[&str]) -> Self {
+        let (name, secret) = (format!("test-{}", token()), token());
+        let mut starting = JoinSet::new();
+        for _ in 0..3 {
+            let mut node = Node::start(&name, &secret, flags);
+            starting.spawn(async move { (node.ready().await, node) });
+        }
+        let mut ready = starting.join_all().await;
+        let place = |line: &Value| ["head", "middle", "tail"].iter().position(|role| line["role"] == *role);
+        ready.sort_by_key(|(line, _)| place(line));
+        let roles: Vec<_> = ready.iter().map(|(line, _)| line["role"].as_str().unwrap().to_owned()).collect();
+        assert_eq!(roles, ["head", "middle", "tail"]);
+        let (lines, nodes): (Vec<_>, Vec<_>) = ready.into_iter().unzip();
+        let addrs = lines.iter().map(|line| line["addr"].as_str().unwrap().to_owned()).collect();
+        Self { name, secret, nodes, addrs, lines }
+    }
+
+    /// `ctl` at one node, without mDNS. Insists on the exit code.
+    pub(crate) async fn ctl(&self, addr: &str, code: i32, args: &[&str]) -> (String, String) {
+        let all = [&["--cluster", &self.name, "--no-mdns", "--seed", addr], args].concat();
+        expect(code, CTL, Some(&self.secret), &all).await
+    }
+
+    /// `ctl --json` at the head.
+    pub(crate) async fn json(&self, code: i32, args: &[&str]) -> Value {
+        let (out, _) = self.ctl(&self.addrs[0], code, &[args, &["--json"]].concat()).await;
+        serde_json::from_str(out.lines().last().unwrap_or_default()).unwrap()
+    }
+}

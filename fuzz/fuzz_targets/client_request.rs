@@ -1,0 +1,18 @@
+//! Requests of clients out of any header and body: what is taken in is understood the same when it is handed on.
+#![no_main]
+
+use artillery_core::frame::Frame;
+use artillery_ddata::wire::request;
+use bytes::Bytes;
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|data: &[u8]| {
+    let [cut, bytes @ ..] = data else { return };
+    let (header, body) = bytes.split_at(usize::from(*cut).min(bytes.len()));
+    let frame = Frame { header: Bytes::copy_from_slice(header), body: Bytes::copy_from_slice(body) };
+    let Ok(message) = request::decode_request(&frame) else { return };
+    let again = request::encode_request(&message).expect("what was taken in can be said");
+    let again = Frame { header: again.header, body: again.body.concat().into() };
+    assert_eq!(again.body, frame.body);
+    assert_eq!(request::decode_request(&again), Ok(message));
+});

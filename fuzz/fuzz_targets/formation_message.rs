@@ -1,0 +1,47 @@
+//! Messages of formation, each from one of three nodes, into a node that could form a cluster with two of them.
+#![no_main]
+
+use std::time::Duration;
+
+use artillery_core::{Incarnation, MemberId, NodeId, Timestamp, frame::Frame};
+use artillery_ddata::{
+    control::{
+        ChainSettings, Founder,
+        formation::{Candidate, Formation, Input, Settings},
+    },
+    wire::formation as wire,
+};
+use bytes::Bytes;
+use libfuzzer_sys::fuzz_target;
+
+fn founder(n: u8) -> Founder {
+    let id = MemberId { node: NodeId::from_bytes([n; 16]), incarnation: Incarnation { store: n.into(), starts: 1 } };
+    Founder { id, name: format!("node-{n}"), addrs: vec![([127, 0, 0, 1], 7000 + u16::from(n)).into()] }
+}
+
+fn frame(header: Bytes) -> Frame {
+    Frame { header, body: Bytes::new() }
+}
+
+fuzz_target!(|data: &[u8]| {
+    let settings = Settings::new("fuzz", 3, ChainSettings::default());
+    let mut formation = Formation::new(founder(0), settings, 7).expect("good settings");
+    let mut now = Timestamp::ZERO;
+    for n in 1..3 {
+        formation.handle(now, Input::Seen(Candidate { founder: founder(n), cluster: None }));
+    }
+    let mut rest = data;
+    while let [from, len, bytes @ ..] = rest {
+        let (bytes, behind) = bytes.split_at(usize::from(*len).min(bytes.len()));
+        rest = behind;
+        now = now + Duration::from_millis(50);
+        formation.handle(now, Input::Tick);
+        if let Ok(message) = wire::decode(&frame(Bytes::copy_from_slice(bytes))) {
+            let again = wire::encode(&message).expect("what was taken in can be said");
+            assert_eq!(wire::decode(&frame(again)).as_ref(), Ok(&message));
+            formation.handle(now, Input::Receive { from: founder(from % 3 + 1).id, message });
+        }
+        let outputs = std::iter::from_fn(|| formation.poll_output()).count();
+        assert!(outputs <= 100, "{outputs} outputs after one message");
+    }
+});

@@ -1,0 +1,6 @@
+//! What any host of the network says by mDNS.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|data: &[u8]| artillery_core::discovery::fuzzing::txt_record(data));
