@@ -107,13 +107,15 @@ async fn a_spare_hands_on_and_counts() {
 async fn a_request_is_handed_on_once() {
     let cluster = unique("client");
     let (a, b) = (FakeNode::start(&cluster, "a"), FakeNode::start(&cluster, "b"));
-    a.form(&routing(config(&[member("b")], 1), &[&a, &b]));
+    a.form(&routing(config(&[member("b")], 2), &[&a, &b]));
     b.form(&routing(config(&[member("a")], 1), &[&a, &b]));
     let client = connect(&cluster, &a).await;
     let error = client.kv().put("k", "v").timeout(Duration::from_millis(400)).await.unwrap_err();
     assert!(matches!(error, Error::Refused { reason: Refusal::NoChain, .. }), "{error:?}");
     let error = client.kv().get("k").timeout(Duration::from_millis(400)).await.unwrap_err();
     assert!(error.is_not_applied(), "{error:?}");
+    assert!(b.local.forwarded() > 0);
+    assert_eq!(a.local.forwarded(), 0, "what was handed on already went on again");
 }
 
 #[tokio::test]
