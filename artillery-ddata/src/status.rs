@@ -23,7 +23,7 @@ pub struct NodeStatus {
     pub role: Place,
     /// Whether it can answer a strong read, itself or by asking a member.
     pub ready: bool,
-    /// The nodes that it knows of, itself included.
+    /// The other nodes that it knows of.
     pub members: Vec<MemberStatus>,
     /// The chains of which it is a member.
     pub chains: Vec<ChainStatus>,
