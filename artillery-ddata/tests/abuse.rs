@@ -85,6 +85,7 @@ async fn noise_on_every_stream_ends_in_a_violation() {
     let endpoint = intruder(&cluster, PeerKind::Node);
     let mut rng = ChaCha8Rng::seed_from_u64(1);
     for kind in KINDS {
+        let mut told = 0;
         for node in &cluster.nodes {
             let connection = connect(&endpoint, node).await;
             let mut stream = open(&connection, kind).await;
@@ -96,10 +97,16 @@ async fn noise_on_every_stream_ends_in_a_violation() {
                 }
             }
             match within(connection.closed()).await {
-                CloseReason::Peer { code, .. } => assert_eq!(CloseCode(code), CloseCode::VIOLATION, "kind {kind}"),
+                CloseReason::Peer { code, .. } => {
+                    assert_eq!(CloseCode(code), CloseCode::VIOLATION, "kind {kind}");
+                    told += 1;
+                }
+                // The farewell is one packet, which may get lost in so much noise; then a reset says that it is over.
+                CloseReason::Reset => {}
                 other => panic!("kind {kind}: {other:?}"),
             }
         }
+        assert!(told > 0, "kind {kind}: nobody said why");
     }
     is_healthy(&cluster).await;
 }
