@@ -6,6 +6,7 @@
 
 pub mod chain;
 pub mod formation;
+mod keep;
 pub mod message;
 pub mod request;
 pub mod streams;

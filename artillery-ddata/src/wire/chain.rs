@@ -8,7 +8,10 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 
-use super::message::{ChainFrame, ChainMessage, Control, Updates};
+use super::{
+    keep::keep,
+    message::{ChainFrame, ChainMessage, Control, Updates},
+};
 use crate::{
     ChainId, Epoch, Sequence, Version,
     update::{Change, MAX_KEY, Outcome, RequestKey, Update, UpdateKind},
@@ -22,10 +25,6 @@ mod tests;
 /// Whatever their numbers are, the header of updates that have one change each takes less than [`Update::cost`] says;
 /// so a sender that fills a frame by cost up to [`MAX_HEADER`] stays below that limit too.
 pub const MAX_UPDATES: usize = 1 << 16;
-
-/// Received values below this many bytes are always copied out of their frame, and so are larger ones that make up
-/// less than half of its body: what is kept of a frame must not keep much more than itself in memory.
-const COPY_BELOW: usize = 16 << 10;
 
 /// A message ready to be framed.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -335,13 +334,7 @@ impl Pieces<'_> {
         let value_at = self.at + change.key as usize;
         let end = value_at + change.value.unwrap_or(0) as usize;
         let start = std::mem::replace(&mut self.at, end);
-        let len = end - value_at;
-        if len >= COPY_BELOW && len * 2 >= self.body.len() {
-            let key = Bytes::copy_from_slice(&self.body[start..value_at]);
-            return Change { key, value: change.value.map(|_| self.body.slice(value_at..end)) };
-        }
-        let mut key = Bytes::copy_from_slice(&self.body[start..end]);
-        let value = key.split_off(value_at - start);
+        let (key, value) = keep(self.body, start..end, value_at);
         Change { key, value: change.value.map(|_| value) }
     }
 }

@@ -9,6 +9,7 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 pub use super::chain::{DecodeError, EncodeError, Encoded};
+use super::keep::keep;
 use crate::{
     ChainId, MemberId, Routing, Version,
     replica::{Committed, Read, ReadMode, Refusal, Reply, Way, Write},
@@ -20,10 +21,6 @@ mod tests;
 
 /// Requests that may wait for their responses on one stream at a time. A receiver reads no further while so many do.
 pub const MAX_OUTSTANDING: usize = 1024;
-
-/// Received values below this many bytes are copied out of their frame, and so are larger ones that make up less than
-/// half of its body: what is kept of a frame must not keep much more than itself in memory.
-const COPY_BELOW: usize = 16 << 10;
 
 /// What is asked.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -173,16 +170,16 @@ pub fn decode_request(frame: &Frame) -> Result<Request, DecodeError> {
         }
         OperationHeader::Put { key, value } => {
             check_body(body, [key, value])?;
-            let (key, value) = keep(body, key);
+            let (key, value) = keep(body, 0..body.len(), key as usize);
             Operation::Write(Write::Put { key, value })
         }
         OperationHeader::Delete { key } => {
             check_body(body, [key])?;
-            Operation::Write(Write::Delete { key: keep(body, key).0 })
+            Operation::Write(Write::Delete { key: keep(body, 0..body.len(), key as usize).0 })
         }
         OperationHeader::CompareAndSwap { key, expected, value } => {
             check_body(body, [key, value.unwrap_or(0)])?;
-            let (key, kept) = keep(body, key);
+            let (key, kept) = keep(body, 0..body.len(), key as usize);
             Operation::Write(Write::CompareAndSwap { key, expected, value: value.map(|_| kept) })
         }
         OperationHeader::Routing => {
@@ -239,7 +236,7 @@ pub fn decode_response(frame: &Frame) -> Result<Response, DecodeError> {
     let body = &frame.body;
     let held = |held: Option<HeldHeader>| -> Result<Option<Held>, DecodeError> {
         check_body(body, held.and_then(|held| held.value))?;
-        Ok(held.map(|held| Held { version: held.version, value: held.value.map(|_| keep(body, 0).1) }))
+        Ok(held.map(|held| Held { version: held.version, value: held.value.map(|_| keep(body, 0..body.len(), 0).1) }))
     };
     let answer = match header.answer {
         AnswerHeader::Conflict { at, current } => {
@@ -297,16 +294,4 @@ fn check_body(body: &Bytes, pieces: impl IntoIterator<Item = u32>) -> Result<(),
     let stated = pieces.into_iter().map(u64::from).sum();
     let actual = body.len() as u64;
     if stated == actual { Ok(()) } else { Err(DecodeError::BodyLength { stated, actual }) }
-}
-
-/// Key and value for keeping, from a body whose length has been checked.
-fn keep(body: &Bytes, key: u32) -> (Bytes, Bytes) {
-    let key = key as usize;
-    let value = body.len() - key;
-    if value >= COPY_BELOW && value * 2 >= body.len() {
-        return (Bytes::copy_from_slice(&body[..key]), body.slice(key..));
-    }
-    let mut whole = Bytes::copy_from_slice(body);
-    let value = whole.split_off(key);
-    (whole, value)
 }

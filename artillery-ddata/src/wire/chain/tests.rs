@@ -2,6 +2,7 @@ use proptest::prelude::*;
 use smallvec::smallvec;
 
 use super::*;
+use crate::wire::keep::COPY_BELOW;
 use crate::wire::message::{Answer, Cut, Position};
 
 fn frame(encoded: &Encoded) -> Frame {

@@ -6,6 +6,7 @@ use std::{
 use proptest::{collection::vec, option, prelude::*};
 
 use super::*;
+use crate::wire::keep::COPY_BELOW;
 use crate::{ChainConfig, ChainMember, ClusterId, Epoch, Incarnation, Mode, NodeAddress, NodeId, Role, store::Held};
 
 fn whole(encoded: &Encoded) -> Frame {
@@ -166,9 +167,9 @@ fn headers_have_one_form() {
 #[test]
 fn kept_bytes_keep_no_more_than_themselves() {
     let body = Bytes::from(vec![1; 100]);
-    let (key, value) = keep(&body, 10);
+    let (key, value) = keep(&body, 0..body.len(), 10);
     assert!(!body.as_ptr_range().contains(&key.as_ptr()) && !body.as_ptr_range().contains(&value.as_ptr()));
     let body = Bytes::from(vec![1; COPY_BELOW + 10]);
-    let (key, value) = keep(&body, 10);
+    let (key, value) = keep(&body, 0..body.len(), 10);
     assert!(!body.as_ptr_range().contains(&key.as_ptr()) && body.as_ptr_range().contains(&value.as_ptr()));
 }
