@@ -6,10 +6,11 @@ mod routes;
 use std::{
     collections::BTreeMap,
     fmt,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
 
+use arc_swap::ArcSwap;
 use artillery_core::{clock, error::ConnectError, transport::Endpoint};
 use bytes::Bytes;
 use tokio::{
@@ -58,10 +59,13 @@ pub(crate) struct Router {
     /// The largest value that is taken, in bytes, where that is known here.
     max_value_bytes: Option<u64>,
     runtime: Handle,
-    peers: Mutex<Peers>,
+    /// Looked up at each request without a lock; replaced as a whole by [`Router::change_peers`].
+    peers: ArcSwap<Peers>,
+    changing: Mutex<()>,
     order: pick::Order,
 }
 
+#[derive(Clone)]
 struct Peers {
     /// `None` once stopped.
     endpoint: Option<Endpoint>,
@@ -86,8 +90,8 @@ impl Router {
 
     pub(crate) fn new(routes: Routes, endpoint: Endpoint, max_value_bytes: Option<u64>, spread: super::Spread) -> Self {
         let order = pick::Order::new(endpoint.id().node, spread);
-        let peers = Mutex::new(Peers { endpoint: Some(endpoint), channels: BTreeMap::new() });
-        Self { routes, max_value_bytes, runtime: Handle::current(), peers, order }
+        let peers = ArcSwap::from_pointee(Peers { endpoint: Some(endpoint), channels: BTreeMap::new() });
+        Self { routes, max_value_bytes, runtime: Handle::current(), peers, changing: Mutex::default(), order }
     }
 
     /// What is served in this process.
@@ -102,9 +106,10 @@ impl Router {
 
     /// Asks nobody any more, and lets go of the endpoint and its links.
     pub(crate) fn stop(&self) {
-        let mut peers = self.peers();
-        peers.endpoint = None;
-        peers.channels.clear();
+        self.change_peers(|peers| {
+            peers.endpoint = None;
+            peers.channels.clear();
+        });
     }
 
     pub(crate) async fn read(&self, key: Bytes, mode: ReadMode, timeout: Duration) -> Result<Answer, Error> {
@@ -233,32 +238,42 @@ impl Router {
     }
 
     fn channel(&self, node: NodeId) -> Result<Arc<Channel>, Error> {
-        let routing = self.known();
-        let mut peers = self.peers();
-        let Some(endpoint) = peers.endpoint.clone() else { return Err(Error::not_applied(NotApplied::Stopped)) };
-        if let Some(channel) = peers.channels.get(&node) {
+        if let Some(channel) = self.peers.load().channels.get(&node) {
             return Ok(channel.clone());
         }
-        let known = routing.as_ref().and_then(|routing| routing.nodes.get(&node));
-        let Some(known) = known else { return Err(Error::not_applied(NotApplied::UnknownNode(node))) };
-        let link = endpoint.link(node, known.addrs.clone());
-        let channel = Arc::new(Channel::new(link, endpoint.config().max_frame_bytes, &self.runtime));
-        peers.channels.insert(node, channel.clone());
-        Ok(channel)
+        let routing = self.known();
+        self.change_peers(|peers| {
+            let Some(endpoint) = &peers.endpoint else { return Err(Error::not_applied(NotApplied::Stopped)) };
+            // Somebody else may have been first.
+            if let Some(channel) = peers.channels.get(&node) {
+                return Ok(channel.clone());
+            }
+            let known = routing.as_ref().and_then(|routing| routing.nodes.get(&node));
+            let Some(known) = known else { return Err(Error::not_applied(NotApplied::UnknownNode(node))) };
+            let link = endpoint.link(node, known.addrs.clone());
+            let channel = Arc::new(Channel::new(link, endpoint.config().max_frame_bytes, &self.runtime));
+            peers.channels.insert(node, channel.clone());
+            Ok(channel)
+        })
     }
 
-    fn peers(&self) -> MutexGuard<'_, Peers> {
-        // A panic leaves nothing half done in there.
-        self.peers.lock().unwrap_or_else(PoisonError::into_inner)
+    /// One change after the other, each seen as a whole.
+    fn change_peers<T>(&self, change: impl FnOnce(&mut Peers) -> T) -> T {
+        // A panic leaves nothing half done: what is changed is a copy.
+        let _one_at_a_time = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut peers = Peers::clone(&self.peers.load());
+        let result = change(&mut peers);
+        self.peers.store(Arc::new(peers));
+        result
     }
 
     fn is_connected(&self, node: NodeId) -> bool {
-        self.peers().channels.get(&node).is_some_and(|channel| channel.is_connected())
+        self.peers.load().channels.get(&node).is_some_and(|channel| channel.is_connected())
     }
 
     /// Waits a little, growing from try to try, or until there is another routing. Whether there is time for a try.
     async fn pause(&self, attempts: &mut Attempts, deadline: Instant) -> bool {
-        if Instant::now() >= deadline || self.peers().endpoint.is_none() {
+        if Instant::now() >= deadline || self.peers.load().endpoint.is_none() {
             return false;
         }
         let pause = attempts.next_pause();

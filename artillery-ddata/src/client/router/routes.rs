@@ -137,7 +137,7 @@ impl Router {
     }
 
     async fn ask_candidates(&self, asked: &Asked, deadline: Instant) -> Option<Routing> {
-        let endpoint = self.peers().endpoint.clone()?;
+        let endpoint = self.peers.load().endpoint.clone()?;
         let known = asked.known.borrow().clone();
         let addrs = known.nodes.values().flat_map(|node| node.addrs.clone()).chain(asked.candidates.all());
         for addr in addrs {
@@ -162,13 +162,14 @@ impl Router {
             changed
         });
         let known = asked.known.borrow().clone();
-        let mut peers = self.peers();
-        peers.channels.retain(|node, _| known.nodes.contains_key(node));
-        for (node, channel) in &peers.channels {
-            if let Some(address) = known.nodes.get(node) {
-                channel.link().set_addresses(address.addrs.clone());
+        self.change_peers(|peers| {
+            peers.channels.retain(|node, _| known.nodes.contains_key(node));
+            for (node, channel) in &peers.channels {
+                if let Some(address) = known.nodes.get(node) {
+                    channel.link().set_addresses(address.addrs.clone());
+                }
             }
-        }
+        });
         known
     }
 
