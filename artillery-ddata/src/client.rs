@@ -3,6 +3,8 @@
 mod builder;
 mod candidates;
 pub(crate) mod channel;
+mod numbers;
+mod requests;
 pub(crate) mod router;
 #[cfg(test)]
 mod tests;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use artillery_core::error::{CloseReason, ConnectError};
 
-use crate::{NodeId, replica::Refusal};
+use crate::{NodeId, RequestId, replica::Refusal};
 
 /// Why a call has no result. The kind says what became of the data, which is what a caller must know first; the reason
 /// says why. The handle has already retried, until the timeout, whatever could be retried safely.
@@ -29,11 +29,14 @@ pub enum Error {
     },
     /// The write was sent and its answer didn't come: it may have been applied, may be applied yet, or never will be.
     /// Never said of a read.
-    #[error("the outcome of the write is unknown: {reason}")]
+    #[error("the outcome of the write {request_id} is unknown: {reason}")]
     #[non_exhaustive]
     OutcomeUnknown {
         /// Why.
         reason: Unknown,
+        /// The request's id: repeat the call with it, or ask what became of it by
+        /// [`Kv::resolve`](crate::Kv::resolve).
+        request_id: RequestId,
     },
 }
 
@@ -80,6 +83,10 @@ pub enum Unknown {
     /// The node ended the request without an answer, or answered what makes no sense.
     #[error("the node gave no usable answer")]
     NoAnswer,
+    /// The record of the request is gone: its client's session was evicted, or an answer had come and later requests said
+    /// so.
+    #[error("its record is no longer kept")]
+    SessionExpired,
 }
 
 /// What a caller can do next.
@@ -90,9 +97,8 @@ pub enum WayOn {
     Retry,
     /// Change the request: it will always be refused.
     Change,
-    /// Look before acting: read the key, and repeat the write only if that does no harm (a put of the same value, a
-    /// compare-and-swap on the version known before).
-    Look,
+    /// Repeat the call under the same request id, or ask what became of it: either way it happens at most once.
+    Resolve,
     /// See to the cluster: this needs an operator.
     Repair,
 }
@@ -106,8 +112,8 @@ impl Error {
         Self::NotApplied { reason }
     }
 
-    pub(crate) fn unknown(reason: Unknown) -> Self {
-        Self::OutcomeUnknown { reason }
+    pub(crate) fn unknown(reason: Unknown, request_id: RequestId) -> Self {
+        Self::OutcomeUnknown { reason, request_id }
     }
 
     /// Whether a node refused, so that nothing was applied.
@@ -129,7 +135,7 @@ impl Error {
     pub fn is_timeout(&self) -> bool {
         matches!(
             self,
-            Self::NotApplied { reason: NotApplied::TimedOut } | Self::OutcomeUnknown { reason: Unknown::TimedOut }
+            Self::NotApplied { reason: NotApplied::TimedOut } | Self::OutcomeUnknown { reason: Unknown::TimedOut, .. }
         )
     }
 
@@ -137,7 +143,16 @@ impl Error {
     pub fn way_on(&self) -> WayOn {
         match self {
             Self::Refused { reason, .. } => match reason {
-                Refusal::KeyTooLong { .. } | Refusal::ValueTooLarge { .. } => WayOn::Change,
+                Refusal::KeyTooLong { .. }
+                | Refusal::ValueTooLarge { .. }
+                | Refusal::BatchSize { .. }
+                | Refusal::ManyChains
+                | Refusal::OtherRequest
+                | Refusal::OtherHistory
+                | Refusal::NotANumber
+                | Refusal::Overflow
+                | Refusal::Barred
+                | Refusal::SnapshotGone => WayOn::Change,
                 Refusal::StoreFailed | Refusal::TooFewMembers { .. } => WayOn::Repair,
                 _ => WayOn::Retry,
             },
@@ -145,7 +160,7 @@ impl Error {
                 NotApplied::UnknownNode(_) | NotApplied::Stopped => WayOn::Change,
                 _ => WayOn::Retry,
             },
-            Self::OutcomeUnknown { .. } => WayOn::Look,
+            Self::OutcomeUnknown { .. } => WayOn::Resolve,
         }
     }
 }
@@ -158,11 +173,17 @@ mod tests {
     fn the_kind_says_what_is_left_behind() {
         let refused = Error::refused(Refusal::Busy, None);
         let timed_out = Error::not_applied(NotApplied::TimedOut);
-        let unknown = Error::unknown(Unknown::TimedOut);
+        let id = RequestId {
+            cluster: crate::ClusterId(1),
+            chain: crate::ChainId(0),
+            session: crate::Version::new(1, 2),
+            number: 3,
+        };
+        let unknown = Error::unknown(Unknown::TimedOut, id);
         assert!(refused.is_refused() && refused.is_not_applied() && !refused.is_timeout());
         assert!(!timed_out.is_refused() && timed_out.is_not_applied() && timed_out.is_timeout());
         assert!(unknown.is_outcome_unknown() && !unknown.is_not_applied() && unknown.is_timeout());
-        assert_eq!(unknown.way_on(), WayOn::Look);
+        assert_eq!(unknown.way_on(), WayOn::Resolve);
         assert_eq!(Error::refused(Refusal::KeyTooLong { len: 5000, limit: 4096 }, None).way_on(), WayOn::Change);
     }
 

@@ -1,22 +1,29 @@
 //! Keys and values as bytes: the same handle inside a node and beside it.
 
+mod batch;
 mod get;
+mod many;
 mod result;
+mod scan;
 #[cfg(test)]
 mod tests;
 mod write;
 
 use std::{fmt, pin::Pin, sync::Arc, time::Duration};
 
+pub use batch::Batch;
 use bytes::Bytes;
 pub use get::{Get, GetFuture};
-pub use result::{Committed, Conflict, Read, ReadState, Served, Versioned};
-pub use write::{CompareAndSwap, Delete, Put};
+pub use many::{Cut, GetMany};
+pub use result::{Committed, Conflict, Read, ReadState, Record, Resolution, Served, Taken, Versioned};
+pub use scan::{Entry, Scan};
+pub use write::{Append, CompareAndSwap, Delete, GetDelete, Increment, Put, WriteBatch};
 
 use crate::{
-    Place, Version,
-    client::router::Router,
+    Error, Place, Refusal, RequestId, Session, Version,
+    client::router::{HowToRead, Router},
     driver::handle::ChainHandle,
+    error::Unknown,
     replica::{NotLocal, ReadMode},
 };
 
@@ -35,11 +42,12 @@ pub struct Kv {
     router: Arc<Router>,
     timeout: Duration,
     mode: ReadMode,
+    session: Option<Session>,
 }
 
 impl Kv {
     pub(crate) fn new(router: Arc<Router>) -> Self {
-        Self { router, timeout: DEFAULT_TIMEOUT, mode: ReadMode::Strong }
+        Self { router, timeout: DEFAULT_TIMEOUT, mode: ReadMode::Strong, session: None }
     }
 
     /// The same data; calls through this handle try for so long, where they don't say otherwise.
@@ -54,6 +62,12 @@ impl Kv {
     pub fn with_read_mode(mut self, mode: ReadMode) -> Self {
         self.mode = mode;
         self
+    }
+
+    /// The same data; calls through this handle are made in this session, where they don't say otherwise.
+    #[must_use]
+    pub fn in_session(&self, session: &Session) -> Self {
+        Self { session: Some(session.clone()), ..self.clone() }
     }
 
     /// Reads a key.
@@ -107,6 +121,84 @@ impl Kv {
         CompareAndSwap::new(self, copy(key), expected, None)
     }
 
+    /// Appends to a value; an absent key counts as empty.
+    ///
+    /// # Errors
+    /// As [`put`](Self::put).
+    pub fn append(&self, key: impl AsRef<[u8]>, value: impl Into<Bytes>) -> Append {
+        Append::new(self, copy(key), value.into())
+    }
+
+    /// Adds to a number, which is kept as decimal text; an absent key counts as 0.
+    ///
+    /// # Errors
+    /// As [`put`](Self::put); [`Refusal::NotANumber`] and [`Refusal::Overflow`] if it can't be done.
+    pub fn increment(&self, key: impl AsRef<[u8]>, by: i64) -> Increment {
+        Increment::new(self, copy(key), by)
+    }
+
+    /// Makes a key absent, and says what it held.
+    ///
+    /// # Errors
+    /// As [`put`](Self::put).
+    pub fn get_delete(&self, key: impl AsRef<[u8]>) -> GetDelete {
+        GetDelete::new(self, copy(key))
+    }
+
+    /// Writes a batch: all of it or nothing. Its keys belong to one chain.
+    ///
+    /// The inner result says whether its requirements held.
+    ///
+    /// # Errors
+    /// As [`put`](Self::put); [`Refusal::ManyChains`] and [`Refusal::BatchSize`].
+    pub fn write(&self, batch: Batch) -> WriteBatch {
+        WriteBatch::new(self, batch)
+    }
+
+    /// Reads keys of one chain, all at one point of its history: never half of a batch.
+    ///
+    /// # Errors
+    /// As [`get`](Self::get); [`Refusal::ManyChains`] and [`Refusal::BatchSize`].
+    pub fn get_many<K: AsRef<[u8]>>(&self, keys: impl IntoIterator<Item = K>) -> GetMany {
+        GetMany::new(self, keys.into_iter().map(copy).collect())
+    }
+
+    /// The keys that begin with `prefix`, in the order of their bytes, with their values.
+    pub fn scan(&self, prefix: impl AsRef<[u8]>) -> Scan {
+        Scan::new(self, copy(prefix))
+    }
+
+    /// An id for a write of `key` that is to be made later: store it first where the write must happen once even if this
+    /// process ends meanwhile. The chain keeps what it needs for that until it has to make room for others.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] or [`Error::NotApplied`]; nothing of yours was applied.
+    pub async fn new_request_id(&self, key: impl AsRef<[u8]>) -> Result<RequestId, Error> {
+        self.router.new_request_id(key.as_ref(), self.timeout).await
+    }
+
+    /// What became of a write whose outcome is unknown. The answer is true for ever: what wasn't applied by now never
+    /// will be.
+    ///
+    /// # Errors
+    /// Any [`Error`]; then nothing is settled yet, and this may be called again.
+    pub async fn resolve(&self, id: RequestId) -> Result<Resolution, Error> {
+        let outcome = match self.router.resolve(id, self.timeout).await {
+            Ok(answer) => write::outcome(answer, id),
+            Err(error) => Err(error),
+        };
+        match outcome {
+            Ok(Ok(done)) => Ok(Resolution::Applied(Record::new(done.version, done.result))),
+            Ok(Err(conflict)) => Ok(Resolution::Conflict(conflict)),
+            // Its record says that it changed nothing.
+            Err(Error::Refused { reason: Refusal::Barred | Refusal::NotANumber | Refusal::Overflow, .. }) => {
+                Ok(Resolution::NeverApplied)
+            }
+            Err(Error::OutcomeUnknown { reason: Unknown::SessionExpired, .. }) => Ok(Resolution::Forgotten),
+            Err(error) => Err(error),
+        }
+    }
+
     /// A strong read from this node's own state: a plain function for any thread, with or without a runtime. It takes
     /// no lock, wakes no task and allocates nothing.
     ///
@@ -114,15 +206,28 @@ impl Kv {
     /// [`NotLocal`] when this node can't serve it here and now; always [`NotLocal::NotHere`] at a remote client. Then
     /// [`get`](Self::get) knows other ways.
     pub fn get_local<K: AsRef<[u8]> + ?Sized>(&self, key: &K) -> Result<Option<Versioned<Bytes>>, NotLocal> {
-        self.local(key.as_ref()).map(|(found, _)| found)
+        self.local(key.as_ref(), self.session.as_ref()).map(|(found, _)| found)
     }
 
-    fn local(&self, key: &[u8]) -> Result<(Option<Versioned<Bytes>>, Place), NotLocal> {
-        let read = |handle: &ChainHandle, place| handle.local(key).map(|held| (held, place));
+    fn local(&self, key: &[u8], session: Option<&Session>) -> Result<(Option<Versioned<Bytes>>, Place), NotLocal> {
         let local = self.router.local().ok_or(NotLocal::NotHere)?;
+        let read = |handle: &ChainHandle, place| {
+            let held = handle.local(key)?;
+            if let Some(session) = session {
+                // The watermark is loaded after the lookup: an absence raises the floor too.
+                let cluster = local.cluster().ok_or(NotLocal::NotHere)?;
+                session.floor(cluster, handle.chain).ok_or(NotLocal::NotHere)?;
+                session.raise(cluster, handle.chain, handle.gate.watermark());
+            }
+            Ok::<_, NotLocal>((held, place))
+        };
         let (held, place) = local.with_chain_of(key, read).ok_or(NotLocal::NotHere)??;
         Ok((held.and_then(Versioned::visible), place))
     }
+}
+
+fn how_to_read(kv: &Kv) -> HowToRead {
+    HowToRead { mode: kv.mode, timeout: kv.timeout, session: kv.session.clone() }
 }
 
 fn copy(key: impl AsRef<[u8]>) -> Bytes {

@@ -108,10 +108,13 @@ pub mod kv;
 #[cfg(feature = "net")]
 pub mod node;
 pub mod replica;
+mod request_id;
 mod routing;
+mod session;
 #[cfg(feature = "net")]
 pub mod status;
 pub mod store;
+pub mod tries;
 pub mod update;
 pub mod version;
 pub mod wire;
@@ -124,9 +127,11 @@ pub use client::{Client, ClientBuilder, ClientError};
 #[cfg(feature = "net")]
 pub use error::Error;
 #[cfg(feature = "net")]
-pub use kv::{Committed, Conflict, Kv, Read, ReadState, Served, Versioned};
+pub use kv::{Batch, Committed, Conflict, Cut, Entry, Kv, Read, ReadState, Resolution, Served, Taken, Versioned};
 #[cfg(feature = "net")]
 pub use node::{Node, NodeBuilder};
-pub use replica::{NotLocal, ReadMode, Refusal, Way};
+pub use replica::{Computed, Expected, NotLocal, ReadMode, Refusal, Way};
+pub use request_id::{ParseRequestIdError, RequestId};
 pub use routing::{NodeAddress, Routing};
+pub use session::{Frontier, ParseFrontierError, Session};
 pub use version::{Epoch, Sequence, Version};

@@ -14,8 +14,11 @@
 mod gate;
 mod history;
 mod links;
+mod look;
 mod mutant;
 mod reads;
+mod resolve;
+mod sessions;
 mod types;
 mod writes;
 
@@ -31,11 +34,13 @@ use std::{
 pub use gate::{Gate, NotLocal, ReadCounters};
 use history::History;
 use links::Peer;
+use look::Snapshots;
 pub use mutant::Mutant;
-use reads::Reads;
+use reads::{Asked, Reads};
+use sessions::Sessions;
 use smallvec::SmallVec;
 pub use types::*;
-use writes::Writes;
+use writes::{Asker, Writes};
 
 use crate::{
     ChainConfig, ChainId, MemberId, Mode, Role, Sequence, Timestamp,
@@ -69,7 +74,9 @@ pub struct Replica {
     /// An update came before the ones that it follows.
     gap: bool,
     writes: Writes,
+    sessions: Sessions,
     reads: Reads,
+    snapshots: Snapshots,
     outputs: VecDeque<Output>,
     next_heartbeat: Timestamp,
     halted: Option<Halt>,
@@ -143,7 +150,9 @@ impl Replica {
             is_prefix: false,
             gap: false,
             writes: Writes::default(),
+            sessions: Sessions::default(),
             reads: Reads::default(),
+            snapshots: Snapshots::default(),
             outputs: VecDeque::new(),
             next_heartbeat: Timestamp::ZERO,
             halted: None,
@@ -160,15 +169,21 @@ impl Replica {
             Input::Connected(peer) => self.connected(peer),
             Input::Disconnected(peer) => self.disconnected(peer),
             Input::Receive { from, frame } => self.receive(now, from, frame),
-            Input::Write { token, write, deadline, wall_clock } => self.write(token, write, deadline, wall_clock),
-            Input::Read { token, key, mode, deadline } => self.read(now, token, key, mode, deadline),
+            Input::Write { token, request, write, deadline, wall_clock } => {
+                self.write(now, Asker { token, deadline, replayed: false }, request, write, wall_clock);
+            }
+            Input::Read { token, query, mode, floor, deadline } => {
+                self.read(now, Asked { token, query, mode, floor, deadline });
+            }
             Input::Lease(until) => {
                 self.lease = until;
+                // Whoever gets one renewed stands in the configuration that the granter knows.
+                self.reads.shown = self.reads.shown.max(Some(now));
                 self.gate.lease(until);
             }
             Input::Tick => self.tick(now),
         }
-        self.order_barriers();
+        self.order_barriers(now);
     }
 
     /// What the driver is to do next.
@@ -197,6 +212,9 @@ impl Replica {
             backlog: self.history.backlog(),
             parked_reads: self.reads.len(),
             waiting_writes: self.writes.len(),
+            sessions: self.sessions.len(),
+            sessions_bytes: self.sessions.bytes(),
+            snapshots: self.snapshots.len(),
             reads: self.reads.counters,
             halted: self.halted.clone(),
         }
@@ -230,7 +248,7 @@ impl Replica {
         let (epoch, mode) = (config.epoch, config.mode);
         self.config = Some(config);
         if self.place.is_head {
-            self.open();
+            self.open(now);
         }
         if self.place.serves_local_reads(mode) {
             self.gate.serve(Some(epoch));
@@ -243,14 +261,14 @@ impl Replica {
     }
 
     /// The epoch is open here (rule 5.5): all that was here before may be committed, once it is everywhere.
-    fn open(&mut self) {
+    fn open(&mut self, now: Timestamp) {
         let Some(config) = self.config.as_ref() else { return };
         let epoch = config.epoch;
         self.open_upto = Some(self.history.last().sequence);
         self.event(Event::Opened(epoch));
         self.due_for(self.place.successor);
         self.due_for(self.place.predecessor);
-        self.commit_as_tail();
+        self.commit_as_tail(now);
     }
 
     /// Takes in the next update of the history: the store first, then whoever may see it.
@@ -266,9 +284,12 @@ impl Replica {
                 held: crate::store::Held { version: update.version, value: change.value.clone() },
             })
             .collect();
+        let taken = self.taken_by(&update)?;
         if !ops.is_empty() {
             self.store.apply(&StoreBatch { chain: self.chain, keep_from: self.watermark, ops })?;
         }
+        self.sessions.note(&update, taken);
+        self.count_for_snapshots(update.cost());
         self.history.push(update);
         Ok(())
     }
@@ -278,16 +299,16 @@ impl Replica {
         self.history.last().sequence
     }
 
-    fn commit_as_tail(&mut self) {
+    fn commit_as_tail(&mut self, now: Timestamp) {
         if self.place.is_tail && self.is_open() && self.committable() > self.watermark {
-            self.commit(self.committable());
+            self.commit(now, self.committable());
             self.peers.values_mut().for_each(|peer| peer.due = true);
         }
     }
 
     /// Takes in a watermark of this epoch. Not before it is known that our history is the chain's: what a returning
     /// member holds beyond that stands under sequences that the watermark means otherwise.
-    fn learn(&mut self, watermark: Sequence) {
+    fn learn(&mut self, now: Timestamp, watermark: Sequence) {
         if !self.is_prefix {
             return;
         }
@@ -296,20 +317,23 @@ impl Replica {
             // Whatever the tail has committed has passed us: a bug, here or there. Better no answer than a wrong one.
             self.halt(Halt::WatermarkAhead { watermark, last });
         } else if watermark.min(last) > self.watermark {
-            self.commit(watermark.min(last));
+            self.commit(now, watermark.min(last));
         }
     }
 
     /// Everything up to `watermark` is committed: show it to readers first, then forget what it supersedes.
-    fn commit(&mut self, watermark: Sequence) {
+    fn commit(&mut self, now: Timestamp, watermark: Sequence) {
         self.gate.commit(watermark);
         let before = std::mem::replace(&mut self.watermark, watermark);
         if let Err(error) = self.prune(before) {
             self.halt(error);
             return;
         }
+        let (sessions, history) = (&mut self.sessions, &self.history);
+        let committed = history.from(before.next()).take_while(|update| update.version.sequence <= watermark);
+        committed.for_each(|update| sessions.commit(update));
         self.answer_writes();
-        self.serve_committed_reads();
+        self.serve_committed_reads(now);
         self.history.commit(watermark, self.settings.backlog);
     }
 
@@ -346,6 +370,7 @@ impl Replica {
         self.next_heartbeat = now + self.settings.heartbeat;
         self.expire_reads(now);
         self.expire_writes(now);
+        self.expire_snapshots(now);
         self.repeat(now);
     }
 

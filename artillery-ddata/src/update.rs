@@ -12,15 +12,15 @@ use crate::Version;
 pub struct UpdateKind(pub u8);
 
 impl UpdateKind {
-    /// Changes nothing.
+    /// Changes nothing. With a request it bars that for ever: it never was applied, and never will be.
     pub const NOOP: Self = Self(0);
     /// Carries changes; none, if its condition failed.
     pub const WRITE: Self = Self(1);
     /// Changes nothing; whoever sees it committed knows that all before it is.
     pub const BARRIER: Self = Self(2);
-    /// Reserved: opens a client session.
+    /// Opens a client session, whose id is the version of this update (docs/DESIGN.md §9).
     pub const SESSION_OPEN: Self = Self(3);
-    /// Reserved: evicts a client session.
+    /// Evicts the client session that its request names: the table of records is bounded.
     pub const SESSION_EVICT: Self = Self(4);
     /// Reserved: the expiry of keys.
     pub const EXPIRE: Self = Self(5);
@@ -33,7 +33,7 @@ impl UpdateKind {
 
     /// Whether this release knows how to apply it.
     pub const fn is_known(self) -> bool {
-        self.0 <= Self::BARRIER.0
+        self.0 <= Self::SESSION_EVICT.0
     }
 }
 
@@ -44,7 +44,7 @@ pub struct RequestKey {
     pub session: Version,
     /// The request's number in that session.
     pub number: u64,
-    /// The lowest number still unanswered at the client.
+    /// The lowest number still unanswered at the client: records below it are needed no more. 0 says nothing.
     pub lowest: u64,
 }
 
@@ -57,7 +57,39 @@ pub enum Outcome {
     Done,
     /// A condition failed, nothing was changed; the key's version then ([`Version::NONE`]: the key was absent).
     Conflict(Version),
+    /// This requirement of a batch, counted from 0, failed; the version of its key then.
+    Unmet {
+        /// Which step.
+        step: u32,
+        /// The key's version.
+        version: Version,
+    },
+    /// An append; the length of the value now, in bytes.
+    Length(u64),
+    /// An increment; the number now.
+    Number(i64),
+    /// What was there was taken away: a value of this version ([`Version::NONE`]: there was none).
+    Took(Version),
+    /// It can't be done, and nothing was changed.
+    Failed(Failure),
+    /// It never was applied and never will be: somebody asked for its outcome before it came.
+    Barred,
 }
+
+/// Why a write can't be done, whatever its conditions.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+#[non_exhaustive]
+pub enum Failure {
+    /// An increment of a value that is no decimal number of 64 bits.
+    NotANumber,
+    /// An increment past the largest or smallest number of 64 bits.
+    Overflow,
+    /// The value would have become too large; its length in bytes.
+    TooLarge(u64),
+}
+
+/// The longest value that is kept for retries once it was taken away, in bytes.
+pub const MAX_TAKEN: usize = 4096;
 
 /// A key's new value.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -91,7 +123,7 @@ pub struct Update {
 impl Update {
     /// What it counts for in windows and backlogs, in bytes.
     pub fn cost(&self) -> usize {
-        const FIXED: usize = 96;
+        const FIXED: usize = 112;
         self.changes
             .iter()
             .fold(FIXED, |sum, change| sum + change.key.len() + change.value.as_ref().map_or(0, Bytes::len))

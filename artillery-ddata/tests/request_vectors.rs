@@ -1,14 +1,15 @@
 //! Requests and responses as bytes that every later release that talks wire format 1 must understand, and send.
 //!
-//! A vector in `wire-1/` is never changed. What a later release adds gets vectors of its own.
+//! Once a release speaks it, a vector in `wire-1/` is never changed: what a later one adds gets vectors of its own.
 
-use std::{fmt::Debug, fs, path::PathBuf};
+use std::{fmt::Debug, fs, path::PathBuf, time::Duration};
 
 use artillery_core::frame::{Frame, FrameDecoder};
 use artillery_ddata::{
-    ChainId, Incarnation, MemberId, NodeId, ReadMode, Refusal, Version, Way,
-    replica::{Committed, Read, Reply, Write},
-    store::Held,
+    ChainId, Incarnation, MemberId, NodeId, ReadMode, Refusal, Sequence, Version, Way,
+    replica::{Committed, Computed, Cut, Expected, Page, Query, Read, Reply, Scan, Snapshot, Step, Write},
+    store::{Held, Record},
+    update::RequestKey,
     wire::request::{
         Encoded, Operation, Request, Response, ResponseAnswer, decode_request, decode_response, encode_request,
         encode_response,
@@ -20,11 +21,38 @@ fn requests() -> Vec<(&'static str, Request)> {
     let key = || Bytes::from("stock/7");
     let request =
         |operation| Request { number: 300, chain: ChainId(2), deadline_ms: 5000, forwarded: false, operation };
-    let write = |write| request(Operation::Write(write));
+    let write = |write| request(Operation::Write { request: None, write });
+    let requested = |write| {
+        let key = RequestKey { session: Version::new(1, 900), number: 17, lowest: 5 };
+        request(Operation::Write { request: Some(key), write })
+    };
+    let read = |mode| request(Operation::Read { query: Query::Key(key()), mode, floor: None });
+    let look = |query| request(Operation::Read { query, mode: ReadMode::Strong, floor: Some(Sequence(70_000)) });
+    let scan = |after, snapshot| look(Query::Scan(Scan { prefix: key(), after, limit: 100, snapshot }));
+    let steps = vec![
+        Step::Require { key: key(), expected: Expected::Absent },
+        Step::Require { key: key(), expected: Expected::Present },
+        Step::Require { key: key(), expected: Expected::Version(Version::new(1, 2)) },
+        Step::Put { key: key(), value: Bytes::from("4") },
+        Step::Delete { key: key() },
+        Step::Append { key: key(), value: Bytes::from("x") },
+        Step::Increment { key: key(), by: -1 },
+    ];
     vec![
-        ("request-read-strong", request(Operation::Read { key: key(), mode: ReadMode::Strong })),
-        ("request-read-through-chain", request(Operation::Read { key: key(), mode: ReadMode::ThroughChain })),
-        ("request-read-eventual", request(Operation::Read { key: key(), mode: ReadMode::Eventual })),
+        ("request-read-bounded", read(ReadMode::Bounded { versions: 10, age: Duration::from_millis(1500) })),
+        ("request-read-keys", look(Query::Keys(vec![key(), Bytes::from("b")]))),
+        ("request-scan", scan(None, Snapshot::No)),
+        ("request-scan-begin", scan(None, Snapshot::Begin)),
+        ("request-scan-of", scan(Some(key()), Snapshot::Of(7))),
+        ("request-append", requested(Write::Append { key: key(), value: Bytes::from("x") })),
+        ("request-increment", requested(Write::Increment { key: key(), by: -40 })),
+        ("request-get-delete", requested(Write::GetDelete { key: key() })),
+        ("request-batch", requested(Write::Batch(steps))),
+        ("request-open-session", write(Write::OpenSession)),
+        ("request-resolve", requested(Write::Resolve)),
+        ("request-read-strong", read(ReadMode::Strong)),
+        ("request-read-through-chain", read(ReadMode::ThroughChain)),
+        ("request-read-eventual", read(ReadMode::Eventual)),
         ("request-put", Request { forwarded: true, ..write(Write::Put { key: key(), value: Bytes::from("4") }) }),
         ("request-delete", write(Write::Delete { key: key() })),
         ("request-swap", write(swap(Some(Bytes::new())))),
@@ -45,13 +73,55 @@ fn member() -> MemberId {
 fn responses() -> Vec<(&'static str, Response)> {
     let held = |value: Option<&'static str>| Some(Held { version: Version::new(1, 9), value: value.map(Bytes::from) });
     let reply = |reply| Response { number: 300, by: None, answer: ResponseAnswer::Reply(reply) };
-    let read = |held, clean, way| reply(Reply::Read(Read { held, clean, way }));
+    let as_of = Sequence(80_000);
+    let read = |held, clean, way| reply(Reply::Read(Read { held, clean, way, as_of }));
+    let computed = |result| {
+        reply(Reply::Committed(Committed { version: Version::new(4, 70_000), copies: 3, replayed: true, result }))
+    };
+    let conflict = |step, version, value: Option<&'static str>| {
+        let (at, value) = (Version::new(4, 70_000), value.map(Bytes::from));
+        let replayed = value.is_none();
+        reply(Reply::Conflict { at, step, version, value, replayed })
+    };
+    let record = |key: &'static str| Record {
+        key: Bytes::from(key),
+        held: Held { version: Version::new(1, 9), value: Some(Bytes::from("v")) },
+    };
+    let page = |next: Option<&'static str>, snapshot| {
+        let (records, next) = (vec![record("a"), record("b")], next.map(Bytes::from));
+        reply(Reply::Page(Page { records, next, clean: true, way: Way::Local, as_of: Sequence(80_000), snapshot }))
+    };
     let refused = |refusal| reply(Reply::Refused(refusal));
     let at = Version::new(4, 70_000);
     vec![
-        ("response-committed", reply(Reply::Committed(Committed { version: at, copies: 3 }))),
-        ("response-conflict", reply(Reply::Conflict { at, current: held(Some("4")) })),
-        ("response-conflict-absent", reply(Reply::Conflict { at, current: None })),
+        (
+            "response-committed",
+            reply(Reply::Committed(Committed { version: at, copies: 3, replayed: false, result: Computed::Nothing })),
+        ),
+        ("response-length", computed(Computed::Length(9))),
+        ("response-number", computed(Computed::Number(-9))),
+        ("response-took", computed(Computed::Took(Some((Version::new(1, 9), Bytes::from("4")))))),
+        ("response-took-nothing", computed(Computed::Took(None))),
+        ("response-took-forgotten", computed(Computed::TookForgotten(Version::new(1, 9)))),
+        ("response-conflict", conflict(0, Version::new(1, 9), Some("4"))),
+        ("response-conflict-absent", conflict(3, Version::NONE, None)),
+        (
+            "response-cut",
+            reply(Reply::Cut(Cut { found: vec![held(Some("4")), None], clean: true, way: Way::Query, as_of })),
+        ),
+        ("response-page", page(Some("b"), Some(7))),
+        ("response-page-last", page(None, None)),
+        ("response-refused-expired", refused(Refusal::SessionExpired)),
+        ("response-refused-forgotten", refused(Refusal::Forgotten)),
+        ("response-refused-barred", refused(Refusal::Barred)),
+        ("response-refused-full", refused(Refusal::SessionFull)),
+        ("response-refused-number", refused(Refusal::NotANumber)),
+        ("response-refused-overflow", refused(Refusal::Overflow)),
+        ("response-refused-snapshot", refused(Refusal::SnapshotGone)),
+        ("response-refused-chains", refused(Refusal::ManyChains)),
+        ("response-refused-request", refused(Refusal::OtherRequest)),
+        ("response-refused-history", refused(Refusal::OtherHistory)),
+        ("response-refused-batch", refused(Refusal::BatchSize { len: 0, limit: 4096 })),
         ("response-read", Response { by: Some(member()), ..read(held(Some("4")), true, Way::Local) }),
         ("response-read-absent", read(None, true, Way::Query)),
         ("response-read-dirty", read(held(None), false, Way::Chain)),

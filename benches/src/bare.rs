@@ -56,6 +56,7 @@ impl BareChain {
         self.next += 1;
         let write = Input::Write {
             token: Token(self.next),
+            request: None,
             write: Write::Put { key, value },
             deadline: Timestamp::MAX,
             wall_clock: self.next,

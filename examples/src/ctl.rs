@@ -2,11 +2,14 @@
 
 mod args;
 mod cas;
+mod change;
 mod del;
 mod get;
 mod load;
+mod outcome;
 mod output;
 mod put;
+mod scan;
 mod status;
 
 use std::{process::ExitCode, time::Duration};
@@ -79,6 +82,10 @@ async fn command(client: &Client, command: &Command, timeout: Duration, output: 
         Command::Put { key, value } => put::run(&kv, key, value, output).await,
         Command::Del { key } => del::run(&kv, key, output).await,
         Command::Cas { key, version, value } => cas::run(&kv, key, *version, value, output).await,
+        Command::Incr { key, by } => change::incr(&kv, key, *by, output).await,
+        Command::Append { key, value } => change::append(&kv, key, value, output).await,
+        Command::Scan { prefix } => scan::run(&kv, prefix, output).await,
+        Command::Outcome { request } => outcome::run(&kv, *request, output).await,
         Command::Load(_) | Command::Other(_) => Ok(exit::DONE),
     }
 }

@@ -188,8 +188,8 @@ impl Client {
                 self.known[key as usize] = if call == Call::Delete { Version::NONE } else { committed.version };
                 Ok(Next::Done(Answer::Written(committed.version)))
             }
-            (Ask::Write(Call::CompareAndSwap { .. }), Reply::Conflict { current, .. }) => {
-                let current = self.found(key, current)?;
+            (Ask::Write(Call::CompareAndSwap { .. }), Reply::Conflict { version, value, .. }) => {
+                let current = self.found(key, value.map(|value| Held { version, value: Some(value) }))?;
                 Ok(Next::Done(Answer::Conflict(current)))
             }
             (Ask::Write(_), Reply::Expired) => Ok(Next::Done(Answer::Unknown)),
@@ -352,8 +352,12 @@ mod tests {
     #[test]
     fn nonsense_is_noticed() {
         let held = Held { version: Version::new(1, 1), value: Some(encode(0, Value(1), 0)) };
-        let read =
-            artillery_ddata::replica::Read { held: Some(held), clean: true, way: artillery_ddata::replica::Way::Local };
+        let read = artillery_ddata::replica::Read {
+            held: Some(held),
+            clean: true,
+            way: artillery_ddata::replica::Way::Local,
+            as_of: artillery_ddata::Sequence(1),
+        };
         let failure = client(Ask::Read(ReadMode::Strong)).reply(Reply::Read(read.clone()), &ids()).unwrap_err();
         assert_eq!(failure.oracle, Oracle::Claims, "a value of another key");
         let failure = client(Ask::Write(Call::Delete)).reply(Reply::Read(read), &ids()).unwrap_err();

@@ -178,5 +178,6 @@ fn settings(setup: &Setup) -> Settings {
         heartbeat: setup.heartbeat,
         resend: setup.resend,
         mutant: setup.mutant.map(MutantName::guard),
+        ..Settings::default()
     }
 }

@@ -41,6 +41,9 @@ fn status(last: u64, watermark: u64) -> Status {
         backlog: 0,
         parked_reads: 0,
         waiting_writes: 0,
+        sessions: 0,
+        sessions_bytes: 0,
+        snapshots: 0,
         reads: Default::default(),
         halted: None,
     }

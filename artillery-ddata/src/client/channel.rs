@@ -21,7 +21,7 @@ use tokio::{
 };
 
 use crate::{
-    ChainId,
+    ChainId, MemberId,
     error::Unknown,
     wire::{
         request::{
@@ -45,6 +45,8 @@ const MARGIN: Duration = Duration::from_millis(50);
 pub(crate) struct Question {
     pub(crate) chain: ChainId,
     pub(crate) forwarded: bool,
+    /// Nobody else will do.
+    pub(crate) only: Option<MemberId>,
     pub(crate) operation: Operation,
 }
 
@@ -310,7 +312,7 @@ impl LaneTask {
         let left = ask.deadline.saturating_duration_since(Instant::now());
         let left = left.saturating_sub(MARGIN.min(left / 10));
         self.last_number += 1;
-        let Question { chain, forwarded, operation } = ask.question;
+        let Question { chain, forwarded, operation, .. } = ask.question;
         let number = self.last_number;
         let deadline_ms = u32::try_from(left.as_millis()).unwrap_or(u32::MAX);
         let encoded = match self.encode(&Request { number, chain, deadline_ms, forwarded, operation }) {

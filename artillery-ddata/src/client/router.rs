@@ -1,5 +1,6 @@
 //! Finds who is to be asked, and asks until the answer is certain or the time is up.
 
+mod data;
 mod pick;
 mod routes;
 
@@ -19,19 +20,23 @@ use tokio::{
     time::{Instant, timeout_at},
 };
 
+pub(crate) use self::data::{HowToRead, HowToWrite};
 use self::pick::{Attempts, Pick};
 pub(super) use self::routes::ask_on;
 pub(crate) use self::routes::{Asked, Routes};
-use super::channel::{Channel, NotSent, Outcome, Question};
+use super::{
+    channel::{Channel, NotSent, Outcome, Question},
+    requests::Requests,
+};
 use crate::{
     ChainId, Error, MemberId, NodeId, Place, Routing, Timestamp,
-    control::chain_of,
     driver::{
         handle::{ChainHandle, ReadRequest, Responder, WriteRequest},
         local::Local,
     },
     error::{NotApplied, Unknown, WayOn},
-    replica::{ReadMode, Refusal, Reply, Write},
+    replica::{Refusal, Reply, Write},
+    tries::{Ending, Repeat, Tries, Verdict},
     update::MAX_KEY,
     wire::request::{Operation, ResponseAnswer},
 };
@@ -63,6 +68,7 @@ pub(crate) struct Router {
     peers: ArcSwap<Peers>,
     changing: Mutex<()>,
     order: pick::Order,
+    requests: Requests,
 }
 
 #[derive(Clone)]
@@ -70,6 +76,25 @@ struct Peers {
     /// `None` once stopped.
     endpoint: Option<Endpoint>,
     channels: BTreeMap<NodeId, Arc<Channel>>,
+}
+
+/// How a call ended that has no answer.
+#[derive(Debug)]
+pub(crate) enum Failed {
+    /// Nothing was applied, and nothing will be.
+    Certainly(Error),
+    /// It may have been.
+    Perhaps(Unknown),
+}
+
+impl Failed {
+    /// Of a read, which applies nothing whatever comes of it.
+    fn of_read(self) -> Error {
+        match self {
+            Self::Certainly(error) => error,
+            Self::Perhaps(_) => Error::not_applied(NotApplied::TimedOut),
+        }
+    }
 }
 
 /// What came of one try.
@@ -91,7 +116,15 @@ impl Router {
     pub(crate) fn new(routes: Routes, endpoint: Endpoint, max_value_bytes: Option<u64>, spread: super::Spread) -> Self {
         let order = pick::Order::new(endpoint.id().node, spread);
         let peers = ArcSwap::from_pointee(Peers { endpoint: Some(endpoint), channels: BTreeMap::new() });
-        Self { routes, max_value_bytes, runtime: Handle::current(), peers, changing: Mutex::default(), order }
+        Self {
+            routes,
+            max_value_bytes,
+            runtime: Handle::current(),
+            peers,
+            changing: Mutex::default(),
+            order,
+            requests: Requests::default(),
+        }
     }
 
     /// What is served in this process.
@@ -112,60 +145,62 @@ impl Router {
         });
     }
 
-    pub(crate) async fn read(&self, key: Bytes, mode: ReadMode, timeout: Duration) -> Result<Answer, Error> {
-        check_key(&key)?;
-        let deadline = Instant::now() + timeout;
-        let chain = self.chain_of(&key, deadline).await?;
-        self.call(Question { chain, forwarded: false, operation: Operation::Read { key, mode } }, deadline).await
+    /// Asks until the answer is certain. What was certainly not applied is tried again until `deadline`; so is a read, and
+    /// a write that has a request id, whatever became of it. What is handed on for others is tried once: they can try
+    /// again, and know best whether they want to.
+    pub(crate) async fn call(&self, question: Question, deadline: Instant) -> Result<Answer, Failed> {
+        self.call_again(question, deadline, None).await
     }
 
-    pub(crate) async fn write(&self, write: Write, timeout: Duration) -> Result<Answer, Error> {
-        let (key, value) = match &write {
-            Write::Put { key, value } => (key, Some(value)),
-            Write::Delete { key } => (key, None),
-            Write::CompareAndSwap { key, value, .. } => (key, value.as_ref()),
-        };
-        check_key(key)?;
-        check_value(value, self.max_value_bytes)?;
-        let deadline = Instant::now() + timeout;
-        let chain = self.chain_of(key, deadline).await?;
-        self.call(Question { chain, forwarded: false, operation: Operation::Write(write) }, deadline).await
-    }
-
-    /// Waits for the cluster to be formed, since until then no key belongs anywhere.
-    async fn chain_of(&self, key: &[u8], deadline: Instant) -> Result<ChainId, Error> {
-        let routing = match self.known() {
-            Some(routing) => routing,
-            None => self.routes.formed(deadline).await.ok_or(Error::not_applied(NotApplied::NotFormed))?,
-        };
-        Ok(chain_of(key, routing.chains.len() as u32))
-    }
-
-    /// Asks whoever must be asked until the answer is certain. What was certainly not applied is tried again until
-    /// `deadline`; so is a read, whatever became of it. A write that may have been applied never is. What is handed on
-    /// for others is tried once: they can try again, and know best whether they want to.
-    pub(crate) async fn call(&self, question: Question, deadline: Instant) -> Result<Answer, Error> {
-        let is_write = question.operation.is_write();
+    /// The same for a request of which it is known already what came of `earlier` attempts.
+    async fn call_again(
+        &self,
+        question: Question,
+        deadline: Instant,
+        earlier: Option<Tries>,
+    ) -> Result<Answer, Failed> {
+        let mut tries = earlier.unwrap_or_else(|| Tries::new(repeat(&question.operation)));
         let mut attempts = Attempts::default();
+        let mut unknown = Unknown::TimedOut;
         loop {
             let (tried, asked) = self.attempt(&question, &attempts, deadline).await;
             let mut refusal = None;
-            let error = match tried {
-                Tried::Answered(answer) => match retried(&answer.reply, is_write) {
-                    None => return Ok(answer),
-                    Some(reason) => {
-                        refusal = Some(reason);
-                        Error::refused(reason, Some(answer.node.node))
-                    }
-                },
-                Tried::Unanswered(reason) if is_write => return Err(Error::unknown(reason)),
-                Tried::Unanswered(_) => Error::not_applied(NotApplied::TimedOut),
-                Tried::Nothing(error) if error.way_on() == WayOn::Change => return Err(error),
-                Tried::Nothing(error) => error,
+            // What is said if this was the last attempt.
+            let (verdict, error) = match tried {
+                Tried::Answered(answer) => {
+                    let verdict = tries.replied(&answer.reply);
+                    let error = match answer.reply {
+                        _ if verdict == Verdict::Done => return Ok(answer),
+                        Reply::Refused(reason) => {
+                            refusal = Some(reason);
+                            Error::refused(reason, Some(answer.node.node))
+                        }
+                        _ => Error::not_applied(NotApplied::TimedOut),
+                    };
+                    (verdict, error)
+                }
+                Tried::Unanswered(reason) => {
+                    unknown = reason;
+                    (tries.unanswered(), Error::not_applied(NotApplied::TimedOut))
+                }
+                Tried::Nothing(error) if error.way_on() == WayOn::Change => (Verdict::Over(tries.give_up()), error),
+                Tried::Nothing(error) => (Verdict::Again, error),
             };
-            attempts.failed(asked, refusal);
-            if question.forwarded || !self.pause(&mut attempts, deadline).await {
-                return Err(error);
+            let ending = match verdict {
+                Verdict::Over(ending) => Some(ending),
+                _ => {
+                    attempts.failed(asked, refusal);
+                    let again = !question.forwarded && self.pause(&mut attempts, deadline).await;
+                    (!again).then(|| tries.give_up())
+                }
+            };
+            match ending {
+                None => {}
+                Some(Ending::NotApplied(_)) => return Err(Failed::Certainly(error)),
+                Some(Ending::Unknown(Some(Refusal::SessionExpired | Refusal::Forgotten))) => {
+                    return Err(Failed::Perhaps(Unknown::SessionExpired));
+                }
+                Some(Ending::Unknown(_)) => return Err(Failed::Perhaps(unknown)),
             }
         }
     }
@@ -286,30 +321,23 @@ impl Router {
     }
 }
 
-fn check_key(key: &Bytes) -> Result<(), Error> {
-    if key.len() <= MAX_KEY {
-        return Ok(());
-    }
-    Err(Error::refused(Refusal::KeyTooLong { len: key.len() as u64, limit: MAX_KEY as u64 }, None))
+pub(crate) fn check_key(key: &Bytes) -> Result<(), Refusal> {
+    let (len, limit) = (key.len() as u64, MAX_KEY as u64);
+    if len <= limit { Ok(()) } else { Err(Refusal::KeyTooLong { len, limit }) }
 }
 
-fn check_value(value: Option<&Bytes>, limit: Option<u64>) -> Result<(), Error> {
-    let (Some(value), Some(limit)) = (value, limit) else { return Ok(()) };
+pub(crate) fn check_value(value: &Bytes, limit: u64) -> Result<(), Refusal> {
     let len = value.len() as u64;
-    if len <= limit { Ok(()) } else { Err(Error::refused(Refusal::ValueTooLarge { len, limit }, None)) }
+    if len <= limit { Ok(()) } else { Err(Refusal::ValueTooLarge { len, limit }) }
 }
 
-/// The refusal, if trying again may help.
-fn retried(reply: &Reply, is_write: bool) -> Option<Refusal> {
-    match reply {
-        Reply::Refused(refusal) => match refusal {
-            Refusal::NoChain | Refusal::NotHead(_) | Refusal::NotTail(_) | Refusal::Busy | Refusal::NoLease => {
-                Some(*refusal)
-            }
-            Refusal::StoreFailed if !is_write => Some(*refusal),
-            _ => None,
-        },
-        _ => None,
+/// What it does to ask for an operation twice.
+fn repeat(operation: &Operation) -> Repeat {
+    match operation {
+        Operation::Write { request: Some(_), .. } => Repeat::Recorded,
+        Operation::Write { request: None, write: Write::OpenSession } => Repeat::Harmless,
+        Operation::Write { .. } => Repeat::Twice,
+        Operation::Read { .. } | Operation::Routing | Operation::Status => Repeat::Harmless,
     }
 }
 
@@ -328,12 +356,13 @@ async fn ask_here(handle: ChainHandle, me: MemberId, place: Place, question: &Qu
     let is_write = question.operation.is_write();
     let handed = async {
         match &question.operation {
-            Operation::Read { key, mode } => {
-                let (key, mode) = (key.clone(), *mode);
-                handle.read(ReadRequest { key, mode, deadline: until, responder }).await;
+            Operation::Read { query, mode, floor } => {
+                let (query, mode, floor) = (query.clone(), *mode, *floor);
+                handle.read(ReadRequest { query, mode, floor, deadline: until, responder }).await;
             }
-            Operation::Write(write) => {
-                handle.write(WriteRequest { write: write.clone(), deadline: until, responder }).await;
+            Operation::Write { request, write } => {
+                let (request, write) = (*request, write.clone());
+                handle.write(WriteRequest { request, write, deadline: until, responder }).await;
             }
             Operation::Routing | Operation::Status => {}
         }

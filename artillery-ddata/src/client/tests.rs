@@ -2,7 +2,7 @@ use std::{sync::Arc, time::Duration};
 
 use artillery_core::{
     error::{CloseReason, ConnectError},
-    transport::{CloseCode, IncomingStream, StreamKind},
+    transport::{CloseCode, FrameReader, FrameWriter, IncomingStream, StreamKind},
 };
 use bytes::Bytes;
 use tokio::{sync::mpsc, task::JoinSet};
@@ -11,10 +11,13 @@ use super::*;
 use crate::{
     Place, ReadMode, Refusal, Version,
     driver::fake::{self, FakeNode, SECRET, alone, config, member, routing, unique},
-    error::{NotApplied, Unknown},
+    error::NotApplied,
     kv::ReadState,
-    replica::Way,
-    wire::streams::REQUESTS,
+    replica::{Committed, Computed, Reply, Way, Write},
+    wire::{
+        request::{Operation, Response, ResponseAnswer, decode_request, encode_response},
+        streams::REQUESTS,
+    },
 };
 
 async fn connect(cluster: &str, node: &FakeNode) -> Client {
@@ -28,7 +31,7 @@ async fn all_calls_from_beside_the_cluster() {
     let client = connect(&cluster, &node).await;
     let kv = client.kv();
     let put = kv.put("k", "one").await.unwrap();
-    assert_eq!((put.version, put.copies), (Version::new(1, 1), 1));
+    assert_eq!((put.version, put.copies), (Version::new(1, 2), 1));
     for (mode, way) in
         [(ReadMode::Strong, Way::Local), (ReadMode::Eventual, Way::Local), (ReadMode::ThroughChain, Way::Chain)]
     {
@@ -88,7 +91,7 @@ async fn a_spare_hands_on_and_counts() {
     spare.kv().put("k", "v").await.unwrap();
     let seen = spare.kv().get("k").await.unwrap();
     assert_eq!((seen.served.node, seen.served.place), (head.me().node, Place::Head));
-    assert_eq!(spare.local.forwarded(), 2);
+    assert_eq!(spare.local.forwarded(), 3, "the opening of its session too");
     // From a client that takes the spare for the head.
     let lies = fake::routing(config(&[spare.me()], 1), &[&head, &spare]);
     let liar = FakeNode::start(&cluster, "liar");
@@ -98,7 +101,7 @@ async fn a_spare_hands_on_and_counts() {
     let seen = client.kv().get("k").await.unwrap();
     assert_eq!(seen.value(), Some(&Bytes::from("w")));
     assert_eq!(seen.served.node, head.me().node, "the result names who served it");
-    assert_eq!(spare.local.forwarded(), 4);
+    assert_eq!(spare.local.forwarded(), 6);
     assert_eq!(head.local.forwarded(), 0);
 }
 
@@ -131,7 +134,7 @@ async fn a_moved_head_is_found() {
     old.endpoint.shutdown().await;
     client.candidates().add(new.addr());
     let put = client.kv().put("k", "w").await.unwrap();
-    assert_eq!(put.version, Version::new(2, 1));
+    assert_eq!(put.version, Version::new(2, 2), "behind the opening of a new session: the old head took its own along");
     assert_eq!(client.routing().chains[0].head(), Some(new.me()));
 }
 
@@ -140,6 +143,20 @@ fn silent(cluster: &str) -> (FakeNode, mpsc::Receiver<IncomingStream>) {
     let (sender, streams) = mpsc::channel(16);
     let node = FakeNode::start_with(cluster, "silent", move |stream| drop(sender.try_send(stream)));
     (node, streams)
+}
+
+/// Answers as a head would until a session is asked for, and opens it.
+async fn open_session(reader: &mut FrameReader, writer: &mut FrameWriter) -> Version {
+    loop {
+        let request = decode_request(&reader.next().await.unwrap().unwrap()).unwrap();
+        let Operation::Write { request: None, write: Write::OpenSession } = request.operation else { continue };
+        let version = Version::new(1, 77);
+        let done = Committed { version, copies: 1, replayed: false, result: Computed::Nothing };
+        let answer = ResponseAnswer::Reply(Reply::Committed(done));
+        let response = encode_response(&Response { number: request.number, by: None, answer }).unwrap();
+        writer.send(&response.header, &response.body).await.unwrap();
+        return version;
+    }
 }
 
 #[tokio::test]
@@ -152,17 +169,26 @@ async fn a_write_without_an_answer_is_unknown_and_a_read_is_asked_elsewhere() {
     let client = connect(&cluster, &seed).await;
     let kv = client.kv();
 
+    // Without a session nothing of the caller's was sent.
     let slow = kv.put("k", "v").timeout(Duration::from_millis(200)).await;
-    assert_eq!(slow, Err(Error::unknown(Unknown::TimedOut)));
+    assert_eq!(slow, Err(Error::not_applied(NotApplied::TimedOut)));
 
-    let write = tokio::spawn(kv.put("k", "v").into_future());
+    let write = tokio::spawn(kv.put("k", "v").timeout(Duration::from_millis(600)).into_future());
     let stream = streams.recv().await.unwrap();
-    let mut reader = stream.reader;
+    let (mut reader, mut writer) = (stream.reader, stream.writer.unwrap());
+    // The first one's question for a session came too late for it.
     reader.next().await.unwrap().unwrap();
+    let session = open_session(&mut reader, &mut writer).await;
     reader.next().await.unwrap().unwrap();
     stream.connection.close(CloseCode::DONE, "gone");
+    // It is asked again under the same id, and nobody answers that either.
+    let mut again = streams.recv().await.unwrap().reader;
+    let request = decode_request(&again.next().await.unwrap().unwrap()).unwrap();
+    let Operation::Write { request: Some(key), .. } = request.operation else { panic!("{request:?}") };
+    assert_eq!((key.session, key.number), (session, 1));
     let lost = write.await.unwrap();
-    assert!(matches!(lost, Err(Error::OutcomeUnknown { reason: Unknown::Lost(_) })), "{lost:?}");
+    let Err(Error::OutcomeUnknown { request_id, .. }) = lost else { panic!("{lost:?}") };
+    assert_eq!((request_id.session, request_id.number), (session, 1));
 
     // Whichever of the two the client prefers, the one that answers does.
     let seen = kv.get("k").await.unwrap();

@@ -145,14 +145,14 @@ impl Task {
 
     fn read(&mut self, now: Timestamp, request: ReadRequest) {
         let token = Token(self.responders.insert(request.responder) as u64);
-        let ReadRequest { key, mode, deadline, .. } = request;
-        self.replica.handle(now, Input::Read { token, key, mode, deadline });
+        let ReadRequest { query, mode, floor, deadline, .. } = request;
+        self.replica.handle(now, Input::Read { token, query, mode, floor, deadline });
     }
 
     fn write(&mut self, now: Timestamp, request: WriteRequest) {
         let token = Token(self.responders.insert(request.responder) as u64);
-        let WriteRequest { write, deadline, .. } = request;
-        self.replica.handle(now, Input::Write { token, write, deadline, wall_clock: wall_clock() });
+        let WriteRequest { request, write, deadline, .. } = request;
+        self.replica.handle(now, Input::Write { token, request, write, deadline, wall_clock: wall_clock() });
     }
 
     fn follow_links(&mut self) {

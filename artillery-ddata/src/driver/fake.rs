@@ -78,14 +78,14 @@ async fn run(mut replica: Replica, mut reads: mpsc::Receiver<ReadRequest>, mut w
         let token = Token(last);
         tokio::select! {
             read = reads.recv() => {
-                let Some(ReadRequest { key, mode, deadline, responder }) = read else { return };
+                let Some(ReadRequest { query, mode, floor, deadline, responder }) = read else { return };
                 waiting.insert(token, responder);
-                replica.handle(now(), Input::Read { token, key, mode, deadline });
+                replica.handle(now(), Input::Read { token, query, mode, floor, deadline });
             }
             write = writes.recv() => {
-                let Some(WriteRequest { write, deadline, responder }) = write else { return };
+                let Some(WriteRequest { request, write, deadline, responder }) = write else { return };
                 waiting.insert(token, responder);
-                replica.handle(now(), Input::Write { token, write, deadline, wall_clock: 1 });
+                replica.handle(now(), Input::Write { token, request, write, deadline, wall_clock: 1 });
             }
             () = tokio::time::sleep(Duration::from_millis(20)), if !waiting.is_empty() => {
                 replica.handle(now(), Input::Tick);

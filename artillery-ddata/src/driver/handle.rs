@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use artillery_core::{Timestamp, clock};
-use bytes::Bytes;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::{
-    ChainId,
-    replica::{Gate, NotLocal, ReadMode, Refusal, Reply, Write},
+    ChainId, Sequence,
+    replica::{Gate, NotLocal, Query, ReadMode, Refusal, Reply, Write},
     store::{Held, Store},
+    update::RequestKey,
 };
 
 /// Takes the reply of one request. It never waits: whoever makes one sees to it that there is room for the reply.
@@ -36,13 +36,15 @@ impl Responder {
 }
 
 pub(crate) struct ReadRequest {
-    pub(crate) key: Bytes,
+    pub(crate) query: Query,
     pub(crate) mode: ReadMode,
+    pub(crate) floor: Option<Sequence>,
     pub(crate) deadline: Timestamp,
     pub(crate) responder: Responder,
 }
 
 pub(crate) struct WriteRequest {
+    pub(crate) request: Option<RequestKey>,
     pub(crate) write: Write,
     pub(crate) deadline: Timestamp,
     pub(crate) responder: Responder,

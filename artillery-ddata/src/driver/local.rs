@@ -57,6 +57,11 @@ impl Local {
         self.chains.load().get(chain.0 as usize).and_then(Option::as_ref).map_or(Place::Spare, |here| here.place)
     }
 
+    /// Which cluster it is, once that is formed.
+    pub(crate) fn cluster(&self) -> Option<crate::ClusterId> {
+        self.routing.borrow().as_ref().map(|routing| routing.cluster)
+    }
+
     /// How many chains there are; 0 until the cluster is formed.
     pub(crate) fn chain_count(&self) -> u32 {
         self.chains.load().len() as u32

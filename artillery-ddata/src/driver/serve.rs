@@ -20,13 +20,12 @@ use crate::{
     ChainId, Error, Mode, Place,
     client::{
         channel::Question,
-        router::{Answer, Router, on_the_clock},
+        router::{Answer, Failed, Router, check_key, check_value, on_the_clock},
     },
     control::chain_of,
     error::NotApplied,
     kv::Call,
-    replica::{Read, ReadMode, Refusal, Reply, Way, Write},
-    update::MAX_KEY,
+    replica::{Query, Read, ReadMode, Refusal, Reply, Way},
     wire::request::{MAX_OUTSTANDING, Operation, Request, Response, ResponseAnswer, decode_request, encode_response},
 };
 
@@ -116,11 +115,13 @@ impl Server {
         let request = decode_request(frame).map_err(|error| format!("no request: {error}"))?;
         let number = request.number;
         match &request.operation {
-            Operation::Read { key, mode } => match self.local_read(request.chain, key, *mode) {
-                Some(reply) => answers.reply(number, reply),
-                None => self.serve_or_forward(request, answers).await,
-            },
-            Operation::Write(_) => self.serve_or_forward(request, answers).await,
+            Operation::Read { query: Query::Key(key), mode: ReadMode::Strong, .. } => {
+                match self.local_read(request.chain, key) {
+                    Some(reply) => answers.reply(number, reply),
+                    None => self.serve_or_forward(request, answers).await,
+                }
+            }
+            Operation::Read { .. } | Operation::Write { .. } => self.serve_or_forward(request, answers).await,
             Operation::Routing => {
                 let routing = self.local.routing().borrow().as_deref().cloned().map(Box::new);
                 answers.respond(Response { number, by: None, answer: ResponseAnswer::Routing(routing) });
@@ -136,13 +137,15 @@ impl Server {
     }
 
     /// A strong read that this node can serve from its own state needs nobody else.
-    fn local_read(&self, chain: ChainId, key: &[u8], mode: ReadMode) -> Option<Reply> {
-        if mode != ReadMode::Strong || !self.belongs(key, chain) {
+    fn local_read(&self, chain: ChainId, key: &[u8]) -> Option<Reply> {
+        if !self.belongs(key, chain) {
             return None;
         }
-        let held = self.local.with_chain(chain, |handle| handle.local(key))?.ok()?;
+        // The watermark is loaded after the lookup: whatever that found is covered by it.
+        let read = |handle: &ChainHandle| handle.local(key).map(|held| (held, handle.gate.watermark()));
+        let (held, as_of) = self.local.with_chain(chain, read)?.ok()?;
         let held = held.filter(|held| held.value.is_some());
-        Some(Reply::Read(Read { held, clean: true, way: Way::Local }))
+        Some(Reply::Read(Read { held, clean: true, way: Way::Local, as_of }))
     }
 
     fn belongs(&self, key: &[u8], chain: ChainId) -> bool {
@@ -163,15 +166,10 @@ impl Server {
     /// Whether this node is the one to answer. What it isn't, it hands on, unless another node has done so already:
     /// then its chain refuses, and says who to ask.
     fn place(&self, request: &Request) -> Result<For, Refusal> {
-        let (key, value) = match &request.operation {
-            Operation::Read { key, .. } | Operation::Write(Write::Delete { key }) => (key, None),
-            Operation::Write(Write::Put { key, value }) => (key, Some(value)),
-            Operation::Write(Write::CompareAndSwap { key, value, .. }) => (key, value.as_ref()),
+        match &request.operation {
+            Operation::Read { query, .. } => self.check(request.chain, query.keys().iter(), std::iter::empty())?,
+            Operation::Write { write, .. } => self.check(request.chain, write.keys(), write.values())?,
             Operation::Routing | Operation::Status => return Err(Refusal::NoChain),
-        };
-        check_lengths(key, value, self.max_value_bytes)?;
-        if !self.belongs(key, request.chain) {
-            return Err(Refusal::NoChain);
         }
         match self.local.chain(request.chain) {
             Some(handle) if request.forwarded || self.answers(request) => Ok(For::Here(handle)),
@@ -180,12 +178,35 @@ impl Server {
         }
     }
 
+    /// Whether all keys and values may be that long, and belong to that chain.
+    fn check<'a>(
+        &self,
+        chain: ChainId,
+        keys: impl Iterator<Item = &'a Bytes>,
+        values: impl Iterator<Item = &'a Bytes>,
+    ) -> Result<(), Refusal> {
+        if chain.0 >= self.local.chain_count() {
+            return Err(Refusal::NoChain);
+        }
+        for key in keys {
+            check_key(key)?;
+            if !self.belongs(key, chain) {
+                return Err(Refusal::NoChain);
+            }
+        }
+        values.map(|value| check_value(value, self.max_value_bytes)).collect()
+    }
+
     /// Whether this node's place in the chain is the right one for the request.
     fn answers(&self, request: &Request) -> bool {
         let place = self.local.place(request.chain);
         match &request.operation {
-            Operation::Write(_) => place == Place::Head,
-            Operation::Read { mode: ReadMode::Strong, .. } if self.is_classic(request.chain) => self.is_tail(request),
+            Operation::Write { .. } => place == Place::Head,
+            Operation::Read { mode: ReadMode::Strong | ReadMode::Bounded { .. }, .. }
+                if self.is_classic(request.chain) =>
+            {
+                self.is_tail(request)
+            }
             Operation::Read { mode: ReadMode::Eventual, .. } => true,
             _ => matches!(place, Place::Head | Place::Middle | Place::Tail),
         }
@@ -210,25 +231,15 @@ impl Server {
         tokio::spawn(async move {
             let Request { number, chain, operation, .. } = request;
             let is_write = operation.is_write();
-            let asked = server.router.call(Question { chain, forwarded: true, operation }, deadline).await;
-            let (by, reply) = match asked {
+            let question = Question { chain, forwarded: true, only: None, operation };
+            let (by, reply) = match server.router.call(question, deadline).await {
                 Ok(Answer { reply, node, .. }) => (Some(node).filter(|&by| by != server.local.me), reply),
-                Err(error) => (None, in_words_of_the_chain(&error, is_write)),
+                Err(Failed::Certainly(error)) => (None, in_words_of_the_chain(&error, is_write)),
+                Err(Failed::Perhaps(_)) => (None, Reply::Expired),
             };
             answers.respond(Response { number, by, answer: ResponseAnswer::Reply(reply) });
         });
     }
-}
-
-fn check_lengths(key: &Bytes, value: Option<&Bytes>, max_value_bytes: u64) -> Result<(), Refusal> {
-    let (key, value) = (key.len() as u64, value.map_or(0, |value| value.len() as u64));
-    if key > MAX_KEY as u64 {
-        return Err(Refusal::KeyTooLong { len: key, limit: MAX_KEY as u64 });
-    }
-    if value > max_value_bytes {
-        return Err(Refusal::ValueTooLarge { len: value, limit: max_value_bytes });
-    }
-    Ok(())
 }
 
 /// What a forwarded request came to, for its sender: refusals only where nothing was applied.
@@ -249,10 +260,12 @@ async fn serve_here(handle: &ChainHandle, request: Request, deadline: Instant, a
     let is_write = request.operation.is_write();
     let handed = async {
         match request.operation {
-            Operation::Read { key, mode } => {
-                handle.read(ReadRequest { key, mode, deadline: until, responder }).await;
+            Operation::Read { query, mode, floor } => {
+                handle.read(ReadRequest { query, mode, floor, deadline: until, responder }).await;
             }
-            Operation::Write(write) => handle.write(WriteRequest { write, deadline: until, responder }).await,
+            Operation::Write { request, write } => {
+                handle.write(WriteRequest { request, write, deadline: until, responder }).await;
+            }
             Operation::Routing | Operation::Status => {}
         }
     };

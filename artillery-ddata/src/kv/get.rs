@@ -9,51 +9,56 @@ use std::{
 use bytes::Bytes;
 use tokio::task::coop;
 
-use super::{Kv, Read, ReadState, Served, Versioned};
+use super::{Kv, Read, ReadState, Served, Versioned, how_to_read};
 use crate::{
-    Error,
-    client::router::Answer,
+    Error, MemberId, Place, Session,
+    client::router::{Answer, HowToRead},
     error::NotApplied,
-    replica::{self, ReadMode, Reply, Way},
+    replica::{self, Query, ReadMode, Reply, Way},
 };
 
 /// A read that is about to be made: set what differs from the handle's defaults, and await it.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 #[must_use = "a call does nothing until it is awaited"]
 pub struct Get<'a> {
     kv: &'a Kv,
     key: &'a [u8],
-    mode: ReadMode,
-    timeout: Duration,
+    how: HowToRead,
 }
 
 impl<'a> Get<'a> {
     pub(super) fn new(kv: &'a Kv, key: &'a [u8]) -> Self {
-        Self { kv, key, mode: kv.mode, timeout: kv.timeout }
+        Self { kv, key, how: how_to_read(kv) }
     }
 
     /// How it may be served.
     pub fn mode(mut self, mode: ReadMode) -> Self {
-        self.mode = mode;
+        self.how.mode = mode;
         self
     }
 
     /// How long it may take.
     pub fn timeout(mut self, timeout: Duration) -> Self {
-        self.timeout = timeout;
+        self.how.timeout = timeout;
+        self
+    }
+
+    /// In which session it is made: it never shows less than that has seen.
+    pub fn session(mut self, session: &Session) -> Self {
+        self.how.session = Some(session.clone());
         self
     }
 
     fn local(&self) -> Option<Read> {
-        let (found, place) = self.kv.local(self.key).ok()?;
+        let (found, place) = self.kv.local(self.key, self.how.session.as_ref()).ok()?;
         let node = self.kv.router.local()?.me.node;
         Some(Read::new(found, ReadState::Clean, Served::new(node, place, Way::Local)))
     }
 
-    fn ask(self) -> Asked {
+    fn ask(&self) -> Asked {
         let router = self.kv.router.clone();
-        let (key, mode, timeout) = (Bytes::copy_from_slice(self.key), self.mode, self.timeout);
-        Box::pin(async move { router.read(key, mode, timeout).await.and_then(read) })
+        let (key, how) = (Bytes::copy_from_slice(self.key), self.how.clone());
+        Box::pin(async move { router.read(Query::Key(key), &how).await.and_then(read) })
     }
 }
 
@@ -84,8 +89,7 @@ impl Future for GetFuture<'_> {
         loop {
             match &mut self.0 {
                 State::First(get) => {
-                    let get = *get;
-                    if get.mode == ReadMode::Strong {
+                    if get.how.mode == ReadMode::Strong {
                         // A loop of reads that are all ready at once would starve its runtime without this.
                         let budget = ready!(coop::poll_proceed(context));
                         if let Some(read) = get.local() {
@@ -93,7 +97,8 @@ impl Future for GetFuture<'_> {
                             return Poll::Ready(Ok(read));
                         }
                     }
-                    self.0 = State::Asked(get.ask());
+                    let asked = get.ask();
+                    self.0 = State::Asked(asked);
                 }
                 State::Asked(asked) => return asked.as_mut().poll(context),
             }
@@ -101,14 +106,27 @@ impl Future for GetFuture<'_> {
     }
 }
 
+/// Whether what was read was known to be committed, and who served it.
+pub(super) fn served(clean: bool, node: MemberId, place: Place, way: Way) -> (ReadState, Served) {
+    let state = if clean { ReadState::Clean } else { ReadState::Dirty };
+    (state, Served::new(node.node, place, way))
+}
+
+/// A reply that is none to a read.
+pub(super) fn no_read(reply: &Reply, node: MemberId) -> Error {
+    match reply {
+        Reply::Refused(reason) => Error::refused(*reason, Some(node.node)),
+        _ => Error::not_applied(NotApplied::TimedOut),
+    }
+}
+
 fn read(answer: Answer) -> Result<Read, Error> {
-    match answer.reply {
-        Reply::Read(replica::Read { held, clean, way }) => {
-            let state = if clean { ReadState::Clean } else { ReadState::Dirty };
-            let served = Served::new(answer.node.node, answer.place, way);
+    let Answer { reply, node, place } = answer;
+    match reply {
+        Reply::Read(replica::Read { held, clean, way, .. }) => {
+            let (state, served) = served(clean, node, place, way);
             Ok(Read::new(held.and_then(Versioned::visible), state, served))
         }
-        Reply::Refused(reason) => Err(Error::refused(reason, Some(answer.node.node))),
-        _ => Err(Error::not_applied(NotApplied::TimedOut)),
+        other => Err(no_read(&other, node)),
     }
 }

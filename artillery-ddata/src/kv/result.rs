@@ -2,7 +2,11 @@
 
 use bytes::Bytes;
 
-use crate::{NodeId, Place, Version, replica::Way, store::Held};
+use crate::{
+    NodeId, Place, RequestId, Version,
+    replica::{Computed, Way},
+    store::Held,
+};
 
 /// A value and the update that made it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -94,14 +98,72 @@ pub struct Committed<T = ()> {
     pub version: Version,
     /// On how many members it is.
     pub copies: u32,
+    /// Under which id it was made.
+    pub request_id: RequestId,
+    /// Whether an earlier attempt under the same id did it, so that this one did nothing more.
+    pub replayed: bool,
     /// What it computed.
     pub result: T,
 }
 
 impl<T> Committed<T> {
     /// A value: for tests of code that takes one.
-    pub fn new(version: Version, copies: u32, result: T) -> Self {
-        Self { version, copies, result }
+    pub fn new(version: Version, copies: u32, request_id: RequestId, replayed: bool, result: T) -> Self {
+        Self { version, copies, request_id, replayed, result }
+    }
+}
+
+/// What a [get-and-delete](crate::Kv::get_delete) took away.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Taken {
+    /// Nothing: the key was absent.
+    Nothing,
+    /// This value.
+    Value(Versioned<Bytes>),
+    /// A value of this version. An earlier attempt took it, and it was too large to be kept for a retry
+    /// ([`MAX_TAKEN`](crate::update::MAX_TAKEN)).
+    Forgotten(Version),
+}
+
+impl Taken {
+    /// The value, if it is known.
+    pub fn into_value(self) -> Option<Bytes> {
+        match self {
+            Self::Value(taken) => Some(taken.value),
+            Self::Nothing | Self::Forgotten(_) => None,
+        }
+    }
+}
+
+/// What became of a request, for ever.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Resolution {
+    /// It was applied, once.
+    Applied(Record),
+    /// Its condition didn't hold, so it changed nothing; nor will it.
+    Conflict(Conflict),
+    /// It never was applied, and now it never can be.
+    NeverApplied,
+    /// Nobody knows any more: the record was evicted, or the client had said that it knew.
+    Forgotten,
+}
+
+/// The record of an applied request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Record {
+    /// The version that it made.
+    pub version: Version,
+    /// What it computed.
+    pub result: Computed,
+}
+
+impl Record {
+    /// A value: for tests of code that takes one.
+    pub fn new(version: Version, result: Computed) -> Self {
+        Self { version, result }
     }
 }
 
@@ -110,8 +172,14 @@ impl<T> Committed<T> {
 #[error("{}", self.text())]
 #[non_exhaustive]
 pub struct Conflict {
-    /// What the key held at that moment; `None`: it was absent.
+    /// What the key held at that moment; `None`: it was absent, or [`version`](Self::version) says which version it had
+    /// and this answers a retry, when that value is gone.
     pub current: Option<(Version, Bytes)>,
+    /// The version that the key had.
+    version: Version,
+    /// Which step of a batch it was, counted from 0.
+    pub step: usize,
+    request_id: Option<RequestId>,
     /// The update that records the failure: what stands in `current` is committed as of it.
     pub at: Version,
 }
@@ -119,18 +187,29 @@ pub struct Conflict {
 impl Conflict {
     /// A value: for tests of code that takes one.
     pub fn new(current: Option<(Version, Bytes)>, at: Version) -> Self {
-        Self { current, at }
+        let version = current.as_ref().map_or(Version::NONE, |(version, _)| *version);
+        Self { current, version, step: 0, request_id: None, at }
+    }
+
+    pub(crate) fn of(version: Version, value: Option<Bytes>, step: u32, at: Version, id: RequestId) -> Self {
+        let current = value.map(|value| (version, value));
+        Self { current, version, step: step as usize, request_id: Some(id), at }
+    }
+
+    /// Under which id the write was made; `None`: this is no answer of a chain.
+    pub fn request_id(&self) -> Option<RequestId> {
+        self.request_id
     }
 
     /// The key's version then; [`Version::NONE`]: it was absent.
     pub fn version(&self) -> Version {
-        self.current.as_ref().map_or(Version::NONE, |(version, _)| *version)
+        self.version
     }
 
     fn text(&self) -> String {
-        match &self.current {
-            Some((version, _)) => format!("the key has version {version}"),
-            None => "the key is absent".to_owned(),
+        if self.version.is_none() {
+            return "the key is absent".to_owned();
         }
+        format!("the key has version {}", self.version)
     }
 }

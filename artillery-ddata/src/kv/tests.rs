@@ -8,10 +8,10 @@ use bytes::Bytes;
 
 use super::*;
 use crate::{
-    Error, NodeId, Refusal,
+    ChainId, Error, NodeId, Refusal,
     driver::fake::{self, FakeNode, alone, unique},
     error::NotApplied,
-    replica::Way,
+    replica::{Computed, Expected, Way},
 };
 
 #[tokio::test]
@@ -20,7 +20,9 @@ async fn a_chain_of_one() {
     let kv = node.kv();
     assert_eq!(kv.get("k").await.unwrap().version(), Version::NONE);
     let put = kv.put("k", "one").await.unwrap();
-    assert_eq!(put, Committed::new(Version::new(1, 1), 1, ()));
+    // The first update opened the client's session.
+    let id = RequestId { session: Version::new(1, 1), number: 1, ..put.request_id };
+    assert_eq!(put, Committed::new(Version::new(1, 2), 1, id, false, ()));
 
     let seen = kv.get("k").await.unwrap();
     assert_eq!(seen.value(), Some(&Bytes::from("one")));
@@ -40,6 +42,125 @@ async fn a_chain_of_one() {
     kv.compare_and_swap("k", Version::NONE, "created").await.unwrap().unwrap();
     kv.delete("k").await.unwrap();
     assert_eq!(kv.get("k").mode(ReadMode::Eventual).await.unwrap().value(), None);
+}
+
+#[tokio::test]
+async fn what_writes_compute_comes_back_and_is_kept() {
+    let node = alone(&unique("kv"));
+    let kv = node.kv();
+    assert_eq!(kv.append("log", "ab").await.unwrap().result, 2);
+    let id = kv.new_request_id("log").await.unwrap();
+    let appended = kv.append("log", "c").request_id(id).await.unwrap();
+    assert_eq!((appended.result, appended.replayed), (3, false));
+    let again = kv.append("log", "c").request_id(id).await.unwrap();
+    assert_eq!((again.result, again.replayed, again.version), (3, true, appended.version));
+    assert_eq!(kv.increment("sold", 40).await.unwrap().result, 40);
+    assert_eq!(kv.increment("sold", -50).await.unwrap().result, -10);
+    let not = kv.increment("log", 1).await.unwrap_err();
+    assert!(matches!(not, Error::Refused { reason: Refusal::NotANumber, .. }), "{not:?}");
+    let other = kv.increment("sold", 1).request_id(id).await.unwrap_err();
+    assert!(matches!(other, Error::Refused { reason: Refusal::OtherRequest, .. }), "{other:?}");
+    let id = kv.new_request_id("log").await.unwrap();
+    let taken = kv.get_delete("log").request_id(id).await.unwrap();
+    let expected = Versioned { version: appended.version, value: Bytes::from("abc") };
+    assert_eq!(taken.result, Taken::Value(expected.clone()));
+    assert_eq!(kv.get_delete("log").await.unwrap().result, Taken::Nothing);
+    let again = kv.get_delete("log").request_id(id).await.unwrap();
+    assert_eq!((again.result, again.replayed), (Taken::Value(expected), true));
+}
+
+#[tokio::test]
+async fn an_outcome_can_be_asked_for() {
+    let node = alone(&unique("kv"));
+    let kv = node.kv();
+    let id = kv.new_request_id("paid").await.unwrap();
+    let paid = kv.increment("paid", 40).request_id(id).await.unwrap();
+    let record = Record::new(paid.version, Computed::Number(40));
+    assert_eq!(kv.resolve(id).await, Ok(Resolution::Applied(record)));
+    let never = kv.new_request_id("paid").await.unwrap();
+    assert_ne!(never, id);
+    assert_eq!(kv.resolve(never).await, Ok(Resolution::NeverApplied));
+    let late = kv.increment("paid", 2).request_id(never).await.unwrap_err();
+    assert!(matches!(late, Error::Refused { reason: Refusal::Barred, .. }), "{late:?}");
+    assert_eq!(kv.resolve(never).await, Ok(Resolution::NeverApplied), "for ever");
+    let unknown = RequestId { session: Version::new(1, 999), ..id };
+    assert_eq!(kv.resolve(unknown).await, Ok(Resolution::Forgotten));
+    let other_life = RequestId { cluster: crate::ClusterId(u128::MAX), ..id };
+    let error = kv.resolve(other_life).await.unwrap_err();
+    assert!(matches!(error, Error::Refused { reason: Refusal::OtherHistory, .. }), "{error:?}");
+    assert_eq!(kv.get("paid").await.unwrap().value(), Some(&Bytes::from("40")));
+}
+
+#[tokio::test]
+async fn batches_and_cuts() {
+    let node = alone(&unique("kv"));
+    let kv = node.kv();
+    kv.put("cart/3", "x").await.unwrap();
+    let order =
+        Batch::new().require("order/9", Expected::Absent).put("order/9", "7").increment("sold", 1).delete("cart/3");
+    let id = kv.new_request_id("order/9").await.unwrap();
+    let done = kv.write(order.clone()).request_id(id).await.unwrap().unwrap();
+    let cut = kv.get_many(["order/9", "sold", "cart/3"]).await.unwrap();
+    let values: Vec<_> = cut.values().map(|value| value.map(|value| &value[..])).collect();
+    assert_eq!(values, [Some(&b"7"[..]), Some(b"1"), None]);
+    assert_eq!(cut.found[0].as_ref().unwrap().version, done.version);
+    let conflict = kv.write(order.clone()).await.unwrap().unwrap_err();
+    assert_eq!((conflict.step, conflict.version()), (0, done.version));
+    assert_eq!(conflict.current, Some((done.version, Bytes::from("7"))));
+    let again = kv.write(order).request_id(id).await.unwrap().unwrap();
+    assert!(again.replayed && again.version == done.version);
+    let empty = kv.write(Batch::new()).await.unwrap_err();
+    assert!(matches!(empty, Error::Refused { reason: Refusal::BatchSize { len: 0, .. }, .. }), "{empty:?}");
+}
+
+#[tokio::test]
+async fn scans_go_on() {
+    let node = alone(&unique("kv"));
+    let kv = node.kv();
+    for n in 0..600 {
+        kv.put(format!("stock/{n:03}"), n.to_string()).await.unwrap();
+    }
+    kv.put("stocks", "not below the prefix").await.unwrap();
+    let mut scan = kv.scan("stock/").snapshot();
+    let mut keys = Vec::new();
+    while let Some(entry) = scan.next().await {
+        let entry = entry.unwrap();
+        if keys.is_empty() {
+            kv.delete("stock/500").await.unwrap();
+        }
+        keys.push(entry.key);
+    }
+    assert_eq!(keys.len(), 600, "a snapshot shows what is gone by now");
+    assert!(keys.is_sorted());
+    let mut rest = kv.scan("stock/").after(&keys[497]).limit(2);
+    let mut found = Vec::new();
+    while let Some(entry) = rest.next().await {
+        found.push(entry.unwrap().key);
+    }
+    assert_eq!(found, ["stock/498", "stock/499"]);
+    let mut none = kv.scan("nothing");
+    assert!(none.next().await.is_none() && none.next().await.is_none());
+}
+
+#[tokio::test]
+async fn a_session_remembers_what_it_saw() {
+    let node = alone(&unique("kv"));
+    let session = Session::new();
+    let kv = node.kv().in_session(&session);
+    let chain = ChainId(0);
+    let put = kv.put("k", "v").await.unwrap();
+    assert_eq!(session.frontier().floor(chain), put.version.sequence);
+    node.kv().put("other", "v").await.unwrap();
+    kv.get("absent").await.unwrap();
+    assert_eq!(session.frontier().floor(chain).0, put.version.sequence.0 + 1, "an absence raises the floor too");
+    let resumed = Session::resume(session.frontier().to_string().parse().unwrap());
+    let seen = node.kv().get("k").mode(ReadMode::Eventual).session(&resumed).await.unwrap();
+    assert_eq!(seen.state, ReadState::Clean);
+    let mut elsewhere = crate::Frontier::default();
+    elsewhere.raise(crate::ClusterId(u128::MAX), chain, crate::Sequence(1));
+    let other = Session::resume(elsewhere);
+    let error = node.kv().get("k").session(&other).await.unwrap_err();
+    assert!(matches!(error, Error::Refused { reason: Refusal::OtherHistory, .. }), "{error:?}");
 }
 
 #[tokio::test]

@@ -4,12 +4,12 @@ use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
 
-use super::{Call, Committed, Conflict, Kv};
+use super::{Batch, Call, Committed, Conflict, Kv, Taken, Versioned};
 use crate::{
-    Error, Version,
-    client::router::{Answer, Router},
+    Error, RequestId, Session, Version,
+    client::router::{Answer, HowToWrite, Router},
     error::Unknown,
-    replica::{Reply, Write},
+    replica::{self, Computed, Reply, Write},
 };
 
 /// A write and the way to its head.
@@ -17,34 +17,78 @@ use crate::{
 struct Prepared {
     router: Arc<Router>,
     write: Write,
-    timeout: Duration,
+    how: HowToWrite,
 }
+
+/// What a write came to, its result not looked at yet.
+type Outcome = Result<Committed<Computed>, Conflict>;
 
 impl Prepared {
     fn new(kv: &Kv, write: Write) -> Self {
-        Self { router: kv.router.clone(), write, timeout: kv.timeout }
+        let how = HowToWrite { timeout: kv.timeout, session: kv.session.clone(), request_id: None };
+        Self { router: kv.router.clone(), write, how }
     }
 
-    async fn run(self) -> Result<Result<Committed, Conflict>, Error> {
-        committed(self.router.write(self.write, self.timeout).await?)
+    async fn run(self) -> Result<Outcome, Error> {
+        let (answer, id) = self.router.write(self.write, self.how).await?;
+        outcome(answer, id)
     }
 
-    /// For writes without a condition: nothing else than a commit answers them.
-    async fn run_unconditional(self) -> Result<Committed, Error> {
-        self.run().await?.map_err(|_| Error::unknown(Unknown::NoAnswer))
+    /// For writes with a condition.
+    async fn run_conditional(self) -> Result<Result<Committed, Conflict>, Error> {
+        Ok(self.run().await?.map(|done| with(done, ())))
+    }
+
+    /// For writes without one: nothing else than a commit answers them, and what was computed is of the kind that was
+    /// asked for, unless another write was made under the same id.
+    async fn run_for<T>(self, result: impl FnOnce(&Computed) -> Option<T>) -> Result<Committed<T>, Error> {
+        match self.run().await? {
+            Ok(done) => match result(&done.result) {
+                Some(result) => Ok(with(done, result)),
+                None => Err(Error::refused(crate::Refusal::OtherRequest, None)),
+            },
+            // Only a repetition of another write's id brings that one's answer.
+            Err(_) => Err(Error::refused(crate::Refusal::OtherRequest, None)),
+        }
+    }
+
+    async fn run_for_nothing(self) -> Result<Committed, Error> {
+        self.run_for(|computed| matches!(computed, Computed::Nothing).then_some(())).await
+    }
+
+    async fn run_for_length(self) -> Result<Committed<u64>, Error> {
+        self.run_for(|computed| if let Computed::Length(length) = computed { Some(*length) } else { None }).await
+    }
+
+    async fn run_for_number(self) -> Result<Committed<i64>, Error> {
+        self.run_for(|computed| if let Computed::Number(number) = computed { Some(*number) } else { None }).await
+    }
+
+    async fn run_for_taken(self) -> Result<Committed<Taken>, Error> {
+        self.run_for(|computed| match computed {
+            Computed::Took(None) => Some(Taken::Nothing),
+            Computed::Took(Some((version, value))) => {
+                Some(Taken::Value(Versioned { version: *version, value: value.clone() }))
+            }
+            Computed::TookForgotten(version) => Some(Taken::Forgotten(*version)),
+            _ => None,
+        })
+        .await
     }
 }
 
-fn committed(answer: Answer) -> Result<Result<Committed, Conflict>, Error> {
+fn with<T>(done: Committed<Computed>, result: T) -> Committed<T> {
+    Committed::new(done.version, done.copies, done.request_id, done.replayed, result)
+}
+
+pub(super) fn outcome(answer: Answer, id: RequestId) -> Result<Outcome, Error> {
     match answer.reply {
-        Reply::Committed(done) => Ok(Ok(Committed::new(done.version, done.copies, ()))),
-        Reply::Conflict { at, current } => {
-            let current = current.and_then(|held| held.value.map(|value| (held.version, value)));
-            Ok(Err(Conflict::new(current, at)))
+        Reply::Committed(replica::Committed { version, copies, replayed, result }) => {
+            Ok(Ok(Committed::new(version, copies, id, replayed, result)))
         }
+        Reply::Conflict { at, step, version, value, .. } => Ok(Err(Conflict::of(version, value, step, at, id))),
         Reply::Refused(reason) => Err(Error::refused(reason, Some(answer.node.node))),
-        Reply::Expired => Err(Error::unknown(Unknown::TimedOut)),
-        Reply::Read(_) => Err(Error::unknown(Unknown::NoAnswer)),
+        _ => Err(Error::unknown(Unknown::NoAnswer, id)),
     }
 }
 
@@ -58,7 +102,20 @@ macro_rules! call {
         impl $name {
             /// How long it may take. When the time is up before the commit is known, the outcome is unknown.
             pub fn timeout(mut self, timeout: Duration) -> Self {
-                self.0.timeout = timeout;
+                self.0.how.timeout = timeout;
+                self
+            }
+
+            /// In which session it is made: reads of that see it from now on.
+            pub fn session(mut self, session: &Session) -> Self {
+                self.0.how.session = Some(session.clone());
+                self
+            }
+
+            /// Under which id it is made, of [`Kv::new_request_id`] or of an unknown outcome: under one id it happens at
+            /// most once, whoever repeats it.
+            pub fn request_id(mut self, id: RequestId) -> Self {
+                self.0.how.request_id = Some(id);
                 self
             }
         }
@@ -76,17 +133,37 @@ macro_rules! call {
 
 call! {
     /// A put that is about to be made.
-    Put -> Committed, run_unconditional
+    Put -> Committed, run_for_nothing
 }
 
 call! {
     /// A deletion that is about to be made.
-    Delete -> Committed, run_unconditional
+    Delete -> Committed, run_for_nothing
 }
 
 call! {
     /// A compare-and-swap that is about to be made.
-    CompareAndSwap -> Result<Committed, Conflict>, run
+    CompareAndSwap -> Result<Committed, Conflict>, run_conditional
+}
+
+call! {
+    /// An append that is about to be made; its result is the length of the value, in bytes.
+    Append -> Committed<u64>, run_for_length
+}
+
+call! {
+    /// An increment that is about to be made; its result is the new number.
+    Increment -> Committed<i64>, run_for_number
+}
+
+call! {
+    /// A get-and-delete that is about to be made; its result is what was there.
+    GetDelete -> Committed<Taken>, run_for_taken
+}
+
+call! {
+    /// A batch that is about to be written.
+    WriteBatch -> Result<Committed, Conflict>, run_conditional
 }
 
 impl Put {
@@ -104,5 +181,29 @@ impl Delete {
 impl CompareAndSwap {
     pub(super) fn new(kv: &Kv, key: Bytes, expected: Version, value: Option<Bytes>) -> Self {
         Self(Prepared::new(kv, Write::CompareAndSwap { key, expected, value }))
+    }
+}
+
+impl Append {
+    pub(super) fn new(kv: &Kv, key: Bytes, value: Bytes) -> Self {
+        Self(Prepared::new(kv, Write::Append { key, value }))
+    }
+}
+
+impl Increment {
+    pub(super) fn new(kv: &Kv, key: Bytes, by: i64) -> Self {
+        Self(Prepared::new(kv, Write::Increment { key, by }))
+    }
+}
+
+impl GetDelete {
+    pub(super) fn new(kv: &Kv, key: Bytes) -> Self {
+        Self(Prepared::new(kv, Write::GetDelete { key }))
+    }
+}
+
+impl WriteBatch {
+    pub(super) fn new(kv: &Kv, batch: Batch) -> Self {
+        Self(Prepared::new(kv, Write::Batch(batch.into_steps())))
     }
 }

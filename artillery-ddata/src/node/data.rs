@@ -20,7 +20,7 @@ use super::{
 };
 use crate::{
     ChainConfig, Place,
-    client::router::Router,
+    client::router::{HowToRead, Router},
     config::Config,
     control::{
         Founder, Founding, Static,
@@ -35,7 +35,7 @@ use crate::{
         serve::Server,
     },
     kv::Call,
-    replica::{self, Event, Halt, ReadMode},
+    replica::{self, Event, Halt, Query, ReadMode},
     routing::{NodeAddress, Routing},
     store::Store,
 };
@@ -269,6 +269,7 @@ impl Data {
         let lanes: BTreeMap<_, _> = others.map(|other| (other.id, hub.lanes(other.id.node, &other.addrs))).collect();
         let settings = replica::Settings {
             window: self.config.limits.window_bytes,
+            max_value: self.config.limits.max_value_bytes,
             backlog: self.config.limits.backlog_bytes,
             ..replica::Settings::default()
         };
@@ -301,7 +302,8 @@ impl Data {
 
     async fn reach_a_member(&self) {
         let Some(router) = self.router.get() else { return };
-        while let Err(error) = router.read(Bytes::new(), ReadMode::Strong, self.config.timeout).await {
+        let how = HowToRead { mode: ReadMode::Strong, timeout: self.config.timeout, session: None };
+        while let Err(error) = router.read(Query::Key(Bytes::new()), &how).await {
             tracing::debug!(%error, "no member answers yet");
         }
     }

@@ -134,10 +134,10 @@ impl Replica {
             control.ordered = peer.ordered;
         }
         if place.tail == Some(to) {
-            control.query = self.reads.queries.ask();
+            control.query = self.reads.queries.ask(now);
         }
         if place.head == Some(to) {
-            control.barrier = self.reads.barriers.ask();
+            control.barrier = self.reads.barriers.ask(now);
         }
         Some(self.frame(&config, ChainMessage::Control(control)))
     }
@@ -177,12 +177,12 @@ impl Replica {
             return;
         }
         match frame.message {
-            ChainMessage::Updates(updates) => self.receive_updates(from, updates),
+            ChainMessage::Updates(updates) => self.receive_updates(now, from, updates),
             ChainMessage::Control(control) => self.receive_control(now, from, control),
         }
     }
 
-    fn receive_updates(&mut self, from: MemberId, message: Updates) {
+    fn receive_updates(&mut self, now: Timestamp, from: MemberId, message: Updates) {
         if self.place.predecessor != Some(from) {
             return;
         }
@@ -206,7 +206,7 @@ impl Replica {
             in_order = true;
         }
         if in_order {
-            self.found_prefix();
+            self.found_prefix(now);
             self.needs_resume = false;
             self.gap = false;
             self.follow_chain_time();
@@ -215,13 +215,13 @@ impl Replica {
             // Repeated updates say that the acknowledgement got lost.
             self.due_for(Some(from));
         }
-        self.open_if_caught_up();
-        self.commit_as_tail();
-        self.learn_from(from, message.watermark);
+        self.open_if_caught_up(now);
+        self.commit_as_tail(now);
+        self.learn_from(now, from, message.watermark);
     }
 
     fn receive_control(&mut self, now: Timestamp, from: MemberId, control: Control) {
-        self.learn_from(from, control.watermark);
+        self.learn_from(now, from, control.watermark);
         if let Some(peer) = self.peers.get_mut(&from) {
             peer.echo = peer.echo.max(control.echo);
             peer.due |= control.confirm;
@@ -230,7 +230,7 @@ impl Replica {
             self.hear_successor(now, from, &control);
         }
         if self.place.predecessor == Some(from) {
-            self.hear_predecessor(from, &control);
+            self.hear_predecessor(now, from, &control);
         }
         if self.place.is_tail {
             self.hear_query(from, control.query);
@@ -239,17 +239,17 @@ impl Replica {
             self.hear_barrier(from, control.barrier);
         }
         if let Some(answer) = control.answer.filter(|_| self.place.tail == Some(from)) {
-            self.answered(answer);
+            self.answered(now, answer);
         }
         if let Some(ordered) = control.ordered.filter(|_| self.place.head == Some(from)) {
-            self.barrier_ordered(ordered);
+            self.barrier_ordered(now, ordered);
         }
     }
 
-    fn learn_from(&mut self, from: MemberId, watermark: Sequence) {
+    fn learn_from(&mut self, now: Timestamp, from: MemberId, watermark: Sequence) {
         let Some(peer) = self.peers.get_mut(&from) else { return };
         peer.watermark = peer.watermark.max(watermark);
-        self.learn(watermark);
+        self.learn(now, watermark);
     }
 
     fn hear_successor(&mut self, now: Timestamp, from: MemberId, control: &Control) {
@@ -290,33 +290,33 @@ impl Replica {
         }
     }
 
-    fn hear_predecessor(&mut self, from: MemberId, control: &Control) {
+    fn hear_predecessor(&mut self, now: Timestamp, from: MemberId, control: &Control) {
         if let Some(cut) = control.cut {
             self.cut(cut);
         }
         self.needs_resume = !control.following;
         if control.following {
-            self.found_prefix();
+            self.found_prefix(now);
             self.open_awaits = self.open_awaits.or(control.open);
-            self.open_if_caught_up();
+            self.open_if_caught_up(now);
         } else {
             self.due_for(Some(from));
         }
     }
 
     /// The predecessor has compared histories with us: watermarks heard before mean our history too.
-    fn found_prefix(&mut self) {
+    fn found_prefix(&mut self, now: Timestamp) {
         if !std::mem::replace(&mut self.is_prefix, true)
             && let Some(heard) = self.peers.values().map(|peer| peer.watermark).max()
         {
-            self.learn(heard);
+            self.learn(now, heard);
         }
     }
 
-    fn open_if_caught_up(&mut self) {
+    fn open_if_caught_up(&mut self, now: Timestamp) {
         let held = self.history.last().sequence;
         if !self.is_open() && self.open_awaits.is_some_and(|upto| held >= upto) {
-            self.open();
+            self.open(now);
         }
     }
 
@@ -338,6 +338,9 @@ impl Replica {
         }
         self.history.cut(cut.keep);
         self.cut_writes(cut.keep);
+        if let Err(error) = self.note_pending_anew() {
+            self.halt(error.into());
+        }
     }
 
     fn serves(&self, id: MemberId) -> bool {
@@ -364,7 +367,7 @@ impl Replica {
 
     /// Whether anything is left that needs heartbeats.
     pub(super) fn is_unsettled(&self) -> bool {
-        let waiting = !self.reads.is_empty() || !self.writes.is_empty();
+        let waiting = !self.reads.is_empty() || !self.writes.is_empty() || !self.snapshots.is_empty();
         self.halted.is_none() && self.config.is_some() && (waiting || !self.unsure_peers().is_empty())
     }
 

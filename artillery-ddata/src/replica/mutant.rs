@@ -15,6 +15,20 @@ pub enum Mutant {
     DirtyAsCommitted,
     /// Any move of the own watermark ends the wait for a dirty read, even below the version that it saw (trap 29).
     WaitEndsEarly,
+    /// A retry isn't known again, and runs once more (trap 7).
+    ForgetRecords,
+    /// A session's read is served by a member that is behind its floor (trap 17).
+    IgnoreFloor,
+    /// A failed compare-and-swap is answered before what it saw is committed (trap 20).
+    AnswerFailedSwapAtOnce,
+    /// A failed compare-and-swap leaves no record, so that a late duplicate may succeed (trap 20).
+    ForgetFailedSwaps,
+    /// A retry is answered from a record whose update isn't committed (trap 31).
+    AnswerPendingRecord,
+    /// The request of an evicted session runs as if it were new (trap 32).
+    RunEvicted,
+    /// Keys that are read together are read at two times (trap 34).
+    ReadKeysApart,
 }
 
 impl Replica {

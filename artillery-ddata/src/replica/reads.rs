@@ -5,14 +5,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use bytes::Bytes;
-
-use super::{Mutant, Output, Read, ReadCounts, ReadMode, Refusal, Replica, Reply, Token, Way};
-use crate::{
-    Mode, Sequence, Timestamp,
-    store::{Held, StoreError},
-    wire::message::Answer,
+use super::{
+    Mutant, Output, Query, ReadCounts, ReadMode, Refusal, Replica, Reply, Snapshot, Token, Way,
+    look::{Apart, Seen},
 };
+use crate::{Mode, Sequence, Timestamp, store::StoreError, wire::message::Answer};
+
+/// Keys that are read together at most.
+const MAX_KEYS: usize = 4096;
 
 /// Reads that wait.
 #[derive(Debug, Default)]
@@ -25,15 +25,27 @@ pub(super) struct Reads {
     pub(super) barriers: Rounds,
     /// The newest barrier that this member ordered for reads of its own.
     own_barrier: Sequence,
+    /// The last moment at which this member is known not to have been behind.
+    pub(super) shown: Option<Timestamp>,
     pub(super) counters: ReadCounts,
+}
+
+/// A read as it arrived.
+#[derive(Debug)]
+pub(super) struct Asked {
+    pub(super) token: Token,
+    pub(super) query: Query,
+    pub(super) mode: ReadMode,
+    pub(super) floor: Option<Sequence>,
+    pub(super) deadline: Timestamp,
 }
 
 #[derive(Debug)]
 struct Parked {
-    token: Token,
-    key: Bytes,
-    deadline: Timestamp,
-    mode: ReadMode,
+    asked: Asked,
+    /// It waits for a barrier rather than a query.
+    through_chain: bool,
+    apart: Apart,
     /// The round that will serve it, if one will.
     round: Option<u64>,
     /// The watermark that will serve it: that of the newest version seen on arrival (trap 29), or of its barrier.
@@ -45,6 +57,8 @@ struct Parked {
 pub(super) struct Rounds {
     /// The highest number sent.
     sent: u64,
+    /// When that was.
+    sent_at: Timestamp,
     /// The highest number answered, or given up because nobody waited any more.
     answered: u64,
     /// Who waits for which number.
@@ -62,7 +76,7 @@ impl Rounds {
     }
 
     /// The number to ask with in a frame that is built now; 0: nothing to ask.
-    pub(super) fn ask(&mut self) -> u64 {
+    pub(super) fn ask(&mut self, now: Timestamp) -> u64 {
         let wanted = self.waiting.first().map(|&(round, _)| round);
         match wanted {
             None => {
@@ -74,6 +88,7 @@ impl Rounds {
                 // The reads of the last round were served some other way, or it was answered.
                 self.answered = self.sent;
                 self.sent += 1;
+                self.sent_at = now;
                 self.sent
             }
         }
@@ -108,15 +123,15 @@ impl Reads {
         self.parked.is_empty()
     }
 
-    fn rounds(&mut self, mode: ReadMode) -> &mut Rounds {
-        if mode == ReadMode::ThroughChain { &mut self.barriers } else { &mut self.queries }
+    fn rounds(&mut self, through_chain: bool) -> &mut Rounds {
+        if through_chain { &mut self.barriers } else { &mut self.queries }
     }
 
     fn park(&mut self, parked: Parked) {
         let id = self.next_id;
         self.next_id += 1;
         if let Some(round) = parked.round {
-            self.rounds(parked.mode).waiting.insert((round, id));
+            self.rounds(parked.through_chain).waiting.insert((round, id));
         }
         if let Some(watermark) = parked.watermark {
             self.by_watermark.insert((watermark, id));
@@ -127,7 +142,7 @@ impl Reads {
     fn take(&mut self, id: u64) -> Option<Parked> {
         let parked = self.parked.remove(&id)?;
         if let Some(round) = parked.round {
-            self.rounds(parked.mode).waiting.remove(&(round, id));
+            self.rounds(parked.through_chain).waiting.remove(&(round, id));
         }
         if let Some(watermark) = parked.watermark {
             self.by_watermark.remove(&(watermark, id));
@@ -142,33 +157,86 @@ impl Reads {
 }
 
 impl Replica {
-    pub(super) fn read(&mut self, now: Timestamp, token: Token, key: Bytes, mode: ReadMode, deadline: Timestamp) {
-        if let Some(refusal) = self.refuses_read(mode) {
-            self.reply(token, Reply::Refused(refusal));
+    pub(super) fn read(&mut self, now: Timestamp, asked: Asked) {
+        if let Some(refusal) = self.refuses_read(&asked) {
+            self.reply(asked.token, Reply::Refused(refusal));
             return;
         }
-        let newest = match self.store.read(self.chain, &key, Sequence::MAX) {
-            Ok(newest) => newest,
-            Err(error) => return self.read_failed(token, error),
+        let token = asked.token;
+        if let Err(error) = self.try_read(now, asked) {
+            self.read_failed(token, error);
+        }
+    }
+
+    fn try_read(&mut self, now: Timestamp, asked: Asked) -> Result<(), StoreError> {
+        if let Query::Scan(scan) = &asked.query
+            && let Snapshot::Of(number) = scan.snapshot
+        {
+            let reply = self.look_at_snapshot(now, &asked.query, number)?;
+            self.reply(asked.token, reply);
+            return Ok(());
+        }
+        let seen = self.seen(&asked.query)?;
+        if let Some(at_most) = self.is_served_loosely(now, &asked, &seen)? {
+            let clean = at_most != Sequence::MAX || seen.newest <= self.watermark;
+            let reply = self.look(now, &asked.query, at_most, clean, Way::Local)?;
+            self.reply(asked.token, reply);
+            return Ok(());
+        }
+        // A session that is content with committed versions waits for its floor, whoever commits.
+        if asked.mode == ReadMode::Eventual {
+            let watermark = asked.floor;
+            self.reads.park(Parked { asked, through_chain: false, apart: Apart::default(), round: None, watermark });
+            return Ok(());
+        }
+        self.read_strongly(now, asked, &seen)
+    }
+
+    /// Whether a read that may be served less than strongly is so now, and at which sequence; [`Sequence::MAX`]: the
+    /// newest versions, whether committed or not.
+    fn is_served_loosely(&self, now: Timestamp, asked: &Asked, seen: &Seen) -> Result<Option<Sequence>, StoreError> {
+        let is_close = match asked.mode {
+            ReadMode::Eventual => true,
+            ReadMode::Bounded { versions, age } => {
+                let is_tail = self.place.is_tail && now < self.lease;
+                let is_fresh = is_tail || self.reads.shown.is_some_and(|shown| now - shown <= age);
+                is_fresh && self.pending_versions(&asked.query, seen, versions)? <= versions
+            }
+            _ => false,
         };
-        let seen = newest.as_ref().map_or(Sequence::ZERO, |held| held.version.sequence);
-        let clean = seen <= self.watermark || self.is(Mutant::DirtyAsCommitted);
-        let leased = now < self.lease;
-        let through_chain = mode == ReadMode::ThroughChain || (self.place.is_tail && !leased);
-        let local = mode == ReadMode::Eventual || (!through_chain && clean && leased);
-        if local {
-            self.reply(token, Reply::Read(Read { held: visible(newest), clean, way: Way::Local }));
-            return;
+        Ok(match asked.floor {
+            _ if !is_close => None,
+            // Pages of a scan show one point of the history, so they show committed versions.
+            None if matches!(asked.query, Query::Key(_)) => Some(Sequence::MAX),
+            None => Some(self.watermark),
+            Some(floor) => (self.watermark >= floor || self.is(Mutant::IgnoreFloor)).then_some(self.watermark),
+        })
+    }
+
+    fn read_strongly(&mut self, now: Timestamp, asked: Asked, seen: &Seen) -> Result<(), StoreError> {
+        let is_classic = self.config.as_ref().is_some_and(|config| config.mode == Mode::Classic);
+        if is_classic && !self.place.is_tail && asked.mode != ReadMode::ThroughChain {
+            self.reply(asked.token, Reply::Refused(Refusal::NotTail(self.place.tail)));
+            return Ok(());
         }
-        let mode = if through_chain { ReadMode::ThroughChain } else { mode };
-        let mut parked = Parked { token, key, deadline, mode, round: None, watermark: None };
+        let clean = seen.newest <= self.watermark || self.is(Mutant::DirtyAsCommitted);
+        let leased = now < self.lease;
+        let through_chain = asked.mode == ReadMode::ThroughChain || (self.place.is_tail && !leased);
+        if !through_chain && clean && leased {
+            let at_most = if self.is(Mutant::DirtyAsCommitted) { Sequence::MAX } else { self.watermark };
+            let reply = self.look(now, &asked.query, at_most, true, Way::Local)?;
+            self.reply(asked.token, reply);
+            return Ok(());
+        }
+        let apart = if self.is(Mutant::ReadKeysApart) { self.look_apart(&asked.query)? } else { Apart::default() };
+        let mut parked = Parked { asked, through_chain, apart, round: None, watermark: None };
         if through_chain {
             parked.round = Some(self.reads.barriers.for_new_read());
         } else {
             // The tail itself has nobody to ask: its own watermark will do, once the epoch is open here.
             parked.round = (!self.place.is_tail).then(|| self.round_for_query());
             // With the lease out even a clean version needs the tail's word.
-            parked.watermark = (!clean && leased).then_some(seen);
+            parked.watermark = (!clean && leased).then_some(seen.newest);
         }
         self.reads.park(parked);
         if self.reads.queries.wants_to_ask() && !self.reads.queries.on_its_way() {
@@ -177,6 +245,7 @@ impl Replica {
         if self.reads.barriers.wants_to_ask() && !self.reads.barriers.on_its_way() {
             self.due_for(self.place.head);
         }
+        Ok(())
     }
 
     fn round_for_query(&self) -> u64 {
@@ -184,15 +253,19 @@ impl Replica {
         if self.is(Mutant::JoinQueryInFlight) && queries.on_its_way() { queries.sent } else { queries.for_new_read() }
     }
 
-    fn refuses_read(&self, mode: ReadMode) -> Option<Refusal> {
-        let Some(config) = self.config.as_ref().filter(|_| self.halted.is_none()) else {
-            return Some(Refusal::NoChain);
-        };
-        if !self.place.serves() && mode != ReadMode::Eventual {
+    fn refuses_read(&self, asked: &Asked) -> Option<Refusal> {
+        if self.config.is_none() || self.halted.is_some() {
             return Some(Refusal::NoChain);
         }
-        let at_tail_only = config.mode == Mode::Classic && mode == ReadMode::Strong;
-        (at_tail_only && !self.place.is_tail).then_some(Refusal::NotTail(self.place.tail))
+        if !self.place.serves() && asked.mode != ReadMode::Eventual {
+            return Some(Refusal::NoChain);
+        }
+        match &asked.query {
+            Query::Keys(keys) if keys.is_empty() || keys.len() > MAX_KEYS => {
+                Some(Refusal::BatchSize { len: keys.len() as u64, limit: MAX_KEYS as u64 })
+            }
+            _ => None,
+        }
     }
 
     fn read_failed(&mut self, token: Token, error: StoreError) {
@@ -201,8 +274,10 @@ impl Replica {
     }
 
     /// The tail answered: so were all reads that waited before the question was sent.
-    pub(super) fn answered(&mut self, answer: Answer) {
+    pub(super) fn answered(&mut self, now: Timestamp, answer: Answer) {
+        let sent_at = self.reads.queries.sent_at;
         let Some(ids) = self.reads.queries.answer(answer.number) else { return };
+        self.reads.shown = self.reads.shown.max(Some(sent_at));
         self.reads.counters.version_queries += 1;
         self.reads.counters.shared_queries += (ids.len() as u64).saturating_sub(1);
         // Versions below our own watermark may be pruned already; above the answer, a watermark is as good (trap 12).
@@ -212,7 +287,7 @@ impl Replica {
             answer.sequence.max(self.watermark)
         };
         for id in ids {
-            self.serve(id, at_most);
+            self.serve(now, id, at_most);
         }
         if self.reads.queries.wants_to_ask() {
             self.due_for(self.place.tail);
@@ -220,7 +295,7 @@ impl Replica {
     }
 
     /// The head ordered a barrier: its reads now wait for the watermark to reach it.
-    pub(super) fn barrier_ordered(&mut self, answer: Answer) {
+    pub(super) fn barrier_ordered(&mut self, now: Timestamp, answer: Answer) {
         let Some(ids) = self.reads.barriers.answer(answer.number) else { return };
         for id in ids {
             if let Some(mut parked) = self.reads.take(id) {
@@ -232,31 +307,35 @@ impl Replica {
         if self.reads.barriers.wants_to_ask() {
             self.due_for(self.place.head);
         }
-        self.serve_committed_reads();
+        self.serve_committed_reads(now);
     }
 
     /// Serves the reads for which the own watermark has come far enough.
-    pub(super) fn serve_committed_reads(&mut self) {
+    pub(super) fn serve_committed_reads(&mut self, now: Timestamp) {
         let upto = if self.is(Mutant::WaitEndsEarly) { Sequence(u64::MAX - 1) } else { self.watermark };
         let later = self.reads.by_watermark.split_off(&(upto.next(), 0));
         let ready = std::mem::replace(&mut self.reads.by_watermark, later);
         for (_, id) in ready {
-            self.serve(id, self.watermark);
+            self.serve(now, id, self.watermark);
         }
     }
 
-    fn serve(&mut self, id: u64, at_most: Sequence) {
+    fn serve(&mut self, now: Timestamp, id: u64, at_most: Sequence) {
         let Some(parked) = self.reads.take(id) else { return };
-        match self.store.read(self.chain, &parked.key, at_most) {
-            Ok(held) => {
-                let way = if parked.mode == ReadMode::ThroughChain { Way::Chain } else { Way::Query };
-                match way {
-                    Way::Chain => self.reads.counters.through_chain += 1,
-                    _ => self.reads.counters.dirty += 1,
-                }
-                self.reply(parked.token, Reply::Read(Read { held: visible(held), clean: true, way }));
-            }
-            Err(error) => self.read_failed(parked.token, error),
+        let way = match parked.asked.mode {
+            // It waited for the watermark, and asked nobody.
+            ReadMode::Eventual => Way::Local,
+            _ if parked.through_chain => Way::Chain,
+            _ => Way::Query,
+        };
+        match way {
+            Way::Chain => self.reads.counters.through_chain += 1,
+            Way::Query => self.reads.counters.dirty += 1,
+            Way::Local => {}
+        }
+        match self.look(now, &parked.asked.query, at_most, true, way) {
+            Ok(reply) => self.reply(parked.asked.token, parked.apart.over(reply)),
+            Err(error) => self.read_failed(parked.asked.token, error),
         }
     }
 
@@ -266,49 +345,44 @@ impl Replica {
         self.reads.queries.answered = self.reads.queries.sent;
         self.reads.barriers.answered = self.reads.barriers.sent;
         for read in parked {
-            self.read(now, read.token, read.key, read.mode, read.deadline);
+            self.read(now, read.asked);
         }
     }
 
     pub(super) fn expire_reads(&mut self, now: Timestamp) {
         let late: Vec<_> =
-            self.reads.parked.iter().filter(|(_, read)| read.deadline <= now).map(|(&id, _)| id).collect();
+            self.reads.parked.iter().filter(|(_, read)| read.asked.deadline <= now).map(|(&id, _)| id).collect();
         for id in late {
             if let Some(read) = self.reads.take(id) {
-                self.reply(read.token, Reply::Expired);
+                self.reply(read.asked.token, Reply::Expired);
             }
         }
     }
 
     pub(super) fn reply_all_reads(&mut self, reply: &Reply) {
         for read in self.reads.take_all() {
-            self.outputs.push_back(Output::Reply(read.token, reply.clone()));
+            self.outputs.push_back(Output::Reply(read.asked.token, reply.clone()));
         }
     }
 
     /// Orders the barriers that this head is asked for, by its own reads and by other members.
-    pub(super) fn order_barriers(&mut self) {
+    pub(super) fn order_barriers(&mut self, now: Timestamp) {
         if !self.place.is_head {
             return;
         }
         let asked: Vec<_> = self.peers.iter().filter(|(_, peer)| peer.wants_barrier()).map(|(&id, _)| id).collect();
         for id in asked {
-            let Some(sequence) = self.order_barrier() else { return };
+            let Some(sequence) = self.order_barrier(now) else { return };
             if let Some(peer) = self.peers.get_mut(&id) {
                 peer.barrier_ordered(sequence);
             }
         }
         // One own barrier at a time: reads that come meanwhile share the next one.
         if self.reads.barriers.wants_to_ask() && self.reads.own_barrier <= self.watermark {
-            let Some(sequence) = self.order_barrier() else { return };
+            let Some(sequence) = self.order_barrier(now) else { return };
             self.reads.own_barrier = sequence;
-            let number = self.reads.barriers.ask();
-            self.barrier_ordered(Answer { number, sequence });
+            let number = self.reads.barriers.ask(now);
+            self.barrier_ordered(now, Answer { number, sequence });
         }
     }
-}
-
-/// Tombstones are nobody's business outside.
-fn visible(held: Option<Held>) -> Option<Held> {
-    held.filter(|held| held.value.is_some())
 }

@@ -3,47 +3,57 @@
 use std::collections::VecDeque;
 
 use bytes::Bytes;
-use smallvec::smallvec;
+use smallvec::{SmallVec, smallvec};
 
-use super::{Committed, Halt, Refusal, Replica, Reply, Token, Write};
+use super::{
+    Committed, Computed, Halt, Mutant, Output, Refusal, Replica, Reply, Token, Write,
+    resolve::{MAX_STEPS, lengths, resolve},
+    sessions::{Known, Record},
+};
 use crate::{
     Sequence, Timestamp, Version,
-    store::Held,
-    update::{Change, MAX_KEY, Outcome, Update, UpdateKind},
+    store::{Held, StoreError},
+    update::{Failure, MAX_KEY, MAX_TAKEN, Outcome, RequestKey, Update, UpdateKind},
 };
 
 /// Writes that wait for their commit.
 #[derive(Debug, Default)]
 pub(super) struct Writes {
-    /// By the version of their update, rising.
+    /// By the sequence of their update, rising.
     waiting: VecDeque<Waiting>,
     chain_time: u64,
 }
 
+/// Who waits for the commit of one update.
 #[derive(Debug)]
 struct Waiting {
-    version: Version,
-    /// `None` once the client was told that its time is up.
-    token: Option<Token>,
-    deadline: Timestamp,
-    /// What a failed condition saw; `None`: the write was done.
-    conflict: Option<Option<Held>>,
+    sequence: Sequence,
+    /// What its condition saw, or what it took away.
+    seen: Option<Held>,
+    askers: SmallVec<[Asker; 1]>,
+}
+
+#[derive(Debug)]
+pub(super) struct Asker {
+    pub(super) token: Token,
+    pub(super) deadline: Timestamp,
+    /// It asked after the update had been ordered for an earlier attempt.
+    pub(super) replayed: bool,
 }
 
 impl Writes {
     pub(super) fn len(&self) -> usize {
-        self.waiting.iter().filter(|waiting| waiting.token.is_some()).count()
+        self.waiting.iter().map(|waiting| waiting.askers.len()).sum()
     }
 
     pub(super) fn is_empty(&self) -> bool {
         self.waiting.is_empty()
     }
-}
 
-impl Write {
-    fn key(&self) -> &Bytes {
-        match self {
-            Self::Put { key, .. } | Self::Delete { key } | Self::CompareAndSwap { key, .. } => key,
+    fn wait(&mut self, sequence: Sequence, seen: Option<Held>, asker: Asker) {
+        match self.waiting.binary_search_by_key(&sequence, |waiting| waiting.sequence) {
+            Ok(at) => self.waiting[at].askers.push(asker),
+            Err(at) => self.waiting.insert(at, Waiting { sequence, seen, askers: smallvec![asker] }),
         }
     }
 }
@@ -56,9 +66,40 @@ impl Replica {
         self.history.in_flight() < self.settings.window.max(1)
     }
 
-    pub(super) fn write(&mut self, token: Token, write: Write, deadline: Timestamp, wall_clock: u64) {
-        match self.order(token, write, deadline, wall_clock) {
-            Ok(()) => {}
+    pub(super) fn write(
+        &mut self,
+        now: Timestamp,
+        mut asker: Asker,
+        request: Option<RequestKey>,
+        write: Write,
+        wall_clock: u64,
+    ) {
+        let token = asker.token;
+        match self.known(request) {
+            Ok(Known::Nothing) => {}
+            Ok(Known::Pending(sequence)) if !self.is(Mutant::AnswerPendingRecord) => {
+                asker.replayed = true;
+                return self.writes.wait(sequence, None, asker);
+            }
+            Ok(Known::Pending(sequence)) => return self.answer_at(sequence, token),
+            Ok(Known::Done(record)) => {
+                asker.replayed = true;
+                return self.answer(&record, None, asker);
+            }
+            Ok(Known::NoSession) => return self.reply(token, Reply::Refused(Refusal::SessionExpired)),
+            Ok(Known::Answered) => return self.reply(token, Reply::Refused(Refusal::Forgotten)),
+            Ok(Known::Full) => return self.reply(token, Reply::Refused(Refusal::SessionFull)),
+            Err(refusal) => return self.reply(token, Reply::Refused(refusal)),
+        }
+        match self.order(request, write, wall_clock) {
+            Ok((sequence, seen)) => {
+                self.writes.wait(sequence, seen, asker);
+                if self.is(Mutant::AnswerFailedSwapAtOnce) {
+                    self.answer_failed_swap(sequence);
+                }
+                self.commit_as_tail(now);
+                self.evict_sessions(now);
+            }
             Err(NotOrdered::Refused(refusal)) => self.reply(token, Reply::Refused(refusal)),
             Err(NotOrdered::Failed(halt)) => {
                 self.halt(halt);
@@ -67,60 +108,100 @@ impl Replica {
         }
     }
 
-    fn may_order(&self) -> Result<(), Refusal> {
-        let Some(config) = self.config.as_ref().filter(|_| self.halted.is_none()) else {
+    /// What is known of a request; only a head says so.
+    fn known(&self, request: Option<RequestKey>) -> Result<Known, Refusal> {
+        self.may_know()?;
+        let Some(request) = request else { return Ok(Known::Nothing) };
+        let known = self.sessions.look_up(request, self.settings.sessions);
+        Ok(match known {
+            Known::Pending(_) | Known::Done(_) if self.is(Mutant::ForgetRecords) => Known::Nothing,
+            Known::NoSession if self.is(Mutant::RunEvicted) => Known::Nothing,
+            known => known,
+        })
+    }
+
+    fn may_know(&self) -> Result<(), Refusal> {
+        if self.config.is_none() || self.halted.is_some() {
             return Err(Refusal::NoChain);
-        };
-        if !self.place.is_head {
-            return Err(Refusal::NotHead(self.place.head));
         }
+        if self.place.is_head { Ok(()) } else { Err(Refusal::NotHead(self.place.head)) }
+    }
+
+    fn may_order(&self) -> Result<(), Refusal> {
+        self.may_know()?;
+        let Some(config) = &self.config else { return Err(Refusal::NoChain) };
         let have = config.serving().count() as u32;
         if have < config.min_members {
             return Err(Refusal::TooFewMembers { have, need: config.min_members });
         }
-        if !self.has_room() {
-            return Err(Refusal::Busy);
-        }
-        Ok(())
+        if self.has_room() { Ok(()) } else { Err(Refusal::Busy) }
     }
 
-    fn order(&mut self, token: Token, write: Write, deadline: Timestamp, wall_clock: u64) -> Result<(), NotOrdered> {
-        let len = write.key().len();
-        if len > MAX_KEY {
-            return Err(Refusal::KeyTooLong { len: len as u64, limit: MAX_KEY as u64 }.into());
+    /// Refuses what is too large or malformed for whatever head.
+    fn check(&self, request: Option<RequestKey>, write: &Write) -> Result<(), Refusal> {
+        let (key, value) = lengths(write);
+        if key > MAX_KEY {
+            return Err(Refusal::KeyTooLong { len: key as u64, limit: MAX_KEY as u64 });
         }
-        self.may_order()?;
-        let (change, conflict) = self.resolve(write)?;
-        let outcome = match &conflict {
-            None => Outcome::Done,
-            Some(current) => Outcome::Conflict(current.as_ref().map_or(Version::NONE, |held| held.version)),
-        };
-        self.writes.chain_time = self.writes.chain_time.max(wall_clock);
-        let mut update = self.next_update(UpdateKind::WRITE);
-        update.outcome = outcome;
-        update.changes = change.into_iter().collect();
-        let version = update.version;
-        self.take_in(update)?;
-        self.writes.waiting.push_back(Waiting { version, token: Some(token), deadline, conflict });
-        self.commit_as_tail();
-        Ok(())
-    }
-
-    /// Full values instead of conditions. A failed condition becomes an update too: it is answered when that update is
-    /// committed, and so never tells of a version that may vanish (trap 20).
-    fn resolve(&self, write: Write) -> Result<(Option<Change>, Option<Option<Held>>), Halt> {
-        Ok(match write {
-            Write::Put { key, value } => (Some(Change { key, value: Some(value) }), None),
-            Write::Delete { key } => (Some(Change { key, value: None }), None),
-            Write::CompareAndSwap { key, expected, value } => {
-                let newest = self.store.read(self.chain, &key, Sequence::MAX)?.filter(|held| held.value.is_some());
-                if newest.as_ref().map_or(Version::NONE, |held| held.version) == expected {
-                    (Some(Change { key, value }), None)
-                } else {
-                    (None, Some(newest))
-                }
+        if value > self.settings.max_value {
+            return Err(Refusal::ValueTooLarge { len: value as u64, limit: self.settings.max_value as u64 });
+        }
+        match write {
+            Write::Batch(steps) if steps.is_empty() || steps.len() > MAX_STEPS => {
+                Err(Refusal::BatchSize { len: steps.len() as u64, limit: MAX_STEPS as u64 })
             }
+            // Without a request there is nothing to settle.
+            Write::Resolve if request.is_none() => Err(Refusal::SessionExpired),
+            _ => Ok(()),
+        }
+    }
+
+    /// Makes an update of a write and takes it in: a failed condition becomes one too. It is answered when that update
+    /// is committed, and so never tells of a version that may vanish (trap 20); and a late duplicate finds its record.
+    fn order(
+        &mut self,
+        request: Option<RequestKey>,
+        write: Write,
+        wall_clock: u64,
+    ) -> Result<(Sequence, Option<Held>), NotOrdered> {
+        self.check(request, &write)?;
+        self.may_order()?;
+        let kind = match &write {
+            Write::OpenSession => UpdateKind::SESSION_OPEN,
+            Write::Resolve => UpdateKind::NOOP,
+            _ => UpdateKind::WRITE,
+        };
+        let resolved = resolve(write, self.settings.max_value, |key| {
+            let newest = self.store.read(self.chain, key, Sequence::MAX)?;
+            Ok(newest.filter(|held| held.value.is_some()))
         })
+        .map_err(Halt::from)?;
+        self.writes.chain_time = self.writes.chain_time.max(wall_clock);
+        let mut update = self.next_update(kind);
+        // A session is opened by nobody yet.
+        update.request = request.filter(|_| kind != UpdateKind::SESSION_OPEN);
+        update.outcome = resolved.outcome;
+        update.changes = resolved.changes;
+        if self.is(Mutant::ForgetFailedSwaps) && matches!(update.outcome, Outcome::Conflict(_)) {
+            update.request = None;
+        }
+        let sequence = update.version.sequence;
+        self.take_in(update)?;
+        Ok((sequence, resolved.seen))
+    }
+
+    /// Keeps the table of sessions within its bytes: evicting one is an update like any other.
+    fn evict_sessions(&mut self, now: Timestamp) {
+        while self.may_order().is_ok()
+            && let Some(session) = self.sessions.to_evict(self.settings.sessions)
+        {
+            let mut update = self.next_update(UpdateKind::SESSION_EVICT);
+            update.request = Some(RequestKey { session, number: 0, lowest: 0 });
+            if let Err(halt) = self.take_in(update) {
+                return self.halt(halt);
+            }
+            self.commit_as_tail(now);
+        }
     }
 
     fn next_update(&self, kind: UpdateKind) -> Update {
@@ -148,7 +229,7 @@ impl Replica {
     }
 
     /// Orders a barrier: an update that changes nothing. `None` while there is no room, or nothing may be ordered here.
-    pub(super) fn order_barrier(&mut self) -> Option<Sequence> {
+    pub(super) fn order_barrier(&mut self, now: Timestamp) -> Option<Sequence> {
         self.may_order().ok()?;
         let update = self.next_update(UpdateKind::BARRIER);
         let sequence = update.version.sequence;
@@ -156,39 +237,119 @@ impl Replica {
             self.halt(halt);
             return None;
         }
-        self.commit_as_tail();
+        self.commit_as_tail(now);
         Some(sequence)
     }
 
     /// Answers every write at or below the watermark.
     pub(super) fn answer_writes(&mut self) {
+        while let Some(done) = self.writes.waiting.pop_front_if(|waiting| waiting.sequence <= self.watermark) {
+            let Some(update) = self.history.from(done.sequence).next() else { continue };
+            let record = Record::of(update, self.sessions.taken(update));
+            for asker in done.askers {
+                self.answer(&record, done.seen.as_ref(), asker);
+            }
+        }
+    }
+
+    /// Answers with what stands in a committed update, and with what was seen when that was ordered, if it was here.
+    fn answer(&mut self, record: &Record, seen: Option<&Held>, asker: Asker) {
+        let Asker { token, replayed, .. } = asker;
+        let reply = self.reply_of(record, seen, replayed);
+        self.reply(token, reply);
+    }
+
+    fn reply_of(&self, record: &Record, seen: Option<&Held>, replayed: bool) -> Reply {
         let copies = self.config.as_ref().map_or(0, |config| config.serving().count() as u32);
-        while let Some(done) = self.writes.waiting.pop_front_if(|w| w.version.sequence <= self.watermark) {
-            let Some(token) = done.token else { continue };
-            let reply = match done.conflict {
-                None => Reply::Committed(Committed { version: done.version, copies }),
-                Some(current) => Reply::Conflict { at: done.version, current },
+        let at = record.version;
+        let result = match record.outcome {
+            Outcome::Done => Computed::Nothing,
+            Outcome::Length(length) => Computed::Length(length),
+            Outcome::Number(number) => Computed::Number(number),
+            Outcome::Took(version) if version.is_none() => Computed::Took(None),
+            Outcome::Took(version) => match seen.and_then(|held| held.value.clone()).or_else(|| record.taken.clone()) {
+                Some(value) => Computed::Took(Some((version, value))),
+                None => Computed::TookForgotten(version),
+            },
+            Outcome::Conflict(version) => return self.conflict(at, 0, version, seen, replayed),
+            Outcome::Unmet { step, version } => return self.conflict(at, step, version, seen, replayed),
+            Outcome::Failed(failure) => return Reply::Refused(self.failed(failure)),
+            Outcome::Barred => return Reply::Refused(Refusal::Barred),
+        };
+        Reply::Committed(Committed { version: at, copies, replayed, result })
+    }
+
+    fn conflict(&self, at: Version, step: u32, version: Version, seen: Option<&Held>, replayed: bool) -> Reply {
+        let value = seen.and_then(|held| held.value.clone());
+        Reply::Conflict { at, step, version, value, replayed }
+    }
+
+    fn failed(&self, failure: Failure) -> Refusal {
+        match failure {
+            Failure::NotANumber => Refusal::NotANumber,
+            Failure::Overflow => Refusal::Overflow,
+            Failure::TooLarge(len) => Refusal::ValueTooLarge { len, limit: self.settings.max_value as u64 },
+        }
+    }
+
+    /// Mutant: answers from an update that may still vanish.
+    fn answer_at(&mut self, sequence: Sequence, token: Token) {
+        let Some(update) = self.history.from(sequence).next() else { return };
+        let record = Record::of(update, self.sessions.taken(update));
+        self.answer(&record, None, Asker { token, deadline: Timestamp::MAX, replayed: true });
+    }
+
+    /// Mutant: tells of a failed condition before what it saw is committed.
+    fn answer_failed_swap(&mut self, sequence: Sequence) {
+        let is_failed = |waiting: &Waiting| waiting.sequence == sequence;
+        let failed = self.history.from(sequence).next().is_some_and(|u| matches!(u.outcome, Outcome::Conflict(_)));
+        if failed && let Some(waiting) = self.writes.waiting.pop_back_if(|waiting| is_failed(waiting)) {
+            let Some(record) = self.history.from(sequence).next().map(|update| Record::of(update, None)) else {
+                return;
             };
-            self.outputs.push_back(super::Output::Reply(token, reply));
+            for asker in waiting.askers {
+                self.answer(&record, waiting.seen.as_ref(), asker);
+            }
         }
     }
 
     /// Nobody waits any longer for writes whose deadline has passed; what becomes of them is unknown.
     pub(super) fn expire_writes(&mut self, now: Timestamp) {
-        for waiting in self.writes.waiting.iter_mut().filter(|waiting| waiting.deadline <= now) {
-            if let Some(token) = waiting.token.take() {
-                self.outputs.push_back(super::Output::Reply(token, Reply::Expired));
-            }
+        for waiting in &mut self.writes.waiting {
+            waiting.askers.retain(|asker| {
+                let is_late = asker.deadline <= now;
+                if is_late {
+                    self.outputs.push_back(Output::Reply(asker.token, Reply::Expired));
+                }
+                !is_late
+            });
         }
     }
 
     /// Updates above `keep` are gone from here: whoever waits for one can't be told what became of it.
     pub(super) fn cut_writes(&mut self, keep: Version) {
-        while let Some(cut) = self.writes.waiting.pop_back_if(|w| w.version.sequence > keep.sequence) {
-            if let Some(token) = cut.token {
-                self.outputs.push_back(super::Output::Reply(token, Reply::Expired));
+        while let Some(cut) = self.writes.waiting.pop_back_if(|waiting| waiting.sequence > keep.sequence) {
+            for asker in cut.askers {
+                self.outputs.push_back(Output::Reply(asker.token, Reply::Expired));
             }
         }
+    }
+
+    /// After updates were dropped: what is pending now.
+    pub(super) fn note_pending_anew(&mut self) -> Result<(), StoreError> {
+        self.sessions.forget_pending();
+        for update in self.history.from(self.watermark.next()) {
+            let taken = self.taken_by(update)?;
+            self.sessions.note(update, taken);
+        }
+        Ok(())
+    }
+
+    /// The value that an update took away, if it is small enough to be kept: looked up while it is still there.
+    pub(super) fn taken_by(&self, update: &Update) -> Result<Option<Bytes>, StoreError> {
+        let (Outcome::Took(version), [change]) = (update.outcome, &update.changes[..]) else { return Ok(None) };
+        let held = self.store.read(self.chain, &change.key, version.sequence)?;
+        Ok(held.filter(|held| held.version == version).and_then(|held| held.value).filter(|v| v.len() <= MAX_TAKEN))
     }
 }
 

@@ -1,6 +1,8 @@
 //! The command line of `ctl`.
 
-use artillery_ddata::{ReadMode, Version};
+use std::time::Duration;
+
+use artillery_ddata::{ReadMode, RequestId, Version};
 use clap::{Parser, Subcommand};
 
 use crate::{
@@ -29,23 +31,10 @@ pub(super) struct CtlArgs {
 }
 
 /// Commands that are planned and not there.
-pub(super) const LATER: [&str; 12] = [
-    "incr",
-    "append",
-    "scan",
-    "outcome",
-    "watch",
-    "drain",
-    "reorder",
-    "recover",
-    "rereplicate",
-    "digest",
-    "snapshot",
-    "restore",
-];
+pub(super) const LATER: [&str; 8] =
+    ["watch", "drain", "reorder", "recover", "rereplicate", "digest", "snapshot", "restore"];
 
-const LATER_HELP: &str =
-    "Not yet: incr, append, scan, outcome, watch, drain, reorder, recover, rereplicate, digest, snapshot, restore";
+const LATER_HELP: &str = "Not yet: watch, drain, reorder, recover, rereplicate, digest, snapshot, restore";
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {
@@ -59,7 +48,7 @@ pub(super) enum Command {
     Get {
         /// The key
         key: String,
-        /// How it may be served: strong, chain or eventual
+        /// How it may be served: strong, chain, eventual or bounded:VERSIONS,MS
         #[arg(long, value_name = "MODE", default_value = "strong", value_parser = read_mode)]
         read: ReadMode,
     },
@@ -86,6 +75,33 @@ pub(super) enum Command {
         #[arg(allow_negative_numbers = true)]
         value: String,
     },
+    /// Add to a decimal number, and print it; an absent key counts as 0
+    Incr {
+        /// The key
+        key: String,
+        /// How much
+        #[arg(default_value_t = 1, allow_negative_numbers = true)]
+        by: i64,
+    },
+    /// Append to a value, and print its length in bytes; an absent key counts as empty
+    Append {
+        /// The key
+        key: String,
+        /// What is appended
+        #[arg(allow_negative_numbers = true)]
+        value: String,
+    },
+    /// Print the keys that begin with a prefix, in order; with --json their values too
+    Scan {
+        /// The prefix
+        #[arg(default_value = "")]
+        prefix: String,
+    },
+    /// Say what became of a write, and settle it for ever: what wasn't applied by now never will be
+    Outcome {
+        /// Its request id, as --json or an error said it
+        request: RequestId,
+    },
     /// Drive the cluster, and measure
     Load(LoadArgs),
     #[command(external_subcommand)]
@@ -110,7 +126,7 @@ pub(super) struct LoadArgs {
     /// How many keys there are
     #[arg(long, value_name = "K", default_value_t = 1000, value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
     pub(super) keys: u64,
-    /// How reads may be served: strong, chain or eventual
+    /// How reads may be served: strong, chain, eventual or bounded:VERSIONS,MS
     #[arg(long, value_name = "MODE", default_value = "strong", value_parser = read_mode)]
     pub(super) read: ReadMode,
     /// Operations that each client has in flight
@@ -129,9 +145,13 @@ fn read_mode(text: &str) -> Result<ReadMode, String> {
         "strong" => Ok(ReadMode::Strong),
         "chain" => Ok(ReadMode::ThroughChain),
         "eventual" => Ok(ReadMode::Eventual),
-        _ if text == "bounded" || text.starts_with("bounded:") => Err("not yet".to_owned()),
-        _ => Err("strong, chain or eventual".to_owned()),
+        _ => bounded(text).ok_or_else(|| "strong, chain, eventual or bounded:VERSIONS,MS".to_owned()),
     }
+}
+
+fn bounded(text: &str) -> Option<ReadMode> {
+    let (versions, ms) = text.strip_prefix("bounded:")?.split_once(',')?;
+    Some(ReadMode::Bounded { versions: versions.parse().ok()?, age: Duration::from_millis(ms.parse().ok()?) })
 }
 
 #[cfg(test)]
@@ -148,8 +168,15 @@ mod tests {
     #[test]
     fn what_is_planned_is_listed() {
         assert!(LATER.iter().all(|command| LATER_HELP.contains(command)));
-        let error = CtlArgs::try_parse_from(["ctl", "get", "k", "--read", "bounded:1,2"]).unwrap_err();
-        assert!(error.exit_code() == 2 && error.to_string().contains("not yet"), "{error}");
+    }
+
+    #[test]
+    fn bounds_are_two_numbers() {
+        let age = Duration::from_millis(250);
+        assert_eq!(read_mode("bounded:10,250"), Ok(ReadMode::Bounded { versions: 10, age }));
+        for bad in ["bounded", "bounded:", "bounded:1", "bounded:1,x", "bounded:-1,2", "strongly"] {
+            assert!(read_mode(bad).is_err(), "{bad}");
+        }
     }
 
     #[test]

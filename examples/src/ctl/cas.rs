@@ -3,19 +3,19 @@
 use artillery_ddata::{Kv, Version};
 use serde_json::json;
 
-use super::output::Output;
+use super::output::{Output, done_with};
 use crate::exit::{self, Failure};
 
 pub(super) async fn run(kv: &Kv, key: &str, version: Version, value: &str, output: Output) -> Result<u8, Failure> {
     match kv.compare_and_swap(key, version, value.to_owned()).await? {
         Ok(done) => {
             if output.json {
-                output.object(&json!({ "key": key, "version": done.version.to_string() }));
+                output.object(&done_with(key, &done));
             }
             Ok(exit::DONE)
         }
         Err(conflict) => {
-            let current = conflict.current.map_or(Version::NONE, |(version, _)| version);
+            let current = conflict.version();
             if output.json {
                 output.object(&json!({ "key": key, "conflict": current.to_string() }));
             } else {

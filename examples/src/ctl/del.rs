@@ -1,15 +1,14 @@
 //! `ctl del`.
 
 use artillery_ddata::Kv;
-use serde_json::json;
 
-use super::output::Output;
+use super::output::{Output, done_with};
 use crate::exit::{self, Failure};
 
 pub(super) async fn run(kv: &Kv, key: &str, output: Output) -> Result<u8, Failure> {
     let done = kv.delete(key).await?;
     if output.json {
-        output.object(&json!({ "key": key, "version": done.version.to_string() }));
+        output.object(&done_with(key, &done));
     }
     Ok(exit::DONE)
 }

@@ -2,6 +2,7 @@
 
 use std::io::{self, Write};
 
+use artillery_ddata::Committed;
 use serde_json::{Map, Value, json};
 
 use crate::exit::Failure;
@@ -30,6 +31,16 @@ impl Output {
             self.object(&json!({ "error": failure.to_string(), "kind": failure.kind }));
         }
     }
+}
+
+/// What `--json` says of a committed write.
+pub(super) fn done_with<T>(key: &str, done: &Committed<T>) -> Value {
+    json!({
+        "key": key,
+        "version": done.version.to_string(),
+        "request": done.request_id.to_string(),
+        "replayed": done.replayed,
+    })
 }
 
 /// Puts a value into an object: as text, or, where it is none, in hexadecimal.

@@ -21,7 +21,7 @@ async fn values_versions_and_exit_codes() {
     cluster.ctl(at, 4, &["cas", "key", "0.0", "three"]).await;
     cluster.ctl(at, 0, &["cas", "created", "0.0", "new"]).await;
 
-    for mode in ["strong", "chain", "eventual"] {
+    for mode in ["strong", "chain", "eventual", "bounded:10,60000"] {
         assert_eq!(cluster.ctl(at, 0, &["get", "key", "--read", mode]).await.0, "two\n");
     }
     cluster.ctl(at, 0, &["del", "key"]).await;
@@ -41,10 +41,39 @@ async fn by_mdns_the_cluster_is_found_too() {
 #[tokio::test]
 async fn an_unknown_outcome_has_its_own_code() {
     let mut cluster = Cluster::start(&[]).await;
+    let put = cluster.json(0, &["put", "key", "value"]).await;
     cluster.nodes[2].kill().await;
-    // The head takes the write in, and the tail will never commit it.
-    let answer = cluster.json(3, &["--timeout", "1500", "put", "key", "value"]).await;
+    // The head has nothing to settle it by but an update, and the tail will never commit that.
+    let request = put["request"].as_str().unwrap();
+    let next = request.strip_suffix('1').unwrap().to_owned() + "2";
+    let answer = cluster.json(3, &["--timeout", "1500", "outcome", &next]).await;
     assert_eq!(answer["kind"], "outcome_unknown", "{answer}");
+    let settled = cluster.json(0, &["outcome", request]).await;
+    assert_eq!((&settled["outcome"], &settled["version"]), (&"applied".into(), &put["version"]), "{settled}");
+    // Without a session nothing of the write's was sent.
+    let answer = cluster.json(1, &["--timeout", "1500", "put", "key", "value"]).await;
+    assert_eq!(answer["kind"], "not_applied", "{answer}");
+}
+
+#[tokio::test]
+async fn what_is_counted_appended_and_scanned() {
+    let cluster = Cluster::start(&[]).await;
+    let at = cluster.addrs[2].as_str();
+    assert_eq!(cluster.ctl(at, 0, &["incr", "n/sold"]).await.0, "1\n");
+    assert_eq!(cluster.ctl(at, 0, &["incr", "n/sold", "-3"]).await.0, "-2\n");
+    assert_eq!(cluster.ctl(at, 0, &["append", "n/log", "abc"]).await.0, "3\n");
+    let appended = cluster.json(0, &["append", "n/log", "de"]).await;
+    assert_eq!((&appended["length"], &appended["replayed"]), (&5.into(), &false.into()), "{appended}");
+    let (_, err) = cluster.ctl(at, 1, &["incr", "n/log"]).await;
+    assert!(err.contains("no decimal number"), "{err}");
+    cluster.ctl(at, 0, &["put", "other", "x"]).await;
+    assert_eq!(cluster.ctl(at, 0, &["scan", "n/"]).await.0, "n/log\nn/sold\n");
+    let (lines, _) = cluster.ctl(at, 0, &["--json", "scan", "n/s"]).await;
+    let entry: serde_json::Value = serde_json::from_str(lines.trim()).unwrap();
+    assert_eq!((&entry["key"], &entry["value"]), (&"n/sold".into(), &"-2".into()), "{entry}");
+    let request = appended["request"].as_str().unwrap().strip_suffix('1').unwrap().to_owned() + "9";
+    let never = cluster.json(0, &["outcome", &request]).await;
+    assert_eq!(never["outcome"], "never_applied", "{never}");
 }
 
 #[tokio::test]

@@ -31,16 +31,15 @@ async fn bad_arguments_are_named() {
 
 #[tokio::test]
 async fn what_is_planned_is_refused() {
-    let planned: [(&str, &[&str]); 9] = [
+    let planned: [(&str, &[&str]); 8] = [
         (NODE, &["--data", "x"]),
         (NODE, &["--resp", "127.0.0.1:0"]),
         (NODE, &["--lease-ms", "1000"]),
         (NODE, &["--chains", "4"]),
         (NODE, &["--leave-on-term"]),
         (QUICKSTART, &["--data", "x"]),
-        (CTL, &["scan"]),
+        (CTL, &["watch"]),
         (CTL, &["drain", "a", "--now"]),
-        (CTL, &["get", "key", "--read", "bounded:10,1000"]),
     ];
     for (program, args) in planned {
         let (_, err) = expect(2, program, None, args).await;

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use artillery_ddata::{
     Sequence,
-    replica::{Input, NotLocal, Read, ReadMode, Refusal, Reply, Token, Way},
+    replica::{Input, NotLocal, Query, Read, ReadMode, Refusal, Reply, Token, Way},
     store::Held,
 };
 
@@ -120,7 +120,8 @@ impl World {
                     self.trace.line(self.now, |out| {
                         write!(out, "n{index} c{slot} shows client {} op {}: {held:?}", origin.client, origin.number)
                     });
-                    let reply = Reply::Read(Read { held, clean: true, way: Way::Local });
+                    let as_of = node.slots[slot].gate.watermark();
+                    let reply = Reply::Read(Read { held, clean: true, way: Way::Local, as_of });
                     self.check_reply(slot, &origin, &reply);
                     self.respond(origin, reply);
                     return Ok(());
@@ -136,8 +137,8 @@ impl World {
         let wall_clock = node.wall_clock(self.now);
         let token = node.owe(origin);
         let input = match request {
-            Request::Write(write) => Input::Write { token, write, deadline, wall_clock },
-            Request::Read(key, mode) => Input::Read { token, key, mode, deadline },
+            Request::Write(write) => Input::Write { token, request: None, write, deadline, wall_clock },
+            Request::Read(key, mode) => Input::Read { token, query: Query::Key(key), mode, floor: None, deadline },
         };
         self.enqueue(index, Work { slot, input, flight: None });
         Ok(())

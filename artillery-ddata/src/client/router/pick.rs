@@ -45,7 +45,7 @@ impl Attempts {
             Some(Refusal::NotHead(member) | Refusal::NotTail(member)) => member,
             _ => None,
         };
-        self.busy = refusal == Some(Refusal::Busy);
+        self.busy = matches!(refusal, Some(Refusal::Busy | Refusal::SessionFull));
     }
 
     pub(super) fn next_pause(&self) -> Duration {
@@ -106,9 +106,16 @@ impl Router {
         let Some(config) = known.as_ref().and_then(|routing| routing.chain(question.chain)) else {
             return Pick::Nobody;
         };
+        if let Some(member) = question.only {
+            return self.pick_member(config, member, false);
+        }
         let only = match &question.operation {
-            Operation::Write(_) => Some(config.head()),
-            Operation::Read { mode: ReadMode::Strong, .. } if config.mode == Mode::Classic => Some(config.tail()),
+            Operation::Write { .. } => Some(config.head()),
+            Operation::Read { mode: ReadMode::Strong | ReadMode::Bounded { .. }, .. }
+                if config.mode == Mode::Classic =>
+            {
+                Some(config.tail())
+            }
             _ => None,
         };
         match only {

@@ -176,7 +176,7 @@ impl Router {
     pub(crate) async fn status(&self, node: NodeId, timeout: Duration) -> Result<String, Error> {
         let deadline = Instant::now() + timeout;
         let channel = self.reached(node, deadline).await?;
-        let question = Question { chain: ChainId(0), forwarded: true, operation: Operation::Status };
+        let question = Question { chain: ChainId(0), forwarded: true, only: None, operation: Operation::Status };
         match channel.ask(question, deadline).await {
             Outcome::Answered(response) => match response.answer {
                 ResponseAnswer::Status(json) => Ok(String::from_utf8_lossy(&json).into_owned()),
@@ -202,7 +202,7 @@ fn merge(known: &Routing, new: Routing) -> Routing {
 }
 
 async fn ask_routing(channel: &Channel, deadline: Instant) -> Option<Routing> {
-    let question = Question { chain: ChainId(0), forwarded: true, operation: Operation::Routing };
+    let question = Question { chain: ChainId(0), forwarded: true, only: None, operation: Operation::Routing };
     let until = deadline.min(Instant::now() + ASK_PATIENCE);
     match channel.ask(question, until).await {
         Outcome::Answered(response) => match response.answer {

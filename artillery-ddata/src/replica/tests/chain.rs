@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::{super::*, rig::*};
-use crate::{Epoch, Mode, Version, store::Held, update::MAX_KEY};
+use crate::{Epoch, Mode, Version, update::MAX_KEY};
 use bytes::Bytes;
 
 #[test]
@@ -17,7 +17,15 @@ fn a_write_is_answered_when_the_tail_has_it() {
     assert!(!rig.replies.contains_key(&put), "the head hasn't heard yet");
     rig.run(3, 1);
     assert_eq!(rig.committed(put), Version::new(1, 1));
-    assert_eq!(rig.replies[&put], Reply::Committed(Committed { version: Version::new(1, 1), copies: 3 }));
+    assert_eq!(
+        rig.replies[&put],
+        Reply::Committed(Committed {
+            version: Version::new(1, 1),
+            copies: 3,
+            replayed: false,
+            result: Computed::Nothing
+        })
+    );
 }
 
 #[test]
@@ -115,8 +123,8 @@ fn compare_and_swap_by_version() {
     assert!(!rig.replies.contains_key(&again), "what a failure tells of must be committed first");
     rig.settle();
     let first = rig.committed(create);
-    let held = Held { version: first, value: Some("a".into()) };
-    assert_eq!(rig.replies[&again], Reply::Conflict { at: Version::new(1, 2), current: Some(held) });
+    let (at, value) = (Version::new(1, 2), Some("a".into()));
+    assert_eq!(rig.replies[&again], Reply::Conflict { at, step: 0, version: first, value, replayed: false });
     let swap = rig.write(1, cas("k", first, "c"));
     rig.settle();
     assert_eq!(rig.committed(swap), Version::new(1, 3));
@@ -146,7 +154,7 @@ fn chain_time_never_goes_back() {
     let mut rig = Rig::chain(&[1]);
     for wall_clock in [5, 3, 9] {
         let write = Write::Delete { key: "k".into() };
-        rig.input(1, Input::Write { token: Token(100 + wall_clock), write, deadline: FAR, wall_clock });
+        rig.input(1, Input::Write { token: Token(100 + wall_clock), request: None, write, deadline: FAR, wall_clock });
     }
     let stamps: Vec<_> = rig.replicas[&1].history().map(|update| update.chain_time).collect();
     assert_eq!(stamps, [5, 5, 9]);
@@ -227,7 +235,7 @@ fn a_write_expires_once_and_commits_all_the_same() {
     let mut rig = Rig::chain(&[1, 2]);
     let (token, deadline) = (Token(77), rig.now + Duration::from_millis(50));
     let write = Write::Put { key: "k".into(), value: "v".into() };
-    rig.input(1, Input::Write { token, write, deadline, wall_clock: 0 });
+    rig.input(1, Input::Write { token, request: None, write, deadline, wall_clock: 0 });
     rig.heartbeat();
     assert_eq!(rig.replies[&77], Reply::Expired);
     rig.settle();

@@ -213,7 +213,8 @@ fn a_lost_query_is_asked_again() {
 fn a_parked_read_ends_at_its_deadline() {
     let mut rig = dirty();
     let deadline = rig.now + Duration::from_millis(50);
-    rig.input(2, Input::Read { token: Token(90), key: "k".into(), mode: ReadMode::Strong, deadline });
+    let (token, query) = (Token(90), Query::Key("k".into()));
+    rig.input(2, Input::Read { token, query, mode: ReadMode::Strong, floor: None, deadline });
     rig.heartbeat();
     assert_eq!(rig.replies[&90], Reply::Expired);
     assert_eq!(rig.replicas[&2].status().parked_reads, 0);

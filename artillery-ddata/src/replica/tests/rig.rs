@@ -12,6 +12,7 @@ use super::super::*;
 use crate::{
     ChainMember, Epoch, Incarnation, Mode, NodeId, Version,
     store::{Held, MemoryStore},
+    update::RequestKey,
     wire::message::{Control, Updates},
 };
 
@@ -164,9 +165,20 @@ impl Rig {
     }
 
     pub(super) fn write(&mut self, n: u8, write: Write) -> u64 {
+        self.request(n, None, write)
+    }
+
+    pub(super) fn request(&mut self, n: u8, request: Option<RequestKey>, write: Write) -> u64 {
         let token = self.token();
-        self.input(n, Input::Write { token, write, deadline: FAR, wall_clock: 7 });
+        self.input(n, Input::Write { token, request, write, deadline: FAR, wall_clock: 7 });
         token.0
+    }
+
+    /// Opens a client session at the head `n`.
+    pub(super) fn session(&mut self, n: u8) -> Version {
+        let token = self.write(n, Write::OpenSession);
+        self.settle();
+        self.committed(token)
     }
 
     pub(super) fn put(&mut self, n: u8, key: &'static str, value: &'static str) -> u64 {
@@ -174,8 +186,12 @@ impl Rig {
     }
 
     pub(super) fn read(&mut self, n: u8, key: &'static str, mode: ReadMode) -> u64 {
+        self.ask(n, Query::Key(key.into()), mode, None)
+    }
+
+    pub(super) fn ask(&mut self, n: u8, query: Query, mode: ReadMode, floor: Option<Sequence>) -> u64 {
         let token = self.token();
-        self.input(n, Input::Read { token, key: key.into(), mode, deadline: FAR });
+        self.input(n, Input::Read { token, query, mode, floor, deadline: FAR });
         token.0
     }
 

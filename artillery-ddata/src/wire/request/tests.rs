@@ -3,11 +3,16 @@ use std::{
     net::{IpAddr, SocketAddr},
 };
 
+use artillery_core::frame::Frame;
 use proptest::{collection::vec, option, prelude::*};
 
 use super::*;
-use crate::wire::keep::COPY_BELOW;
-use crate::{ChainConfig, ChainMember, ClusterId, Epoch, Incarnation, Mode, NodeAddress, NodeId, Role, store::Held};
+use crate::{
+    ChainConfig, ChainMember, ClusterId, Epoch, Incarnation, Mode, NodeAddress, NodeId, Refusal, Role, Version, Way,
+    replica::{Committed, Computed, Cut, Expected, Page, Read, Scan, Snapshot, Step},
+    store::{Held, Record},
+    wire::keep::{COPY_BELOW, keep},
+};
 
 fn whole(encoded: &Encoded) -> Frame {
     Frame { header: encoded.header.clone(), body: encoded.body.concat().into() }
@@ -33,14 +38,63 @@ fn member() -> impl Strategy<Value = MemberId> {
     })
 }
 
-fn operation() -> impl Strategy<Value = Operation> {
-    let mode = prop_oneof![Just(ReadMode::Strong), Just(ReadMode::ThroughChain), Just(ReadMode::Eventual)];
+fn mode() -> impl Strategy<Value = ReadMode> {
     prop_oneof![
-        (bytes(20), mode).prop_map(|(key, mode)| Operation::Read { key, mode }),
-        (bytes(20), value()).prop_map(|(key, value)| Operation::Write(Write::Put { key, value })),
-        bytes(20).prop_map(|key| Operation::Write(Write::Delete { key })),
-        (bytes(20), version(), option::of(value()))
-            .prop_map(|(key, expected, value)| { Operation::Write(Write::CompareAndSwap { key, expected, value }) }),
+        Just(ReadMode::Strong),
+        Just(ReadMode::ThroughChain),
+        Just(ReadMode::Eventual),
+        any::<(u32, u32)>().prop_map(|(versions, ms)| ReadMode::Bounded {
+            versions,
+            age: std::time::Duration::from_millis(ms.into())
+        }),
+    ]
+}
+
+fn query() -> impl Strategy<Value = Query> {
+    let snapshot = prop_oneof![Just(Snapshot::No), Just(Snapshot::Begin), any::<u64>().prop_map(Snapshot::Of)];
+    let scan = (bytes(20), option::of(bytes(20)), any::<u32>(), snapshot)
+        .prop_map(|(prefix, after, limit, snapshot)| Scan { prefix, after, limit, snapshot });
+    prop_oneof![bytes(20).prop_map(Query::Key), vec(bytes(9), 0..4).prop_map(Query::Keys), scan.prop_map(Query::Scan)]
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let expected = prop_oneof![Just(Expected::Absent), Just(Expected::Present), version().prop_map(Expected::Version)];
+    prop_oneof![
+        (bytes(9), expected).prop_map(|(key, expected)| Step::Require { key, expected }),
+        (bytes(9), value()).prop_map(|(key, value)| Step::Put { key, value }),
+        bytes(9).prop_map(|key| Step::Delete { key }),
+        (bytes(9), bytes(9)).prop_map(|(key, value)| Step::Append { key, value }),
+        (bytes(9), any::<i64>()).prop_map(|(key, by)| Step::Increment { key, by }),
+    ]
+}
+
+fn write() -> impl Strategy<Value = Write> {
+    prop_oneof![
+        (bytes(20), value()).prop_map(|(key, value)| Write::Put { key, value }),
+        bytes(20).prop_map(|key| Write::Delete { key }),
+        (bytes(20), version(), option::of(value())).prop_map(|(key, expected, value)| Write::CompareAndSwap {
+            key,
+            expected,
+            value
+        }),
+        (bytes(20), value()).prop_map(|(key, value)| Write::Append { key, value }),
+        (bytes(20), any::<i64>()).prop_map(|(key, by)| Write::Increment { key, by }),
+        bytes(20).prop_map(|key| Write::GetDelete { key }),
+        vec(step(), 0..5).prop_map(Write::Batch),
+        Just(Write::OpenSession),
+        Just(Write::Resolve),
+    ]
+}
+
+fn request_key() -> impl Strategy<Value = RequestKey> {
+    (version(), any::<(u64, u64)>()).prop_map(|(session, (number, lowest))| RequestKey { session, number, lowest })
+}
+
+fn operation() -> impl Strategy<Value = Operation> {
+    let floor = option::of(any::<u64>().prop_map(Sequence));
+    prop_oneof![
+        (query(), mode(), floor).prop_map(|(query, mode, floor)| Operation::Read { query, mode, floor }),
+        (option::of(request_key()), write()).prop_map(|(request, write)| Operation::Write { request, write }),
         Just(Operation::Routing),
         Just(Operation::Status),
     ]
@@ -67,15 +121,53 @@ fn refusal() -> impl Strategy<Value = Refusal> {
         any::<(u64, u64)>().prop_map(|(len, limit)| Refusal::KeyTooLong { len, limit }),
         Just(Refusal::StoreFailed),
         any::<(u64, u64)>().prop_map(|(len, limit)| Refusal::ValueTooLarge { len, limit }),
+        any::<(u64, u64)>().prop_map(|(len, limit)| Refusal::BatchSize { len, limit }),
+        prop::sample::select(vec![
+            Refusal::SessionExpired,
+            Refusal::Forgotten,
+            Refusal::Barred,
+            Refusal::SessionFull,
+            Refusal::NotANumber,
+            Refusal::Overflow,
+            Refusal::SnapshotGone,
+        ]),
+    ]
+}
+
+fn computed() -> impl Strategy<Value = Computed> {
+    prop_oneof![
+        Just(Computed::Nothing),
+        any::<u64>().prop_map(Computed::Length),
+        any::<i64>().prop_map(Computed::Number),
+        option::of((version(), value())).prop_map(Computed::Took),
+        version().prop_map(Computed::TookForgotten),
     ]
 }
 
 fn reply() -> impl Strategy<Value = Reply> {
-    let way = prop_oneof![Just(Way::Local), Just(Way::Query), Just(Way::Chain)];
+    let way = || prop_oneof![Just(Way::Local), Just(Way::Query), Just(Way::Chain)];
+    let served = || (any::<bool>(), way(), any::<u64>().prop_map(Sequence));
+    let records = || {
+        vec((bytes(9), version(), value()), 0..3).prop_map(|records| {
+            let record = |(key, version, value)| Record { key, held: Held { version, value: Some(value) } };
+            records.into_iter().map(record).collect::<Vec<_>>()
+        })
+    };
     prop_oneof![
-        (version(), any::<u32>()).prop_map(|(version, copies)| Reply::Committed(Committed { version, copies })),
-        (version(), held()).prop_map(|(at, current)| Reply::Conflict { at, current }),
-        (held(), any::<bool>(), way).prop_map(|(held, clean, way)| Reply::Read(Read { held, clean, way })),
+        (version(), any::<(u32, bool)>(), computed()).prop_map(|(version, (copies, replayed), result)| {
+            Reply::Committed(Committed { version, copies, replayed, result })
+        }),
+        ((version(), version()), any::<(u32, bool)>(), option::of(value())).prop_map(
+            |((at, version), (step, replayed), value)| Reply::Conflict { at, step, version, value, replayed }
+        ),
+        (held(), served()).prop_map(|(held, (clean, way, as_of))| Reply::Read(Read { held, clean, way, as_of })),
+        (vec(held(), 0..4), served())
+            .prop_map(|(found, (clean, way, as_of))| { Reply::Cut(Cut { found, clean, way, as_of }) }),
+        (records(), option::of(bytes(9)), served(), option::of(any::<u64>())).prop_map(
+            |(records, next, (clean, way, as_of), snapshot)| {
+                Reply::Page(Page { records, next, clean, way, as_of, snapshot })
+            }
+        ),
         refusal().prop_map(Reply::Refused),
         Just(Reply::Expired),
     ]

@@ -1,0 +1,84 @@
+//! The numbers of one client session's requests: which are under way, and below which nobody asks any more.
+
+use std::collections::{BTreeSet, VecDeque};
+
+/// Unknown outcomes that stay askable, at most.
+const KEPT: usize = 1024;
+
+/// And no longer than until so many further requests were made: the nodes keep records of all that come after one.
+const SPAN: u64 = 8192;
+
+/// Gives out numbers from 1 on.
+#[derive(Debug, Default)]
+pub(super) struct Numbers {
+    last: u64,
+    /// Given out, and neither answered nor given up.
+    open: BTreeSet<u64>,
+    /// Those of them whose outcome is unknown, oldest first.
+    kept: VecDeque<u64>,
+}
+
+impl Numbers {
+    /// The next number, and the lowest one that is still open.
+    pub(super) fn begin(&mut self) -> (u64, u64) {
+        self.last += 1;
+        self.open.insert(self.last);
+        while self.kept.front().is_some_and(|&oldest| oldest + SPAN < self.last) {
+            self.forget_oldest();
+        }
+        (self.last, self.open.first().copied().unwrap_or(self.last))
+    }
+
+    /// It was answered, or nobody will ask for it.
+    pub(super) fn end(&mut self, number: u64) {
+        self.open.remove(&number);
+    }
+
+    /// Its outcome is unknown, and may be asked for.
+    pub(super) fn keep(&mut self, number: u64) {
+        self.kept.push_back(number);
+        if self.kept.len() > KEPT {
+            self.forget_oldest();
+        }
+    }
+
+    fn forget_oldest(&mut self) {
+        if let Some(oldest) = self.kept.pop_front() {
+            self.open.remove(&oldest);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_lowest_is_what_is_still_open() {
+        let mut numbers = Numbers::default();
+        assert_eq!([numbers.begin(), numbers.begin(), numbers.begin()], [(1, 1), (2, 1), (3, 1)]);
+        numbers.end(2);
+        assert_eq!(numbers.begin(), (4, 1));
+        numbers.end(1);
+        assert_eq!(numbers.begin(), (5, 3));
+    }
+
+    #[test]
+    fn unknown_outcomes_stay_askable_for_a_while() {
+        let mut numbers = Numbers::default();
+        let (unknown, _) = numbers.begin();
+        numbers.keep(unknown);
+        for _ in 0..SPAN {
+            let (number, lowest) = numbers.begin();
+            assert_eq!(lowest, unknown);
+            numbers.end(number);
+        }
+        assert_eq!(numbers.begin(), (SPAN + 2, SPAN + 2));
+        for _ in 0..KEPT + 1 {
+            let (number, _) = numbers.begin();
+            numbers.keep(number);
+        }
+        numbers.end(SPAN + 2);
+        assert_eq!(numbers.begin().1, SPAN + 4, "there are only so many");
+    }
+}

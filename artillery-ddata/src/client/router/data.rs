@@ -1,0 +1,217 @@
+//! Reads and writes: which chain, under which request id, in which session.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::time::Instant;
+
+use super::{Answer, Failed, Router, check_key, check_value};
+use crate::{
+    ChainId, Error, MemberId, RequestId, Routing, Sequence, Session,
+    client::{channel::Question, requests::Numbered},
+    control::chain_of,
+    error::{NotApplied, Unknown},
+    replica::{Query, ReadMode, Refusal, Reply, Write},
+    tries::Tries,
+    update::RequestKey,
+    wire::request::Operation,
+};
+
+/// What a read is asked for with.
+#[derive(Clone, Debug)]
+pub(crate) struct HowToRead {
+    pub(crate) mode: ReadMode,
+    pub(crate) timeout: Duration,
+    pub(crate) session: Option<Session>,
+}
+
+/// What a write is asked for with.
+#[derive(Clone, Debug)]
+pub(crate) struct HowToWrite {
+    pub(crate) timeout: Duration,
+    pub(crate) session: Option<Session>,
+    /// `None`: a new one.
+    pub(crate) request_id: Option<RequestId>,
+}
+
+impl Router {
+    /// Waits for the cluster to be formed, since until then no key belongs anywhere.
+    pub(crate) async fn routing(&self, deadline: Instant) -> Result<std::sync::Arc<Routing>, Error> {
+        match self.known() {
+            Some(routing) => Ok(routing),
+            None => self.routes.formed(deadline).await.ok_or(Error::not_applied(NotApplied::NotFormed)),
+        }
+    }
+
+    /// Reads keys of one chain.
+    pub(crate) async fn read(&self, query: Query, how: &HowToRead) -> Result<Answer, Error> {
+        let deadline = Instant::now() + how.timeout;
+        let routing = self.routing(deadline).await?;
+        let chain = one_chain(&routing, query.keys())?;
+        self.read_in(&routing, chain, query, how, None, deadline).await
+    }
+
+    /// Reads in a chain, at `only` that member if one is named.
+    pub(crate) async fn read_in(
+        &self,
+        routing: &Routing,
+        chain: ChainId,
+        query: Query,
+        how: &HowToRead,
+        only: Option<MemberId>,
+        deadline: Instant,
+    ) -> Result<Answer, Error> {
+        let floor = match &how.session {
+            None => None,
+            Some(session) => Some(session.floor(routing.cluster, chain).ok_or(refused(Refusal::OtherHistory))?),
+        };
+        let operation = Operation::Read { query, mode: how.mode, floor };
+        let question = Question { chain, forwarded: false, only, operation };
+        let answer = self.call(question, deadline).await.map_err(Failed::of_read)?;
+        if let (Some(session), Some(as_of)) = (&how.session, as_of(&answer.reply)) {
+            session.raise(routing.cluster, chain, as_of);
+        }
+        Ok(answer)
+    }
+
+    /// Writes, and says under which id.
+    pub(crate) async fn write(&self, write: Write, how: HowToWrite) -> Result<(Answer, RequestId), Error> {
+        let deadline = Instant::now() + how.timeout;
+        self.check(&write)?;
+        let routing = self.routing(deadline).await?;
+        let chain = one_chain(&routing, write.keys())?;
+        let (answer, id) = match how.request_id {
+            Some(id) => (self.write_under(&routing, chain, write, id, deadline).await?, id),
+            None => self.write_anew(&routing, chain, write, deadline).await?,
+        };
+        if let (Some(session), Some(sequence)) = (&how.session, as_of(&answer.reply)) {
+            session.raise(routing.cluster, chain, sequence);
+        }
+        Ok((answer, id))
+    }
+
+    /// Under an id that may have been used before.
+    async fn write_under(
+        &self,
+        routing: &Routing,
+        chain: ChainId,
+        write: Write,
+        id: RequestId,
+        deadline: Instant,
+    ) -> Result<Answer, Error> {
+        if id.cluster != routing.cluster {
+            return Err(refused(Refusal::OtherHistory));
+        }
+        if id.chain != chain {
+            return Err(refused(Refusal::ManyChains));
+        }
+        let question = question(chain, Some(id.key(0)), write);
+        match self.call_again(question, deadline, Some(Tries::settling())).await {
+            Ok(answer) => Ok(answer),
+            Err(Failed::Certainly(error)) => Err(error),
+            Err(Failed::Perhaps(reason)) => Err(Error::unknown(reason, id)),
+        }
+    }
+
+    /// Under a new id of this client's session. A session that was evicted meanwhile is replaced, as long as it is certain
+    /// that nothing was applied.
+    async fn write_anew(
+        &self,
+        routing: &Routing,
+        chain: ChainId,
+        write: Write,
+        deadline: Instant,
+    ) -> Result<(Answer, RequestId), Error> {
+        loop {
+            let numbered = self.number(chain, deadline).await?;
+            let RequestKey { session, number, .. } = numbered.key;
+            let id = RequestId { cluster: routing.cluster, chain, session, number };
+            let question = question(chain, Some(numbered.key), write.clone());
+            match self.call(question, deadline).await {
+                Ok(answer) => return Ok((answer, id)),
+                Err(Failed::Certainly(Error::Refused { reason, .. }))
+                    if matches!(reason, Refusal::SessionExpired | Refusal::Forgotten) =>
+                {
+                    self.requests.forget(chain, session);
+                }
+                Err(Failed::Certainly(error)) => return Err(error),
+                Err(Failed::Perhaps(reason)) => {
+                    if reason == Unknown::SessionExpired {
+                        self.requests.forget(chain, session);
+                    }
+                    numbered.keep();
+                    return Err(Error::unknown(reason, id));
+                }
+            }
+        }
+    }
+
+    async fn number(&self, chain: ChainId, deadline: Instant) -> Result<Numbered, Error> {
+        let session = self.requests.session(chain);
+        let id = *session.id.get_or_try_init(|| self.open_session(chain, deadline)).await?;
+        Ok(session.begin(id))
+    }
+
+    async fn open_session(&self, chain: ChainId, deadline: Instant) -> Result<crate::Version, Error> {
+        match self.call(question(chain, None, Write::OpenSession), deadline).await {
+            Ok(Answer { reply: Reply::Committed(done), .. }) => Ok(done.version),
+            Ok(_) | Err(Failed::Perhaps(_)) => Err(Error::not_applied(NotApplied::TimedOut)),
+            Err(Failed::Certainly(error)) => Err(error),
+        }
+    }
+
+    /// An id for a write of `key` that is to be made later, in a session of its own: it holds nothing back.
+    pub(crate) async fn new_request_id(&self, key: &[u8], timeout: Duration) -> Result<RequestId, Error> {
+        let deadline = Instant::now() + timeout;
+        let routing = self.routing(deadline).await?;
+        let chain = chain_of(key, routing.chains.len() as u32);
+        let session = self.open_session(chain, deadline).await?;
+        Ok(RequestId { cluster: routing.cluster, chain, session, number: 1 })
+    }
+
+    /// Asks what became of a request, and settles that for ever.
+    pub(crate) async fn resolve(&self, id: RequestId, timeout: Duration) -> Result<Answer, Error> {
+        let deadline = Instant::now() + timeout;
+        let routing = self.routing(deadline).await?;
+        self.write_under(&routing, id.chain, Write::Resolve, id, deadline).await
+    }
+
+    fn check(&self, write: &Write) -> Result<(), Error> {
+        write.keys().try_for_each(check_key).map_err(refused)?;
+        let Some(limit) = self.max_value_bytes else { return Ok(()) };
+        write.values().try_for_each(|value| check_value(value, limit)).map_err(refused)
+    }
+}
+
+fn refused(reason: Refusal) -> Error {
+    Error::refused(reason, None)
+}
+
+fn question(chain: ChainId, request: Option<RequestKey>, write: Write) -> Question {
+    Question { chain, forwarded: false, only: None, operation: Operation::Write { request, write } }
+}
+
+/// The chain that all of these keys belong to; each of them is short enough.
+fn one_chain<'a>(routing: &Routing, keys: impl IntoIterator<Item = &'a Bytes>) -> Result<ChainId, Error> {
+    let mut chain = None;
+    for key in keys {
+        check_key(key).map_err(refused)?;
+        let of_key = chain_of(key, routing.chains.len() as u32);
+        if *chain.get_or_insert(of_key) != of_key {
+            return Err(refused(Refusal::ManyChains));
+        }
+    }
+    Ok(chain.unwrap_or_default())
+}
+
+/// How far the history was certainly committed when this was said.
+fn as_of(reply: &Reply) -> Option<Sequence> {
+    match reply {
+        Reply::Committed(done) => Some(done.version.sequence),
+        Reply::Conflict { at, .. } => Some(at.sequence),
+        Reply::Read(read) => Some(read.as_of),
+        Reply::Cut(cut) => Some(cut.as_of),
+        Reply::Page(page) => Some(page.as_of),
+        Reply::Refused(_) | Reply::Expired => None,
+    }
+}

@@ -1,0 +1,91 @@
+//! Many keys at one point of the history.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+
+use super::{
+    Call, Kv, ReadState, Served, Versioned,
+    get::{no_read, served},
+    how_to_read,
+};
+use crate::{
+    Error, Sequence, Session,
+    client::router::{Answer, HowToRead},
+    replica::{self, Query, ReadMode, Reply},
+};
+
+/// What a read of many keys found: all of it at one point of the history of their chain.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Cut {
+    /// What was found of each key, in the order of the question.
+    pub found: Vec<Option<Versioned<Bytes>>>,
+    /// Whether it was known to be committed.
+    pub state: ReadState,
+    /// Who served it, and how.
+    pub served: Served,
+    /// The point of the history that it shows.
+    pub as_of: Sequence,
+}
+
+impl Cut {
+    /// The values, in the order of the question.
+    pub fn values(&self) -> impl Iterator<Item = Option<&Bytes>> {
+        self.found.iter().map(|found| found.as_ref().map(|found| &found.value))
+    }
+}
+
+/// A read of many keys that is about to be made.
+#[derive(Debug, Clone)]
+#[must_use = "a call does nothing until it is awaited"]
+pub struct GetMany {
+    kv: Kv,
+    keys: Vec<Bytes>,
+    how: HowToRead,
+}
+
+impl GetMany {
+    pub(super) fn new(kv: &Kv, keys: Vec<Bytes>) -> Self {
+        Self { kv: kv.clone(), keys, how: how_to_read(kv) }
+    }
+
+    /// How it may be served. In mode [`ReadMode::Eventual`] it shows committed versions only, perhaps old ones.
+    pub fn mode(mut self, mode: ReadMode) -> Self {
+        self.how.mode = mode;
+        self
+    }
+
+    /// How long it may take.
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.how.timeout = timeout;
+        self
+    }
+
+    /// In which session it is made.
+    pub fn session(mut self, session: &Session) -> Self {
+        self.how.session = Some(session.clone());
+        self
+    }
+
+    async fn run(self) -> Result<Cut, Error> {
+        let Answer { reply, node, place } = self.kv.router.read(Query::Keys(self.keys), &self.how).await?;
+        match reply {
+            Reply::Cut(replica::Cut { found, clean, way, as_of }) => {
+                let found = found.into_iter().map(|held| held.and_then(Versioned::visible)).collect();
+                let (state, served) = served(clean, node, place, way);
+                Ok(Cut { found, state, served, as_of })
+            }
+            other => Err(no_read(&other, node)),
+        }
+    }
+}
+
+impl IntoFuture for GetMany {
+    type Output = Result<Cut, Error>;
+    type IntoFuture = Call<Self::Output>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(self.run())
+    }
+}

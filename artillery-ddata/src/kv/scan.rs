@@ -1,0 +1,234 @@
+//! Scans in key order.
+
+use std::{
+    collections::VecDeque,
+    fmt,
+    future::poll_fn,
+    pin::Pin,
+    task::{Context, Poll, ready},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use futures_core::Stream;
+use tokio::time::Instant;
+
+use super::{Call, Kv, copy, get::no_read, how_to_read};
+use crate::{
+    ChainId, Error, MemberId, Session, Version,
+    client::router::{Answer, HowToRead},
+    replica::{self, Page, Query, ReadMode, Reply, Snapshot},
+    store::Record,
+};
+
+/// Entries that are asked for at a time.
+const PAGE: u32 = 256;
+
+/// One entry of a scan.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Entry {
+    /// The key.
+    pub key: Bytes,
+    /// Which update made the value.
+    pub version: Version,
+    /// The value.
+    pub value: Bytes,
+}
+
+impl Entry {
+    /// A value: for tests of code that takes one.
+    pub fn new(key: Bytes, version: Version, value: Bytes) -> Self {
+        Self { key, version, value }
+    }
+}
+
+/// Keys that begin with a prefix, in the order of their bytes, with their values.
+///
+/// Each page that it fetches is read at one point of the history of a chain, the next one at a later one: a key that is
+/// there throughout is shown once. [`snapshot`](Self::snapshot) makes it one point for all. Nothing is asked for before
+/// the first entry is.
+#[must_use = "a scan does nothing until its entries are asked for"]
+pub struct Scan {
+    state: Option<State>,
+    fetching: Option<Call<(State, Result<(), Error>)>>,
+}
+
+struct State {
+    kv: Kv,
+    how: HowToRead,
+    prefix: Bytes,
+    after: Option<Bytes>,
+    left: u64,
+    snapshot: bool,
+    /// `None` until the first entry is asked for.
+    chains: Option<Vec<Cursor>>,
+    failed: bool,
+}
+
+/// Where the scan stands in one chain.
+struct Cursor {
+    chain: ChainId,
+    fetched: VecDeque<Record>,
+    after: Option<Bytes>,
+    at_end: bool,
+    /// Who keeps its snapshot, under which number.
+    snapshot: Option<(MemberId, u64)>,
+}
+
+impl Scan {
+    pub(super) fn new(kv: &Kv, prefix: Bytes) -> Self {
+        let state = State {
+            kv: kv.clone(),
+            how: how_to_read(kv),
+            prefix,
+            after: None,
+            left: u64::MAX,
+            snapshot: false,
+            chains: None,
+            failed: false,
+        };
+        Self { state: Some(state), fetching: None }
+    }
+
+    fn set(mut self, set: impl FnOnce(&mut State)) -> Self {
+        if let Some(state) = &mut self.state {
+            set(state);
+        }
+        self
+    }
+
+    /// At most so many entries.
+    pub fn limit(self, limit: u64) -> Self {
+        self.set(|state| state.left = limit)
+    }
+
+    /// Only keys behind this one: to go on where another scan of the same prefix had shown it.
+    pub fn after(self, key: impl AsRef<[u8]>) -> Self {
+        self.set(|state| state.after = Some(copy(key)))
+    }
+
+    /// How each page may be served.
+    pub fn mode(self, mode: ReadMode) -> Self {
+        self.set(|state| state.how.mode = mode)
+    }
+
+    /// How long each page may take.
+    pub fn timeout(self, timeout: Duration) -> Self {
+        self.set(|state| state.how.timeout = timeout)
+    }
+
+    /// In which session the pages are read.
+    pub fn session(self, session: &Session) -> Self {
+        self.set(|state| state.how.session = Some(session.clone()))
+    }
+
+    /// Shows one point of the history of each chain, that of its first page. A member keeps it for the scan, within its
+    /// limits of age and bytes; when it can't any longer, the scan ends with
+    /// [`SnapshotGone`](crate::Refusal::SnapshotGone), and writes go on.
+    pub fn snapshot(self) -> Self {
+        self.set(|state| state.snapshot = true)
+    }
+
+    /// The next entry; `None` behind the last one, or behind an error. May be cancelled: nothing is lost.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] or [`Error::NotApplied`].
+    pub async fn next(&mut self) -> Option<Result<Entry, Error>> {
+        poll_fn(|context| Pin::new(&mut *self).poll_next(context)).await
+    }
+}
+
+impl Stream for Scan {
+    type Item = Result<Entry, Error>;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        loop {
+            if let Some(fetching) = &mut self.fetching {
+                let (mut state, fetched) = ready!(fetching.as_mut().poll(context));
+                state.failed |= fetched.is_err();
+                self.fetching = None;
+                self.state = Some(state);
+                if let Err(error) = fetched {
+                    return Poll::Ready(Some(Err(error)));
+                }
+            }
+            let Some(mut state) = self.state.take() else { return Poll::Ready(None) };
+            if state.failed || state.left == 0 {
+                self.state = Some(state);
+                return Poll::Ready(None);
+            }
+            if state.is_short() {
+                self.fetching = Some(Box::pin(async move {
+                    let fetched = state.fetch().await;
+                    (state, fetched)
+                }));
+                continue;
+            }
+            let entry = state.take();
+            self.state = Some(state);
+            return Poll::Ready(entry.map(Ok));
+        }
+    }
+}
+
+impl State {
+    /// Whether a chain's next entry isn't known, so that nobody can say which one is next.
+    fn is_short(&self) -> bool {
+        let is_short = |cursor: &Cursor| cursor.fetched.is_empty() && !cursor.at_end;
+        self.chains.as_ref().is_none_or(|chains| chains.iter().any(is_short))
+    }
+
+    fn take(&mut self) -> Option<Entry> {
+        let chains = self.chains.as_mut()?.iter_mut().filter(|cursor| !cursor.fetched.is_empty());
+        let first = chains.min_by(|a, b| a.fetched[0].key.cmp(&b.fetched[0].key))?;
+        let Record { key, held } = first.fetched.pop_front()?;
+        self.left -= 1;
+        Some(Entry { key, version: held.version, value: held.value.unwrap_or_default() })
+    }
+
+    async fn fetch(&mut self) -> Result<(), Error> {
+        let deadline = Instant::now() + self.how.timeout;
+        let routing = self.kv.router.routing(deadline).await?;
+        let after = self.after.clone();
+        let begin = || {
+            let cursor = |config: &crate::ChainConfig| Cursor {
+                chain: config.chain,
+                fetched: VecDeque::new(),
+                after: after.clone(),
+                at_end: false,
+                snapshot: None,
+            };
+            routing.chains.iter().map(cursor).collect()
+        };
+        for cursor in self.chains.get_or_insert_with(begin) {
+            if !cursor.fetched.is_empty() || cursor.at_end {
+                continue;
+            }
+            let snapshot = match cursor.snapshot {
+                Some((_, number)) => Snapshot::Of(number),
+                None if self.snapshot => Snapshot::Begin,
+                None => Snapshot::No,
+            };
+            let limit = u32::try_from(self.left).unwrap_or(PAGE).min(PAGE);
+            let (prefix, after) = (self.prefix.clone(), cursor.after.clone());
+            let query = Query::Scan(replica::Scan { prefix, after, limit, snapshot });
+            let only = cursor.snapshot.map(|(member, _)| member);
+            let router = &self.kv.router;
+            let Answer { reply, node, .. } =
+                router.read_in(&routing, cursor.chain, query, &self.how, only, deadline).await?;
+            let Reply::Page(Page { records, next, snapshot, .. }) = reply else { return Err(no_read(&reply, node)) };
+            cursor.fetched = records.into();
+            cursor.at_end = next.is_none();
+            cursor.after = next;
+            cursor.snapshot = snapshot.map(|number| (node, number));
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Scan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Scan").field("fetching", &self.fetching.is_some()).finish_non_exhaustive()
+    }
+}

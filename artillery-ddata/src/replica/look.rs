@@ -1,0 +1,251 @@
+//! Lookups at one point of the history: one key, many keys, pages of a scan, and the snapshots that keep such a point.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+
+use super::{Cut, Page, Query, Read, Refusal, Replica, Reply, Scan, Snapshot, Way};
+use crate::{
+    Sequence, Timestamp,
+    store::{Held, StoreError},
+};
+
+/// Entries of a page at most, whatever is asked for.
+const PAGE_ENTRIES: usize = 1024;
+
+/// A page ends behind the entry that makes it this large, in bytes.
+const PAGE_BYTES: usize = 256 << 10;
+
+/// Keys that a page passes over at most, deleted ones too.
+const PAGE_STEPS: usize = 16 * PAGE_ENTRIES;
+
+/// Snapshots that a member keeps at most.
+const SNAPSHOTS: usize = 64;
+
+/// What a query would see of the newest versions.
+#[derive(Debug)]
+pub(super) struct Seen {
+    /// The newest of them; of a scan, that of the whole history if any of it is pending.
+    pub(super) newest: Sequence,
+}
+
+/// The points of the history that are kept for scans.
+#[derive(Debug, Default)]
+pub(super) struct Snapshots {
+    kept: BTreeMap<u64, Kept>,
+    next: u64,
+    /// Bytes of all updates taken in so far.
+    taken_in: u64,
+}
+
+#[derive(Debug)]
+struct Kept {
+    at: Sequence,
+    until: Timestamp,
+    /// What had been taken in when it began.
+    since: u64,
+}
+
+impl Snapshots {
+    pub(super) fn len(&self) -> usize {
+        self.kept.len()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.kept.is_empty()
+    }
+}
+
+/// A mutant's half of the keys, read at another time than the rest.
+#[derive(Debug, Default)]
+pub(super) struct Apart(BTreeMap<usize, Option<Held>>);
+
+impl Apart {
+    pub(super) fn over(self, mut reply: Reply) -> Reply {
+        if let Reply::Cut(cut) = &mut reply {
+            self.0.into_iter().for_each(|(at, held)| cut.found[at] = held);
+        }
+        reply
+    }
+}
+
+impl Replica {
+    pub(super) fn seen(&self, query: &Query) -> Result<Seen, StoreError> {
+        let newest = match query {
+            Query::Key(key) => self.newest(key)?,
+            Query::Keys(keys) => keys
+                .iter()
+                .try_fold(Sequence::ZERO, |newest, key| Ok::<_, StoreError>(newest.max(self.newest(key)?)))?,
+            Query::Scan(_) => self.history.last().sequence,
+        };
+        Ok(Seen { newest })
+    }
+
+    fn newest(&self, key: &Bytes) -> Result<Sequence, StoreError> {
+        let newest = self.store.read(self.chain, key, Sequence::MAX)?;
+        Ok(newest.map_or(Sequence::ZERO, |held| held.version.sequence))
+    }
+
+    /// How many uncommitted versions stand before the committed one, of the key that has the most: counted up to one
+    /// more than `enough`. Of a scan, all pending updates count.
+    pub(super) fn pending_versions(&self, query: &Query, seen: &Seen, enough: u32) -> Result<u32, StoreError> {
+        if seen.newest <= self.watermark {
+            return Ok(0);
+        }
+        let of = |key: &Bytes| -> Result<u32, StoreError> {
+            let (mut count, mut below) = (0, Sequence::MAX);
+            while count <= enough
+                && let Some(held) = self.store.read(self.chain, key, below)?
+                && held.version.sequence > self.watermark
+            {
+                count += 1;
+                below = Sequence(held.version.sequence.0 - 1);
+            }
+            Ok(count)
+        };
+        match query {
+            Query::Key(key) => of(key),
+            Query::Keys(keys) => keys.iter().try_fold(0, |most, key| Ok(of(key)?.max(most))),
+            Query::Scan(_) => Ok(u32::try_from(seen.newest.0 - self.watermark.0).unwrap_or(u32::MAX)),
+        }
+    }
+
+    /// Answers a query with the newest versions at or below `at_most`.
+    pub(super) fn look(
+        &mut self,
+        now: Timestamp,
+        query: &Query,
+        at_most: Sequence,
+        clean: bool,
+        way: Way,
+    ) -> Result<Reply, StoreError> {
+        let as_of = if at_most == Sequence::MAX { self.watermark } else { at_most };
+        Ok(match query {
+            Query::Key(key) => {
+                let held = visible(self.store.read(self.chain, key, at_most)?);
+                Reply::Read(Read { held, clean, way, as_of })
+            }
+            Query::Keys(keys) => {
+                let mut found = Vec::with_capacity(keys.len());
+                let (mut len, limit) = (0, self.settings.max_value);
+                for key in keys {
+                    let held = visible(self.store.read(self.chain, key, at_most)?);
+                    len += held.as_ref().and_then(|held| held.value.as_ref()).map_or(0, Bytes::len);
+                    found.push(held);
+                }
+                if len > limit {
+                    // Together they are answered in one piece, which may be no larger than a value.
+                    return Ok(Reply::Refused(Refusal::ValueTooLarge { len: len as u64, limit: limit as u64 }));
+                }
+                Reply::Cut(Cut { found, clean, way, as_of })
+            }
+            Query::Scan(scan) => {
+                let snapshot = match scan.snapshot {
+                    Snapshot::Begin => match self.begin_snapshot(now, as_of) {
+                        Some(number) => Some(number),
+                        None => return Ok(Reply::Refused(Refusal::Busy)),
+                    },
+                    _ => None,
+                };
+                Reply::Page(self.page(scan, as_of, clean, way, snapshot)?)
+            }
+        })
+    }
+
+    fn page(
+        &self,
+        scan: &Scan,
+        at_most: Sequence,
+        clean: bool,
+        way: Way,
+        snapshot: Option<u64>,
+    ) -> Result<Page, StoreError> {
+        let limit = (scan.limit as usize).clamp(1, PAGE_ENTRIES);
+        let from = scan.after.as_ref().filter(|&after| *after >= scan.prefix).unwrap_or(&scan.prefix);
+        let mut page = Page { records: Vec::new(), next: None, clean, way, as_of: at_most, snapshot };
+        let mut bytes = 0;
+        for (step, record) in self.store.scan(self.chain, from, at_most).enumerate() {
+            let record = record?;
+            if !record.key.starts_with(&scan.prefix) {
+                break;
+            }
+            if page.records.len() == limit || bytes >= PAGE_BYTES || step > PAGE_STEPS {
+                return Ok(page);
+            }
+            page.next = Some(record.key.clone());
+            if record.held.value.is_some() && scan.after.as_ref() != Some(&record.key) {
+                bytes += record.key.len() + record.held.value.as_ref().map_or(0, Bytes::len);
+                page.records.push(record);
+            }
+        }
+        page.next = None;
+        Ok(page)
+    }
+
+    /// Keeps what a reader at `at`, which is committed, needs. `None`: too many are kept already.
+    fn begin_snapshot(&mut self, now: Timestamp, at: Sequence) -> Option<u64> {
+        if self.snapshots.kept.len() >= SNAPSHOTS {
+            return None;
+        }
+        self.store.pin(self.chain, at);
+        self.snapshots.next += 1;
+        let until = now + self.settings.snapshot_age;
+        self.snapshots.kept.insert(self.snapshots.next, Kept { at, until, since: self.snapshots.taken_in });
+        Some(self.snapshots.next)
+    }
+
+    /// Each page asked for prolongs the snapshot's life; the last one ends it.
+    pub(super) fn look_at_snapshot(&mut self, now: Timestamp, query: &Query, number: u64) -> Result<Reply, StoreError> {
+        let (Query::Scan(scan), Some(kept)) = (query, self.snapshots.kept.get_mut(&number)) else {
+            return Ok(Reply::Refused(Refusal::SnapshotGone));
+        };
+        kept.until = now + self.settings.snapshot_age;
+        let at = kept.at;
+        let page = self.page(scan, at, true, Way::Local, Some(number))?;
+        if page.next.is_none() {
+            self.end_snapshot(number);
+        }
+        Ok(Reply::Page(page))
+    }
+
+    fn end_snapshot(&mut self, number: u64) {
+        if let Some(kept) = self.snapshots.kept.remove(&number) {
+            self.store.unpin(self.chain, kept.at);
+        }
+    }
+
+    /// Ends those that nobody has asked for in time.
+    pub(super) fn expire_snapshots(&mut self, now: Timestamp) {
+        let late: Vec<u64> =
+            self.snapshots.kept.iter().filter(|(_, kept)| kept.until <= now).map(|(&number, _)| number).collect();
+        late.into_iter().for_each(|number| self.end_snapshot(number));
+    }
+
+    /// Writes go on whatever snapshots cost: the oldest ones fail when too much was written since.
+    pub(super) fn count_for_snapshots(&mut self, cost: usize) {
+        self.snapshots.taken_in += cost as u64;
+        let limit = self.settings.snapshot_bytes as u64;
+        while let Some((&number, kept)) = self.snapshots.kept.first_key_value()
+            && self.snapshots.taken_in - kept.since > limit
+        {
+            self.end_snapshot(number);
+        }
+    }
+
+    /// Mutant: the keys of which no pending version is known are read at once, the others later.
+    pub(super) fn look_apart(&self, query: &Query) -> Result<Apart, StoreError> {
+        let Query::Keys(keys) = query else { return Ok(Apart::default()) };
+        let mut apart = Apart::default();
+        for (at, key) in keys.iter().enumerate() {
+            if self.newest(key)? <= self.watermark {
+                apart.0.insert(at, visible(self.store.read(self.chain, key, Sequence::MAX)?));
+            }
+        }
+        Ok(apart)
+    }
+}
+
+/// Tombstones are nobody's business outside.
+fn visible(held: Option<Held>) -> Option<Held> {
+    held.filter(|held| held.value.is_some())
+}

@@ -1,0 +1,244 @@
+//! What a write comes to, against the newest versions at the head: full values instead of conditions and differences.
+
+use std::collections::BTreeMap;
+
+use bytes::{Bytes, BytesMut};
+use smallvec::SmallVec;
+
+use super::{Expected, Step, Write};
+use crate::{
+    Version,
+    store::{Held, StoreError},
+    update::{Change, Failure, MAX_KEY, Outcome},
+};
+
+/// Steps of a batch at most.
+pub(super) const MAX_STEPS: usize = 4096;
+
+/// A write, resolved.
+#[derive(Debug, Default)]
+pub(super) struct Resolved {
+    pub(super) changes: SmallVec<[Change; 1]>,
+    pub(super) outcome: Outcome,
+    /// What a failed condition saw, or what was taken away, whole.
+    pub(super) seen: Option<Held>,
+}
+
+impl Resolved {
+    fn change(key: Bytes, value: Option<Bytes>, outcome: Outcome) -> Self {
+        Self { changes: smallvec::smallvec![Change { key, value }], outcome, seen: None }
+    }
+
+    fn failed(failure: Failure) -> Self {
+        Self { outcome: Outcome::Failed(failure), ..Self::default() }
+    }
+}
+
+/// The length of the longest key in `write`, and of its largest value, in bytes.
+pub(super) fn lengths(write: &Write) -> (usize, usize) {
+    let longest = |pieces: &mut dyn Iterator<Item = &Bytes>| pieces.map(Bytes::len).max().unwrap_or(0);
+    (longest(&mut write.keys()), longest(&mut write.values()))
+}
+
+/// Resolves `write` against what `read` says of a key, tombstones being shown as `None`. No value may become larger
+/// than `limit` bytes. Keys have [`MAX_KEY`] bytes at most.
+pub(super) fn resolve(
+    write: Write,
+    limit: usize,
+    read: impl Fn(&Bytes) -> Result<Option<Held>, StoreError>,
+) -> Result<Resolved, StoreError> {
+    debug_assert!(lengths(&write).0 <= MAX_KEY);
+    Ok(match write {
+        Write::Put { key, value } => Resolved::change(key, Some(value), Outcome::Done),
+        Write::Delete { key } => Resolved::change(key, None, Outcome::Done),
+        Write::CompareAndSwap { key, expected, value } => {
+            let newest = read(&key)?;
+            let version = newest.as_ref().map_or(Version::NONE, |held| held.version);
+            if version == expected {
+                Resolved::change(key, value, Outcome::Done)
+            } else {
+                Resolved { outcome: Outcome::Conflict(version), seen: newest, ..Resolved::default() }
+            }
+        }
+        Write::Append { key, value } => match appended(read(&key)?.and_then(|held| held.value), &value, limit) {
+            Ok(value) => {
+                let length = value.len() as u64;
+                Resolved::change(key, Some(value), Outcome::Length(length))
+            }
+            Err(failure) => Resolved::failed(failure),
+        },
+        Write::Increment { key, by } => match incremented(read(&key)?.and_then(|held| held.value), by) {
+            Ok(number) => Resolved::change(key, Some(decimal(number)), Outcome::Number(number)),
+            Err(failure) => Resolved::failed(failure),
+        },
+        Write::GetDelete { key } => match read(&key)? {
+            None => Resolved { outcome: Outcome::Took(Version::NONE), ..Resolved::default() },
+            Some(held) => {
+                let outcome = Outcome::Took(held.version);
+                Resolved { seen: Some(held), ..Resolved::change(key, None, outcome) }
+            }
+        },
+        Write::Batch(steps) => batch(steps, limit, read)?,
+        Write::OpenSession => Resolved::default(),
+        Write::Resolve => Resolved { outcome: Outcome::Barred, ..Resolved::default() },
+    })
+}
+
+fn batch(
+    steps: Vec<Step>,
+    limit: usize,
+    read: impl Fn(&Bytes) -> Result<Option<Held>, StoreError>,
+) -> Result<Resolved, StoreError> {
+    // Requirements are about what was there before the batch, whatever steps stand before them.
+    for (at, step) in steps.iter().enumerate() {
+        let Step::Require { key, expected } = step else { continue };
+        let newest = read(key)?;
+        let version = newest.as_ref().map_or(Version::NONE, |held| held.version);
+        let holds = match expected {
+            Expected::Absent => version.is_none(),
+            Expected::Present => !version.is_none(),
+            Expected::Version(wanted) => version == *wanted,
+        };
+        if !holds {
+            let outcome = Outcome::Unmet { step: at as u32, version };
+            return Ok(Resolved { outcome, seen: newest, ..Resolved::default() });
+        }
+    }
+    // One change for each key: the last one.
+    let mut changed: BTreeMap<Bytes, Option<Bytes>> = BTreeMap::new();
+    for step in steps {
+        let value = |key: &Bytes| match changed.get(key) {
+            Some(value) => Ok(value.clone()),
+            None => Ok(read(key)?.and_then(|held| held.value)),
+        };
+        let (key, value) = match step {
+            Step::Require { .. } => continue,
+            Step::Put { key, value } => (key, Some(value)),
+            Step::Delete { key } => (key, None),
+            Step::Append { key, value: more } => match appended(value(&key)?, &more, limit) {
+                Ok(value) => (key, Some(value)),
+                Err(failure) => return Ok(Resolved::failed(failure)),
+            },
+            Step::Increment { key, by } => match incremented(value(&key)?, by) {
+                Ok(number) => (key, Some(decimal(number))),
+                Err(failure) => return Ok(Resolved::failed(failure)),
+            },
+        };
+        changed.insert(key, value);
+    }
+    let changes = changed.into_iter().map(|(key, value)| Change { key, value }).collect();
+    Ok(Resolved { changes, ..Resolved::default() })
+}
+
+fn appended(before: Option<Bytes>, more: &Bytes, limit: usize) -> Result<Bytes, Failure> {
+    let before = before.unwrap_or_default();
+    let length = before.len() + more.len();
+    if length > limit {
+        return Err(Failure::TooLarge(length as u64));
+    }
+    if before.is_empty() {
+        return Ok(more.clone());
+    }
+    let mut value = BytesMut::with_capacity(length);
+    value.extend_from_slice(&before);
+    value.extend_from_slice(more);
+    Ok(value.freeze())
+}
+
+fn incremented(before: Option<Bytes>, by: i64) -> Result<i64, Failure> {
+    let before = match &before {
+        None => 0,
+        Some(bytes) => parse(bytes).ok_or(Failure::NotANumber)?,
+    };
+    before.checked_add(by).ok_or(Failure::Overflow)
+}
+
+/// A number in its one decimal form, as [`decimal`] writes it: no sign but `-`, no leading zeros.
+fn parse(bytes: &[u8]) -> Option<i64> {
+    let number: i64 = std::str::from_utf8(bytes).ok()?.parse().ok()?;
+    (decimal(number) == bytes).then_some(number)
+}
+
+fn decimal(number: i64) -> Bytes {
+    number.to_string().into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn b(text: &str) -> Bytes {
+        Bytes::copy_from_slice(text.as_bytes())
+    }
+
+    /// `number` is "41", `text` is "abc", all others are absent.
+    fn read(key: &Bytes) -> Result<Option<Held>, StoreError> {
+        let held = |sequence, value| Held { version: Version::new(1, sequence), value: Some(b(value)) };
+        Ok(match &key[..] {
+            b"number" => Some(held(1, "41")),
+            b"text" => Some(held(2, "abc")),
+            _ => None,
+        })
+    }
+
+    fn resolved(write: Write) -> (Vec<(Bytes, Option<Bytes>)>, Outcome) {
+        let resolved = resolve(write, 8, read).unwrap();
+        (resolved.changes.into_iter().map(|change| (change.key, change.value)).collect(), resolved.outcome)
+    }
+
+    #[test]
+    fn numbers_are_counted_in_decimal() {
+        let by = |key, by| resolved(Write::Increment { key: b(key), by });
+        assert_eq!(by("number", 1), (vec![(b("number"), Some(b("42")))], Outcome::Number(42)));
+        assert_eq!(by("new", -5), (vec![(b("new"), Some(b("-5")))], Outcome::Number(-5)));
+        assert_eq!(by("text", 1), (vec![], Outcome::Failed(Failure::NotANumber)));
+        assert_eq!(by("number", i64::MAX), (vec![], Outcome::Failed(Failure::Overflow)));
+        for odd in ["", "+1", "01", "-0", " 1", "1 ", "9223372036854775808", "1.0"] {
+            assert_eq!(parse(odd.as_bytes()), None, "{odd:?}");
+        }
+        assert_eq!(parse(i64::MIN.to_string().as_bytes()), Some(i64::MIN));
+    }
+
+    #[test]
+    fn appends_stop_at_the_limit() {
+        let append = |key, value| resolved(Write::Append { key: b(key), value: b(value) });
+        assert_eq!(append("text", "de"), (vec![(b("text"), Some(b("abcde")))], Outcome::Length(5)));
+        assert_eq!(append("new", ""), (vec![(b("new"), Some(b("")))], Outcome::Length(0)));
+        assert_eq!(append("text", "123456"), (vec![], Outcome::Failed(Failure::TooLarge(9))));
+    }
+
+    #[test]
+    fn what_is_taken_is_seen() {
+        let taken = resolve(Write::GetDelete { key: b("text") }, 8, read).unwrap();
+        assert_eq!(taken.outcome, Outcome::Took(Version::new(1, 2)));
+        assert_eq!(taken.seen.and_then(|held| held.value), Some(b("abc")));
+        assert_eq!(taken.changes[0].value, None);
+        let absent = resolve(Write::GetDelete { key: b("new") }, 8, read).unwrap();
+        assert_eq!((absent.outcome, absent.seen, absent.changes.len()), (Outcome::Took(Version::NONE), None, 0));
+    }
+
+    #[test]
+    fn a_batch_is_all_or_nothing_and_sees_itself() {
+        let batch = vec![
+            Step::Put { key: b("number"), value: b("7") },
+            Step::Increment { key: b("number"), by: 1 },
+            Step::Append { key: b("text"), value: b("d") },
+            Step::Append { key: b("text"), value: b("e") },
+            Step::Put { key: b("new"), value: b("x") },
+            Step::Delete { key: b("new") },
+            Step::Require { key: b("number"), expected: Expected::Version(Version::new(1, 1)) },
+        ];
+        let expected = vec![(b("new"), None), (b("number"), Some(b("8"))), (b("text"), Some(b("abcde")))];
+        assert_eq!(resolved(Write::Batch(batch.clone())), (expected, Outcome::Done));
+
+        let mut unmet = batch.clone();
+        unmet.push(Step::Require { key: b("text"), expected: Expected::Absent });
+        assert_eq!(resolved(Write::Batch(unmet)), (vec![], Outcome::Unmet { step: 7, version: Version::new(1, 2) }));
+        let mut unmet = batch.clone();
+        unmet.push(Step::Require { key: b("new"), expected: Expected::Present });
+        assert_eq!(resolved(Write::Batch(unmet)), (vec![], Outcome::Unmet { step: 7, version: Version::NONE }));
+        let mut failing = batch;
+        failing.push(Step::Increment { key: b("text"), by: 1 });
+        assert_eq!(resolved(Write::Batch(failing)), (vec![], Outcome::Failed(Failure::NotANumber)));
+    }
+}

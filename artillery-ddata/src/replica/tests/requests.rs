@@ -1,0 +1,189 @@
+//! Exactly once: retries, sessions, and the table that knows them.
+
+use bytes::Bytes;
+
+use super::{super::*, rig::*};
+use crate::{Version, update::RequestKey};
+
+fn key(session: Version, number: u64, lowest: u64) -> Option<RequestKey> {
+    Some(RequestKey { session, number, lowest })
+}
+
+fn append(value: &'static str) -> Write {
+    Write::Append { key: "log".into(), value: value.into() }
+}
+
+fn computed(rig: &Rig, token: u64) -> (Version, bool, Computed) {
+    match &rig.replies[&token] {
+        Reply::Committed(done) => (done.version, done.replayed, done.result.clone()),
+        other => panic!("{other:?} is no commit"),
+    }
+}
+
+fn refused(rig: &Rig, token: u64) -> Refusal {
+    match rig.replies[&token] {
+        Reply::Refused(refusal) => refusal,
+        ref other => panic!("{other:?} is no refusal"),
+    }
+}
+
+#[test]
+fn a_retry_finds_what_was_done() {
+    let mut rig = Rig::chain(&[1, 2, 3]);
+    let session = rig.session(1);
+    let first = rig.request(1, key(session, 1, 1), append("a"));
+    let early = rig.request(1, key(session, 1, 1), append("a"));
+    assert!(!rig.replies.contains_key(&early), "a record isn't answered from before it is committed");
+    rig.settle();
+    let late = rig.request(1, key(session, 1, 1), append("a"));
+    let (version, replayed, result) = computed(&rig, first);
+    assert_eq!((replayed, &result), (false, &Computed::Length(1)));
+    for retry in [early, late] {
+        assert_eq!(computed(&rig, retry), (version, true, Computed::Length(1)));
+    }
+    let second = rig.request(1, key(session, 2, 1), append("b"));
+    rig.settle();
+    assert_eq!(computed(&rig, second).2, Computed::Length(2));
+    assert_eq!(rig.local(1, "log").unwrap().unwrap().value.unwrap(), "ab");
+}
+
+#[test]
+fn a_failed_swap_never_succeeds_later() {
+    let mut rig = Rig::chain(&[1, 2]);
+    let session = rig.session(1);
+    rig.put(1, "k", "old");
+    rig.settle();
+    let swap = |expected| Write::CompareAndSwap { key: "k".into(), expected, value: Some("mine".into()) };
+    let failed = rig.request(1, key(session, 1, 1), swap(Version::NONE));
+    rig.settle();
+    assert!(matches!(rig.replies[&failed], Reply::Conflict { replayed: false, .. }));
+    rig.write(1, Write::Delete { key: "k".into() });
+    rig.settle();
+    let duplicate = rig.request(1, key(session, 1, 1), swap(Version::NONE));
+    rig.settle();
+    let Reply::Conflict { replayed, version, value, .. } = rig.replies[&duplicate].clone() else {
+        panic!("{:?}", rig.replies[&duplicate])
+    };
+    assert_eq!((replayed, version.is_none(), value), (true, false, None), "the value is gone, the answer isn't");
+    assert_eq!(rig.local(1, "k").unwrap(), None);
+}
+
+#[test]
+fn what_was_taken_comes_back_to_a_retry() {
+    let mut rig = Rig::chain(&[1, 2]);
+    let session = rig.session(1);
+    rig.put(1, "small", "value");
+    let large = Bytes::from(vec![7; crate::update::MAX_TAKEN + 1]);
+    rig.write(1, Write::Put { key: "large".into(), value: large.clone() });
+    rig.settle();
+    let take = |key: &'static str| Write::GetDelete { key: key.into() };
+    for (number, name, value) in [(1, "small", Bytes::from("value")), (2, "large", large)] {
+        let first = rig.request(1, key(session, number, 1), take(name));
+        rig.settle();
+        let Computed::Took(Some((version, taken))) = computed(&rig, first).2 else { panic!("it was there") };
+        assert_eq!(taken, value);
+        let retry = rig.request(1, key(session, number, 1), take(name));
+        let again = match name {
+            "small" => Computed::Took(Some((version, value))),
+            _ => Computed::TookForgotten(version),
+        };
+        assert_eq!(computed(&rig, retry).2, again);
+    }
+    let absent = rig.request(1, key(session, 3, 1), take("large"));
+    rig.settle();
+    assert_eq!(computed(&rig, absent).2, Computed::Took(None));
+}
+
+#[test]
+fn an_outcome_is_settled_for_ever() {
+    let mut rig = Rig::chain(&[1, 2]);
+    let session = rig.session(1);
+    let done = rig.request(1, key(session, 1, 1), append("a"));
+    let asked = rig.request(1, key(session, 1, 0), Write::Resolve);
+    let never = rig.request(1, key(session, 2, 0), Write::Resolve);
+    rig.settle();
+    assert_eq!(computed(&rig, asked), (rig.committed(done), true, Computed::Length(1)));
+    assert_eq!(refused(&rig, never), Refusal::Barred);
+    let late = rig.request(1, key(session, 2, 1), append("b"));
+    assert_eq!(refused(&rig, late), Refusal::Barred);
+    assert_eq!(rig.local(1, "log").unwrap().unwrap().value.unwrap(), "a");
+    let nothing = rig.request(1, None, Write::Resolve);
+    assert_eq!(refused(&rig, nothing), Refusal::SessionExpired);
+}
+
+#[test]
+fn what_the_client_knows_is_forgotten() {
+    let mut rig = Rig::chain(&[1]);
+    let session = rig.session(1);
+    rig.request(1, key(session, 1, 1), append("a"));
+    rig.request(1, key(session, 2, 2), append("b"));
+    let late = rig.request(1, key(session, 1, 1), append("a"));
+    assert_eq!(refused(&rig, late), Refusal::Forgotten);
+}
+
+#[test]
+fn the_table_is_bounded_and_evicts_as_a_whole_chain() {
+    let settings = Settings { sessions: 2000, ..Settings::default() };
+    let mut rig = Rig::new(&[1, 2], &settings);
+    rig.enter_all(&config(1, &[1, 2]));
+    rig.settle();
+    let first = rig.session(1);
+    let kept = rig.request(1, key(first, 1, 1), append("a"));
+    rig.settle();
+    rig.committed(kept);
+    for _ in 0..30 {
+        rig.session(1);
+    }
+    rig.heartbeat();
+    rig.settle();
+    for n in [1, 2] {
+        let status = rig.replicas[&n].status();
+        assert!(status.sessions_bytes <= 2000 && status.sessions > 5, "{status:?}");
+    }
+    let retry = rig.request(1, key(first, 1, 1), append("a"));
+    assert_eq!(refused(&rig, retry), Refusal::SessionExpired);
+    assert_eq!(rig.local(1, "log").unwrap().unwrap().value.unwrap(), "a");
+}
+
+#[test]
+fn a_new_head_knows_the_retries_of_the_old_one() {
+    let mut rig = Rig::chain(&[1, 2, 3]);
+    let session = rig.session(1);
+    let lost = rig.request(1, key(session, 1, 1), append("a"));
+    // It reaches the middle and no further; the head is gone before anybody hears of it.
+    rig.run(1, 2);
+    rig.replicas.remove(&1);
+    for n in [2, 3] {
+        rig.input(n, Input::Disconnected(member(1)));
+        rig.input(n, Input::Enter(config(2, &[2, 3])));
+    }
+    let retry = rig.request(2, key(session, 1, 1), append("a"));
+    rig.settle();
+    assert!(!rig.replies.contains_key(&lost));
+    assert_eq!((computed(&rig, retry).1, computed(&rig, retry).2), (true, Computed::Length(1)));
+    assert_eq!(rig.local(3, "log").unwrap().unwrap().value.unwrap(), "a");
+}
+
+#[test]
+fn records_vanish_with_their_updates() {
+    let mut rig = Rig::chain(&[1, 2, 3]);
+    let session = rig.session(1);
+    let take = Write::GetDelete { key: "k".into() };
+    rig.put(1, "k", "v");
+    rig.settle();
+    // The head alone holds these when it is moved behind the others.
+    rig.request(1, key(session, 1, 1), append("a"));
+    rig.request(1, key(session, 2, 1), take.clone());
+    rig.wire.clear();
+    for n in [1, 2, 3] {
+        rig.input(n, Input::Enter(config(2, &[2, 3, 1])));
+    }
+    rig.settle();
+    let retry = rig.request(2, key(session, 1, 1), append("a"));
+    let taken = rig.request(2, key(session, 2, 1), take);
+    rig.settle();
+    assert_eq!((computed(&rig, retry).1, computed(&rig, retry).2), (false, Computed::Length(1)));
+    assert!(matches!(computed(&rig, taken).2, Computed::Took(Some((_, value))) if value == "v"));
+    let bytes: Vec<_> = [1, 2, 3].map(|n| rig.replicas[&n].status().sessions_bytes).into();
+    assert_eq!(bytes, [bytes[0]; 3]);
+}

@@ -1,0 +1,144 @@
+//! Responses as frames.
+
+use artillery_core::frame::Frame;
+
+use super::{
+    DecodeError, EncodeError, Encoded, Response, ResponseAnswer,
+    body::{Pieces, Taker},
+    header::{AnswerHeader, ComputedHeader, HeldHeader, RecordHeader, ResponseHeader, decoded, encoded},
+};
+use crate::{
+    Routing,
+    replica::{Committed, Computed, Cut, Page, Read, Reply},
+    store::{Held, Record},
+};
+
+/// What a frame that carries `response` is made of. Values are shared, not copied.
+///
+/// # Errors
+/// [`EncodeError`]: it is too long.
+pub fn encode_response(response: &Response) -> Result<Encoded, EncodeError> {
+    let mut body = Pieces::default();
+    let answer = match &response.answer {
+        ResponseAnswer::Reply(reply) => reply_header(reply, &mut body)?,
+        ResponseAnswer::Routing(routing) => AnswerHeader::Routing(routing.as_deref()),
+        ResponseAnswer::Status(json) => AnswerHeader::Status { len: body.add(json)? },
+    };
+    encoded(&ResponseHeader { number: response.number, by: response.by, answer }, body)
+}
+
+fn reply_header<'a>(reply: &Reply, body: &mut Pieces) -> Result<AnswerHeader<&'a Routing>, EncodeError> {
+    Ok(match reply {
+        Reply::Committed(Committed { version, copies, replayed, result }) => AnswerHeader::Committed {
+            version: *version,
+            copies: *copies,
+            replayed: *replayed,
+            result: computed_header(result, body)?,
+        },
+        Reply::Conflict { at, step, version, value, replayed } => AnswerHeader::Conflict {
+            at: *at,
+            step: *step,
+            version: *version,
+            value: body.add_some(value.as_ref())?,
+            replayed: *replayed,
+        },
+        Reply::Read(Read { held, clean, way, as_of }) => AnswerHeader::Read {
+            held: held.as_ref().map(|held| held_header(held, body)).transpose()?,
+            clean: *clean,
+            way: *way,
+            as_of: *as_of,
+        },
+        Reply::Cut(Cut { found, clean, way, as_of }) => {
+            let mut header = |held: &Option<Held>| held.as_ref().map(|held| held_header(held, body)).transpose();
+            let found = found.iter().map(&mut header).collect::<Result<_, _>>()?;
+            AnswerHeader::Cut { found, clean: *clean, way: *way, as_of: *as_of }
+        }
+        Reply::Page(Page { records, next, clean, way, as_of, snapshot }) => {
+            let mut header = |record: &Record| -> Result<_, EncodeError> {
+                Ok(RecordHeader { key: body.add(&record.key)?, held: held_header(&record.held, body)? })
+            };
+            let records = records.iter().map(&mut header).collect::<Result<_, _>>()?;
+            let next = body.add_some(next.as_ref())?;
+            AnswerHeader::Page { records, next, clean: *clean, way: *way, as_of: *as_of, snapshot: *snapshot }
+        }
+        Reply::Refused(refusal) => AnswerHeader::Refused(*refusal),
+        Reply::Expired => AnswerHeader::Expired,
+    })
+}
+
+fn computed_header(result: &Computed, body: &mut Pieces) -> Result<ComputedHeader, EncodeError> {
+    Ok(match result {
+        Computed::Nothing => ComputedHeader::Nothing,
+        Computed::Length(length) => ComputedHeader::Length(*length),
+        Computed::Number(number) => ComputedHeader::Number(*number),
+        Computed::Took(None) => ComputedHeader::Took(None),
+        Computed::Took(Some((version, value))) => ComputedHeader::Took(Some((*version, body.add(value)?))),
+        Computed::TookForgotten(version) => ComputedHeader::TookForgotten(*version),
+    })
+}
+
+fn held_header(held: &Held, body: &mut Pieces) -> Result<HeldHeader, EncodeError> {
+    Ok(HeldHeader { version: held.version, value: body.add_some(held.value.as_ref())? })
+}
+
+/// The response that a frame carries.
+///
+/// # Errors
+/// [`DecodeError`]: the frame carries none.
+pub fn decode_response(frame: &Frame) -> Result<Response, DecodeError> {
+    let ResponseHeader::<Box<Routing>> { number, by, answer } = decoded(&frame.header)?;
+    let mut body = Taker::new(&frame.body);
+    let answer = match answer {
+        AnswerHeader::Routing(routing) => ResponseAnswer::Routing(routing),
+        AnswerHeader::Status { len } => ResponseAnswer::Status(body.borrow(len)),
+        reply => ResponseAnswer::Reply(take_reply(reply, &mut body)),
+    };
+    body.end()?;
+    Ok(Response { number, by, answer })
+}
+
+fn take_reply<R>(header: AnswerHeader<R>, body: &mut Taker<'_>) -> Reply {
+    match header {
+        AnswerHeader::Committed { version, copies, replayed, result } => {
+            Reply::Committed(Committed { version, copies, replayed, result: take_computed(result, body) })
+        }
+        AnswerHeader::Conflict { at, step, version, value, replayed } => {
+            Reply::Conflict { at, step, version, value: value.map(|len| body.take(len)), replayed }
+        }
+        AnswerHeader::Read { held, clean, way, as_of } => {
+            Reply::Read(Read { held: held.map(|held| take_held(held, body)), clean, way, as_of })
+        }
+        AnswerHeader::Cut { found, clean, way, as_of } => {
+            let found = found.into_iter().map(|held| held.map(|held| take_held(held, body))).collect();
+            Reply::Cut(Cut { found, clean, way, as_of })
+        }
+        AnswerHeader::Page { records, next, clean, way, as_of, snapshot } => {
+            let records = records.into_iter().map(|record| take_record(record, body)).collect();
+            let next = next.map(|len| body.take(len));
+            Reply::Page(Page { records, next, clean, way, as_of, snapshot })
+        }
+        AnswerHeader::Refused(refusal) => Reply::Refused(refusal),
+        // The last two aren't replies, and have been dealt with.
+        AnswerHeader::Expired | AnswerHeader::Routing(_) | AnswerHeader::Status { .. } => Reply::Expired,
+    }
+}
+
+fn take_computed(header: ComputedHeader, body: &mut Taker<'_>) -> Computed {
+    match header {
+        ComputedHeader::Nothing => Computed::Nothing,
+        ComputedHeader::Length(length) => Computed::Length(length),
+        ComputedHeader::Number(number) => Computed::Number(number),
+        ComputedHeader::Took(None) => Computed::Took(None),
+        ComputedHeader::Took(Some((version, len))) => Computed::Took(Some((version, body.take(len)))),
+        ComputedHeader::TookForgotten(version) => Computed::TookForgotten(version),
+    }
+}
+
+fn take_held(header: HeldHeader, body: &mut Taker<'_>) -> Held {
+    Held { version: header.version, value: header.value.map(|len| body.take(len)) }
+}
+
+fn take_record(header: RecordHeader, body: &mut Taker<'_>) -> Record {
+    let (key, value) = body.pair(header.key, header.held.value.unwrap_or(0));
+    Record { key, held: Held { version: header.held.version, value: header.held.value.map(|_| value) } }
+}

@@ -1,0 +1,80 @@
+//! Bodies: pieces put behind each other, and taken apart again.
+
+use std::ops::Range;
+
+use bytes::Bytes;
+
+use super::{DecodeError, EncodeError};
+use crate::wire::keep::keep;
+
+/// Pieces of a body, in order. They are shared, not copied.
+#[derive(Default)]
+pub(super) struct Pieces(Vec<Bytes>);
+
+impl Pieces {
+    /// Appends a piece; its length, for the header.
+    pub(super) fn add(&mut self, piece: &Bytes) -> Result<u32, EncodeError> {
+        let len = u32::try_from(piece.len()).map_err(|_| EncodeError::TooLong(piece.len() as u64))?;
+        if len > 0 {
+            self.0.push(piece.clone());
+        }
+        Ok(len)
+    }
+
+    /// The same, if there is one.
+    pub(super) fn add_some(&mut self, piece: Option<&Bytes>) -> Result<Option<u32>, EncodeError> {
+        piece.map(|piece| self.add(piece)).transpose()
+    }
+
+    pub(super) fn len(&self) -> u64 {
+        self.0.iter().map(|piece| piece.len() as u64).sum()
+    }
+
+    pub(super) fn into_pieces(self) -> Vec<Bytes> {
+        self.0
+    }
+}
+
+/// Takes a received body apart. What is asked for beyond its end is empty, and [`Taker::end`] then says so.
+pub(super) struct Taker<'a> {
+    body: &'a Bytes,
+    at: u64,
+}
+
+impl<'a> Taker<'a> {
+    pub(super) fn new(body: &'a Bytes) -> Self {
+        Self { body, at: 0 }
+    }
+
+    fn next(&mut self, len: u32) -> Range<usize> {
+        let start = self.at;
+        self.at += u64::from(len);
+        if self.at > self.body.len() as u64 { 0..0 } else { start as usize..self.at as usize }
+    }
+
+    /// A piece that is needed for as long as the request takes: a slice of the body.
+    pub(super) fn borrow(&mut self, len: u32) -> Bytes {
+        let at = self.next(len);
+        self.body.slice(at)
+    }
+
+    /// A piece that may be kept for long.
+    pub(super) fn take(&mut self, len: u32) -> Bytes {
+        self.pair(0, len).1
+    }
+
+    /// A key and the value behind it, which may be kept for long.
+    pub(super) fn pair(&mut self, key: u32, value: u32) -> (Bytes, Bytes) {
+        let (key, value) = (self.next(key), self.next(value));
+        if value.end < key.end {
+            return (Bytes::new(), Bytes::new());
+        }
+        keep(self.body, key.start.min(value.start)..value.end, value.start)
+    }
+
+    /// To be called when everything was taken.
+    pub(super) fn end(self) -> Result<(), DecodeError> {
+        let (stated, actual) = (self.at, self.body.len() as u64);
+        if stated == actual { Ok(()) } else { Err(DecodeError::BodyLength { stated, actual }) }
+    }
+}

@@ -1,0 +1,152 @@
+//! Headers of requests and responses. Numbers named after keys and values are their lengths in bytes; the pieces
+//! themselves stand in the body, in the order in which the header names them.
+
+use artillery_core::{codec, codec::MAX_HEADER};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+
+use super::{DecodeError, EncodeError, Encoded, body::Pieces};
+use crate::{
+    ChainId, MemberId, Sequence, Version,
+    replica::{Expected, ReadMode, Refusal, Snapshot, Way},
+    update::RequestKey,
+};
+
+#[derive(Serialize, Deserialize)]
+pub(super) struct RequestHeader {
+    pub(super) number: u64,
+    pub(super) chain: ChainId,
+    pub(super) deadline_ms: u32,
+    pub(super) forwarded: bool,
+    pub(super) operation: OperationHeader,
+}
+
+#[derive(Serialize, Deserialize)]
+pub(super) enum OperationHeader {
+    Read { query: QueryHeader, mode: ReadMode, floor: Option<Sequence> },
+    Write { request: Option<RequestKey>, write: WriteHeader },
+    Routing,
+    Status,
+}
+
+#[derive(Serialize, Deserialize)]
+pub(super) enum QueryHeader {
+    Key { key: u32 },
+    Keys { keys: Vec<u32> },
+    Scan { prefix: u32, after: Option<u32>, limit: u32, snapshot: Snapshot },
+}
+
+#[derive(Serialize, Deserialize)]
+pub(super) enum WriteHeader {
+    Put { key: u32, value: u32 },
+    Delete { key: u32 },
+    CompareAndSwap { key: u32, expected: Version, value: Option<u32> },
+    Append { key: u32, value: u32 },
+    Increment { key: u32, by: i64 },
+    GetDelete { key: u32 },
+    Batch { steps: Vec<StepHeader> },
+    OpenSession,
+    Resolve,
+}
+
+#[derive(Serialize, Deserialize)]
+pub(super) enum StepHeader {
+    Require { key: u32, expected: Expected },
+    Put { key: u32, value: u32 },
+    Delete { key: u32 },
+    Append { key: u32, value: u32 },
+    Increment { key: u32, by: i64 },
+}
+
+#[derive(Serialize, Deserialize)]
+pub(super) struct ResponseHeader<R> {
+    pub(super) number: u64,
+    pub(super) by: Option<MemberId>,
+    pub(super) answer: AnswerHeader<R>,
+}
+
+/// `R` borrows on the way out.
+#[derive(Serialize, Deserialize)]
+pub(super) enum AnswerHeader<R> {
+    Committed {
+        version: Version,
+        copies: u32,
+        replayed: bool,
+        result: ComputedHeader,
+    },
+    Conflict {
+        at: Version,
+        step: u32,
+        version: Version,
+        value: Option<u32>,
+        replayed: bool,
+    },
+    Read {
+        held: Option<HeldHeader>,
+        clean: bool,
+        way: Way,
+        as_of: Sequence,
+    },
+    Cut {
+        found: Vec<Option<HeldHeader>>,
+        clean: bool,
+        way: Way,
+        as_of: Sequence,
+    },
+    Page {
+        records: Vec<RecordHeader>,
+        next: Option<u32>,
+        clean: bool,
+        way: Way,
+        as_of: Sequence,
+        snapshot: Option<u64>,
+    },
+    Refused(Refusal),
+    Expired,
+    Routing(Option<R>),
+    Status {
+        len: u32,
+    },
+}
+
+#[derive(Serialize, Deserialize)]
+pub(super) enum ComputedHeader {
+    Nothing,
+    Length(u64),
+    Number(i64),
+    Took(Option<(Version, u32)>),
+    TookForgotten(Version),
+}
+
+/// A version, and the length of its value.
+#[derive(Clone, Copy, Serialize, Deserialize)]
+pub(super) struct HeldHeader {
+    pub(super) version: Version,
+    pub(super) value: Option<u32>,
+}
+
+#[derive(Clone, Copy, Serialize, Deserialize)]
+pub(super) struct RecordHeader {
+    pub(super) key: u32,
+    pub(super) held: HeldHeader,
+}
+
+pub(super) fn encoded<H: Serialize>(header: &H, body: Pieces) -> Result<Encoded, EncodeError> {
+    let mut out = Vec::with_capacity(64);
+    codec::encode(header, &mut out)?;
+    if out.len() > MAX_HEADER {
+        return Err(codec::CodecError::TooLarge(out.len()).into());
+    }
+    let len = 4 + out.len() as u64 + body.len();
+    if len > u64::from(u32::MAX) {
+        return Err(EncodeError::TooLong(len));
+    }
+    Ok(Encoded { header: out.into(), body: body.into_pieces() })
+}
+
+/// The header in its only valid form: the codec reads some others too.
+pub(super) fn decoded<H: Serialize + DeserializeOwned>(bytes: &[u8]) -> Result<H, DecodeError> {
+    let header = codec::decode(bytes)?;
+    let mut again = Vec::with_capacity(bytes.len());
+    codec::encode(&header, &mut again)?;
+    if again == *bytes { Ok(header) } else { Err(DecodeError::NotCanonical) }
+}

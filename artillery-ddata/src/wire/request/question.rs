@@ -1,0 +1,145 @@
+//! Requests as frames.
+
+use artillery_core::frame::Frame;
+
+use super::{
+    DecodeError, EncodeError, Encoded, Operation, Request,
+    body::{Pieces, Taker},
+    header::{OperationHeader, QueryHeader, RequestHeader, StepHeader, WriteHeader, decoded, encoded},
+};
+use crate::replica::{Query, Scan, Step, Write};
+
+/// What a frame that carries `request` is made of. Keys and values are shared, not copied.
+///
+/// # Errors
+/// [`EncodeError`]: it is too long.
+pub fn encode_request(request: &Request) -> Result<Encoded, EncodeError> {
+    let mut body = Pieces::default();
+    let operation = match &request.operation {
+        Operation::Read { query, mode, floor } => {
+            OperationHeader::Read { query: query_header(query, &mut body)?, mode: *mode, floor: *floor }
+        }
+        Operation::Write { request, write } => {
+            OperationHeader::Write { request: *request, write: write_header(write, &mut body)? }
+        }
+        Operation::Routing => OperationHeader::Routing,
+        Operation::Status => OperationHeader::Status,
+    };
+    let Request { number, chain, deadline_ms, forwarded, .. } = *request;
+    encoded(&RequestHeader { number, chain, deadline_ms, forwarded, operation }, body)
+}
+
+fn query_header(query: &Query, body: &mut Pieces) -> Result<QueryHeader, EncodeError> {
+    Ok(match query {
+        Query::Key(key) => QueryHeader::Key { key: body.add(key)? },
+        Query::Keys(keys) => {
+            QueryHeader::Keys { keys: keys.iter().map(|key| body.add(key)).collect::<Result<_, _>>()? }
+        }
+        Query::Scan(scan) => QueryHeader::Scan {
+            prefix: body.add(&scan.prefix)?,
+            after: body.add_some(scan.after.as_ref())?,
+            limit: scan.limit,
+            snapshot: scan.snapshot,
+        },
+    })
+}
+
+fn write_header(write: &Write, body: &mut Pieces) -> Result<WriteHeader, EncodeError> {
+    Ok(match write {
+        Write::Put { key, value } => WriteHeader::Put { key: body.add(key)?, value: body.add(value)? },
+        Write::Delete { key } => WriteHeader::Delete { key: body.add(key)? },
+        Write::CompareAndSwap { key, expected, value } => WriteHeader::CompareAndSwap {
+            key: body.add(key)?,
+            expected: *expected,
+            value: body.add_some(value.as_ref())?,
+        },
+        Write::Append { key, value } => WriteHeader::Append { key: body.add(key)?, value: body.add(value)? },
+        Write::Increment { key, by } => WriteHeader::Increment { key: body.add(key)?, by: *by },
+        Write::GetDelete { key } => WriteHeader::GetDelete { key: body.add(key)? },
+        Write::Batch(steps) => {
+            WriteHeader::Batch { steps: steps.iter().map(|step| step_header(step, body)).collect::<Result<_, _>>()? }
+        }
+        Write::OpenSession => WriteHeader::OpenSession,
+        Write::Resolve => WriteHeader::Resolve,
+    })
+}
+
+fn step_header(step: &Step, body: &mut Pieces) -> Result<StepHeader, EncodeError> {
+    Ok(match step {
+        Step::Require { key, expected } => StepHeader::Require { key: body.add(key)?, expected: *expected },
+        Step::Put { key, value } => StepHeader::Put { key: body.add(key)?, value: body.add(value)? },
+        Step::Delete { key } => StepHeader::Delete { key: body.add(key)? },
+        Step::Append { key, value } => StepHeader::Append { key: body.add(key)?, value: body.add(value)? },
+        Step::Increment { key, by } => StepHeader::Increment { key: body.add(key)?, by: *by },
+    })
+}
+
+/// The request that a frame carries.
+///
+/// # Errors
+/// [`DecodeError`]: the frame carries none.
+pub fn decode_request(frame: &Frame) -> Result<Request, DecodeError> {
+    let RequestHeader { number, chain, deadline_ms, forwarded, operation } = decoded(&frame.header)?;
+    let mut body = Taker::new(&frame.body);
+    let operation = match operation {
+        OperationHeader::Read { query, mode, floor } => {
+            Operation::Read { query: take_query(query, &mut body), mode, floor }
+        }
+        OperationHeader::Write { request, write } => Operation::Write { request, write: take_write(write, &mut body) },
+        OperationHeader::Routing => Operation::Routing,
+        OperationHeader::Status => Operation::Status,
+    };
+    body.end()?;
+    Ok(Request { number, chain, deadline_ms, forwarded, operation })
+}
+
+/// Keys that are only looked up are slices of the frame.
+fn take_query(header: QueryHeader, body: &mut Taker<'_>) -> Query {
+    match header {
+        QueryHeader::Key { key } => Query::Key(body.borrow(key)),
+        QueryHeader::Keys { keys } => Query::Keys(keys.into_iter().map(|key| body.borrow(key)).collect()),
+        QueryHeader::Scan { prefix, after, limit, snapshot } => {
+            let prefix = body.borrow(prefix);
+            Query::Scan(Scan { prefix, after: after.map(|after| body.borrow(after)), limit, snapshot })
+        }
+    }
+}
+
+fn take_write(header: WriteHeader, body: &mut Taker<'_>) -> Write {
+    match header {
+        WriteHeader::Put { key, value } => {
+            let (key, value) = body.pair(key, value);
+            Write::Put { key, value }
+        }
+        WriteHeader::Delete { key } => Write::Delete { key: body.take(key) },
+        WriteHeader::CompareAndSwap { key, expected, value: len } => {
+            let (key, value) = body.pair(key, len.unwrap_or(0));
+            Write::CompareAndSwap { key, expected, value: len.map(|_| value) }
+        }
+        WriteHeader::Append { key, value } => {
+            let (key, value) = body.pair(key, value);
+            Write::Append { key, value }
+        }
+        WriteHeader::Increment { key, by } => Write::Increment { key: body.take(key), by },
+        WriteHeader::GetDelete { key } => Write::GetDelete { key: body.take(key) },
+        WriteHeader::Batch { steps } => Write::Batch(steps.into_iter().map(|step| take_step(step, body)).collect()),
+        WriteHeader::OpenSession => Write::OpenSession,
+        WriteHeader::Resolve => Write::Resolve,
+    }
+}
+
+fn take_step(header: StepHeader, body: &mut Taker<'_>) -> Step {
+    match header {
+        StepHeader::Require { key, expected } => Step::Require { key: body.take(key), expected },
+        StepHeader::Put { key, value } => {
+            let (key, value) = body.pair(key, value);
+            Step::Put { key, value }
+        }
+        StepHeader::Delete { key } => Step::Delete { key: body.take(key) },
+        StepHeader::Append { key, value } => {
+            let (key, value) = body.pair(key, value);
+            Step::Append { key, value }
+        }
+        StepHeader::Increment { key, by } => Step::Increment { key: body.take(key), by },
+    }
+}
