@@ -79,7 +79,7 @@ pub enum Unknown {
     TimedOut,
     /// The connection was lost after the write had been sent.
     #[error("the connection was lost: {0}")]
-    Lost(CloseReason),
+    Lost(Arc<CloseReason>),
     /// The node ended the request without an answer, or answered what makes no sense.
     #[error("the node gave no usable answer")]
     NoAnswer,

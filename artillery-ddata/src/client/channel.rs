@@ -242,7 +242,7 @@ impl LaneTask {
     /// Ends with the lane or the endpoint.
     async fn run(mut self) {
         self.serve().await;
-        self.pending.fail_all(&Unknown::Lost(CloseReason::Here));
+        self.pending.fail_all(&Unknown::Lost(Arc::new(CloseReason::Here)));
     }
 
     async fn serve(&mut self) {
@@ -348,13 +348,13 @@ async fn receive(mut reader: FrameReader, pending: &Pending, connection: &Connec
         let mut next = match reader.next().await {
             Ok(Some(frame)) => Some(frame),
             Ok(None) => return Unknown::NoAnswer,
-            Err(ReadError::Lost(reason)) => return Unknown::Lost(reason),
-            Err(error) => return Unknown::Lost(CloseReason::Protocol(error.to_string())),
+            Err(ReadError::Lost(reason)) => return Unknown::Lost(Arc::new(reason)),
+            Err(error) => return Unknown::Lost(Arc::new(CloseReason::Protocol(error.to_string()))),
         };
         while let Some(frame) = next {
             if let Err(reason) = take_in(&frame, pending) {
                 connection.close(CloseCode::VIOLATION, &reason);
-                return Unknown::Lost(CloseReason::Protocol(reason));
+                return Unknown::Lost(Arc::new(CloseReason::Protocol(reason)));
             }
             next = reader.next_ready();
         }
@@ -369,7 +369,7 @@ fn take_in(frame: &Frame, pending: &Pending) -> Result<(), String> {
 
 fn written(error: WriteError) -> Unknown {
     match error {
-        WriteError::Lost(reason) => Unknown::Lost(reason),
+        WriteError::Lost(reason) => Unknown::Lost(Arc::new(reason)),
         _ => Unknown::NoAnswer,
     }
 }

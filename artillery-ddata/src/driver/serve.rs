@@ -183,7 +183,7 @@ impl Server {
         &self,
         chain: ChainId,
         keys: impl Iterator<Item = &'a Bytes>,
-        values: impl Iterator<Item = &'a Bytes>,
+        mut values: impl Iterator<Item = &'a Bytes>,
     ) -> Result<(), Refusal> {
         if chain.0 >= self.local.chain_count() {
             return Err(Refusal::NoChain);
@@ -194,7 +194,7 @@ impl Server {
                 return Err(Refusal::NoChain);
             }
         }
-        values.map(|value| check_value(value, self.max_value_bytes)).collect()
+        values.try_for_each(|value| check_value(value, self.max_value_bytes))
     }
 
     /// Whether this node's place in the chain is the right one for the request.

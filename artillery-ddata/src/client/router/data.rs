@@ -129,9 +129,9 @@ impl Router {
             let question = question(chain, Some(numbered.key), write.clone());
             match self.call(question, deadline).await {
                 Ok(answer) => return Ok((answer, id)),
-                Err(Failed::Certainly(Error::Refused { reason, .. }))
-                    if matches!(reason, Refusal::SessionExpired | Refusal::Forgotten) =>
-                {
+                Err(Failed::Certainly(Error::Refused {
+                    reason: Refusal::SessionExpired | Refusal::Forgotten, ..
+                })) => {
                     self.requests.forget(chain, session);
                 }
                 Err(Failed::Certainly(error)) => return Err(error),
