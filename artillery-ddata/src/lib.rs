@@ -105,6 +105,7 @@ mod driver;
 pub mod error;
 #[cfg(feature = "net")]
 pub mod kv;
+pub mod map;
 #[cfg(feature = "net")]
 pub mod node;
 pub mod replica;
