@@ -271,6 +271,33 @@ fn what_is_no_key_says_where() {
     assert_eq!(decode::<u8>(&[1, 2, 3]).unwrap_err(), KeyError::Trailing(2));
 }
 
+/// A type that reads one number, whatever it was told.
+struct First(u8);
+
+impl<'de> serde::de::Visitor<'de> for First {
+    type Value = Self;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("numbers")
+    }
+
+    fn visit_seq<A: serde::de::SeqAccess<'de>>(self, mut numbers: A) -> Result<Self, A::Error> {
+        Ok(Self(numbers.next_element()?.unwrap_or_default()))
+    }
+}
+
+#[test]
+fn a_type_that_stops_early_takes_nothing_for_its_own() {
+    use serde::Deserializer;
+    let first = |bytes| de::Reader::new(bytes).deserialize_seq(First(0)).map(|first| first.0);
+    assert_eq!(first(&[1, 7, 0]), Ok(7));
+    assert!(matches!(first(&[1, 7, 1, 8, 0]), Err(KeyError::Malformed { at: 2, .. })));
+    assert!(matches!(first(&[1, 7]), Err(KeyError::Malformed { at: 2, .. })));
+    let first = |len| de::Reader::new(&[7, 8]).deserialize_tuple(len, First(0)).map(|first| first.0);
+    assert_eq!(first(1), Ok(7));
+    assert!(matches!(first(2), Err(KeyError::Refused(_))));
+}
+
 #[test]
 fn maps_keep_apart() {
     let (users, more) = (KeySpace::<String>::new("user").unwrap(), KeySpace::<String>::new("users").unwrap());
