@@ -1,4 +1,4 @@
-//! Keys as bytes that sort as the keys do.
+//! Keys as bytes that sort as the keys do (why not by somebody else's codec: docs/adr/0010).
 //!
 //! | type | bytes |
 //! |---|---|
