@@ -1,4 +1,4 @@
-//! The one place that knows bincode (docs/adr/0002): headers, never values.
+//! The one place that knows bincode (docs/adr/0002): headers, and those values that an application has encoded by it.
 
 use serde::{Serialize, de::DeserializeOwned};
 
@@ -9,10 +9,10 @@ pub const MAX_HEADER: usize = 1 << 20;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CodecError {
     /// The bytes are not an encoding of the expected type.
-    #[error("malformed header: {0}")]
+    #[error("malformed: {0}")]
     Malformed(String),
-    /// The header ended before its bytes did.
-    #[error("{0} bytes left over behind a header")]
+    /// The encoding ended before its bytes did.
+    #[error("{0} bytes left over")]
     Trailing(usize),
     /// More than [`MAX_HEADER`] bytes.
     #[error("a header of {0} bytes, at most {MAX_HEADER} are allowed")]
@@ -26,11 +26,11 @@ fn config() -> impl bincode::config::Config {
     bincode::config::standard().with_limit::<MAX_HEADER>()
 }
 
-/// Appends the encoding of `header` to `out`.
+/// Appends the encoding of `header`, or of a value, to `out`.
 ///
 /// # Errors
 /// [`CodecError::Unencodable`] when its serializer refuses.
-pub fn encode<T: Serialize>(header: &T, out: &mut Vec<u8>) -> Result<(), CodecError> {
+pub fn encode<T: Serialize + ?Sized>(header: &T, out: &mut Vec<u8>) -> Result<(), CodecError> {
     bincode::serde::encode_into_std_write(header, out, config())
         .map(|_| ())
         .map_err(|error| CodecError::Unencodable(error.to_string()))
@@ -44,10 +44,33 @@ pub fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, CodecError> {
     if bytes.len() > MAX_HEADER {
         return Err(CodecError::TooLarge(bytes.len()));
     }
-    let (header, used) =
-        bincode::serde::decode_from_slice(bytes, config()).map_err(|error| CodecError::Malformed(error.to_string()))?;
+    decode_all(bytes, config())
+}
+
+/// What the decoder may claim for one byte of a value: the widest number takes one byte while it is small.
+const CLAIM: usize = 16;
+
+/// Decodes an application's value that takes up all of `bytes`.
+///
+/// It isn't bounded as headers are. A length that is claimed and not there reserves at most 1 MiB for values of up to
+/// 64 KiB, and 1 GiB of untouched memory for larger ones. Nothing bounds the time that a sequence of elements without
+/// bytes takes, nor the depth of a type that contains itself.
+///
+/// # Errors
+/// [`CodecError`], which names what is wrong.
+pub fn decode_value<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, CodecError> {
+    if bytes.len() <= MAX_HEADER / CLAIM {
+        decode_all(bytes, config())
+    } else {
+        decode_all(bytes, bincode::config::standard().with_limit::<{ (64 << 20) * CLAIM }>())
+    }
+}
+
+fn decode_all<T: DeserializeOwned>(bytes: &[u8], config: impl bincode::config::Config) -> Result<T, CodecError> {
+    let (decoded, used) =
+        bincode::serde::decode_from_slice(bytes, config).map_err(|error| CodecError::Malformed(error.to_string()))?;
     match bytes.len() - used {
-        0 => Ok(header),
+        0 => Ok(decoded),
         left => Err(CodecError::Trailing(left)),
     }
 }
@@ -76,6 +99,35 @@ mod tests {
         let mut bytes = Vec::new();
         encode(&(u64::MAX >> 1), &mut bytes).unwrap();
         assert!(matches!(decode::<Vec<u64>>(&bytes), Err(CodecError::Malformed(_))));
+    }
+
+    #[test]
+    fn values_may_be_larger_than_headers() {
+        let value = (vec![1u128; MAX_HEADER / CLAIM + 1], "x".repeat(MAX_HEADER));
+        let mut bytes = Vec::new();
+        encode(&value, &mut bytes).unwrap();
+        assert!(decode::<(Vec<u128>, String)>(&bytes).is_err());
+        assert_eq!(decode_value(&bytes), Ok(value));
+        bytes.push(0);
+        assert_eq!(decode_value::<(Vec<u128>, String)>(&bytes), Err(CodecError::Trailing(1)));
+    }
+
+    #[test]
+    fn every_small_value_is_within_its_limit() {
+        let mut bytes = Vec::new();
+        let value = vec![1u128; MAX_HEADER / CLAIM - 3];
+        encode(&value, &mut bytes).unwrap();
+        assert_eq!(bytes.len(), MAX_HEADER / CLAIM);
+        assert_eq!(decode_value(&bytes), Ok(value));
+    }
+
+    #[test]
+    fn a_claimed_length_is_refused() {
+        let mut bytes = Vec::new();
+        encode(&(u64::MAX / 2), &mut bytes).unwrap();
+        assert!(decode_value::<String>(&bytes).is_err());
+        bytes.resize(MAX_HEADER, 0);
+        assert!(decode_value::<String>(&bytes).is_err());
     }
 
     proptest! {

@@ -85,7 +85,8 @@
 //! Without default features only the *pure half* remains, which has no socket, clock, task or thread in it, and which
 //! the simulator drives as the network does: [`replica`] (the state machine of one member of one chain), [`store`]
 //! (versions of every key), [`control`] (who forms a cluster, which chain stands where), [`wire`] (what they say to each
-//! other). Feature `net`, on by default, adds what runs it: [`Node`], [`Client`] and [`Kv`].
+//! other), [`map`] (how typed maps become bytes). Feature `net`, on by default, adds what runs it: [`Node`], [`Client`]
+//! and [`Kv`].
 //!
 //! # What is promised, and what is not yet
 //!
@@ -105,6 +106,7 @@ mod driver;
 pub mod error;
 #[cfg(feature = "net")]
 pub mod kv;
+pub mod map;
 #[cfg(feature = "net")]
 pub mod node;
 pub mod replica;

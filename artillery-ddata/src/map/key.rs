@@ -1,0 +1,252 @@
+//! Keys as bytes that sort as the keys do (why not by somebody else's codec: docs/adr/0010).
+//!
+//! | type | bytes |
+//! |---|---|
+//! | `bool` | 0 or 1 |
+//! | unsigned integers | big endian, all bytes |
+//! | signed integers | the same, with the sign bit flipped |
+//! | `char` | as a `u32` |
+//! | strings, byte strings | each 00 as 00 01, and 00 00 at the end |
+//! | `Option` | 00, or 01 and what is in it |
+//! | sequences | 01 before each element, 00 at the end |
+//! | tuples, arrays, structs | field after field, nothing between |
+//! | enums | the index of the variant in one byte, then its fields |
+//! | unit | nothing |
+//!
+//! Floating-point numbers and maps are refused: the first have no total order, and some of the second have no order at
+//! all. So are enums of more than 256 variants, and what is nested deeper than [`MAX_DEPTH`].
+//!
+//! Three properties follow, for all keys of one type:
+//!
+//! - **Order**: keys compare as their bytes do, provided that a derived `Ord` and serde agree about what comes first:
+//!   fields and variants in the order in which they are declared.
+//! - **One encoding**: bytes that decode are what the decoded key encodes to; everything else is refused.
+//! - **No encoding begins another one.** So the first fields of a tuple, encoded, are the prefix of the keys with these
+//!   fields and of no others: `"a"` isn't one of `"ab"`.
+//!
+//! The bytes are those of *one type*: a key written as `u32` and looked for as `u64` isn't found. [`AsKey`] and
+//! [`Leading`] let the compiler see to it.
+
+use std::{fmt, marker::PhantomData};
+
+use bytes::Bytes;
+use serde::{Serialize, de::DeserializeOwned};
+
+use crate::update::MAX_KEY;
+
+mod de;
+mod like;
+mod ser;
+#[cfg(test)]
+mod tests;
+
+pub use like::{AsKey, Leading};
+
+/// How deep options, sequences, tuples, structs and enums may stand in each other.
+pub const MAX_DEPTH: usize = 64;
+
+/// A key that has no bytes, or bytes that are no key.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum KeyError {
+    /// The type has something in it that keys can't have.
+    #[error("{0} can't stand in a key")]
+    Unsupported(&'static str),
+    /// The enum has more than 256 variants.
+    #[error("variant {0} of an enum in a key; at most 256 are allowed")]
+    TooManyVariants(u32),
+    /// It is nested deeper than [`MAX_DEPTH`].
+    #[error("a key nested deeper than {MAX_DEPTH}")]
+    TooDeep,
+    /// With the name of the map it is longer than [`MAX_KEY`].
+    #[error("a key of {len} bytes with the name of its map, at most {limit} are allowed")]
+    TooLong {
+        /// Its length in bytes.
+        len: usize,
+        /// The longest allowed, in bytes.
+        limit: usize,
+    },
+    /// The bytes are no key of this type.
+    #[error("no key of this type: {what} at byte {at}")]
+    Malformed {
+        /// Where, counted from the start of the key, without the name of its map.
+        at: usize,
+        /// What isn't as it should be.
+        what: &'static str,
+    },
+    /// A key of this type ends before its bytes do.
+    #[error("{0} bytes left over behind a key")]
+    Trailing(usize),
+    /// The bytes are a key of another map.
+    #[error("a key of another map than {0:?}")]
+    OtherMap(String),
+    /// The type's own serialization refused.
+    #[error("{0}")]
+    Refused(String),
+}
+
+impl serde::ser::Error for KeyError {
+    fn custom<T: fmt::Display>(message: T) -> Self {
+        Self::Refused(message.to_string())
+    }
+}
+
+impl serde::de::Error for KeyError {
+    fn custom<T: fmt::Display>(message: T) -> Self {
+        Self::Refused(message.to_string())
+    }
+}
+
+/// Appends the bytes of `key` to `out`.
+///
+/// # Errors
+/// [`KeyError`] when the type can't be a key; then `out` has some of it.
+pub fn encode_to<Q: Serialize + ?Sized>(key: &Q, out: &mut Vec<u8>) -> Result<(), KeyError> {
+    key.serialize(&mut ser::Writer::new(out))
+}
+
+/// The bytes of `key`, without the name of a map.
+///
+/// # Errors
+/// [`KeyError`] when the type can't be a key.
+pub fn encode<Q: Serialize + ?Sized>(key: &Q) -> Result<Bytes, KeyError> {
+    let mut out = Vec::with_capacity(32);
+    encode_to(key, &mut out)?;
+    Ok(out.into())
+}
+
+/// The key that all of `bytes` are, without the name of a map.
+///
+/// # Errors
+/// [`KeyError`]: these bytes aren't the encoding of any key of this type.
+pub fn decode<K: DeserializeOwned>(bytes: &[u8]) -> Result<K, KeyError> {
+    let mut reader = de::Reader::new(bytes);
+    let key = K::deserialize(&mut reader)?;
+    reader.finish()?;
+    Ok(key)
+}
+
+/// A name that no map can have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum NameError {
+    /// It is empty.
+    #[error("the name of a map is empty")]
+    Empty,
+    /// A zero byte ends a name.
+    #[error("the name of a map has a zero byte in it")]
+    Zero,
+    /// It leaves no room for a key.
+    #[error("the name of a map has {len} bytes, at most {limit} are allowed")]
+    TooLong {
+        /// Its length in bytes.
+        len: usize,
+        /// The longest allowed, in bytes.
+        limit: usize,
+    },
+}
+
+/// The longest name of a map, in bytes.
+pub const MAX_NAME: usize = 255;
+
+/// The keys of one map: all that begin with its name and a zero byte.
+pub struct KeySpace<K> {
+    prefix: Bytes,
+    keys: PhantomData<fn() -> K>,
+}
+
+impl<K> KeySpace<K> {
+    /// The keys of the map with this name.
+    ///
+    /// # Errors
+    /// [`NameError`] when it is empty, too long or has a zero byte in it.
+    pub fn new(name: &str) -> Result<Self, NameError> {
+        match name.len() {
+            0 => return Err(NameError::Empty),
+            len if len > MAX_NAME => return Err(NameError::TooLong { len, limit: MAX_NAME }),
+            _ if name.as_bytes().contains(&0) => return Err(NameError::Zero),
+            _ => {}
+        }
+        Ok(Self { prefix: format!("{name}\0").into(), keys: PhantomData })
+    }
+
+    /// The name of the map.
+    pub fn name(&self) -> &str {
+        // It was made from a string.
+        std::str::from_utf8(&self.prefix[..self.prefix.len() - 1]).unwrap_or_default()
+    }
+
+    /// What all keys of this map begin with, and none of any other.
+    pub fn prefix(&self) -> &Bytes {
+        &self.prefix
+    }
+
+    /// The whole key of an entry.
+    ///
+    /// # Errors
+    /// [`KeyError`] when the type can't be a key, or the key is too long.
+    pub fn key<Q: AsKey<K> + ?Sized>(&self, key: &Q) -> Result<Bytes, KeyError> {
+        self.with_prefix(key)
+    }
+
+    /// What the whole keys of all entries with these leading fields begin with, and of no others.
+    ///
+    /// ```
+    /// # use artillery_ddata::map::KeySpace;
+    /// let orders = KeySpace::<(u32, u64)>::new("orders")?;
+    /// let of_customer_7 = orders.leading(&7u32)?;
+    /// assert!(orders.key(&(7, 1))?.starts_with(&of_customer_7));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// Fields of another type don't compile: this number would be looked for as an `i32`.
+    ///
+    /// ```compile_fail
+    /// # use artillery_ddata::map::KeySpace;
+    /// # let orders = KeySpace::<(u32, u64)>::new("orders").unwrap();
+    /// let of_customer_7 = orders.leading(&7i32);
+    /// ```
+    ///
+    /// # Errors
+    /// As [`key`](Self::key).
+    pub fn leading<const FIELDS: usize, Q>(&self, fields: &Q) -> Result<Bytes, KeyError>
+    where
+        Q: Leading<K, FIELDS> + ?Sized,
+    {
+        self.with_prefix(fields)
+    }
+
+    fn with_prefix<Q: Serialize + ?Sized>(&self, key: &Q) -> Result<Bytes, KeyError> {
+        let mut out = Vec::with_capacity(self.prefix.len() + 32);
+        out.extend_from_slice(&self.prefix);
+        encode_to(key, &mut out)?;
+        if out.len() > MAX_KEY {
+            return Err(KeyError::TooLong { len: out.len(), limit: MAX_KEY });
+        }
+        Ok(out.into())
+    }
+
+    /// The entry's key that a whole key is.
+    ///
+    /// # Errors
+    /// [`KeyError`]: the bytes are a key of another map, or no key of this type.
+    pub fn decode(&self, whole: &[u8]) -> Result<K, KeyError>
+    where
+        K: DeserializeOwned,
+    {
+        let rest = whole.strip_prefix(&self.prefix[..]).ok_or_else(|| KeyError::OtherMap(self.name().to_owned()))?;
+        decode(rest)
+    }
+}
+
+impl<K> Clone for KeySpace<K> {
+    fn clone(&self) -> Self {
+        Self { prefix: self.prefix.clone(), keys: PhantomData }
+    }
+}
+
+impl<K> fmt::Debug for KeySpace<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("KeySpace").field(&self.name()).finish()
+    }
+}

@@ -1,0 +1,15 @@
+//! One node inside an application, from start to end.
+
+use artillery_ddata::Node;
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let node = Node::builder().cluster("embedder").secret("not a secret, an example").expect(1).mdns(false);
+    let node = node.start().await?;
+    node.ready().await?;
+    let kv = node.kv();
+    kv.put("greeting", "hello").await?;
+    println!("{:?}", kv.get("greeting").await?.value());
+    node.leave().await;
+    Ok(())
+}

@@ -1,0 +1,279 @@
+//! Three members of a chain on plain threads and UDP sockets: no tokio, no async, no QUIC. `artillery-ddata` needs no
+//! default features for it: `cargo run --example drive_without_tokio`.
+//!
+//! A member is one thread that waits at its socket, hands the replica what came, and sends what the replica says. Each
+//! frame is one datagram: an update that doesn't fit one is never delivered here. Datagrams may be lost, and every
+//! seventh is, on purpose; the replica sends again what wasn't acknowledged. Whoever can send from a member's address is
+//! believed, so this is for one machine: the library's own driver has certificates for that.
+
+use std::{
+    collections::BTreeMap,
+    error::Error,
+    io::ErrorKind,
+    net::{SocketAddr, UdpSocket},
+    sync::{
+        Arc,
+        mpsc::{Receiver, SyncSender, TryRecvError, sync_channel},
+    },
+    thread,
+    time::{Duration, Instant, SystemTime},
+};
+
+use artillery_ddata::{
+    ChainConfig, ChainId, ChainMember, Epoch, Incarnation, MemberId, Mode, NodeId, ReadMode, Role, Timestamp,
+    core::frame::{Frame, FrameDecoder},
+    replica::{Gate, Input, Output, Query, Replica, Reply, Settings, Token, Write},
+    store::MemoryStore,
+    update::RequestKey,
+    wire::{chain, message::ChainFrame},
+};
+
+type Outcome<T> = Result<T, Box<dyn Error>>;
+
+const CHAIN: ChainId = ChainId(0);
+const DATAGRAM: usize = 65_507;
+/// What all waiting is measured against; everything here takes milliseconds.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// A member with nothing to wait for looks at its requests this often, should the datagram that wakes it be lost.
+const IDLE: Duration = Duration::from_secs(1);
+
+/// What the main thread wants from a member.
+enum Ask {
+    Write(Option<RequestKey>, Write),
+    Read(Query),
+}
+
+type Request = (Ask, SyncSender<Reply>);
+
+/// One member, driven by one thread.
+struct Member {
+    replica: Replica,
+    socket: UdpSocket,
+    addresses: BTreeMap<MemberId, SocketAddr>,
+    requests: Receiver<Request>,
+    waiting: BTreeMap<Token, SyncSender<Reply>>,
+    asked: u64,
+    sent: u64,
+    clock: Instant,
+}
+
+impl Member {
+    fn run(mut self, config: Arc<ChainConfig>) -> std::io::Result<()> {
+        self.replica.handle(self.now(), Input::Lease(Timestamp::MAX)); // nobody is ever removed from this chain
+        for peer in config.members.iter().map(|member| member.id) {
+            self.replica.handle(self.now(), Input::Connected(peer)); // a datagram can be sent at any time
+        }
+        self.replica.handle(self.now(), Input::Enter(config));
+        let mut buffer = vec![0; DATAGRAM];
+        while self.take_requests() {
+            self.say()?;
+            let pause = self.replica.next_tick().map_or(IDLE, |at| at - self.now());
+            self.socket.set_read_timeout(Some(pause.max(Duration::from_millis(1))))?;
+            match self.socket.recv_from(&mut buffer) {
+                Ok((len, from)) => self.hear(&buffer[..len], from),
+                Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {}
+                Err(error) => return Err(error),
+            }
+            self.replica.handle(self.now(), Input::Tick);
+        }
+        Ok(())
+    }
+
+    /// False once nobody can ask any more.
+    fn take_requests(&mut self) -> bool {
+        loop {
+            let (ask, answer) = match self.requests.try_recv() {
+                Ok(request) => request,
+                Err(end) => return end == TryRecvError::Empty,
+            };
+            self.asked += 1;
+            let (now, token) = (self.now(), Token(self.asked));
+            let deadline = now + PATIENCE;
+            self.waiting.insert(token, answer);
+            self.replica.handle(
+                now,
+                match ask {
+                    Ask::Write(request, write) => {
+                        Input::Write { token, request, write, deadline, wall_clock: wall_clock() }
+                    }
+                    Ask::Read(query) => Input::Read { token, query, mode: ReadMode::Strong, floor: None, deadline },
+                },
+            );
+        }
+    }
+
+    /// Everything that the replica has to say now: to those who asked, then to the other members.
+    fn say(&mut self) -> std::io::Result<()> {
+        while let Some(output) = self.replica.poll_output() {
+            if let Output::Reply(token, reply) = output
+                && let Some(answer) = self.waiting.remove(&token)
+            {
+                drop(answer.send(reply)); // whoever asked may have gone
+            }
+        }
+        let now = self.now();
+        for peer in self.replica.peers().collect::<Vec<_>>() {
+            if let Some(control) = self.replica.poll_control(now, peer) {
+                self.send(peer, &control)?;
+            }
+            while let Some(updates) = self.replica.poll_updates(now, peer, DATAGRAM / 2) {
+                self.send(peer, &updates)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn send(&mut self, to: MemberId, message: &ChainFrame) -> std::io::Result<()> {
+        let encoded = chain::encode(message).map_err(std::io::Error::other)?;
+        let datagram = Frame { header: encoded.header, body: encoded.body.concat().into() }.to_bytes();
+        self.sent += 1;
+        if self.sent.is_multiple_of(7) || datagram.len() > DATAGRAM {
+            return Ok(());
+        }
+        self.socket.send_to(&datagram, self.addresses[&to]).map(|_| ())
+    }
+
+    /// What isn't a whole frame from a member is dropped; the empty datagrams that only wake us are none.
+    fn hear(&mut self, datagram: &[u8], from: SocketAddr) {
+        let Some((&from, _)) = self.addresses.iter().find(|(_, address)| **address == from) else { return };
+        let mut decoder = FrameDecoder::new(DATAGRAM);
+        decoder.push(datagram);
+        if let Ok(Some(frame)) = decoder.next_frame()
+            && let Ok(frame) = chain::decode(&frame)
+        {
+            self.replica.handle(self.now(), Input::Receive { from, frame });
+        }
+    }
+
+    fn now(&self) -> Timestamp {
+        Timestamp::ZERO + self.clock.elapsed()
+    }
+}
+
+/// A member as the main thread sees it. Its thread ends when this is dropped.
+struct Handle {
+    requests: Option<SyncSender<Request>>,
+    waker: UdpSocket,
+    address: SocketAddr,
+    gate: Arc<Gate>,
+    store: Arc<MemoryStore>,
+}
+
+impl Handle {
+    /// Asks, and gives what the answer will come out of.
+    fn ask(&self, ask: Ask) -> Outcome<Receiver<Reply>> {
+        let (answer, reply) = sync_channel(1);
+        self.requests.as_ref().ok_or("stopped")?.send((ask, answer))?;
+        self.waker.send_to(&[], self.address)?;
+        Ok(reply)
+    }
+
+    fn write(&self, request: Option<RequestKey>, write: Write) -> Outcome<Reply> {
+        Ok(self.ask(Ask::Write(request, write))?.recv_timeout(PATIENCE)?)
+    }
+
+    fn get(&self, key: &'static str) -> Outcome<Option<String>> {
+        let reply = self.ask(Ask::Read(Query::Key(key.into())))?.recv_timeout(PATIENCE)?;
+        let Reply::Read(read) = reply else { return Err(format!("no read: {reply:?}").into()) };
+        let value = read.held.and_then(|held| held.value);
+        Ok(value.map(|value| String::from_utf8_lossy(&value).into_owned()))
+    }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        self.requests = None;
+        drop(self.waker.send_to(&[], self.address));
+    }
+}
+
+fn check(what: &str, holds: bool) -> Outcome<()> {
+    println!("{what}: {}", if holds { "yes" } else { "NO" });
+    if holds { Ok(()) } else { Err(what.into()) }
+}
+
+fn main() -> Outcome<()> {
+    let names = ["head", "middle", "tail"];
+    let ids = names.map(|name| MemberId {
+        node: NodeId::from_name(name),
+        incarnation: Incarnation { store: 1, starts: 1 }, // a real store makes up its number
+    });
+    let members = ids.map(|id| ChainMember { id, role: Role::Serving }).to_vec();
+    let config = ChainConfig { chain: CHAIN, epoch: Epoch(1), index: 1, mode: Mode::Craq, min_members: 3, members };
+    let config = Arc::new(config);
+    let sockets = names.iter().map(|_| UdpSocket::bind("127.0.0.1:0")).collect::<Result<Vec<_>, _>>()?;
+    let mut addresses = BTreeMap::new();
+    for (id, socket) in ids.iter().zip(&sockets) {
+        addresses.insert(*id, socket.local_addr()?);
+    }
+
+    thread::scope(|scope| {
+        let mut handles = Vec::new();
+        for (id, socket) in ids.into_iter().zip(sockets) {
+            let (member, handle) = member(id, socket, addresses.clone())?;
+            let config = config.clone();
+            scope.spawn(move || {
+                if let Err(error) = member.run(config) {
+                    eprintln!("a member failed: {error}");
+                }
+            });
+            handles.push(handle);
+        }
+        try_it(&handles)
+    })
+}
+
+#[allow(clippy::disallowed_methods, reason = "whoever drives a replica has the clock")]
+fn member(id: MemberId, socket: UdpSocket, addresses: BTreeMap<MemberId, SocketAddr>) -> Outcome<(Member, Handle)> {
+    let settings = Settings {
+        heartbeat: Duration::from_millis(5),
+        resend: Some(Duration::from_millis(10)), // datagrams get lost
+        ..Settings::default()
+    };
+    let gate = Arc::new(Gate::new(CHAIN));
+    let store = Arc::new(MemoryStore::with_seed(1)); // all keys are our own: no need for a secret seed
+    let replica = Replica::new(id, CHAIN, settings, store.clone(), gate.clone());
+    let (requests, queue) = sync_channel(16);
+    let (waker, address) = (UdpSocket::bind("127.0.0.1:0")?, socket.local_addr()?);
+    let handle = Handle { requests: Some(requests), waker, address, gate, store };
+    let clock = Instant::now();
+    let waiting = BTreeMap::new();
+    Ok((Member { replica, socket, addresses, requests: queue, waiting, asked: 0, sent: 0, clock }, handle))
+}
+
+#[allow(clippy::disallowed_methods, reason = "whoever drives a replica has the clock")]
+fn wall_clock() -> u64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}
+
+fn try_it(handles: &[Handle]) -> Outcome<()> {
+    let head = &handles[0];
+    let mut held = true;
+    for n in 0..30 {
+        let put = head.write(None, Write::Put { key: "greeting".into(), value: format!("hello {n}").into() })?;
+        let Reply::Committed(put) = put else { return Err(format!("not committed: {put:?}").into()) };
+        held &= put.copies == 3;
+        for handle in handles {
+            held &= handle.get("greeting")? == Some(format!("hello {n}"));
+        }
+    }
+    check("30 puts, each on three members and read at each as soon as it was committed", held)?;
+
+    // A session makes requests known: the same one again, since its answer was lost say, isn't done again.
+    let opened = head.write(None, Write::OpenSession)?;
+    let Reply::Committed(session) = opened else { return Err(format!("no session: {opened:?}").into()) };
+    let request = Some(RequestKey { session: session.version, number: 1, lowest: 1 });
+    let append = || Write::Append { key: "log".into(), value: "once".into() };
+    drop(head.ask(Ask::Write(request, append()))?); // this answer nobody will ever see
+    let retried = head.write(request, append())?;
+    check("the retry finds what was done", matches!(&retried, Reply::Committed(done) if done.replayed))?;
+    for handle in handles {
+        check("the append shows once", handle.get("log")?.as_deref() == Some("once"))?;
+    }
+
+    // A clean key is read by a plain call, beside the thread that owns the replica.
+    let tail = &handles[2];
+    let local = tail.gate.read(&*tail.store, b"log", || Timestamp::ZERO)?.and_then(|held| held.value);
+    check("a clean key is read without asking anybody", local.as_deref() == Some(b"once"))
+}

@@ -1,0 +1,18 @@
+//! Entries of a typed map out of any bytes: a key that is taken in is encoded as the very same bytes; values don't panic.
+#![no_main]
+
+use artillery_ddata::map::{Bincode, Decimal, ValueCodec, key};
+use bytes::Bytes;
+use libfuzzer_sys::fuzz_target;
+
+type Key = (String, Option<(i64, char)>, Vec<[u16; 2]>, Result<bool, Vec<String>>);
+type Value = (u128, Vec<(String, Option<f64>)>, Result<char, Vec<u8>>);
+
+fuzz_target!(|data: &[u8]| {
+    if let Ok(key) = key::decode::<Key>(data) {
+        assert_eq!(key::encode(&key).expect("what was taken in can be said"), data);
+    }
+    let value = Bytes::copy_from_slice(data);
+    let _ = <Bincode as ValueCodec<Value>>::decode(&value);
+    let _ = Decimal::decode(&value);
+});
