@@ -148,6 +148,7 @@ impl Error {
                 | Refusal::BatchSize { .. }
                 | Refusal::ManyChains
                 | Refusal::OtherRequest
+                | Refusal::Compacted { .. }
                 | Refusal::OtherHistory
                 | Refusal::NotANumber
                 | Refusal::Overflow

@@ -7,6 +7,7 @@ mod result;
 mod scan;
 #[cfg(test)]
 mod tests;
+mod watch;
 mod write;
 
 use std::{fmt, pin::Pin, sync::Arc, time::Duration};
@@ -17,6 +18,7 @@ pub use get::{Get, GetFuture};
 pub use many::{Cut, GetMany};
 pub use result::{Committed, Conflict, Read, ReadState, Record, Resolution, Served, Taken, Versioned};
 pub use scan::{Entry, Scan};
+pub use watch::{Change, Watch};
 pub use write::{Append, CompareAndSwap, Delete, GetDelete, Increment, Put, WriteBatch};
 
 use crate::{
@@ -166,6 +168,12 @@ impl Kv {
     /// The keys that begin with `prefix`, in the order of their bytes, with their values.
     pub fn scan(&self, prefix: impl AsRef<[u8]>) -> Scan {
         Scan::new(self, copy(prefix))
+    }
+
+    /// Every committed change of the keys that begin with `prefix`, once and in order, from now on or from a given
+    /// position.
+    pub fn watch(&self, prefix: impl AsRef<[u8]>) -> Watch {
+        Watch::new(self, copy(prefix))
     }
 
     /// An id for a write of `key` that is to be made later: store it first where the write must happen once even if this

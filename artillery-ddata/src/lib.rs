@@ -129,7 +129,9 @@ pub use client::{Client, ClientBuilder, ClientError};
 #[cfg(feature = "net")]
 pub use error::Error;
 #[cfg(feature = "net")]
-pub use kv::{Batch, Committed, Conflict, Cut, Entry, Kv, Read, ReadState, Resolution, Served, Taken, Versioned};
+pub use kv::{
+    Batch, Change, Committed, Conflict, Cut, Entry, Kv, Read, ReadState, Resolution, Served, Taken, Versioned, Watch,
+};
 #[cfg(feature = "net")]
 pub use node::{Node, NodeBuilder};
 pub use replica::{Computed, Expected, NotLocal, ReadMode, Refusal, Way};

@@ -20,6 +20,7 @@ mod reads;
 mod resolve;
 mod sessions;
 mod types;
+mod watch;
 mod writes;
 
 #[cfg(test)]
@@ -40,6 +41,7 @@ use reads::{Asked, Reads};
 use sessions::Sessions;
 use smallvec::SmallVec;
 pub use types::*;
+use watch::Watchers;
 use writes::{Asker, Writes};
 
 use crate::{
@@ -77,6 +79,7 @@ pub struct Replica {
     sessions: Sessions,
     reads: Reads,
     snapshots: Snapshots,
+    watchers: Watchers,
     outputs: VecDeque<Output>,
     next_heartbeat: Timestamp,
     halted: Option<Halt>,
@@ -153,6 +156,7 @@ impl Replica {
             sessions: Sessions::default(),
             reads: Reads::default(),
             snapshots: Snapshots::default(),
+            watchers: Watchers::default(),
             outputs: VecDeque::new(),
             next_heartbeat: Timestamp::ZERO,
             halted: None,
@@ -215,6 +219,7 @@ impl Replica {
             sessions: self.sessions.len(),
             sessions_bytes: self.sessions.bytes(),
             snapshots: self.snapshots.len(),
+            watchers: self.watchers.len(),
             reads: self.reads.counters,
             halted: self.halted.clone(),
         }
@@ -334,6 +339,7 @@ impl Replica {
         committed.for_each(|update| sessions.commit(update));
         self.answer_writes();
         self.serve_committed_reads(now);
+        self.answer_watchers();
         self.history.commit(watermark, self.settings.backlog);
     }
 
@@ -359,6 +365,7 @@ impl Replica {
         self.gate.serve(None);
         self.halted = Some(why.clone());
         self.reply_all_reads(&Reply::Refused(Refusal::NoChain));
+        self.refuse_watchers();
         self.expire_writes(Timestamp::MAX);
         self.event(Event::Halted(why));
     }
@@ -371,6 +378,7 @@ impl Replica {
         self.expire_reads(now);
         self.expire_writes(now);
         self.expire_snapshots(now);
+        self.expire_watchers(now);
         self.repeat(now);
     }
 

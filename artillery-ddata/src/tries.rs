@@ -117,9 +117,12 @@ impl Tries {
         match reply {
             Reply::Refused(refusal) => self.refused(*refusal),
             Reply::Expired => self.unanswered(),
-            Reply::Committed(_) | Reply::Conflict { .. } | Reply::Read(_) | Reply::Cut(_) | Reply::Page(_) => {
-                Verdict::Done
-            }
+            Reply::Committed(_)
+            | Reply::Conflict { .. }
+            | Reply::Read(_)
+            | Reply::Cut(_)
+            | Reply::Page(_)
+            | Reply::Changes(_) => Verdict::Done,
         }
     }
 
@@ -175,6 +178,7 @@ const fn says(refusal: Refusal) -> Says {
         | Refusal::BatchSize { .. }
         | Refusal::ManyChains
         | Refusal::OtherRequest
+        | Refusal::Compacted { .. }
         | Refusal::OtherHistory
         | Refusal::SessionExpired
         | Refusal::Forgotten

@@ -7,7 +7,9 @@ use std::{fmt::Debug, fs, path::PathBuf, time::Duration};
 use artillery_core::frame::{Frame, FrameDecoder};
 use artillery_ddata::{
     ChainId, Incarnation, MemberId, NodeId, ReadMode, Refusal, Sequence, Version, Way,
-    replica::{Committed, Computed, Cut, Expected, Page, Query, Read, Reply, Scan, Snapshot, Step, Write},
+    replica::{
+        Changes, Committed, Computed, Cut, Expected, Page, Query, Read, Reply, Scan, Snapshot, Step, Watch, Write,
+    },
     store::{Held, Record},
     update::RequestKey,
     wire::request::{
@@ -41,6 +43,8 @@ fn requests() -> Vec<(&'static str, Request)> {
     vec![
         ("request-read-bounded", read(ReadMode::Bounded { versions: 10, age: Duration::from_millis(1500) })),
         ("request-read-keys", look(Query::Keys(vec![key(), Bytes::from("b")]))),
+        ("request-watch", look(Query::Changes(Watch { prefix: key(), after: Some(Sequence(7)) }))),
+        ("request-watch-now", look(Query::Changes(Watch { prefix: key(), after: None }))),
         ("request-scan", scan(None, Snapshot::No)),
         ("request-scan-begin", scan(None, Snapshot::Begin)),
         ("request-scan-of", scan(Some(key()), Snapshot::Of(7))),
@@ -109,6 +113,11 @@ fn responses() -> Vec<(&'static str, Response)> {
             "response-cut",
             reply(Reply::Cut(Cut { found: vec![held(Some("4")), None], clean: true, way: Way::Query, as_of })),
         ),
+        (
+            "response-changes",
+            reply(Reply::Changes(Changes { records: vec![record("a"), record("b")], upto: Sequence(80_000) })),
+        ),
+        ("response-refused-compacted", refused(Refusal::Compacted { first: 70_000 })),
         ("response-page", page(Some("b"), Some(7))),
         ("response-page-last", page(None, None)),
         ("response-refused-expired", refused(Refusal::SessionExpired)),

@@ -44,6 +44,7 @@ fn status(last: u64, watermark: u64) -> Status {
         sessions: 0,
         sessions_bytes: 0,
         snapshots: 0,
+        watchers: 0,
         reads: Default::default(),
         halted: None,
     }

@@ -35,7 +35,7 @@ use crate::{
         local::Local,
     },
     error::{NotApplied, Unknown, WayOn},
-    replica::{Refusal, Reply, Write},
+    replica::{Query, Refusal, Reply, Write},
     tries::{Ending, Repeat, Tries, Verdict},
     update::MAX_KEY,
     wire::request::{Operation, ResponseAnswer},
@@ -235,8 +235,10 @@ impl Router {
             }
             Err(error) => return Tried::Nothing(error),
         };
+        // Who asks for changes wants to wait.
+        let waits = matches!(question.operation, Operation::Read { query: Query::Changes(_), .. });
         let is_read = !question.operation.is_write();
-        let until = if is_read && others { deadline.min(Instant::now() + READ_PATIENCE) } else { deadline };
+        let until = if is_read && others && !waits { deadline.min(Instant::now() + READ_PATIENCE) } else { deadline };
         match channel.ask(question.clone(), until).await {
             Outcome::Answered(response) => match response.answer {
                 ResponseAnswer::Reply(reply) => {

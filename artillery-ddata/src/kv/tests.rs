@@ -143,6 +143,49 @@ async fn scans_go_on() {
 }
 
 #[tokio::test]
+async fn a_watch_shows_each_change_once_and_goes_on() {
+    let node = alone(&unique("kv"));
+    let kv = node.kv();
+    kv.put("stock/0", "before").await.unwrap();
+    let mut watch = kv.watch("stock/");
+    // It begins when it is first asked.
+    let first = tokio::select! {
+        change = watch.next() => change.unwrap().unwrap(),
+        never = write_on(&kv) => match never {},
+    };
+    assert_eq!(first.key, "stock/1");
+    let position = watch.position().unwrap();
+    assert_eq!(position.floor(ChainId(0)), first.version.sequence);
+    kv.write(Batch::new().put("stock/2", "a").put("stock/3", "b").put("other", "c")).await.unwrap().unwrap();
+    kv.delete("stock/2").await.unwrap();
+    let mut again = kv.watch("stock/").from(position);
+    let mut last = first.version;
+    let mut seen = Vec::new();
+    while seen.len() < 3 {
+        let change = again.next().await.unwrap().unwrap();
+        assert!(change.version >= last);
+        last = change.version;
+        if change.key != "stock/1" {
+            seen.push((change.key, change.value));
+        }
+    }
+    let expected = [("stock/2", Some("a")), ("stock/3", Some("b")), ("stock/2", None)];
+    assert_eq!(seen, expected.map(|(key, value)| (Bytes::from(key), value.map(Bytes::from))));
+    let mut elsewhere = crate::Frontier::default();
+    elsewhere.raise(crate::ClusterId(u128::MAX), ChainId(0), crate::Sequence(1));
+    let mut other = kv.watch("").from(elsewhere);
+    assert!(matches!(other.next().await, Some(Err(Error::Refused { reason: Refusal::OtherHistory, .. }))));
+    assert!(other.next().await.is_none());
+}
+
+async fn write_on(kv: &Kv) -> std::convert::Infallible {
+    loop {
+        kv.put("stock/1", "v").await.unwrap();
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test]
 async fn a_session_remembers_what_it_saw() {
     let node = alone(&unique("kv"));
     let session = Session::new();

@@ -367,7 +367,8 @@ impl Replica {
 
     /// Whether anything is left that needs heartbeats.
     pub(super) fn is_unsettled(&self) -> bool {
-        let waiting = !self.reads.is_empty() || !self.writes.is_empty() || !self.snapshots.is_empty();
+        let waiting =
+            !self.reads.is_empty() || !self.writes.is_empty() || !self.snapshots.is_empty() || self.watchers.len() > 0;
         self.halted.is_none() && self.config.is_some() && (waiting || !self.unsure_peers().is_empty())
     }
 

@@ -76,7 +76,7 @@ impl Replica {
             Query::Keys(keys) => keys
                 .iter()
                 .try_fold(Sequence::ZERO, |newest, key| Ok::<_, StoreError>(newest.max(self.newest(key)?)))?,
-            Query::Scan(_) => self.history.last().sequence,
+            Query::Scan(_) | Query::Changes(_) => self.history.last().sequence,
         };
         Ok(Seen { newest })
     }
@@ -106,7 +106,9 @@ impl Replica {
         match query {
             Query::Key(key) => of(key),
             Query::Keys(keys) => keys.iter().try_fold(0, |most, key| Ok(of(key)?.max(most))),
-            Query::Scan(_) => Ok(u32::try_from(seen.newest.0 - self.watermark.0).unwrap_or(u32::MAX)),
+            Query::Scan(_) | Query::Changes(_) => {
+                Ok(u32::try_from(seen.newest.0 - self.watermark.0).unwrap_or(u32::MAX))
+            }
         }
     }
 
@@ -149,6 +151,8 @@ impl Replica {
                 };
                 Reply::Page(self.page(scan, as_of, clean, way, snapshot)?)
             }
+            // They are answered elsewhere.
+            Query::Changes(_) => Reply::Refused(Refusal::NoChain),
         })
     }
 

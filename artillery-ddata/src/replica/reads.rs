@@ -169,6 +169,11 @@ impl Replica {
     }
 
     fn try_read(&mut self, now: Timestamp, asked: Asked) -> Result<(), StoreError> {
+        if let Query::Changes(watch) = &asked.query {
+            let watch = watch.clone();
+            self.watch(asked, watch);
+            return Ok(());
+        }
         if let Query::Scan(scan) = &asked.query
             && let Snapshot::Of(number) = scan.snapshot
         {

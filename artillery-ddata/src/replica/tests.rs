@@ -6,3 +6,4 @@ mod opening;
 mod reading;
 mod requests;
 mod rig;
+mod watching;

@@ -159,12 +159,12 @@ impl Step {
 }
 
 impl Query {
-    /// The keys that it is about; of a scan, none.
+    /// The keys that it is about; of a scan or of changes, none.
     pub fn keys(&self) -> &[Bytes] {
         match self {
             Self::Key(key) => std::slice::from_ref(key),
             Self::Keys(keys) => keys,
-            Self::Scan(_) => &[],
+            Self::Scan(_) | Self::Changes(_) => &[],
         }
     }
 }
@@ -249,6 +249,17 @@ pub enum Query {
     Keys(Vec<Bytes>),
     /// A page of keys in order, at one point of the history.
     Scan(Scan),
+    /// Committed changes in the order of the history. Answered when there are some, at the latest at the deadline.
+    Changes(Watch),
+}
+
+/// Which changes.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Watch {
+    /// Only of keys that begin with this.
+    pub prefix: Bytes,
+    /// Only behind this position; `None`: from now on, which is answered at once, by the position that now is.
+    pub after: Option<Sequence>,
 }
 
 /// Which page of which keys.
@@ -358,6 +369,8 @@ pub enum Reply {
     Cut(Cut),
     /// The page of a scan is served.
     Page(Page),
+    /// Committed changes.
+    Changes(Changes),
     /// Nothing was done and nothing will be.
     Refused(Refusal),
     /// The deadline came first. A read is over; of a write the outcome is unknown.
@@ -436,6 +449,15 @@ pub struct Page {
     pub snapshot: Option<u64>,
 }
 
+/// Committed changes, in the order of the history.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Changes {
+    /// Keys with their new values, tombstones for deletions; all changes of one update or none.
+    pub records: Vec<Record>,
+    /// There are no others up to here: ask behind it next.
+    pub upto: Sequence,
+}
+
 /// The way in which a read was served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 #[non_exhaustive]
@@ -486,6 +508,14 @@ pub enum Refusal {
     /// The store failed.
     #[error("the store failed")]
     StoreFailed,
+    /// The value is larger than the node allows.
+    #[error("a value of {len} bytes, at most {limit} are allowed (max_value_bytes)")]
+    ValueTooLarge {
+        /// Its length in bytes.
+        len: u64,
+        /// The largest allowed, in bytes.
+        limit: u64,
+    },
     /// The client's session was evicted, or never was: whether the request was applied before, nobody knows any more.
     #[error("the client's session has expired")]
     SessionExpired,
@@ -525,13 +555,11 @@ pub enum Refusal {
         /// How many it may have.
         limit: u64,
     },
-    /// The value is larger than the node allows.
-    #[error("a value of {len} bytes, at most {limit} are allowed (max_value_bytes)")]
-    ValueTooLarge {
-        /// Its length in bytes.
-        len: u64,
-        /// The largest allowed, in bytes.
-        limit: u64,
+    /// Changes are asked for that this member keeps no longer: it fell behind, or asked for too old ones.
+    #[error("changes before sequence {first} are no longer kept")]
+    Compacted {
+        /// The first one kept.
+        first: u64,
     },
 }
 
@@ -608,6 +636,8 @@ pub struct Status {
     pub sessions_bytes: usize,
     /// Snapshots of scans that are kept.
     pub snapshots: usize,
+    /// Questions for changes that wait for some.
+    pub watchers: usize,
     /// Reads by the way that they were served.
     pub reads: ReadCounts,
     /// Why it stopped serving.

@@ -212,6 +212,7 @@ fn as_of(reply: &Reply) -> Option<Sequence> {
         Reply::Read(read) => Some(read.as_of),
         Reply::Cut(cut) => Some(cut.as_of),
         Reply::Page(page) => Some(page.as_of),
+        Reply::Changes(changes) => Some(changes.upto),
         Reply::Refused(_) | Reply::Expired => None,
     }
 }

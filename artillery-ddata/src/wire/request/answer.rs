@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{
     Routing,
-    replica::{Committed, Computed, Cut, Page, Read, Reply},
+    replica::{Changes, Committed, Computed, Cut, Page, Read, Reply},
     store::{Held, Record},
 };
 
@@ -60,6 +60,13 @@ fn reply_header<'a>(reply: &Reply, body: &mut Pieces) -> Result<AnswerHeader<&'a
             let records = records.iter().map(&mut header).collect::<Result<_, _>>()?;
             let next = body.add_some(next.as_ref())?;
             AnswerHeader::Page { records, next, clean: *clean, way: *way, as_of: *as_of, snapshot: *snapshot }
+        }
+        Reply::Changes(Changes { records, upto }) => {
+            let mut header = |record: &Record| -> Result<_, EncodeError> {
+                Ok(RecordHeader { key: body.add(&record.key)?, held: held_header(&record.held, body)? })
+            };
+            let records = records.iter().map(&mut header).collect::<Result<_, _>>()?;
+            AnswerHeader::Changes { records, upto: *upto }
         }
         Reply::Refused(refusal) => AnswerHeader::Refused(*refusal),
         Reply::Expired => AnswerHeader::Expired,
@@ -116,6 +123,10 @@ fn take_reply<R>(header: AnswerHeader<R>, body: &mut Taker<'_>) -> Reply {
             let records = records.into_iter().map(|record| take_record(record, body)).collect();
             let next = next.map(|len| body.take(len));
             Reply::Page(Page { records, next, clean, way, as_of, snapshot })
+        }
+        AnswerHeader::Changes { records, upto } => {
+            let records = records.into_iter().map(|record| take_record(record, body)).collect();
+            Reply::Changes(Changes { records, upto })
         }
         AnswerHeader::Refused(refusal) => Reply::Refused(refusal),
         // The last two aren't replies, and have been dealt with.

@@ -33,6 +33,7 @@ pub(super) enum QueryHeader {
     Key { key: u32 },
     Keys { keys: Vec<u32> },
     Scan { prefix: u32, after: Option<u32>, limit: u32, snapshot: Snapshot },
+    Changes { prefix: u32, after: Option<Sequence> },
 }
 
 #[derive(Serialize, Deserialize)]
@@ -105,6 +106,10 @@ pub(super) enum AnswerHeader<R> {
     Routing(Option<R>),
     Status {
         len: u32,
+    },
+    Changes {
+        records: Vec<RecordHeader>,
+        upto: Sequence,
     },
 }
 

@@ -7,7 +7,7 @@ use super::{
     body::{Pieces, Taker},
     header::{OperationHeader, QueryHeader, RequestHeader, StepHeader, WriteHeader, decoded, encoded},
 };
-use crate::replica::{Query, Scan, Step, Write};
+use crate::replica::{Query, Scan, Step, Watch, Write};
 
 /// What a frame that carries `request` is made of. Keys and values are shared, not copied.
 ///
@@ -41,6 +41,7 @@ fn query_header(query: &Query, body: &mut Pieces) -> Result<QueryHeader, EncodeE
             limit: scan.limit,
             snapshot: scan.snapshot,
         },
+        Query::Changes(watch) => QueryHeader::Changes { prefix: body.add(&watch.prefix)?, after: watch.after },
     })
 }
 
@@ -102,6 +103,8 @@ fn take_query(header: QueryHeader, body: &mut Taker<'_>) -> Query {
             let prefix = body.borrow(prefix);
             Query::Scan(Scan { prefix, after: after.map(|after| body.borrow(after)), limit, snapshot })
         }
+        // It may wait for long.
+        QueryHeader::Changes { prefix, after } => Query::Changes(Watch { prefix: body.take(prefix), after }),
     }
 }
 

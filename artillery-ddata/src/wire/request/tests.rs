@@ -9,7 +9,7 @@ use proptest::{collection::vec, option, prelude::*};
 use super::*;
 use crate::{
     ChainConfig, ChainMember, ClusterId, Epoch, Incarnation, Mode, NodeAddress, NodeId, Refusal, Role, Version, Way,
-    replica::{Committed, Computed, Cut, Expected, Page, Read, Scan, Snapshot, Step},
+    replica::{Changes, Committed, Computed, Cut, Expected, Page, Read, Scan, Snapshot, Step, Watch},
     store::{Held, Record},
     wire::keep::{COPY_BELOW, keep},
 };
@@ -54,7 +54,13 @@ fn query() -> impl Strategy<Value = Query> {
     let snapshot = prop_oneof![Just(Snapshot::No), Just(Snapshot::Begin), any::<u64>().prop_map(Snapshot::Of)];
     let scan = (bytes(20), option::of(bytes(20)), any::<u32>(), snapshot)
         .prop_map(|(prefix, after, limit, snapshot)| Scan { prefix, after, limit, snapshot });
-    prop_oneof![bytes(20).prop_map(Query::Key), vec(bytes(9), 0..4).prop_map(Query::Keys), scan.prop_map(Query::Scan)]
+    prop_oneof![
+        (bytes(20), option::of(any::<u64>().prop_map(Sequence)))
+            .prop_map(|(prefix, after)| Query::Changes(Watch { prefix, after })),
+        bytes(20).prop_map(Query::Key),
+        vec(bytes(9), 0..4).prop_map(Query::Keys),
+        scan.prop_map(Query::Scan)
+    ]
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -122,7 +128,11 @@ fn refusal() -> impl Strategy<Value = Refusal> {
         Just(Refusal::StoreFailed),
         any::<(u64, u64)>().prop_map(|(len, limit)| Refusal::ValueTooLarge { len, limit }),
         any::<(u64, u64)>().prop_map(|(len, limit)| Refusal::BatchSize { len, limit }),
+        any::<u64>().prop_map(|first| Refusal::Compacted { first }),
         prop::sample::select(vec![
+            Refusal::ManyChains,
+            Refusal::OtherRequest,
+            Refusal::OtherHistory,
             Refusal::SessionExpired,
             Refusal::Forgotten,
             Refusal::Barred,
@@ -168,6 +178,8 @@ fn reply() -> impl Strategy<Value = Reply> {
                 Reply::Page(Page { records, next, clean, way, as_of, snapshot })
             }
         ),
+        (records(), any::<u64>().prop_map(Sequence))
+            .prop_map(|(records, upto)| Reply::Changes(Changes { records, upto })),
         refusal().prop_map(Reply::Refused),
         Just(Reply::Expired),
     ]

@@ -1,0 +1,226 @@
+//! Changes as they are committed.
+
+use std::{
+    collections::VecDeque,
+    fmt,
+    future::poll_fn,
+    pin::Pin,
+    task::{Context, Poll, ready},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use futures_core::Stream;
+use tokio::time::Instant;
+
+use super::{Call, Kv, get::no_read, how_to_read};
+use crate::{
+    ChainId, Error, Frontier, Refusal, Routing, Sequence, Version,
+    client::router::{Answer, HowToRead},
+    error::NotApplied,
+    replica::{self, Changes, Query, ReadMode, Reply},
+    store::Record,
+};
+
+/// So long one question waits for changes before it is asked again.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// A committed change.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Change {
+    /// The key.
+    pub key: Bytes,
+    /// The update that made it. The changes of one batch have the same one.
+    pub version: Version,
+    /// The new value; `None`: the key was deleted.
+    pub value: Option<Bytes>,
+}
+
+impl Change {
+    /// A value: for tests of code that takes one.
+    pub fn new(key: Bytes, version: Version, value: Option<Bytes>) -> Self {
+        Self { key, version, value }
+    }
+}
+
+/// Every committed change of the keys that begin with a prefix: once, and in the order of the history of their chain,
+/// whichever members serve it.
+///
+/// It asks when the next change is wanted, and members queue nothing for it; they keep what was committed for a while
+/// (`limits.backlog_bytes`). Who falls further behind is told so by [`Compacted`](crate::Refusal::Compacted), and begins
+/// anew: read what is there, and watch from then on.
+#[must_use = "a watch does nothing until its changes are asked for"]
+pub struct Watch {
+    state: Option<State>,
+    asking: Option<Call<(State, Result<(), Error>)>>,
+}
+
+struct State {
+    kv: Kv,
+    how: HowToRead,
+    prefix: Bytes,
+    from: Frontier,
+    /// Where it stands, once it has begun.
+    position: Option<Frontier>,
+    /// Which chain is asked next, where there are several.
+    turn: usize,
+    ready: VecDeque<(ChainId, Record)>,
+    failed: bool,
+}
+
+impl Watch {
+    pub(super) fn new(kv: &Kv, prefix: Bytes) -> Self {
+        let how = HowToRead { mode: ReadMode::Eventual, ..how_to_read(kv) };
+        let state = State {
+            kv: kv.clone(),
+            how,
+            prefix,
+            from: Frontier::default(),
+            position: None,
+            turn: 0,
+            ready: VecDeque::new(),
+            failed: false,
+        };
+        Self { state: Some(state), asking: None }
+    }
+
+    /// Behind this position, of another watch ([`position`](Self::position)) or of a session, rather than from now on.
+    pub fn from(mut self, from: Frontier) -> Self {
+        if let Some(state) = &mut self.state {
+            state.from = from;
+        }
+        self
+    }
+
+    /// Up to where all changes have been handed out: to go on there later. `None` before it has begun, or while the next
+    /// change is being waited for.
+    pub fn position(&self) -> Option<Frontier> {
+        self.state.as_ref()?.position.clone()
+    }
+
+    /// The next change; `None` behind an error. May be cancelled: nothing is lost.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] or [`Error::NotApplied`]; [`Compacted`](crate::Refusal::Compacted) if it fell behind.
+    pub async fn next(&mut self) -> Option<Result<Change, Error>> {
+        poll_fn(|context| Pin::new(&mut *self).poll_next(context)).await
+    }
+}
+
+impl Stream for Watch {
+    type Item = Result<Change, Error>;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        loop {
+            if let Some(asking) = &mut self.asking {
+                let (mut state, asked) = ready!(asking.as_mut().poll(context));
+                state.failed |= asked.is_err();
+                self.asking = None;
+                self.state = Some(state);
+                if let Err(error) = asked {
+                    return Poll::Ready(Some(Err(error)));
+                }
+            }
+            let Some(mut state) = self.state.take() else { return Poll::Ready(None) };
+            if state.failed {
+                self.state = Some(state);
+                return Poll::Ready(None);
+            }
+            if let Some(change) = state.take() {
+                self.state = Some(state);
+                return Poll::Ready(Some(Ok(change)));
+            }
+            self.asking = Some(Box::pin(async move {
+                let asked = state.ask().await;
+                (state, asked)
+            }));
+        }
+    }
+}
+
+impl State {
+    fn take(&mut self) -> Option<Change> {
+        let (chain, Record { key, held }) = self.ready.pop_front()?;
+        let is_last = self.ready.front().is_none_or(|(_, next)| next.held.version != held.version);
+        if is_last
+            && let Some(position) = &mut self.position
+            && let Some(cluster) = position.cluster()
+        {
+            position.raise(cluster, chain, held.version.sequence);
+        }
+        Some(Change { key, version: held.version, value: held.value })
+    }
+
+    /// Asks until there is something.
+    async fn ask(&mut self) -> Result<(), Error> {
+        let routing = self.kv.router.routing(Instant::now() + self.how.timeout).await?;
+        if self.position.is_none() {
+            self.begin(&routing).await?;
+        }
+        while self.ready.is_empty() {
+            // With several chains none of them is waited for so long that another one would have to wait for it.
+            let chains = routing.chains.len().max(1);
+            self.turn = (self.turn + 1) % chains;
+            let patience = if chains == 1 { PATIENCE } else { Duration::from_millis(20) };
+            let chain = routing.chains[self.turn].chain;
+            let after = self.position.as_ref().map(|position| position.floor(chain));
+            let changes = self.ask_chain(&routing, chain, after, patience).await?;
+            if changes.records.is_empty() {
+                self.reach(&routing, chain, changes.upto);
+            }
+            self.ready.extend(changes.records.into_iter().map(|record| (chain, record)));
+        }
+        Ok(())
+    }
+
+    fn reach(&mut self, routing: &Routing, chain: ChainId, upto: Sequence) {
+        self.position.get_or_insert_default().raise(routing.cluster, chain, upto);
+    }
+
+    /// Where nothing else was said, each chain is watched from what it has committed by now.
+    async fn begin(&mut self, routing: &Routing) -> Result<(), Error> {
+        if self.from.cluster().is_some_and(|cluster| cluster != routing.cluster) {
+            return Err(Error::refused(Refusal::OtherHistory, None));
+        }
+        let mut position = self.from.clone();
+        for config in &routing.chains {
+            if self.from.cluster().is_none() {
+                let now = self.ask_chain(routing, config.chain, None, self.how.timeout).await?;
+                position.raise(routing.cluster, config.chain, now.upto);
+            }
+        }
+        self.position = Some(position);
+        Ok(())
+    }
+
+    async fn ask_chain(
+        &self,
+        routing: &Routing,
+        chain: ChainId,
+        after: Option<Sequence>,
+        patience: Duration,
+    ) -> Result<Changes, Error> {
+        let query = Query::Changes(replica::Watch { prefix: self.prefix.clone(), after });
+        let deadline = Instant::now() + patience;
+        let asked = self.kv.router.read_in(routing, chain, query, &self.how, None, deadline).await;
+        let Answer { reply, node, .. } = match asked {
+            Ok(answer) => answer,
+            // Nobody said so in time that there was nothing.
+            Err(Error::NotApplied { reason: NotApplied::TimedOut }) if after.is_some() => {
+                return Ok(Changes { records: Vec::new(), upto: after.unwrap_or_default() });
+            }
+            Err(error) => return Err(error),
+        };
+        match reply {
+            Reply::Changes(changes) => Ok(changes),
+            other => Err(no_read(&other, node)),
+        }
+    }
+}
+
+impl fmt::Debug for Watch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Watch").field("asking", &self.asking.is_some()).finish_non_exhaustive()
+    }
+}

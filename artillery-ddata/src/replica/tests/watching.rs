@@ -1,0 +1,87 @@
+//! Committed changes, asked for.
+
+use bytes::Bytes;
+
+use super::{super::*, rig::*};
+
+fn ask(rig: &mut Rig, n: u8, prefix: &'static str, after: Option<u64>) -> u64 {
+    let watch = Watch { prefix: prefix.into(), after: after.map(Sequence) };
+    rig.ask(n, Query::Changes(watch), ReadMode::Eventual, None)
+}
+
+fn changes(rig: &Rig, token: u64) -> (Vec<(Bytes, Option<Bytes>)>, u64) {
+    match &rig.replies[&token] {
+        Reply::Changes(changes) => {
+            let record = |record: &crate::store::Record| (record.key.clone(), record.held.value.clone());
+            (changes.records.iter().map(record).collect(), changes.upto.0)
+        }
+        other => panic!("{other:?} are no changes"),
+    }
+}
+
+#[test]
+fn changes_come_in_order_when_they_are_committed() {
+    let mut rig = Rig::chain(&[1, 2, 3]);
+    let now = ask(&mut rig, 2, "", None);
+    assert_eq!(changes(&rig, now), (vec![], 0));
+    let waits = ask(&mut rig, 2, "k/", Some(0));
+    rig.put(1, "other", "x");
+    rig.settle();
+    rig.heartbeat();
+    rig.settle();
+    assert!(!rig.replies.contains_key(&waits), "nothing that it asked for");
+    rig.put(1, "k/1", "a");
+    rig.run(1, 2);
+    assert!(!rig.replies.contains_key(&waits), "nothing committed");
+    rig.settle();
+    assert_eq!(changes(&rig, waits), (vec![("k/1".into(), Some("a".into()))], 2));
+    rig.put(1, "k/2", "b");
+    let step = |key: &'static str| Step::Put { key: key.into(), value: "c".into() };
+    rig.write(1, Write::Batch(vec![step("k/1"), step("k/3"), step("else")]));
+    rig.write(1, Write::Delete { key: "k/2".into() });
+    rig.settle();
+    rig.heartbeat();
+    rig.settle();
+    let all = ask(&mut rig, 3, "k/", Some(2));
+    let expected = [("k/2", Some("b")), ("k/1", Some("c")), ("k/3", Some("c")), ("k/2", None)];
+    let expected: Vec<_> = expected.map(|(key, value)| (Bytes::from(key), value.map(Bytes::from))).into();
+    assert_eq!(changes(&rig, all), (expected, 5));
+}
+
+#[test]
+fn who_waits_in_vain_is_told_how_far() {
+    let mut rig = Rig::chain(&[1]);
+    let (token, deadline) = (Token(77), rig.now + std::time::Duration::from_millis(50));
+    let query = Query::Changes(Watch { prefix: "k/".into(), after: Some(Sequence(0)) });
+    rig.input(1, Input::Read { token, query, mode: ReadMode::Eventual, floor: None, deadline });
+    rig.put(1, "other", "x");
+    rig.heartbeat();
+    assert_eq!(changes(&rig, 77), (vec![], 1));
+    assert_eq!(rig.replicas[&1].status().watchers, 0);
+}
+
+#[test]
+fn who_falls_behind_is_told() {
+    let settings = Settings { backlog: 500, ..Settings::default() };
+    let mut rig = Rig::new(&[1], &settings);
+    rig.enter_all(&config(1, &[1]));
+    for _ in 0..20 {
+        rig.put(1, "k", "v");
+    }
+    let old = ask(&mut rig, 1, "", Some(0));
+    let Reply::Refused(Refusal::Compacted { first }) = rig.replies[&old] else { panic!("{:?}", rig.replies[&old]) };
+    assert!(first > 1 && first <= 20);
+    let kept = ask(&mut rig, 1, "", Some(first - 1));
+    assert_eq!(changes(&rig, kept).0.len() as u64, 20 - (first - 1));
+}
+
+#[test]
+fn a_halted_member_leaves_nobody_waiting() {
+    let mut rig = Rig::chain(&[1, 2]);
+    let waits = ask(&mut rig, 2, "", Some(0));
+    let ahead = crate::wire::message::Control { watermark: Sequence(9), ..Default::default() };
+    let message = ChainMessage::Control(ahead);
+    let frame = ChainFrame { chain: ChainId(0), epoch: crate::Epoch(1), index: 1, message };
+    rig.input(2, Input::Receive { from: member(1), frame });
+    assert!(matches!(rig.replies[&waits], Reply::Refused(Refusal::NoChain)));
+}
