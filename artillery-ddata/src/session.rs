@@ -106,11 +106,13 @@ impl Session {
     }
 
     /// The floor for a read of `chain`; `None`: the session belongs to another life of the cluster.
+    #[cfg(any(feature = "net", test))]
     pub(crate) fn floor(&self, cluster: ClusterId, chain: ChainId) -> Option<Sequence> {
         let frontier = self.lock();
         frontier.cluster.is_none_or(|known| known == cluster).then(|| frontier.floor(chain))
     }
 
+    #[cfg(any(feature = "net", test))]
     pub(crate) fn raise(&self, cluster: ClusterId, chain: ChainId, to: Sequence) {
         self.lock().raise(cluster, chain, to);
     }
