@@ -10,17 +10,28 @@
 //! - a compare-and-swap succeeds if and only if the key holds a value of the expected version, or, with
 //!   [`Version::NONE`](artillery_ddata::Version::NONE), is absent, and a deleted key is absent; if it fails it tells what the
 //!   key held and changes nothing;
+//! - what was taken away was there, with that version, right before the deletion that took it;
+//! - the parts of a batch, each on a key of its own, are applied together, in one version, or not at all;
 //! - a write that was refused is never applied; one whose outcome is unknown is applied at most once, at any time after its
 //!   call, or never.
 //!
 //! Keys are checked one by one (linearizability is local). First come rules that are necessary and cheap and
 //! give a violation a precise name ([`Kind`]), then the search of Wing & Gong (1993) with the memory of Lowe (2017), which
 //! is exact. What is not decided within the [`Budget`] is a violation too.
+//!
+//! [`check_more`] looks at what registers don't show: lists and counters to which each write is applied once, keys that were read
+//! together, and sessions that never go back.
 
+mod counters;
+mod cuts;
+mod floors;
 mod form;
+mod known;
+mod lists;
 mod register;
 mod rules;
 mod search;
+mod series;
 mod shrink;
 #[cfg(test)]
 mod tests;
@@ -28,10 +39,9 @@ mod violation;
 
 use std::collections::BTreeMap;
 
-use artillery_ddata::Version;
-
 use crate::history::{History, Operation};
 
+pub use series::{Broken, Rule};
 pub use shrink::shortest;
 pub use violation::{Kind, Violation};
 
@@ -68,13 +78,23 @@ pub fn check(history: &History, budget: Budget) -> Result<Checked, Violation> {
     verdict(&history.operations, budget).map_err(|violation| shrink::explain(history, budget, violation))
 }
 
-/// Which key holds each version that an answer told.
-type Versions = BTreeMap<Version, u32>;
+/// Checks lists, counters, cuts and sessions.
+///
+/// # Errors
+///
+/// The first rule that is found broken.
+pub fn check_more(history: &History) -> Result<(), Broken> {
+    series::check(&history.series)?;
+    let known = known::Known::new(history);
+    cuts::check(history, &known)?;
+    floors::check(history, &known)
+}
 
 /// [`check`] without the work for a short explanation.
 fn verdict(operations: &[Operation], budget: Budget) -> Result<Checked, Violation> {
-    let versions = form::check(operations)?;
-    let keys = by_key(operations);
+    let operations = form::complete(operations);
+    let versions = form::check(&operations)?;
+    let keys = by_key(&operations);
     let mut left = budget.states;
     for (key, operations) in &keys {
         decide(*key, operations, &versions, &mut left)?;
@@ -83,7 +103,7 @@ fn verdict(operations: &[Operation], budget: Budget) -> Result<Checked, Violatio
 }
 
 /// Checks the operations of one key, which must be well-formed and in the order of their calls.
-fn decide(key: u32, operations: &[Operation], versions: &Versions, left: &mut u64) -> Result<(), Violation> {
+fn decide(key: u32, operations: &[Operation], versions: &form::Versions, left: &mut u64) -> Result<(), Violation> {
     let register = register::Register::new(key, operations)?;
     rules::check(&register, versions)?;
     search::search(&register, versions, left)

@@ -1,68 +1,32 @@
 //! Clients: what they ask, where they turn to, and what they make of the answers.
 
-use std::collections::VecDeque;
+mod ask;
+mod choice;
+mod keys;
+mod mix;
+mod session;
+mod told;
+
+use std::{collections::VecDeque, sync::Arc};
 
 use artillery_ddata::{
     MemberId, Timestamp, Version,
     replica::{ReadMode, Refusal, Reply, Write},
-    store::Held,
+    tries::{Ending, Repeat, Tries, Verdict},
 };
-use bytes::{BufMut, Bytes, BytesMut};
+
+pub use ask::{Ask, Asked, Part, PartCall, Request, request};
+pub use choice::Choice;
+pub use keys::{KeyKind, Keys, key_bytes, key_of};
+pub use mix::Mix;
+pub use session::{Session, Standing};
+pub use told::{Told, ended, told};
 
 use crate::{
-    history::{Answer, Call, Value},
-    oracle::{Failure, Oracle},
+    history::{Answer, SeriesAnswer},
+    oracle::Failure,
     rng::{Concern, Rng},
 };
-
-/// How often clients ask for what, in parts of a thousand.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Mix {
-    /// Writes among all operations.
-    pub writes: u32,
-    /// Deletes among writes.
-    pub deletes: u32,
-    /// Compare-and-swaps among writes.
-    pub swaps: u32,
-    /// Reads that may show uncommitted versions, among reads.
-    pub eventual: u32,
-    /// Reads behind a barrier, among reads.
-    pub through_chain: u32,
-    /// So many clients write and do little else, the others read; 0: all do both.
-    pub writers: usize,
-}
-
-impl Mix {
-    /// A workload for a seed.
-    pub fn draw(rng: &mut Rng) -> Self {
-        Self {
-            writes: rng.between(150, 700) as u32,
-            deletes: rng.between(50, 250) as u32,
-            swaps: rng.between(50, 400) as u32,
-            eventual: rng.between(50, 250) as u32,
-            through_chain: rng.between(30, 200) as u32,
-            writers: 0,
-        }
-    }
-}
-
-/// What an operation is.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Ask {
-    /// A write, by its call in the history.
-    Write(Call),
-    /// A read.
-    Read(ReadMode),
-}
-
-/// What a node is asked to do.
-#[derive(Clone, Debug)]
-pub enum Request {
-    /// A write.
-    Write(Write),
-    /// A read.
-    Read(Bytes, ReadMode),
-}
 
 /// The operation that a client is at.
 #[derive(Clone, Debug)]
@@ -70,11 +34,7 @@ pub struct Pending {
     /// Its number at this client.
     pub number: u64,
     /// What.
-    pub ask: Ask,
-    /// On which key.
-    pub key: u32,
-    /// What is sent.
-    pub request: Request,
+    pub asked: Arc<Asked>,
     /// When the client asked first, on the history's clock.
     pub called: u64,
     /// When it asked first, in virtual time.
@@ -83,28 +43,48 @@ pub struct Pending {
     pub until: u64,
     /// Attempts made so far.
     pub attempts: u32,
+    /// What came of them.
+    pub tries: Tries,
     /// The node asked last.
     pub node: usize,
-    /// Whether the last attempt is unanswered, so that it may have been, or still be, taken in.
-    pub unanswered: bool,
+    /// Whether no other node will do.
+    pub pinned: bool,
+    /// Whether the last attempt is under way.
+    pub waits: bool,
+    /// Whether it is to be settled now, rather than done.
+    pub settles: bool,
 }
 
-/// What a client does about an answer.
+/// What a client does about an answer, or about none.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Next {
-    /// The operation is over with this answer, which belongs into the history.
-    Done(Answer),
-    /// A read that may show uncommitted versions is over.
-    Seen {
-        /// What was found.
-        held: Option<Held>,
-        /// Whether that was called committed.
-        clean: bool,
-    },
-    /// The read is over without an answer: it tells nothing.
-    Dropped,
-    /// Ask this node again, after this many nanoseconds.
+    /// The operation is over, and this is its answer.
+    Done(Box<Told>, Box<Reply>),
+    /// The operation is over without an outcome.
+    Over(Ending),
+    /// Ask this node, after this many nanoseconds.
     Again(usize, u64),
+}
+
+/// A scan that a client is at.
+#[derive(Clone, Debug)]
+pub struct Scanning {
+    /// Of which chain.
+    pub chain: usize,
+    /// Behind which key it goes on.
+    pub after: Option<u32>,
+    /// Entries of a page.
+    pub limit: u32,
+    /// How it reads.
+    pub mode: ReadMode,
+    /// The snapshot, and who keeps it.
+    pub snapshot: Option<u64>,
+    /// The node that was asked first.
+    pub node: usize,
+    /// When the first page was asked for, and when it came: all pages of a snapshot are of a moment between.
+    pub first: (u64, u64),
+    /// What the pages of the snapshot showed.
+    pub seen: Vec<(u32, Option<Version>)>,
 }
 
 /// A client.
@@ -114,10 +94,14 @@ pub struct Client {
     pub rng: Rng,
     /// What it is at.
     pub pending: Option<Pending>,
+    /// The scan that it goes on with next.
+    pub scan: Option<Scanning>,
     /// Reads that it is to make next, whatever else it had in mind: node, key and mode.
     pub script: VecDeque<(usize, u32, ReadMode)>,
     /// Operations begun.
     pub begun: u64,
+    /// Whether what it begins carries a request id.
+    pub numbers: bool,
     writer: bool,
     known: Vec<Version>,
     heads: Vec<usize>,
@@ -127,169 +111,137 @@ pub struct Client {
 const ATTEMPTS: (u64, u64) = (4, 16);
 
 impl Client {
-    /// The client with this index, which knows `keys` keys on `chains` chains and `nodes` nodes.
-    pub fn new(seed: u64, index: usize, keys: u32, chains: usize, nodes: usize, writers: usize) -> Self {
+    /// The client with this index, which knows these keys and so many nodes.
+    pub fn new(seed: u64, index: usize, keys: &Keys, nodes: usize, writers: usize) -> Self {
         let mut rng = Rng::new(seed, Concern::Client(index));
-        let heads = (0..chains).map(|_| rng.index(nodes)).collect();
+        let heads = (0..keys.chains).map(|_| rng.index(nodes)).collect();
         Self {
             rng,
             pending: None,
+            scan: None,
             script: VecDeque::new(),
             begun: 0,
+            numbers: false,
             writer: writers == 0 || index < writers,
-            known: vec![Version::NONE; keys as usize],
+            known: vec![Version::NONE; keys.len()],
             heads,
         }
     }
 
-    /// Chooses what to do next: the operation, its key, and the node to ask. `value` is for a write, if it becomes one.
-    pub fn choose(&mut self, mix: &Mix, nodes: usize, value: Value) -> (Ask, u32, usize) {
-        let key = self.rng.index(self.known.len()) as u32;
-        let read_at = self.rng.index(nodes);
-        let (write, kind, way) =
-            (self.rng.chance(mix.writes), self.rng.below(1000) as u32, self.rng.below(1000) as u32);
-        let write = self.writer && (write || mix.writers > 0 && !self.rng.chance(150));
-        if !write {
-            let mode = match way {
-                way if way < mix.eventual => ReadMode::Eventual,
-                way if way < mix.eventual + mix.through_chain => ReadMode::ThroughChain,
-                _ => ReadMode::Strong,
-            };
-            return (Ask::Read(mode), key, read_at);
-        }
-        let call = match kind {
-            kind if kind < mix.deletes => Call::Delete,
-            kind if kind < mix.deletes + mix.swaps => {
-                Call::CompareAndSwap { expected: self.known[key as usize], value }
-            }
-            _ => Call::Put(value),
-        };
-        (Ask::Write(call), key, self.head(key))
-    }
-
-    fn chain(&self, key: u32) -> usize {
-        key as usize % self.heads.len()
-    }
-
-    fn head(&self, key: u32) -> usize {
-        self.heads[self.chain(key)]
+    /// The node that is believed to be the head of a chain.
+    pub fn head(&self, chain: usize) -> usize {
+        self.heads[chain]
     }
 
     /// Takes in the reply to the last attempt of the pending operation; `ids` are the nodes by index.
     ///
     /// # Errors
-    /// [`Oracle::Answers`] if such a reply makes no sense, [`Oracle::Claims`] if a value is none that anybody wrote.
-    pub fn reply(&mut self, reply: Reply, ids: &[MemberId]) -> Result<Next, Failure> {
-        let Some(pending) = &mut self.pending else { return Ok(Next::Dropped) };
-        pending.unanswered = false;
-        let (ask, key) = (pending.ask, pending.key);
-        match (ask, reply) {
-            (Ask::Write(call), Reply::Committed(committed)) => {
-                self.known[key as usize] = if call == Call::Delete { Version::NONE } else { committed.version };
-                Ok(Next::Done(Answer::Written(committed.version)))
+    /// See [`told`].
+    pub fn reply(&mut self, reply: Reply, keys: &Keys, ids: &[MemberId]) -> Result<Option<Next>, Failure> {
+        let Some(pending) = &mut self.pending else { return Ok(None) };
+        pending.waits = false;
+        Ok(Some(match pending.tries.replied(&reply) {
+            Verdict::Done => {
+                let told = told(&pending.asked, &reply, keys)?;
+                self.learn(&told);
+                Next::Done(Box::new(told), Box::new(reply))
             }
-            (Ask::Write(Call::CompareAndSwap { .. }), Reply::Conflict { version, value, .. }) => {
-                let current = self.found(key, value.map(|value| Held { version, value: Some(value) }))?;
-                Ok(Next::Done(Answer::Conflict(current)))
+            Verdict::Over(ending) => Next::Over(ending),
+            Verdict::Again => match reply {
+                Reply::Refused(refusal) => self.refused(refusal, ids),
+                _ => self.elsewhere(ids.len()),
+            },
+        }))
+    }
+
+    /// Nobody answered the last attempt for too long.
+    pub fn unanswered(&mut self, nodes: usize, settled: u32) -> Option<Next> {
+        let pending = self.pending.as_mut()?;
+        pending.waits = false;
+        Some(match pending.tries.unanswered() {
+            Verdict::Over(ending) => Next::Over(ending),
+            Verdict::Done | Verdict::Again => {
+                pending.settles |= pending.asked.id.is_some() && self.rng.chance(settled);
+                self.elsewhere(nodes)
             }
-            (Ask::Write(_), Reply::Expired) => Ok(Next::Done(Answer::Unknown)),
-            (Ask::Read(ReadMode::Eventual), Reply::Read(read)) => Ok(Next::Seen { held: read.held, clean: read.clean }),
-            (Ask::Read(_), Reply::Read(read)) => {
-                let found = self.found(key, read.held)?;
-                Ok(Next::Done(Answer::Found(found)))
+        })
+    }
+
+    /// What the versions of keys were last.
+    fn learn(&mut self, told: &Told) {
+        for (key, _, answer) in &told.operations {
+            let version = match *answer {
+                Answer::Written(version) | Answer::Failed(version) => version,
+                Answer::Found(found) | Answer::Conflict(found) => found.map_or(Version::NONE, |(version, _)| version),
+                Answer::Took { .. } => Version::NONE,
+                Answer::Refused | Answer::Unknown => continue,
+            };
+            self.known[*key as usize] = version;
+        }
+        for (key, _, answer) in &told.series {
+            if let SeriesAnswer::Counted { version, .. } = answer {
+                self.known[*key as usize] = *version;
             }
-            (Ask::Read(_), Reply::Expired) => Ok(Next::Dropped),
-            (_, Reply::Refused(refusal)) => Ok(self.refused(refusal, ids)),
-            (ask, reply) => Err(Failure::new(Oracle::Answers, format!("{ask:?} was answered with {reply:?}"))),
         }
     }
 
-    fn found(&mut self, key: u32, held: Option<Held>) -> Result<Option<(Version, Value)>, Failure> {
-        let Some(Held { version, value: Some(value) }) = held else {
-            self.known[key as usize] = Version::NONE;
-            return Ok(None);
-        };
-        self.known[key as usize] = version;
-        let value = decode(key, &value)
-            .ok_or_else(|| Failure::new(Oracle::Claims, format!("{value:?} was never written to key {key}")))?;
-        Ok(Some((version, value)))
+    /// Another attempt, perhaps at another node.
+    fn elsewhere(&mut self, nodes: usize) -> Next {
+        let (any, pause) = (self.rng.index(nodes), self.rng.between(0, 5_000_000));
+        match &self.pending {
+            Some(pending) if pending.pinned => Next::Again(pending.node, pause),
+            _ => Next::Again(any, pause),
+        }
     }
 
     fn refused(&mut self, refusal: Refusal, ids: &[MemberId]) -> Next {
-        let chain = self.pending.as_ref().map_or(0, |pending| self.chain(pending.key));
-        let Some(pending) = &mut self.pending else { return Next::Dropped };
         let pause = self.rng.between(1_000_000, 40_000_000);
         let most = self.rng.between(ATTEMPTS.0, ATTEMPTS.1);
+        let any = self.rng.index(ids.len());
+        let Some(pending) = &self.pending else { return Next::Over(Ending::NotApplied(None)) };
         if u64::from(pending.attempts) >= most {
-            return self.give_up();
+            return Next::Over(pending.tries.give_up());
         }
         let at = |member: MemberId| ids.iter().position(|&id| id == member);
         match refusal {
             Refusal::NotHead(Some(member)) | Refusal::NotTail(Some(member)) => match at(member) {
                 Some(node) => {
                     if matches!(refusal, Refusal::NotHead(_)) {
-                        self.heads[chain] = node;
+                        self.heads[pending.asked.chain] = node;
                     }
                     Next::Again(node, 0)
                 }
-                None => self.give_up(),
+                None => Next::Over(pending.tries.give_up()),
             },
-            Refusal::NotHead(None) | Refusal::NotTail(None) | Refusal::NoChain => {
-                Next::Again(self.rng.index(ids.len()), pause)
-            }
-            Refusal::NoLease if matches!(pending.ask, Ask::Read(_)) => Next::Again(self.rng.index(ids.len()), pause),
-            Refusal::Busy | Refusal::NoLease | Refusal::TooFewMembers { .. } => Next::Again(pending.node, pause),
-            _ => self.give_up(),
+            Refusal::NotHead(None) | Refusal::NotTail(None) | Refusal::NoChain => Next::Again(any, pause),
+            Refusal::NoLease if !pending.asked.is_write() => Next::Again(any, pause),
+            _ => Next::Again(pending.node, pause),
         }
     }
 
     /// What an operation comes to when its client stops waiting.
-    pub fn give_up(&self) -> Next {
-        match &self.pending {
-            Some(Pending { ask: Ask::Write(_), unanswered: true, .. }) => Next::Done(Answer::Unknown),
-            Some(Pending { ask: Ask::Write(_), .. }) => Next::Done(Answer::Refused),
-            _ => Next::Dropped,
+    pub fn give_up(&mut self) -> Option<Next> {
+        let pending = self.pending.as_mut()?;
+        if pending.waits {
+            pending.waits = false;
+            if let Verdict::Over(ending) = pending.tries.unanswered() {
+                return Some(Next::Over(ending));
+            }
         }
+        Some(Next::Over(pending.tries.give_up()))
     }
 }
 
-/// The bytes of a key.
-pub fn key_bytes(key: u32) -> Bytes {
-    Bytes::from(format!("key-{key:02}"))
-}
-
-/// The request that asks for `ask` on `key`; a value gets `padding` bytes more than it needs.
-pub fn request(ask: Ask, key: u32, padding: usize) -> Request {
-    let bytes = key_bytes(key);
-    match ask {
-        Ask::Write(Call::Put(value)) => Request::Write(Write::Put { key: bytes, value: encode(key, value, padding) }),
-        Ask::Write(Call::Delete | Call::Read) => Request::Write(Write::Delete { key: bytes }),
-        Ask::Write(Call::CompareAndSwap { expected, value }) => {
-            Request::Write(Write::CompareAndSwap { key: bytes, expected, value: Some(encode(key, value, padding)) })
-        }
-        Ask::Read(mode) => Request::Read(bytes, mode),
+impl Pending {
+    /// What is sent with the next attempt.
+    pub fn request(&self) -> Request {
+        if self.settles { Request::Write(Write::Resolve) } else { self.asked.request.clone() }
     }
-}
 
-/// A value says which it is and to which key it belongs; its padding too can be told from any other.
-pub fn encode(key: u32, value: Value, padding: usize) -> Bytes {
-    let mut bytes = BytesMut::with_capacity(12 + padding);
-    bytes.put_u64_le(value.0);
-    bytes.put_u32_le(key);
-    bytes.put_bytes(fill(value), padding);
-    bytes.freeze()
-}
-
-/// The value that `bytes` of `key` stand for, if they are whole and belong to it.
-pub fn decode(key: u32, bytes: &[u8]) -> Option<Value> {
-    let (value, rest) = bytes.split_first_chunk::<8>()?;
-    let (owner, padding) = rest.split_first_chunk::<4>()?;
-    let value = Value(u64::from_le_bytes(*value));
-    (u32::from_le_bytes(*owner) == key && padding.iter().all(|&byte| byte == fill(value))).then_some(value)
-}
-
-fn fill(value: Value) -> u8 {
-    (value.0 % 251) as u8
+    /// Whether an attempt that isn't answered is followed by another.
+    pub fn is_repeated(&self) -> bool {
+        self.asked.repeat() != Repeat::Twice
+    }
 }
 
 /// How long a node may take over a request whose client waits until `until`, from `now` on, on the node's own clock.
@@ -298,69 +250,4 @@ pub fn deadline(local: Timestamp, now: u64, until: u64) -> Timestamp {
 }
 
 #[cfg(test)]
-mod tests {
-    use artillery_ddata::{Incarnation, NodeId};
-
-    use super::*;
-
-    fn ids() -> Vec<MemberId> {
-        (0..3)
-            .map(|n| MemberId { node: NodeId::from_bytes([n; 16]), incarnation: Incarnation { store: 1, starts: 1 } })
-            .collect()
-    }
-
-    fn client(ask: Ask) -> Client {
-        let mut client = Client::new(1, 0, 2, 1, 3, 0);
-        let request = request(ask, 1, 0);
-        client.pending = Some(Pending {
-            number: 1,
-            ask,
-            key: 1,
-            request,
-            called: 1,
-            since: 1,
-            until: 100,
-            attempts: 1,
-            node: 2,
-            unanswered: true,
-        });
-        client
-    }
-
-    #[test]
-    fn a_value_belongs_to_its_key_and_is_whole() {
-        let bytes = encode(3, Value(77), 5);
-        assert_eq!(decode(3, &bytes), Some(Value(77)));
-        assert_eq!(decode(4, &bytes), None);
-        let mut torn = bytes.to_vec();
-        *torn.last_mut().unwrap() ^= 1;
-        assert_eq!(decode(3, &torn), None);
-        assert_eq!(decode(3, &bytes[..10]), None);
-    }
-
-    #[test]
-    fn an_unanswered_write_is_unknown_a_refused_one_is_not() {
-        let write = Ask::Write(Call::Put(Value(1)));
-        assert_eq!(client(write).give_up(), Next::Done(Answer::Unknown));
-        assert_eq!(client(write).reply(Reply::Expired, &ids()), Ok(Next::Done(Answer::Unknown)));
-        let mut refused = client(write);
-        assert_eq!(refused.reply(Reply::Refused(Refusal::NotHead(Some(ids()[1]))), &ids()), Ok(Next::Again(1, 0)));
-        assert_eq!(refused.give_up(), Next::Done(Answer::Refused));
-        assert_eq!(client(Ask::Read(ReadMode::Strong)).give_up(), Next::Dropped);
-    }
-
-    #[test]
-    fn nonsense_is_noticed() {
-        let held = Held { version: Version::new(1, 1), value: Some(encode(0, Value(1), 0)) };
-        let read = artillery_ddata::replica::Read {
-            held: Some(held),
-            clean: true,
-            way: artillery_ddata::replica::Way::Local,
-            as_of: artillery_ddata::Sequence(1),
-        };
-        let failure = client(Ask::Read(ReadMode::Strong)).reply(Reply::Read(read.clone()), &ids()).unwrap_err();
-        assert_eq!(failure.oracle, Oracle::Claims, "a value of another key");
-        let failure = client(Ask::Write(Call::Delete)).reply(Reply::Read(read), &ids()).unwrap_err();
-        assert_eq!(failure.oracle, Oracle::Answers, "a read answers no write");
-    }
-}
+mod tests;

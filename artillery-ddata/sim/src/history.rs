@@ -1,6 +1,10 @@
 //! What clients saw: the only thing that the checker believes.
 
-use artillery_ddata::Version;
+mod series;
+
+pub use series::{SeriesAnswer, SeriesCall, SeriesOperation};
+
+use artillery_ddata::{Sequence, Version};
 use serde::{Deserialize, Serialize};
 
 /// The identity of a written value: each write of a history writes another one, so a read names its write.
@@ -21,6 +25,8 @@ pub enum Call {
         /// The new value.
         value: Value,
     },
+    /// Make the key absent, and tell what it held.
+    GetDelete,
     /// Read, linearizably.
     Read,
 }
@@ -32,8 +38,17 @@ pub enum Answer {
     Written(Version),
     /// The compare-and-swap was not applied: the key held this then (`None`: it was absent).
     Conflict(Option<(Version, Value)>),
-    /// The read found this (`None`: the key was absent).
+    /// The compare-and-swap was not applied: the key had this version then, and nobody knows its value any more.
+    Failed(Version),
+    /// The read found this (`None`: the key was absent, also where it was to be taken away).
     Found(Option<(Version, Value)>),
+    /// The key was deleted, and held this.
+    Took {
+        /// The version that the deletion made.
+        version: Version,
+        /// What it took away.
+        found: (Version, Value),
+    },
     /// Certainly not applied, now and for ever.
     Refused,
     /// Nobody knows: perhaps applied, perhaps not, perhaps later.
@@ -55,11 +70,56 @@ pub struct Operation {
     pub call: Call,
     /// What was answered.
     pub answer: Answer,
+    /// The batch that it was a part of; 0: none. Parts of one batch write one value, each to another key.
+    pub batch: u64,
 }
 
-/// All operations of a run, in any order.
+/// Keys that were read together, at one point of the history.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Cut {
+    /// Who asked.
+    pub client: u32,
+    /// When it was asked.
+    pub called: u64,
+    /// When the answer came.
+    pub returned: u64,
+    /// Keys, and the versions of their values (`None`: the key was absent).
+    pub seen: Vec<(u32, Option<Version>)>,
+}
+
+/// A read in a session, whatever its mode.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Look {
+    /// Who asked.
+    pub client: u32,
+    /// Which key.
+    pub key: u32,
+    /// When it was asked.
+    pub called: u64,
+    /// When the answer came.
+    pub returned: u64,
+    /// The sequence up to which the client had seen, or written, the history before it asked.
+    pub floor: Sequence,
+    /// The version of the value that it found (`None`: the key was absent).
+    pub found: Option<Version>,
+}
+
+/// All operations of a run on one chain, in any order.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct History {
-    /// The operations.
+    /// Those on registers.
     pub operations: Vec<Operation>,
+    /// Those on lists and counters.
+    pub series: Vec<SeriesOperation>,
+    /// Reads of several keys.
+    pub cuts: Vec<Cut>,
+    /// Reads in sessions.
+    pub looks: Vec<Look>,
+}
+
+impl History {
+    /// A history of registers alone.
+    pub fn of(operations: Vec<Operation>) -> Self {
+        Self { operations, ..Self::default() }
+    }
 }

@@ -4,7 +4,7 @@ use artillery_ddata::replica::Mutant;
 
 use crate::scenario::Scenario;
 
-/// A guard taken out of the replica.
+/// A guard taken out of the replica, or of what clients make of its refusals.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum MutantName {
     /// A read joins a version query that is already in flight.
@@ -15,12 +15,40 @@ pub enum MutantName {
     DirtyAsCommitted,
     /// A wait for a dirty read ends on any watermark, also one below the version that it saw.
     WaitEndsEarly,
+    /// A retry is not known again, and runs once more.
+    ForgetRecords,
+    /// A session is served by a member that is behind its floor.
+    IgnoreFloor,
+    /// A failed compare-and-swap is answered before what it saw is committed.
+    AnswerFailedSwapAtOnce,
+    /// A failed compare-and-swap leaves no record.
+    ForgetFailedSwaps,
+    /// A retry is answered from a record whose update is not committed.
+    AnswerPendingRecord,
+    /// An evicted session's request runs as if it were new.
+    RunEvicted,
+    /// A refusal is believed though an earlier attempt was not answered.
+    BelieveRefusals,
+    /// Keys that are read together are read at two times.
+    ReadKeysApart,
 }
 
 impl MutantName {
     /// All of them.
-    pub const ALL: [Self; 4] =
-        [Self::JoinQueryInFlight, Self::AnswerBelowOwnWatermark, Self::DirtyAsCommitted, Self::WaitEndsEarly];
+    pub const ALL: [Self; 12] = [
+        Self::JoinQueryInFlight,
+        Self::AnswerBelowOwnWatermark,
+        Self::DirtyAsCommitted,
+        Self::WaitEndsEarly,
+        Self::ForgetRecords,
+        Self::IgnoreFloor,
+        Self::AnswerFailedSwapAtOnce,
+        Self::ForgetFailedSwaps,
+        Self::AnswerPendingRecord,
+        Self::RunEvicted,
+        Self::BelieveRefusals,
+        Self::ReadKeysApart,
+    ];
 
     /// Its name on the command line.
     pub const fn name(self) -> &'static str {
@@ -29,6 +57,14 @@ impl MutantName {
             Self::AnswerBelowOwnWatermark => "answer-below-own-watermark",
             Self::DirtyAsCommitted => "dirty-as-committed",
             Self::WaitEndsEarly => "wait-ends-early",
+            Self::ForgetRecords => "forget-records",
+            Self::IgnoreFloor => "ignore-floor",
+            Self::AnswerFailedSwapAtOnce => "answer-failed-swap-at-once",
+            Self::ForgetFailedSwaps => "forget-failed-swaps",
+            Self::AnswerPendingRecord => "answer-pending-record",
+            Self::RunEvicted => "run-evicted",
+            Self::BelieveRefusals => "believe-refusals",
+            Self::ReadKeysApart => "read-keys-apart",
         }
     }
 
@@ -39,6 +75,14 @@ impl MutantName {
             Self::AnswerBelowOwnWatermark => 12,
             Self::DirtyAsCommitted => 18,
             Self::WaitEndsEarly => 29,
+            Self::ForgetRecords => 7,
+            Self::IgnoreFloor => 17,
+            Self::AnswerFailedSwapAtOnce => 20,
+            Self::ForgetFailedSwaps => 20,
+            Self::AnswerPendingRecord => 31,
+            Self::RunEvicted => 32,
+            Self::BelieveRefusals => 33,
+            Self::ReadKeysApart => 34,
         }
     }
 
@@ -48,17 +92,33 @@ impl MutantName {
             Self::JoinQueryInFlight | Self::AnswerBelowOwnWatermark | Self::DirtyAsCommitted | Self::WaitEndsEarly => {
                 Scenario::Storm
             }
+            Self::ForgetRecords => Scenario::Retries,
+            Self::IgnoreFloor => Scenario::Sessions,
+            Self::AnswerFailedSwapAtOnce => Scenario::Retries,
+            Self::ForgetFailedSwaps => Scenario::Retries,
+            Self::AnswerPendingRecord => Scenario::Retries,
+            Self::RunEvicted => Scenario::Evictions,
+            Self::BelieveRefusals => Scenario::Retries,
+            Self::ReadKeysApart => Scenario::Batches,
         }
     }
 
-    /// The guard that it takes out.
-    pub const fn guard(self) -> Mutant {
-        match self {
+    /// The guard of the replica that it takes out; `None`: it is the client that lacks one.
+    pub const fn guard(self) -> Option<Mutant> {
+        Some(match self {
             Self::JoinQueryInFlight => Mutant::JoinQueryInFlight,
             Self::AnswerBelowOwnWatermark => Mutant::AnswerBelowOwnWatermark,
             Self::DirtyAsCommitted => Mutant::DirtyAsCommitted,
             Self::WaitEndsEarly => Mutant::WaitEndsEarly,
-        }
+            Self::ForgetRecords => Mutant::ForgetRecords,
+            Self::IgnoreFloor => Mutant::IgnoreFloor,
+            Self::AnswerFailedSwapAtOnce => Mutant::AnswerFailedSwapAtOnce,
+            Self::ForgetFailedSwaps => Mutant::ForgetFailedSwaps,
+            Self::AnswerPendingRecord => Mutant::AnswerPendingRecord,
+            Self::RunEvicted => Mutant::RunEvicted,
+            Self::ReadKeysApart => Mutant::ReadKeysApart,
+            Self::BelieveRefusals => return None,
+        })
     }
 
     /// The mutant called `name`.

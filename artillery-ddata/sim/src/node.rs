@@ -7,12 +7,12 @@ use std::{
 
 use artillery_ddata::{
     ChainId, Incarnation, MemberId, NodeId, Timestamp,
-    replica::{Gate, Input, Replica, Settings, Token},
+    replica::{Gate, Input, Replica, Reply, Settings, Token},
     store::MemoryStore,
 };
 
 use crate::{
-    client::Ask,
+    client::Asked,
     mutants::MutantName,
     network::Flight,
     rng::{Concern, Rng},
@@ -20,7 +20,7 @@ use crate::{
 };
 
 /// Whose request a token stands for.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Origin {
     /// Which client's.
     pub client: usize,
@@ -29,9 +29,9 @@ pub struct Origin {
     /// Which attempt at it.
     pub attempt: u32,
     /// What it is.
-    pub ask: Ask,
-    /// On which key.
-    pub key: u32,
+    pub asked: Arc<Asked>,
+    /// Of a late duplicate: what was answered before.
+    pub expected: Option<Arc<Reply>>,
 }
 
 /// One input that waits for its turn.
@@ -177,7 +177,10 @@ fn settings(setup: &Setup) -> Settings {
         backlog: setup.backlog,
         heartbeat: setup.heartbeat,
         resend: setup.resend,
-        mutant: setup.mutant.map(MutantName::guard),
+        mutant: setup.mutant.and_then(MutantName::guard),
+        sessions: setup.session_bytes,
+        snapshot_age: setup.snapshot_age,
+        snapshot_bytes: setup.snapshot_bytes,
         ..Settings::default()
     }
 }

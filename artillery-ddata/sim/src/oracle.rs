@@ -4,6 +4,9 @@
 //! the head extends it, and whoever applies must apply what it says, no sooner than its predecessor. Of
 //! `history(i) = history(i+1) ⊕ sent(i)` the other half is that `sent(i)` is kept.
 
+mod claims;
+mod once;
+
 use std::{collections::BTreeMap, fmt};
 
 use artillery_ddata::{
@@ -15,6 +18,8 @@ use artillery_ddata::{
 use bytes::Bytes;
 
 use crate::history::History;
+
+pub use once::Requests;
 
 /// Which rule was broken.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -31,6 +36,8 @@ pub enum Oracle {
     Watermark,
     /// An answer says committed what isn't, or names a value that was never written.
     Claims,
+    /// One request was done twice, or has two outcomes.
+    Once,
     /// A request was answered twice, or never.
     Answers,
     /// Two clusters were formed of nodes too few for two, or by somebody who isn't named.
@@ -57,6 +64,7 @@ impl Oracle {
             Self::Contiguity => "invariant: versions are contiguous and stay",
             Self::Watermark => "invariant: no watermark above what the tail committed",
             Self::Claims => "invariant: what is called committed is committed",
+            Self::Once => "invariant: each request is done once",
             Self::Answers => "every request gets one answer",
             Self::Formation => "one cluster is formed",
             Self::Wire => "frames survive the wire",
@@ -69,7 +77,12 @@ impl Oracle {
 
     /// Whether it speaks of what clients saw or of an invariant of the chain: what may convict a mutant.
     pub const fn convicts(self) -> bool {
-        matches!(self, Self::History | Self::Prefix | Self::Sent | Self::Contiguity | Self::Watermark | Self::Claims)
+        match self {
+            Self::History | Self::Prefix | Self::Sent | Self::Contiguity => true,
+            Self::Watermark | Self::Claims | Self::Once => true,
+            Self::Answers | Self::Formation | Self::Wire | Self::Halted => false,
+            Self::Convergence | Self::Progress | Self::Panic => false,
+        }
     }
 }
 
@@ -114,13 +127,19 @@ struct Progress {
 #[derive(Debug)]
 pub struct ChainOracle {
     log: Vec<Update>,
+    /// Where in the log each key is changed.
+    by_key: BTreeMap<Bytes, Vec<usize>>,
+    requests: Requests,
+    /// The first request that was done twice: kept, so that clients can notice it too.
+    twice: Option<Failure>,
     members: Vec<Progress>,
 }
 
 impl ChainOracle {
     /// A chain of `members` places, with nothing in it.
     pub fn new(members: usize) -> Self {
-        Self { log: Vec::new(), members: vec![Progress::default(); members] }
+        let members = vec![Progress::default(); members];
+        Self { log: Vec::new(), by_key: BTreeMap::new(), requests: Requests::default(), twice: None, members }
     }
 
     /// Looks at the member in `place` after a step of it.
@@ -217,6 +236,11 @@ impl ChainOracle {
             let what = format!("epoch or chain time of {update:?} are below those of {last:?}");
             return Err(Failure::new(Oracle::Contiguity, what));
         }
+        for change in &update.changes {
+            self.by_key.entry(change.key.clone()).or_default().push(self.log.len());
+        }
+        let once = self.requests.take_in(update);
+        self.twice = self.twice.take().or(once.err());
         self.log.push(update.clone());
         Ok(())
     }
@@ -235,6 +259,16 @@ impl ChainOracle {
             return fail(format!("watermark {watermark} is above the tail's {}", self.members[tail].watermark));
         }
         Ok(())
+    }
+
+    /// The first request that was done twice, told once.
+    pub fn take_twice(&mut self) -> Option<Failure> {
+        self.twice.take()
+    }
+
+    /// Sessions that are open at the end of the log.
+    pub fn sessions(&self) -> usize {
+        self.requests.open()
     }
 
     /// The highest sequence that the tail has committed.
@@ -256,32 +290,6 @@ impl ChainOracle {
     pub fn update(&self, version: Version) -> Option<&Update> {
         let index = version.sequence.0.checked_sub(1)?;
         self.log.get(index as usize).filter(|update| update.version == version)
-    }
-
-    /// Checks what somebody was told of `key`: that the update exists, says so, and is committed if that was claimed.
-    ///
-    /// # Errors
-    /// [`Oracle::Claims`].
-    pub fn check_claim(
-        &self,
-        key: &[u8],
-        version: Version,
-        value: Option<&Bytes>,
-        committed: bool,
-    ) -> Result<(), Failure> {
-        let change = self.update(version).and_then(|update| update.changes.iter().find(|change| change.key == key));
-        if change.is_none_or(|change| change.value.as_ref() != value) {
-            let what = format!("version {version} of {key:?} was shown with a value that it never had");
-            return Err(Failure::new(Oracle::Claims, what));
-        }
-        if committed && version.sequence > self.committed_up_to() {
-            let what = format!(
-                "version {version} of {key:?} was called committed, the tail has committed up to {}",
-                self.committed_up_to()
-            );
-            return Err(Failure::new(Oracle::Claims, what));
-        }
-        Ok(())
     }
 
     /// What a store must hold, tombstones left out, after it applied all up to `last`.

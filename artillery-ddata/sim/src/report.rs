@@ -79,6 +79,10 @@ impl ScenarioReport {
             local_reads: counts.local_reads,
             dirty_reads: counts.dirty_reads,
             shared_queries: counts.shared_queries,
+            version_queries: counts.version_queries,
+            retries: counts.retries,
+            duplicates: counts.duplicates,
+            expired_sessions: counts.expired_sessions,
         }
     }
 }
@@ -100,6 +104,10 @@ pub struct ScenarioJson {
     local_reads: u64,
     dirty_reads: u64,
     shared_queries: u64,
+    version_queries: u64,
+    retries: u64,
+    duplicates: u64,
+    expired_sessions: u64,
 }
 
 /// What the hunt for one mutant came to, as scripts read it.
@@ -142,6 +150,11 @@ impl fmt::Display for ScenarioReport {
             counts.acknowledged,
             counts.conflicts,
             counts.busy
+        )?;
+        writeln!(
+            f,
+            "          requests: {} asked again unanswered, {} late duplicates, {} of evicted sessions",
+            counts.retries, counts.duplicates, counts.expired_sessions
         )?;
         write!(f, "         faults:")?;
         for &kind in self.scenario.kinds() {
@@ -265,6 +278,10 @@ impl Counts {
         self.local_reads += other.local_reads;
         self.dirty_reads += other.dirty_reads;
         self.shared_queries += other.shared_queries;
+        self.version_queries += other.version_queries;
+        self.retries += other.retries;
+        self.duplicates += other.duplicates;
+        self.expired_sessions += other.expired_sessions;
         self.busy += other.busy;
         self.planned += other.planned;
         self.faults.iter_mut().zip(other.faults).for_each(|(sum, more)| *sum += more);

@@ -5,7 +5,7 @@ use std::time::Duration;
 use artillery_ddata::Mode;
 
 use crate::{
-    client::Mix,
+    client::{Keys, Mix},
     faults::{self, Fault, Kind, Planned},
     mutants::MutantName,
     network::Profile,
@@ -41,8 +41,10 @@ pub struct Setup {
     pub chains: usize,
     /// Clients.
     pub clients: usize,
+    /// So many of them are one application and share its sessions.
+    pub lanes: usize,
     /// Keys, shared by all chains.
-    pub keys: u32,
+    pub keys: Keys,
     /// Where strong reads are served.
     pub mode: Mode,
     /// What clients ask for.
@@ -51,6 +53,12 @@ pub struct Setup {
     pub window: usize,
     /// Backlog, in bytes.
     pub backlog: usize,
+    /// What client sessions and their records may take up, in bytes.
+    pub session_bytes: usize,
+    /// How long a snapshot is kept that nobody asks for.
+    pub snapshot_age: Duration,
+    /// How much may be written while a snapshot is kept, in bytes.
+    pub snapshot_bytes: usize,
     /// The replica's heartbeat.
     pub heartbeat: Duration,
     /// After how long a replica sends again what isn't acknowledged.
@@ -61,6 +69,10 @@ pub struct Setup {
     pub padding: u64,
     /// Shortest and longest patience of a client, in nanoseconds.
     pub patience: (u64, u64),
+    /// Shortest and longest patience for one attempt, in nanoseconds.
+    pub attempt: (u64, u64),
+    /// Whether reads in sessions tell their floor.
+    pub floors: bool,
     /// How many of a thousand polls of a replica's messages are late.
     pub late_polls: u32,
     /// Most inputs that a node takes in before it polls.
@@ -119,13 +131,23 @@ pub enum Scenario {
     Leases,
     /// Nodes start in any order, some again and again, and form a cluster before anybody can use it.
     Formation,
+    /// Lists and counters, applications with many requests in flight, all of them repeated now and then.
+    Retries,
+    /// So little room for sessions that they are evicted all the time.
+    Evictions,
+    /// Batches that write all registers, and reads of all of them.
+    Batches,
+    /// Reads in sessions that hop from node to node.
+    Sessions,
+    /// One key, one writer, 64 readers.
+    Readers,
     /// Everything at once.
     Mixed,
 }
 
 impl Scenario {
     /// All of them.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 20] = [
         Self::Calm,
         Self::Lossy,
         Self::Links,
@@ -140,6 +162,11 @@ impl Scenario {
         Self::Many,
         Self::Leases,
         Self::Formation,
+        Self::Retries,
+        Self::Evictions,
+        Self::Batches,
+        Self::Sessions,
+        Self::Readers,
         Self::Mixed,
     ];
 
@@ -160,6 +187,11 @@ impl Scenario {
             Self::Many => "many",
             Self::Leases => "leases",
             Self::Formation => "formation",
+            Self::Retries => "retries",
+            Self::Evictions => "evictions",
+            Self::Batches => "batches",
+            Self::Sessions => "sessions",
+            Self::Readers => "readers",
             Self::Mixed => "mixed",
         }
     }
@@ -181,6 +213,11 @@ impl Scenario {
             Self::Many => "three chains on three nodes, each with another head",
             Self::Leases => "leases run out and are renewed",
             Self::Formation => "nodes start in any order, some repeatedly, and form a cluster first",
+            Self::Retries => "lists and counters, many requests in flight, repeated through any node",
+            Self::Evictions => "so little room for sessions that they are evicted all the time",
+            Self::Batches => "batches that write all keys, reads and scans of all of them",
+            Self::Sessions => "reads in sessions that hop from node to node",
+            Self::Readers => "one key, one writer, 64 readers",
             Self::Mixed => "everything at once",
         }
     }
@@ -203,9 +240,17 @@ impl Scenario {
             Self::Storm => &[Reorder, Duplication, Loss, Delay],
             Self::Leases => &[Delay, Break, Slow],
             Self::Formation => &[Loss, Duplication, Reorder, Delay, Break, Cut, Slow, Restart],
-            Self::Classic | Self::Pair | Self::Long | Self::Hot | Self::Many | Self::Mixed => {
-                &[Loss, Duplication, Reorder, Delay, Break, Cut, Slow]
-            }
+            Self::Readers => &[Delay],
+            Self::Classic
+            | Self::Pair
+            | Self::Long
+            | Self::Hot
+            | Self::Many
+            | Self::Retries
+            | Self::Evictions
+            | Self::Batches
+            | Self::Sessions
+            | Self::Mixed => &[Loss, Duplication, Reorder, Delay, Break, Cut, Slow],
         }
     }
 
@@ -227,23 +272,31 @@ impl Scenario {
             Self::Pair => setup.members = 2,
             Self::Long => setup.members = 5,
             Self::Hot => {
-                setup.keys = 1;
+                setup.keys = one_key();
                 setup.clients = rng.between(8, 16) as usize;
                 setup.mix = Mix { writers: rng.between(1, 3) as usize, ..setup.mix };
             }
             Self::Storm => {
-                setup.keys = 1;
+                setup.keys = one_key();
                 setup.clients = rng.between(10, 16) as usize;
                 setup.mix = Mix { writers: setup.clients / 2, ..setup.mix };
             }
             Self::Many => {
                 setup.chains = 3;
-                setup.keys = rng.between(6, 12) as u32;
+                setup.keys.registers = rng.between(6, 12) as u32;
             }
             Self::Leases => setup.leases = true,
             Self::Formation => founded(&mut rng, &mut setup),
+            Self::Retries => retries(&mut rng, &mut setup),
+            Self::Evictions => evictions(&mut rng, &mut setup),
+            Self::Batches => batches(&mut rng, &mut setup),
+            Self::Sessions => {
+                setup.mix = Mix { writes: rng.between(300, 600) as u32, sessions: 1000, eventual: 600, ..setup.mix };
+            }
+            Self::Readers => readers(&mut rng, &mut setup),
             Self::Mixed => mixed(&mut rng, &mut setup),
         }
+        setup.keys.chains = setup.chains;
         let mut faults = Rng::new(seed, Concern::Faults);
         let lossless = |kind: &Kind| matches!(kind, Kind::Delay | Kind::Slow | Kind::Break | Kind::Crash);
         if self.kinds().iter().all(lossless) && rng.chance(500) {
@@ -280,11 +333,20 @@ fn common(rng: &mut Rng) -> Setup {
         chains: 1,
         // Far away, more clients are needed for as many operations.
         clients: (rng.between(4, 9) + delay / (2 * MILLI)) as usize,
-        keys: rng.between(2, 7) as u32,
+        lanes: rng.pick(&[1, 1, 1, 3]),
+        keys: Keys {
+            registers: rng.between(1, 6) as u32,
+            lists: rng.below(2) as u32,
+            counters: rng.below(2) as u32,
+            chains: 1,
+        },
         mode: Mode::Craq,
         mix: Mix::draw(rng),
         window: rng.pick(&[4 << 10, 64 << 10, 1 << 20]),
         backlog: rng.pick(&[16 << 10, 1 << 20, 64 << 20]),
+        session_bytes: rng.pick(&[16 << 20, 16 << 20, 4 << 10]),
+        snapshot_age: Duration::from_millis(rng.between(200, 2000)),
+        snapshot_bytes: rng.pick(&[4 << 10, 1 << 20]),
         heartbeat: Duration::from_millis(rng.between(20, 150)),
         resend: Some(Duration::from_millis(rng.between(50, 400))),
         profile: Profile {
@@ -296,6 +358,8 @@ fn common(rng: &mut Rng) -> Setup {
         },
         padding: rng.pick(&[0, 8, 300]),
         patience: (300 * MILLI, rng.between(500, 2500) * MILLI),
+        attempt: (40 * MILLI, rng.between(100, 600) * MILLI),
+        floors: true,
         late_polls: rng.pick(&[0, 100, 500, 1000]),
         batch: rng.pick(&[1, 4, 64]),
         leases: false,
@@ -305,6 +369,58 @@ fn common(rng: &mut Rng) -> Setup {
         crash: None,
         mutant: None,
     }
+}
+
+fn one_key() -> Keys {
+    Keys { registers: 1, lists: 0, counters: 0, chains: 1 }
+}
+
+fn retries(rng: &mut Rng, setup: &mut Setup) {
+    setup.keys = Keys { registers: 2, lists: 1, counters: 1, chains: 1 };
+    setup.clients += rng.between(4, 8) as usize;
+    setup.lanes = rng.between(1, 8) as usize;
+    setup.attempt = (10 * MILLI, 120 * MILLI);
+    setup.mix = Mix {
+        writes: 650,
+        deletes: 300,
+        swaps: 400,
+        numbered: 1000,
+        duplicates: 300,
+        settled: rng.between(0, 200) as u32,
+        ..setup.mix
+    };
+    if rng.chance(300) {
+        setup.window = rng.between(300, 3000) as usize;
+    }
+}
+
+fn evictions(rng: &mut Rng, setup: &mut Setup) {
+    setup.keys = Keys { registers: 2, lists: 1, counters: 1, chains: 1 };
+    setup.clients += rng.between(4, 8) as usize;
+    setup.lanes = 1;
+    setup.session_bytes = rng.between(900, 3000) as usize;
+    setup.mix = Mix { writes: 650, numbered: 1000, duplicates: 400, ..setup.mix };
+}
+
+fn batches(rng: &mut Rng, setup: &mut Setup) {
+    setup.keys = Keys { registers: 10, lists: rng.below(2) as u32, counters: rng.below(2) as u32, chains: 1 };
+    setup.mix = Mix {
+        writes: rng.between(200, 500) as u32,
+        batches: 300,
+        whole_batches: rng.chance(500),
+        cuts: 600,
+        scans: 250,
+        eventual: 100,
+        ..setup.mix
+    };
+}
+
+fn readers(rng: &mut Rng, setup: &mut Setup) {
+    setup.keys = one_key();
+    setup.clients = 65;
+    setup.lanes = 1;
+    setup.mix = Mix { writers: 1, eventual: 0, bounded: 0, through_chain: 0, cuts: 0, scans: 0, ..setup.mix };
+    setup.padding = rng.pick(&[0, 300]);
 }
 
 fn founded(rng: &mut Rng, setup: &mut Setup) {

@@ -1,8 +1,10 @@
 //! A whole cluster and its clients on virtual time, in one thread, from one seed.
 
+mod answers;
 mod clients;
 mod end;
 mod founding;
+mod records;
 mod steps;
 
 use std::sync::Arc;
@@ -11,13 +13,14 @@ use self::founding::Founders;
 use artillery_ddata::{
     ChainConfig, ChainId, ChainMember, Epoch, MemberId, Role, Timestamp,
     replica::{Input, Reply},
+    update::RequestKey,
     wire::message::ChainFrame,
 };
 
 use crate::{
-    client::{Client, Request},
+    client::{Client, Request, Standing},
     faults::{Fault, Kind},
-    history::{Operation, Value},
+    history::{History, Value},
     network::{Flight, Network},
     node::{Node, Origin, QUICK, Work},
     oracle::{ChainOracle, Failure, Oracle},
@@ -47,11 +50,13 @@ pub(crate) enum Event {
     /// A client's request reaches a node.
     Request(Box<Arrival>),
     /// A reply reaches a client.
-    Reply(Origin, Reply),
+    Reply(Origin, Box<Reply>),
     /// A client begins something.
     Think(usize),
     /// A client tries again.
     Retry { client: usize, number: u64 },
+    /// A client waited long enough for an attempt.
+    Unanswered { client: usize, number: u64, attempt: u32 },
     /// A client stops waiting.
     GiveUp { client: usize, number: u64 },
     /// Something of the forming of the cluster.
@@ -71,6 +76,7 @@ pub(crate) struct Arrival {
     pub(crate) origin: Origin,
     pub(crate) node: usize,
     pub(crate) request: Request,
+    pub(crate) key: Option<RequestKey>,
     /// When the client stops waiting.
     pub(crate) until: u64,
 }
@@ -117,6 +123,14 @@ pub struct Counts {
     pub dirty_reads: u64,
     /// Reads that shared another one's version query.
     pub shared_queries: u64,
+    /// Version queries that were answered.
+    pub version_queries: u64,
+    /// Attempts after one that wasn't answered.
+    pub retries: u64,
+    /// Answered writes that were asked for once more.
+    pub duplicates: u64,
+    /// Attempts refused because their session was evicted.
+    pub expired_sessions: u64,
     /// Attempts refused because a window was full.
     pub busy: u64,
     /// Faults planned in this seed.
@@ -158,7 +172,10 @@ pub struct World {
     active: Vec<bool>,
     next_value: u64,
     last_moment: u64,
-    operations: Vec<Operation>,
+    /// By chain: sequences are numbers of one chain.
+    histories: Vec<History>,
+    /// By application and chain.
+    standings: Vec<Vec<Standing>>,
     claim: Option<Failure>,
     slow_steps: u64,
     crashes: u64,
@@ -173,7 +190,7 @@ impl World {
         let nodes: Vec<Node> = (0..setup.members).map(|index| Node::new(seed, index, 1, &setup)).collect();
         let ids: Vec<MemberId> = nodes.iter().map(|node| node.id).collect();
         let clients = (0..setup.clients)
-            .map(|index| Client::new(seed, index, setup.keys, setup.chains, setup.members, setup.mix.writers))
+            .map(|index| Client::new(seed, index, &setup.keys, setup.members, setup.mix.writers))
             .collect();
         let faults = setup.faults.len() + usize::from(setup.crash.is_some());
         let mut world = Self {
@@ -191,7 +208,8 @@ impl World {
             active: vec![false; faults],
             next_value: 0,
             last_moment: 0,
-            operations: Vec::new(),
+            histories: vec![History::default(); setup.chains],
+            standings: vec![vec![Standing::default(); setup.chains]; setup.clients.div_ceil(setup.lanes)],
             claim: None,
             slow_steps: 0,
             crashes: 0,
@@ -280,8 +298,9 @@ impl World {
             Event::Step(node) => return self.step(node),
             Event::Poll(node) => return self.poll(node),
             Event::Request(arrival) => return self.request(*arrival),
-            Event::Reply(origin, reply) => return self.reply(origin, reply),
-            Event::GiveUp { client, number } => return self.give_up(client, number),
+            Event::Reply(origin, reply) => return self.reply(origin, *reply),
+            Event::GiveUp { client, number } => self.give_up(client, number),
+            Event::Unanswered { client, number, attempt } => self.unanswered(client, number, attempt),
             Event::Founding(event) => return self.founding_event(event),
             Event::Tick { node, slot, number } => self.tick(node, slot, number),
             Event::Land { from, to, flight, frame } => self.land(from, to, flight, frame),

@@ -3,7 +3,8 @@
 //! Reads name their write (each value is written once), so a write of unknown outcome whose value somebody saw was applied,
 //! and has the version that it was seen with. After this step there are:
 //!
-//! - *writes* whose version is known: acknowledged or seen. All of them were applied, in the order of their versions;
+//! - *writes* whose version is known: acknowledged or seen. All of them were applied, in the order of their versions. What
+//!   was taken away is a deletion that expected, and saw, just that version;
 //! - *sights* of a write: the reads and conflicts that found its value;
 //! - *absences*: the reads and conflicts that found the key absent;
 //! - *deletes* of unknown outcome, each of which may have been applied, with an unknown version;
@@ -115,12 +116,20 @@ impl<'a> Register<'a> {
             latent: Vec::new(),
         };
         let mut absences = Vec::new();
+        let failed = |(position, operation): (usize, &Operation)| match operation.answer {
+            Answer::Failed(version) if !version.is_none() => Some((version, position)),
+            _ => None,
+        };
+        let failed: Vec<(Version, usize)> = operations.iter().enumerate().filter_map(failed).collect();
         for (position, operation) in operations.iter().enumerate() {
             match (operation.call, operation.answer) {
-                (_, Answer::Found(None) | Answer::Conflict(None)) => absences.push(sight(operations, position)),
-                (_, Answer::Refused | Answer::Found(_) | Answer::Conflict(_)) | (Call::Read, _) => {}
-                (Call::Delete, Answer::Unknown) => register.deletes.push(operation.called),
-                _ => register.take_in(position, seers.remove(&position).unwrap_or_default()),
+                (_, Answer::Found(None) | Answer::Conflict(None) | Answer::Failed(Version::NONE)) => {
+                    absences.push(sight(operations, position));
+                }
+                (_, Answer::Refused | Answer::Found(_) | Answer::Conflict(_) | Answer::Failed(_)) | (Call::Read, _) => {
+                }
+                (Call::Delete | Call::GetDelete, Answer::Unknown) => register.deletes.push(operation.called),
+                _ => register.take_in(position, seers.remove(&position).unwrap_or_default(), &failed),
             }
         }
         register.absences = Sights::new(absences);
@@ -133,25 +142,32 @@ impl<'a> Register<'a> {
         Ok(register)
     }
 
-    /// Takes in a put, a compare-and-swap that did not fail or an acknowledged delete, and who saw its value.
-    fn take_in(&mut self, position: usize, seers: Vec<usize>) {
+    /// Takes in a put, a compare-and-swap that did not fail or an acknowledged delete, and who saw its value. Those that
+    /// `failed` saw its version.
+    fn take_in(&mut self, position: usize, mut seers: Vec<usize>, failed: &[(Version, usize)]) {
         let operation = &self.operations[position];
-        let expected = match operation.call {
-            Call::CompareAndSwap { expected, .. } => Some(expected),
+        let expected = match (operation.call, operation.answer) {
+            (Call::CompareAndSwap { expected, .. }, _) => Some(expected),
+            (_, Answer::Took { found: (expected, _), .. }) => Some(expected),
             _ => None,
         };
         let version = match operation.answer {
-            Answer::Written(version) => Some(version),
+            Answer::Written(version) | Answer::Took { version, .. } => Some(version),
             _ => seers.first().and_then(|seer| seen(&self.operations[*seer])).map(|(version, _)| version),
         };
         let Some(version) = version else {
             return self.latent.push(Latent { called: operation.called, expected });
         };
+        let present = matches!(operation.call, Call::Put(_) | Call::CompareAndSwap { .. });
+        if present {
+            seers.extend(failed.iter().filter(|(seen, _)| *seen == version).map(|(_, position)| position));
+            seers.sort_unstable();
+        }
         self.writes.push(Write {
             version,
             called: operation.called,
             returned: if operation.answer == Answer::Unknown { NEVER } else { operation.returned },
-            present: operation.call != Call::Delete,
+            present,
             expected,
             sights: Sights::new(seers.into_iter().map(|seer| sight(self.operations, seer)).collect()),
             operation: position,
@@ -208,7 +224,7 @@ fn seers(operations: &[Operation]) -> Result<BTreeMap<usize, Vec<usize>>, Violat
         let first = others.first().map(|first| operations[*first]);
         let kind = match write.answer {
             Answer::Refused => Some(Kind::RefusedSeen),
-            Answer::Conflict(_) => Some(Kind::FailedSwapSeen),
+            Answer::Conflict(_) | Answer::Failed(_) => Some(Kind::FailedSwapSeen),
             _ if seer.returned < write.called => Some(Kind::FromTheFuture),
             Answer::Written(known) => (known != version).then_some(Kind::TwoVersions),
             _ => first.is_some_and(|first| seen(&first) != Some((version, value))).then_some(Kind::TwoVersions),
@@ -232,6 +248,7 @@ fn is_false_conflict(operation: &Operation) -> bool {
         (Call::CompareAndSwap { expected, .. }, Answer::Conflict(found)) => {
             expected == found.map_or(Version::NONE, |(version, _)| version)
         }
+        (Call::CompareAndSwap { expected, .. }, Answer::Failed(found)) => expected == found,
         _ => false,
     }
 }

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use artillery_ddata::{Epoch, Sequence, Version};
 
-use super::Versions;
+use super::form::Versions;
 use super::register::{NEVER, Register, Write};
 use super::violation::{Kind, Violation};
 use crate::history::Operation;
@@ -32,7 +32,7 @@ pub(super) fn free_after(mut version: Version, versions: &Versions, key: u32) ->
             (Epoch(epoch), Sequence(u64::MAX)) => Version::new(epoch.saturating_add(1), 0),
             (Epoch(epoch), Sequence(sequence)) => Version::new(epoch, sequence + 1),
         };
-        if versions.get(&version).is_none_or(|owner| *owner == key) {
+        if !versions.is_foreign(version, key) {
             return version;
         }
     }
@@ -143,7 +143,7 @@ fn orphans_have_a_maker(register: &Register<'_>, versions: &Versions) -> Result<
     for write in &register.writes {
         let Some(expected) = write.expected.filter(|expected| !expected.is_none()) else { continue };
         let maker = register.latent.first().is_some_and(|latent| latent.called <= applied_by(write));
-        let foreign = versions.get(&expected).is_some_and(|key| *key != register.key);
+        let foreign = versions.is_foreign(expected, register.key);
         if find(register, expected).is_none() && (foreign || !maker) {
             return Err(register.violation(Kind::SwapWithoutMatch, write, []));
         }

@@ -31,7 +31,7 @@ use std::collections::BTreeSet;
 
 use artillery_ddata::Version;
 
-use super::Versions;
+use super::form::Versions;
 use super::register::{NEVER, Register, Write};
 use super::rules::free_after;
 use super::violation::{Kind, Violation};
@@ -181,7 +181,7 @@ impl<'a> Search<'a> {
         let last = self.version(state);
         let waiting = self.register.latent.iter().enumerate().filter(|(index, _)| !state.latent.contains(index));
         let expected = waiting.filter_map(|(_, latent)| latent.expected).chain(next.expected);
-        let foreign = |version: &Version| self.versions.get(version).is_some_and(|key| *key != self.register.key);
+        let foreign = |version: &Version| self.versions.is_foreign(*version, self.register.key);
         let between = |version: &Version| last < *version && *version < next.version;
         expected.filter(|version| between(version) && !foreign(version)).collect()
     }

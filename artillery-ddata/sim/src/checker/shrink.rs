@@ -20,8 +20,9 @@ pub(super) fn explain(history: &History, budget: Budget, violation: Violation) -
     if violation.kind != Kind::NotLinearizable {
         return violation;
     }
-    let Ok(versions) = form::check(&history.operations) else { return violation };
-    let operations = by_key(&history.operations).remove(&violation.key).unwrap_or_default();
+    let operations = form::complete(&history.operations);
+    let Ok(versions) = form::check(&operations) else { return violation };
+    let operations = by_key(&operations).remove(&violation.key).unwrap_or_default();
     let found = |answers: usize| {
         let mut left = budget.states;
         let found = decide(violation.key, &prefix(&operations, answers).0, &versions, &mut left).err();
@@ -73,7 +74,7 @@ pub fn shortest(history: &History, violation: &Violation) -> History {
     };
     let whole = || by_key(&history.operations).remove(&violation.key).unwrap_or_default();
     let mut operations = match violation.kind {
-        Kind::Undecided => return History { operations: whole() },
+        Kind::Undecided => return History::of(whole()),
         _ if fails(&violation.operations) => violation.operations.clone(),
         _ => whole(),
     };
@@ -84,7 +85,7 @@ pub fn shortest(history: &History, violation: &Violation) -> History {
         let progress = shorter.len() < operations.len();
         operations = shorter;
         if work == 0 || (size == 1 && !progress) {
-            return History { operations };
+            return History::of(operations);
         }
         size = if progress { size } else { size.div_ceil(2) };
     }
@@ -121,7 +122,7 @@ fn drop_chunks(
 /// What is left when all in `range` that may be dropped are; a good history stays good.
 pub(super) fn without(operations: &[Operation], range: std::ops::Range<usize>) -> Vec<Operation> {
     let observers = |position: &usize| match operations[*position].answer {
-        Answer::Written(_) => false,
+        Answer::Written(_) | Answer::Took { .. } => false,
         Answer::Unknown => operations[*position].call == Call::Read,
         _ => true,
     };
@@ -153,7 +154,7 @@ impl Needed {
     fn new(operations: &[Operation]) -> Self {
         let values: BTreeSet<Value> = operations.iter().filter_map(seen).map(|(_, value)| value).collect();
         let created = |operation: &&Operation| match operation.answer {
-            Answer::Written(_) => true,
+            Answer::Written(_) | Answer::Took { .. } => true,
             Answer::Unknown => written(operation).is_some_and(|value| values.contains(&value)),
             _ => false,
         };
@@ -162,6 +163,7 @@ impl Needed {
         let known: BTreeSet<Version> = operations.iter().filter_map(told).collect();
         let absences = operations.iter().filter(|operation| match operation.answer {
             Answer::Found(found) | Answer::Conflict(found) => found.is_none(),
+            Answer::Failed(version) => version.is_none(),
             _ => created(operation) && expects_absence(operation),
         });
         let absences = absences.copied().collect();
@@ -198,14 +200,15 @@ impl Needed {
 
 fn acknowledged(operation: &Operation) -> Option<Version> {
     match operation.answer {
-        Answer::Written(version) => Some(version),
+        Answer::Written(version) | Answer::Took { version, .. } => Some(version),
         _ => None,
     }
 }
 
 fn expected(operation: &Operation) -> Option<Version> {
-    match operation.call {
-        Call::CompareAndSwap { expected, .. } => Some(expected),
+    match (operation.call, operation.answer) {
+        (Call::CompareAndSwap { expected, .. }, _) => Some(expected),
+        (_, Answer::Took { found: (expected, _), .. }) => Some(expected),
         _ => None,
     }
 }

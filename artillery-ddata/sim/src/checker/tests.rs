@@ -14,7 +14,7 @@ use crate::history::{Answer, Call, History, Operation, Value};
 
 /// An operation of a client of its own on key 7.
 fn op(called: u64, returned: u64, call: Call, answer: Answer) -> Operation {
-    Operation { client: u32::try_from(called).unwrap_or(u32::MAX), key: 7, called, returned, call, answer }
+    Operation { client: u32::try_from(called).unwrap_or(u32::MAX), key: 7, called, returned, call, answer, batch: 0 }
 }
 
 fn put(called: u64, returned: u64, value: u64, answer: Answer) -> Operation {
@@ -56,7 +56,7 @@ const REFUSED: Answer = Answer::Refused;
 const UNKNOWN: Answer = Answer::Unknown;
 
 fn history(operations: impl IntoIterator<Item = Operation>) -> History {
-    History { operations: operations.into_iter().collect() }
+    History::of(operations.into_iter().collect())
 }
 
 fn checked(operations: &[Operation]) -> Result<(), Violation> {

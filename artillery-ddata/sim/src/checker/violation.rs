@@ -126,6 +126,7 @@ impl fmt::Display for Violation {
             write!(f, "\n{mark} client {:<client$}  {:>time$} ..", operation.client, operation.called)?;
             match operation.answer {
                 Answer::Unknown => write!(f, " {:time$}", "?")?,
+                _ if operation.returned == u64::MAX => write!(f, " {:time$}", "?")?,
                 _ => write!(f, " {:<time$}", operation.returned)?,
             }
             if operation.key != self.key {
@@ -140,6 +141,7 @@ impl fmt::Display for Violation {
 fn latest(operation: &Operation) -> u64 {
     match operation.answer {
         Answer::Unknown => operation.called,
+        _ if operation.returned == u64::MAX => operation.called,
         _ => operation.called.max(operation.returned),
     }
 }
@@ -157,6 +159,7 @@ impl fmt::Display for Asked {
             Call::Delete => f.write_str("delete"),
             Call::CompareAndSwap { expected: Version::NONE, value } => write!(f, "swap absent for #{}", value.0),
             Call::CompareAndSwap { expected, value } => write!(f, "swap {expected} for #{}", value.0),
+            Call::GetDelete => f.write_str("take"),
             Call::Read => f.write_str("read"),
         }
     }
@@ -170,6 +173,10 @@ impl fmt::Display for Told {
             Answer::Written(version) => write!(f, "written {version}"),
             Answer::Conflict(Some((version, Value(value)))) => write!(f, "conflict with #{value} at {version}"),
             Answer::Conflict(None) => f.write_str("conflict: absent"),
+            Answer::Failed(version) => write!(f, "conflict with {version}"),
+            Answer::Took { version, found: (was, Value(value)) } => {
+                write!(f, "took #{value} at {was}, written {version}")
+            }
             Answer::Found(Some((version, Value(value)))) => write!(f, "found #{value} at {version}"),
             Answer::Found(None) => f.write_str("absent"),
             Answer::Refused => f.write_str("refused"),

@@ -1,10 +1,8 @@
 //! How a run ends: everything is read once more, members are compared, the history is checked.
 
-use std::collections::{BTreeMap, BTreeSet};
-
 use artillery_ddata::{
     ChainId, Sequence,
-    replica::ReadMode,
+    replica::{ReadMode, Status},
     store::{Record, Store, StoreError},
 };
 
@@ -12,10 +10,12 @@ use super::{Counts, Event, Outcome, World};
 use crate::{
     checker::{self, Budget, Violation},
     faults::Kind,
-    history::{Answer, History, Operation},
     oracle::{Failure, Oracle, check_content},
     scenario::OPERATIONS,
 };
+
+/// Bytes by which the table of sessions may be too large at the end.
+const TABLE_SLACK: usize = 1024;
 
 impl World {
     /// Gives the clients a list: every key, at every node.
@@ -25,7 +25,7 @@ impl World {
             if !self.nodes[node].is_alive() {
                 continue;
             }
-            for key in 0..self.setup.keys {
+            for key in 0..self.setup.keys.len() as u32 {
                 for mode in [ReadMode::Strong, ReadMode::Eventual] {
                     self.clients[client].script.push_back((node, key, mode));
                     client = (client + 1) % self.clients.len();
@@ -90,6 +90,7 @@ impl World {
                     format!("{name} holds {} and committed {}, the head {newest}", status.last, status.watermark);
                 return Err(Failure::new(Oracle::Convergence, what));
             }
+            self.check_table(chain, &name, &status)?;
             if status.parked_reads + status.waiting_writes + status.in_flight > 0 {
                 return Err(Failure::new(Oracle::Convergence, format!("{name} still waits: {status:?}")));
             }
@@ -97,17 +98,22 @@ impl World {
         self.check_acknowledged(chain)
     }
 
+    /// The table of sessions is the same everywhere, and within its bytes.
+    fn check_table(&self, chain: usize, name: &str, status: &Status) -> Result<(), Failure> {
+        let open = self.oracles[chain].sessions();
+        // The last update of all may have come while nothing could be evicted.
+        let limit = self.setup.session_bytes + TABLE_SLACK;
+        if status.sessions != open || status.sessions > 1 && status.sessions_bytes > limit {
+            let (sessions, bytes) = (status.sessions, status.sessions_bytes);
+            let what = format!("{name} keeps {sessions} sessions in {bytes} bytes: {open} are open, {limit} allowed");
+            return Err(Failure::new(Oracle::Convergence, what));
+        }
+        Ok(())
+    }
+
     /// Whatever was acknowledged is at every survivor.
     fn check_acknowledged(&self, chain: usize) -> Result<(), Failure> {
-        let newest = self
-            .operations
-            .iter()
-            .filter(|operation| operation.key as usize % self.setup.chains == chain)
-            .filter_map(|operation| match operation.answer {
-                Answer::Written(version) => Some(version),
-                _ => None,
-            })
-            .max();
+        let newest = self.newest_acknowledged(chain);
         let Some(newest) = newest else { return Ok(()) };
         for (index, _) in self.nodes.iter().enumerate().filter(|(_, node)| !node.crashed) {
             let Some(place) = self.place(index, chain) else { continue };
@@ -135,29 +141,18 @@ impl World {
 
     /// The history of each chain for itself: sequences are numbers of one chain.
     fn check_histories(&mut self) -> Option<Failure> {
-        // What was never answered may have taken effect too.
-        let unanswered: BTreeSet<usize> =
-            (0..self.clients.len()).filter(|&client| self.clients[client].pending.is_some()).collect();
-        for client in unanswered {
-            let Some(pending) = self.clients[client].pending.take() else { continue };
-            let crate::client::Ask::Write(call) = pending.ask else { continue };
-            let (returned, key, called) = (self.moment(), pending.key, pending.called);
-            let answer = Answer::Unknown;
-            self.operations.push(Operation { client: client as u32, key, called, returned, call, answer });
-        }
-        let mut histories: BTreeMap<usize, History> = BTreeMap::new();
-        for operation in std::mem::take(&mut self.operations) {
-            let chain = operation.key as usize % self.setup.chains;
-            histories.entry(chain).or_default().operations.push(operation);
-        }
-        histories.into_values().find_map(|history| {
-            let violation = checker::check(&history, Budget::default()).err()?;
-            let shortest = checker::shortest(&history, &violation);
-            let stuck = violation.operation().copied();
-            let operations = shortest.operations.clone();
-            let stuck = operations.iter().position(|operation| Some(*operation) == stuck);
-            let what = Violation { stuck, operations, ..violation }.to_string();
-            Some(Failure { oracle: Oracle::History, what, history: Some(shortest) })
+        self.give_up_all();
+        std::mem::take(&mut self.histories).iter().find_map(|history| {
+            let seen = |what: String, history| Some(Failure { oracle: Oracle::History, what, history });
+            if let Err(violation) = checker::check(history, Budget::default()) {
+                let shortest = checker::shortest(history, &violation);
+                let stuck = violation.operation().copied();
+                let operations = shortest.operations.clone();
+                let stuck = operations.iter().position(|operation| Some(*operation) == stuck);
+                let what = Violation { stuck, operations, ..violation }.to_string();
+                return seen(what, Some(shortest));
+            }
+            checker::check_more(history).err().and_then(|broken| seen(broken.to_string(), None))
         })
     }
 
@@ -182,6 +177,7 @@ impl World {
             let reads = slot.replica.status().reads;
             counts.dirty_reads += reads.dirty;
             counts.shared_queries += reads.shared_queries;
+            counts.version_queries += reads.version_queries;
         }
     }
 }

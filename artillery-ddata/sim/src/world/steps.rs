@@ -128,7 +128,11 @@ impl World {
         let Some(place) = self.place(index, slot) else { return Ok(()) };
         let replica = &self.nodes[index].slots[slot].replica;
         let status = replica.status();
-        self.oracles[slot].observe(place, &status, replica.history())
+        self.oracles[slot].observe(place, &status, replica.history())?;
+        if let Some(twice) = self.oracles[slot].take_twice() {
+            self.claim(twice);
+        }
+        Ok(())
     }
 
     /// Where in the chain of `slot` the node stands.

@@ -1,0 +1,112 @@
+//! What clients choose to do.
+
+use std::time::Duration;
+
+use artillery_ddata::replica::{ReadMode, Snapshot};
+
+use super::{
+    Client, Mix,
+    ask::{Ask, Part, PartCall},
+    keys::{KeyKind, Keys},
+};
+use crate::history::{Call, SeriesCall, Value};
+
+/// An operation, its chain, and the node to ask.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Choice {
+    /// What.
+    pub ask: Ask,
+    /// Of which chain.
+    pub chain: usize,
+    /// Whom.
+    pub node: usize,
+    /// Whether no other node will do.
+    pub pinned: bool,
+}
+
+impl Client {
+    /// Chooses what to do next. `value` is for a write, if it becomes one.
+    pub fn choose(&mut self, mix: &Mix, keys: &Keys, nodes: usize, value: Value) -> Choice {
+        if let Some(scan) = &self.scan {
+            let (chain, pinned) = (scan.chain, scan.snapshot.is_some());
+            let node = if pinned { scan.node } else { self.rng.index(nodes) };
+            let snapshot = scan.snapshot.map_or(Snapshot::No, Snapshot::Of);
+            let ask = Ask::Page { after: scan.after, limit: scan.limit, snapshot, mode: scan.mode };
+            return Choice { ask, chain, node, pinned };
+        }
+        let key = self.rng.index(keys.len()) as u32;
+        let chain = keys.chain(key);
+        let read_at = self.rng.index(nodes);
+        let write = self.rng.chance(mix.writes);
+        if self.writer && (write || mix.writers > 0 && !self.rng.chance(150)) {
+            let ask = self.choose_write(mix, keys, key, value);
+            return Choice { ask, chain, node: self.heads[chain], pinned: false };
+        }
+        let mode = self.choose_mode(mix);
+        let ask = match self.rng.below(1000) as u32 {
+            kind if kind < mix.cuts => Ask::Keys(self.choose_keys(mix, keys, key), mode),
+            kind if kind < mix.cuts + mix.scans => {
+                let snapshot = if self.rng.chance(500) { Snapshot::Begin } else { Snapshot::No };
+                Ask::Page { after: None, limit: self.rng.between(1, 6) as u32, snapshot, mode }
+            }
+            _ => Ask::Read(key, mode),
+        };
+        Choice { ask, chain, node: read_at, pinned: false }
+    }
+
+    fn choose_mode(&mut self, mix: &Mix) -> ReadMode {
+        match self.rng.below(1000) as u32 {
+            way if way < mix.eventual => ReadMode::Eventual,
+            way if way < mix.eventual + mix.through_chain => ReadMode::ThroughChain,
+            way if way < mix.eventual + mix.through_chain + mix.bounded => ReadMode::Bounded {
+                versions: self.rng.below(4) as u32,
+                age: Duration::from_millis(self.rng.pick(&[10, 200, 5000])),
+            },
+            _ => ReadMode::Strong,
+        }
+    }
+
+    /// Keys of one chain, `key` among them.
+    fn choose_keys(&mut self, mix: &Mix, keys: &Keys, key: u32) -> Vec<u32> {
+        let mut chosen: Vec<u32> = Vec::new();
+        for other in keys.of_chain(keys.chain(key)) {
+            let wanted = match mix.whole_batches {
+                true => keys.kind(other) == KeyKind::Register,
+                false => other == key || self.rng.chance(600),
+            };
+            if wanted {
+                chosen.push(other);
+            }
+        }
+        chosen
+    }
+
+    fn choose_write(&mut self, mix: &Mix, keys: &Keys, key: u32, value: Value) -> Ask {
+        let in_batch = mix.whole_batches && keys.kind(key) == KeyKind::Register || self.rng.chance(mix.batches);
+        let chosen = if in_batch { self.choose_keys(mix, keys, key) } else { vec![key] };
+        let is_batch = chosen.len() > 1;
+        let parts = chosen.into_iter().map(|key| {
+            let call = match keys.kind(key) {
+                KeyKind::List => PartCall::Series(SeriesCall::Append(value)),
+                KeyKind::Counter => PartCall::Series(SeriesCall::Increment),
+                KeyKind::Register => PartCall::Register(self.choose_call(mix, key, value, is_batch)),
+            };
+            Part { key, call }
+        });
+        Ask::Write { parts: parts.collect(), batch: if is_batch { value.0 } else { 0 } }
+    }
+
+    fn choose_call(&mut self, mix: &Mix, key: u32, value: Value, is_part: bool) -> Call {
+        let expected = self.known[key as usize];
+        let kind = self.rng.below(1000) as u32;
+        match kind {
+            // Conditions of many parts rarely hold together.
+            kind if is_part && kind < mix.swaps / 4 => Call::CompareAndSwap { expected, value },
+            _ if is_part => Call::Put(value),
+            kind if kind < mix.deletes => Call::Delete,
+            kind if kind < mix.deletes + mix.takes => Call::GetDelete,
+            kind if kind < mix.deletes + mix.takes + mix.swaps => Call::CompareAndSwap { expected, value },
+            _ => Call::Put(value),
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! Sessions: by what numbers requests are known again, and how far their owner has seen.
+
+use std::collections::BTreeSet;
+
+use artillery_ddata::{Sequence, Version};
+
+/// One session of an application with one chain.
+#[derive(Clone, Debug)]
+pub struct Session {
+    /// Its id.
+    pub id: Version,
+    next: u64,
+    open: BTreeSet<u64>,
+}
+
+/// What an application knows of one chain. Its clients share it.
+#[derive(Clone, Default, Debug)]
+pub struct Standing {
+    session: Option<Session>,
+    /// Whether somebody is opening a session.
+    pub opening: bool,
+    /// Up to where the history was seen or written.
+    pub floor: Sequence,
+}
+
+impl Standing {
+    /// The session was opened.
+    pub fn opened(&mut self, id: Version) {
+        self.session = Some(Session { id, next: 1, open: BTreeSet::new() });
+    }
+
+    /// The session `id` is no more.
+    pub fn expired(&mut self, id: Version) {
+        if self.session.as_ref().is_some_and(|session| session.id == id) {
+            self.session = None;
+        }
+    }
+
+    /// Whether there is a session.
+    pub fn has_session(&self) -> bool {
+        self.session.is_some()
+    }
+
+    /// A new request.
+    pub fn number(&mut self) -> Option<(Version, u64)> {
+        let session = self.session.as_mut()?;
+        let number = session.next;
+        session.next += 1;
+        session.open.insert(number);
+        Some((session.id, number))
+    }
+
+    /// The request is over.
+    pub fn close(&mut self, (id, number): (Version, u64)) {
+        if let Some(session) = self.session.as_mut().filter(|session| session.id == id) {
+            session.open.remove(&number);
+        }
+    }
+
+    /// The lowest number still unanswered; of a session that is no more, 0 says nothing.
+    pub fn lowest(&self, id: Version) -> u64 {
+        match &self.session {
+            Some(session) if session.id == id => session.open.first().copied().unwrap_or(session.next),
+            _ => 0,
+        }
+    }
+
+    /// The history was seen up to here.
+    pub fn rise(&mut self, seen: Sequence) {
+        self.floor = self.floor.max(seen);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_lowest_unanswered_number_rises_with_the_answers() {
+        let (mut standing, id) = (Standing::default(), Version::new(1, 9));
+        assert_eq!(standing.number(), None);
+        standing.opened(id);
+        let (one, two) = (standing.number().unwrap(), standing.number().unwrap());
+        assert_eq!((one, two, standing.lowest(id)), ((id, 1), (id, 2), 1));
+        standing.close(two);
+        assert_eq!(standing.lowest(id), 1);
+        standing.close(one);
+        assert_eq!((standing.lowest(id), standing.lowest(Version::new(1, 1))), (3, 0));
+        standing.expired(id);
+        assert!(!standing.has_session());
+    }
+}

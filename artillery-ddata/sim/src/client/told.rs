@@ -1,0 +1,201 @@
+//! What a client makes of an answer.
+
+use artillery_ddata::{
+    Sequence, Version,
+    replica::{Committed, Computed, Page, Reply},
+    store::Held,
+};
+use bytes::Bytes;
+
+use super::{
+    ask::{Ask, Asked, Part, PartCall, conditions},
+    keys::{KeyKind, Keys, decode, decode_list, items, key_of},
+};
+use crate::{
+    history::{Answer, Call, SeriesAnswer, SeriesCall, Value},
+    oracle::{Failure, Oracle},
+};
+
+/// What belongs into the history.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct Told {
+    /// Of registers.
+    pub operations: Vec<(u32, Call, Answer)>,
+    /// Of lists and counters.
+    pub series: Vec<(u32, SeriesCall, SeriesAnswer)>,
+    /// Keys seen together, and the versions of their values.
+    pub seen: Vec<(u32, Option<Version>)>,
+    /// Up to where the history was seen.
+    pub as_of: Option<Sequence>,
+    /// The update that answers.
+    pub version: Option<Version>,
+    /// Behind which key a page ends, if it isn't the last, and its snapshot.
+    pub page: Option<(Option<u32>, Option<u64>)>,
+}
+
+/// What the answer `reply` to `asked` tells.
+///
+/// # Errors
+/// [`Oracle::Answers`] if such a reply makes no sense, [`Oracle::Claims`] if a value is none that anybody wrote.
+pub fn told(asked: &Asked, reply: &Reply, keys: &Keys) -> Result<Told, Failure> {
+    match (&asked.ask, reply) {
+        (Ask::Open, Reply::Committed(committed)) => Ok(Told { version: Some(committed.version), ..Told::default() }),
+        (Ask::Write { parts, batch }, Reply::Committed(committed)) => written(parts, *batch != 0, committed),
+        (Ask::Write { parts, batch }, Reply::Conflict { at, step, version, value, .. }) => {
+            let held = value.as_ref().map(|value| Held { version: *version, value: Some(value.clone()) });
+            conflict(parts, *batch != 0, *at, *step, *version, held).ok_or_else(|| nonsense(asked, reply))
+        }
+        (Ask::Read(key, _), Reply::Read(read)) => {
+            let mut told = Told { as_of: Some(read.as_of), ..Told::default() };
+            found(&mut told, keys, *key, read.held.as_ref())?;
+            Ok(told)
+        }
+        (Ask::Keys(asked_keys, _), Reply::Cut(cut)) if cut.found.len() == asked_keys.len() => {
+            let mut told = Told { as_of: Some(cut.as_of), ..Told::default() };
+            asked_keys
+                .iter()
+                .zip(&cut.found)
+                .try_for_each(|(key, held)| found(&mut told, keys, *key, held.as_ref()))?;
+            Ok(told)
+        }
+        (Ask::Page { after, .. }, Reply::Page(page)) => shown(asked, *after, page, keys),
+        _ => Err(nonsense(asked, reply)),
+    }
+}
+
+/// What is left of a write without an outcome: refused, or unknown.
+pub fn ended(asked: &Asked, refused: bool) -> Told {
+    let mut told = Told::default();
+    let Ask::Write { parts, .. } = &asked.ask else { return told };
+    for part in parts {
+        match part.call {
+            PartCall::Register(call) => {
+                told.operations.push((part.key, call, if refused { Answer::Refused } else { Answer::Unknown }));
+            }
+            PartCall::Series(call) => {
+                let answer = if refused { SeriesAnswer::Refused } else { SeriesAnswer::Unknown };
+                told.series.push((part.key, call, answer));
+            }
+        }
+    }
+    told
+}
+
+fn nonsense(asked: &Asked, reply: &Reply) -> Failure {
+    Failure::new(Oracle::Answers, format!("{:?} was answered with {reply:?}", asked.ask))
+}
+
+fn written(parts: &[Part], is_batch: bool, committed: &Committed) -> Result<Told, Failure> {
+    let version = committed.version;
+    let mut told = Told { version: Some(version), ..Told::default() };
+    let wrong = || Failure::new(Oracle::Answers, format!("{parts:?} was answered with {committed:?}"));
+    for part in parts {
+        let key = part.key;
+        match (part.call, &committed.result) {
+            (PartCall::Register(call @ Call::GetDelete), Computed::Took(None)) => {
+                told.operations.push((key, call, Answer::Found(None)));
+            }
+            (PartCall::Register(call @ Call::GetDelete), Computed::Took(Some((was, bytes)))) => {
+                let found = (*was, value_of(key, bytes)?);
+                told.operations.push((key, call, Answer::Took { version, found }));
+            }
+            (PartCall::Register(Call::GetDelete), _) => return Err(wrong()),
+            (PartCall::Register(call), Computed::Nothing) => {
+                told.operations.push((key, call, Answer::Written(version)))
+            }
+            (PartCall::Series(call), result) => {
+                let count = match (call, result) {
+                    (_, Computed::Nothing) if is_batch => None,
+                    (SeriesCall::Append(_), Computed::Length(length)) => Some(items(*length).ok_or_else(wrong)?),
+                    (SeriesCall::Increment, Computed::Number(number)) => {
+                        Some(u64::try_from(*number).map_err(|_| wrong())?)
+                    }
+                    _ => return Err(wrong()),
+                };
+                told.series.push((key, call, SeriesAnswer::Counted { version, count }));
+            }
+            _ => return Err(wrong()),
+        }
+    }
+    Ok(told)
+}
+
+/// One part saw something else than it expected: none of them was applied.
+fn conflict(
+    parts: &[Part],
+    is_batch: bool,
+    at: Version,
+    step: u32,
+    version: Version,
+    held: Option<Held>,
+) -> Option<Told> {
+    let (failed, _) = conditions(parts).nth(if is_batch { step as usize } else { 0 })?;
+    let seen = match held {
+        Some(Held { version, value: Some(bytes) }) => {
+            Answer::Conflict(Some((version, value_of(failed.key, &bytes).ok()?)))
+        }
+        _ if version.is_none() => Answer::Conflict(None),
+        _ => Answer::Failed(version),
+    };
+    let mut told = Told { version: Some(at), ..Told::default() };
+    for part in parts {
+        match part.call {
+            PartCall::Register(call) => {
+                told.operations.push((part.key, call, if part == failed { seen } else { Answer::Refused }));
+            }
+            PartCall::Series(call) => told.series.push((part.key, call, SeriesAnswer::Refused)),
+        }
+    }
+    Some(told)
+}
+
+/// A page speaks of every key between its ends.
+fn shown(asked: &Asked, after: Option<u32>, page: &Page, keys: &Keys) -> Result<Told, Failure> {
+    let unknown = |key: &Bytes| Failure::new(Oracle::Claims, format!("{key:?} was never asked for"));
+    let next = page.next.as_ref().map(|key| key_of(key).ok_or_else(|| unknown(key))).transpose()?;
+    let mut told = Told { as_of: Some(page.as_of), page: Some((next, page.snapshot)), ..Told::default() };
+    let mut records = page.records.iter().peekable();
+    for key in Ask::range(keys, asked.chain, after, next) {
+        let record = records.next_if(|record| key_of(&record.key) == Some(key));
+        found(&mut told, keys, key, record.map(|record| &record.held))?;
+    }
+    match records.next() {
+        None => Ok(told),
+        Some(record) => Err(unknown(&record.key)),
+    }
+}
+
+/// Notes what was found of a key.
+fn found(told: &mut Told, keys: &Keys, key: u32, held: Option<&Held>) -> Result<(), Failure> {
+    let held = held.and_then(|held| Some((held.version, held.value.as_ref()?)));
+    told.seen.push((key, held.map(|(version, _)| version)));
+    let never = |value: &Bytes| Failure::new(Oracle::Claims, format!("{value:?} was never written to key {key}"));
+    match keys.kind(key) {
+        KeyKind::Register => {
+            let found = held.map(|(version, bytes)| Ok((version, value_of(key, bytes)?))).transpose()?;
+            told.operations.push((key, Call::Read, Answer::Found(found)));
+        }
+        KeyKind::List => {
+            let answer = match held {
+                None => SeriesAnswer::List(Version::NONE, Vec::new()),
+                Some((version, bytes)) => {
+                    SeriesAnswer::List(version, decode_list(key, bytes).ok_or_else(|| never(bytes))?)
+                }
+            };
+            told.series.push((key, SeriesCall::Read, answer));
+        }
+        KeyKind::Counter => {
+            let number = |bytes: &Bytes| std::str::from_utf8(bytes).ok()?.parse().ok();
+            let answer = match held {
+                None => SeriesAnswer::Number(Version::NONE, 0),
+                Some((version, bytes)) => SeriesAnswer::Number(version, number(bytes).ok_or_else(|| never(bytes))?),
+            };
+            told.series.push((key, SeriesCall::Read, answer));
+        }
+    }
+    Ok(())
+}
+
+fn value_of(key: u32, bytes: &Bytes) -> Result<Value, Failure> {
+    decode(key, bytes).ok_or_else(|| Failure::new(Oracle::Claims, format!("{bytes:?} was never written to key {key}")))
+}

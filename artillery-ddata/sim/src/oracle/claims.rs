@@ -1,0 +1,84 @@
+//! What clients are told, held against the log.
+
+use artillery_ddata::{Sequence, Version, store::Held};
+use bytes::Bytes;
+
+use super::{ChainOracle, Failure, Oracle};
+
+impl ChainOracle {
+    /// Checks what somebody was told of `key`: that the update exists, says so, and is committed if that was claimed.
+    ///
+    /// # Errors
+    /// [`Oracle::Claims`].
+    pub fn check_claim(
+        &self,
+        key: &[u8],
+        version: Version,
+        value: Option<&Bytes>,
+        committed: bool,
+    ) -> Result<(), Failure> {
+        let change = self.update(version).and_then(|update| update.changes.iter().find(|change| change.key == key));
+        if change.is_none_or(|change| change.value.as_ref() != value) {
+            let what = format!("version {version} of {key:?} was shown with a value that it never had");
+            return Err(Failure::new(Oracle::Claims, what));
+        }
+        if committed && version.sequence > self.committed_up_to() {
+            let what = format!(
+                "version {version} of {key:?} was called committed, the tail has committed up to {}",
+                self.committed_up_to()
+            );
+            return Err(Failure::new(Oracle::Claims, what));
+        }
+        Ok(())
+    }
+
+    /// Checks that somebody who was told of the history up to `as_of` was shown no older state of `key`.
+    ///
+    /// # Errors
+    /// [`Oracle::Claims`].
+    pub fn check_not_behind(&self, key: &[u8], held: Option<&Held>, as_of: Sequence) -> Result<(), Failure> {
+        let newest = self.newest(key, as_of).map_or(Version::NONE, |(version, _)| version);
+        let fine = match held {
+            Some(held) => held.version >= newest,
+            None => {
+                let later = self.places(key).iter().filter_map(|&at| self.log.get(at));
+                let deleted = |update: &artillery_ddata::update::Update| {
+                    update.changes.iter().any(|change| change.key == key && change.value.is_none())
+                };
+                newest.is_none() || later.filter(|update| update.version >= newest).any(deleted)
+            }
+        };
+        if fine {
+            return Ok(());
+        }
+        let what = format!("{key:?} was shown as {held:?} as of {as_of}, when {newest} was there");
+        Err(Failure::new(Oracle::Claims, what))
+    }
+
+    /// Checks that `key` was shown as it was right after the update `as_of`.
+    ///
+    /// # Errors
+    /// [`Oracle::Claims`].
+    pub fn check_exact(&self, key: &[u8], held: Option<&Held>, as_of: Sequence) -> Result<(), Failure> {
+        let expected = self.newest(key, as_of).and_then(|(version, value)| Some((version, value?)));
+        let found = held.and_then(|held| Some((held.version, held.value.as_ref()?)));
+        if expected == found {
+            return Ok(());
+        }
+        let what = format!("{key:?} was shown as {found:?} at {as_of}, when it was {expected:?}");
+        Err(Failure::new(Oracle::Claims, what))
+    }
+
+    /// The newest change of `key` at or below `at_most`.
+    fn newest(&self, key: &[u8], at_most: Sequence) -> Option<(Version, Option<&Bytes>)> {
+        let places = self.places(key);
+        let upto = places.partition_point(|&at| (at as u64) < at_most.0);
+        let update = self.log.get(*places.get(upto.checked_sub(1)?)?)?;
+        let change = update.changes.iter().rfind(|change| change.key == key)?;
+        Some((update.version, change.value.as_ref()))
+    }
+
+    fn places(&self, key: &[u8]) -> &[usize] {
+        self.by_key.get(key).map_or(&[], Vec::as_slice)
+    }
+}

@@ -1,0 +1,147 @@
+//! What nodes answer, and what that is held against.
+
+use std::fmt::Write as _;
+
+use artillery_ddata::{
+    Sequence,
+    replica::{Page, Read, ReadMode, Refusal, Reply, Token},
+    store::Held,
+};
+
+use super::{Event, World};
+use crate::{
+    client::{Ask, Pending, key_bytes, key_of},
+    node::Origin,
+    oracle::{ChainOracle, Failure, Oracle},
+};
+
+impl World {
+    /// A replica answers a request.
+    pub(super) fn answer(&mut self, index: usize, slot: usize, token: Token, reply: Reply) -> Result<(), Failure> {
+        let Some(origin) = self.nodes[index].owed.remove(&token) else {
+            return Err(Failure::new(Oracle::Answers, format!("n{index} answers {token:?} without being asked")));
+        };
+        self.trace.line(self.now, |out| {
+            write!(out, "n{index} c{slot} answers client {} op {}: {reply:?}", origin.client, origin.number)
+        });
+        self.counts.busy += u64::from(reply == Reply::Refused(Refusal::Busy));
+        self.counts.expired_sessions += u64::from(reply == Reply::Refused(Refusal::SessionExpired));
+        self.check_reply(&origin, &reply);
+        self.respond(origin, reply);
+        Ok(())
+    }
+
+    /// Holds an answer against what the tail has committed, and against an earlier answer to the same request.
+    pub(super) fn check_reply(&mut self, origin: &Origin, reply: &Reply) {
+        let oracle = &self.oracles[origin.asked.chain];
+        let checked = checked(oracle, &self.setup.keys, origin, reply);
+        if let Err(failure) = checked {
+            self.claim(failure);
+        }
+    }
+
+    /// What is wrong is kept for the end, so that the history can show it too.
+    pub(super) fn claim(&mut self, failure: Failure) {
+        if self.claim.is_none() {
+            self.trace.line(self.now, |out| write!(out, "claim: {failure}"));
+            self.claim = Some(failure);
+        }
+    }
+
+    pub(super) fn respond(&mut self, origin: Origin, reply: Reply) {
+        // Nobody waits for the answer to a duplicate.
+        if origin.expected.is_none()
+            && let Some(delay) = self.network.client_delay(origin.client)
+        {
+            self.queue.push(self.now + delay, Event::Reply(origin, Box::new(reply)));
+        }
+    }
+
+    /// A reply reaches its client, if that still waits for it.
+    pub(super) fn reply(&mut self, origin: Origin, reply: Reply) -> Result<(), Failure> {
+        let Origin { client: index, number, attempt, .. } = origin;
+        let waits = |pending: &Pending| pending.number == number && pending.attempts == attempt && pending.waits;
+        if !self.clients[index].pending.as_ref().is_some_and(waits) {
+            return Ok(());
+        }
+        if let Some(next) = self.clients[index].reply(reply, &self.setup.keys, &self.ids)? {
+            self.carry_on(index, next);
+        }
+        Ok(())
+    }
+}
+
+fn checked(oracle: &ChainOracle, keys: &crate::client::Keys, origin: &Origin, reply: &Reply) -> Result<(), Failure> {
+    if let Some(expected) = &origin.expected {
+        is_the_same(expected, reply)?;
+    }
+    let asked = &origin.asked;
+    let committed = oracle.committed_up_to();
+    let ahead = |what: &str, sequence: Sequence| {
+        let claim = format!("{what} {sequence} was answered, the tail has committed up to {committed}");
+        if sequence > committed { Err(Failure::new(Oracle::Claims, claim)) } else { Ok(()) }
+    };
+    let seen = |as_of: Sequence| {
+        ahead("a read as of", as_of)?;
+        let mode = asked.ask.mode();
+        let is_loose = matches!(mode, Some(ReadMode::Eventual | ReadMode::Bounded { .. }));
+        match asked.floor.filter(|&floor| asked.tells_floor && is_loose && as_of < floor) {
+            Some(floor) => {
+                let what = format!("a session's {mode:?} read as of {as_of} is below its floor {floor}");
+                Err(Failure::new(Oracle::Claims, what))
+            }
+            None => Ok(()),
+        }
+    };
+    match (&asked.ask, reply) {
+        (Ask::Read(key, mode), Reply::Read(Read { held, clean, as_of, .. })) => {
+            seen(*as_of)?;
+            let key = key_bytes(*key);
+            if let Some(Held { version, value }) = held {
+                oracle.check_claim(&key, *version, value.as_ref(), *clean || *mode == ReadMode::Strong)?;
+            }
+            oracle.check_not_behind(&key, held.as_ref(), *as_of)
+        }
+        (Ask::Keys(asked, _), Reply::Cut(cut)) => {
+            seen(cut.as_of)?;
+            let found = asked.iter().zip(&cut.found);
+            found.into_iter().try_for_each(|(key, held)| oracle.check_exact(&key_bytes(*key), held.as_ref(), cut.as_of))
+        }
+        (Ask::Page { after, .. }, Reply::Page(Page { records, next, as_of, snapshot, .. })) => {
+            match snapshot {
+                Some(_) => ahead("a snapshot at", *as_of)?,
+                None => seen(*as_of)?,
+            }
+            let next = next.as_ref().and_then(|key| key_of(key));
+            Ask::range(keys, asked.chain, *after, next).try_for_each(|key| {
+                let key = key_bytes(key);
+                let held = records.iter().find(|record| record.key == key).map(|record| &record.held);
+                oracle.check_exact(&key, held, *as_of)
+            })
+        }
+        (_, Reply::Committed(committed)) => ahead("write", committed.version.sequence),
+        (_, Reply::Conflict { at, .. }) => ahead("conflict", at.sequence),
+        _ => Ok(()),
+    }
+}
+
+/// One request has one outcome, however often it is asked for.
+fn is_the_same(expected: &Reply, reply: &Reply) -> Result<(), Failure> {
+    let fine = match (expected, reply) {
+        (Reply::Committed(first), Reply::Committed(again)) => {
+            first.version == again.version && first.result == again.result
+        }
+        (
+            Reply::Conflict { at, step, version, .. },
+            Reply::Conflict { at: at_again, step: step_again, version: version_again, .. },
+        ) => (at, step, version) == (at_again, step_again, version_again),
+        (_, Reply::Refused(Refusal::Barred)) => *expected == Reply::Refused(Refusal::Barred),
+        (_, Reply::Refused(Refusal::NotANumber | Refusal::Overflow)) => false,
+        (_, Reply::Refused(_) | Reply::Expired) => true,
+        _ => false,
+    };
+    if fine {
+        return Ok(());
+    }
+    Err(Failure::new(Oracle::Once, format!("a request was answered with {expected:?}, its duplicate with {reply:?}")))
+}

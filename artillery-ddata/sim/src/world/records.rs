@@ -1,0 +1,178 @@
+//! What becomes of finished operations: histories, sessions, scans, and late duplicates.
+
+use std::sync::Arc;
+
+use artillery_ddata::{
+    replica::{Refusal, Reply, Snapshot},
+    tries::Ending,
+    update::RequestKey,
+};
+
+use super::{Arrival, Event, Phase, World};
+use crate::{
+    client::{self, Ask, Next, Pending, Scanning, Told},
+    history::{Answer, Call, Cut, Look, Operation, SeriesAnswer, SeriesCall, SeriesOperation},
+    node::Origin,
+    scenario::SECOND,
+};
+
+impl World {
+    /// An operation is over.
+    pub(super) fn finish_operation(&mut self, index: usize, pending: &Pending, next: Next) {
+        let asked = &pending.asked;
+        let measured = self.is_measured(pending.since);
+        let standing = &mut self.standings[index / self.setup.lanes][asked.chain];
+        if asked.ask == Ask::Open {
+            standing.opening = false;
+        }
+        if let Some(id) = asked.id {
+            standing.close(id);
+        }
+        match next {
+            Next::Again(..) => {}
+            Next::Done(told, reply) => {
+                if let (Ask::Open, Some(id)) = (&asked.ask, told.version) {
+                    standing.opened(id);
+                }
+                let seen = told.as_of.into_iter().chain(told.version.map(|version| version.sequence));
+                seen.for_each(|sequence| standing.rise(sequence));
+                self.counts.acknowledged += u64::from(matches!(*reply, Reply::Committed(_)));
+                self.counts.conflicts += u64::from(matches!(*reply, Reply::Conflict { .. }));
+                self.record(index, pending, *told);
+                self.duplicate(index, pending, *reply);
+            }
+            Next::Over(ending) => {
+                self.counts.healed_refused += u64::from(measured);
+                let (Ending::NotApplied(refusal) | Ending::Unknown(refusal)) = ending;
+                if let (Some((session, _)), Some(Refusal::SessionExpired)) = (asked.id, refusal) {
+                    standing.expired(session);
+                }
+                let refused = matches!(ending, Ending::NotApplied(_));
+                let counted =
+                    if refused && asked.is_write() { &mut self.counts.refused } else { &mut self.counts.unanswered };
+                *counted += 1;
+                self.record(index, pending, client::ended(asked, refused));
+                self.end_scan(index);
+                if ending == Ending::NotApplied(Some(Refusal::Barred)) {
+                    self.duplicate(index, pending, Reply::Refused(Refusal::Barred));
+                }
+            }
+        }
+    }
+
+    /// Adds what an operation tells to the history.
+    fn record(&mut self, index: usize, pending: &Pending, mut told: Told) {
+        let asked = pending.asked.clone();
+        let (mut called, mut returned) = (pending.called, self.moment());
+        let client = index as u32;
+        let seen = std::mem::take(&mut told.seen);
+        if let Ask::Page { limit, snapshot, mode, .. } = asked.ask
+            && let Some((after, kept)) = told.page
+        {
+            let scan = self.clients[index].scan.take();
+            let snapshot_goes_on = matches!(snapshot, Snapshot::Of(_));
+            let (first, earlier) = match scan {
+                Some(scan) if snapshot_goes_on => (scan.first, scan.seen),
+                _ => ((called, returned), Vec::new()),
+            };
+            (called, returned) = first;
+            let seen_so_far = if kept.is_some() { [earlier, seen.clone()].concat() } else { Vec::new() };
+            let (chain, node) = (asked.chain, pending.node);
+            let scan = Scanning { chain, after, limit, mode, snapshot: kept, node, first, seen: seen_so_far };
+            self.clients[index].scan = Some(scan);
+            if after.is_none() {
+                self.end_scan(index);
+            }
+        }
+        let history = &mut self.histories[asked.chain];
+        let batch = if let Ask::Write { batch, .. } = asked.ask { batch } else { 0 };
+        if asked.is_write() || asked.ask.is_linearizable() {
+            let operations = told.operations.into_iter();
+            history.operations.extend(operations.map(|(key, call, answer)| Operation {
+                client,
+                key,
+                called,
+                returned,
+                call,
+                answer,
+                batch,
+            }));
+            let series = told.series.into_iter();
+            history.series.extend(series.map(|(key, call, answer)| SeriesOperation {
+                client,
+                key,
+                called,
+                returned,
+                call,
+                answer,
+            }));
+        }
+        if let Some(floor) = asked.floor {
+            let looks = seen.iter().map(|&(key, found)| Look { client, key, called, returned, floor, found });
+            history.looks.extend(looks);
+        }
+        let is_part = told.page.is_some_and(|(_, snapshot)| snapshot.is_some());
+        if seen.len() > 1 && !is_part {
+            history.cuts.push(Cut { client, called, returned, seen });
+        }
+    }
+
+    /// All pages of a snapshot are one cut.
+    pub(super) fn end_scan(&mut self, index: usize) {
+        if let Some(Scanning { chain, first: (called, returned), seen, .. }) = self.clients[index].scan.take()
+            && seen.len() > 1
+        {
+            self.histories[chain].cuts.push(Cut { client: index as u32, called, returned, seen });
+        }
+    }
+
+    /// Asks for an answered write once more, late.
+    fn duplicate(&mut self, index: usize, pending: &Pending, reply: Reply) {
+        let Some((session, number)) = pending.asked.id else { return };
+        let rng = &mut self.clients[index].rng;
+        if self.phase != Phase::Work || !rng.chance(self.setup.mix.duplicates) {
+            return;
+        }
+        let after = match rng.below(3) {
+            0 => rng.below(4 * self.setup.profile.delay),
+            _ => rng.below(2 * SECOND),
+        };
+        let node =
+            if rng.chance(500) { rng.index(self.nodes.len()) } else { self.clients[index].head(pending.asked.chain) };
+        self.counts.duplicates += 1;
+        let asked = pending.asked.clone();
+        let request = asked.request.clone();
+        let origin =
+            Origin { client: index, number: pending.number, attempt: 0, asked, expected: Some(Arc::new(reply)) };
+        let key = Some(RequestKey { session, number, lowest: 0 });
+        let (at, until) = (self.now + after, self.now + after + SECOND);
+        self.queue.push(at, Event::Request(Box::new(Arrival { origin, node, request, key, until })));
+    }
+
+    /// What was never answered may have taken effect too.
+    pub(super) fn give_up_all(&mut self) {
+        for index in 0..self.clients.len() {
+            self.end_scan(index);
+            if let Some(pending) = self.clients[index].pending.take()
+                && pending.asked.is_write()
+            {
+                self.record(index, &pending, client::ended(&pending.asked, false));
+            }
+        }
+    }
+
+    /// The newest version that a client was told of something that it wrote to this chain.
+    pub(super) fn newest_acknowledged(&self, chain: usize) -> Option<artillery_ddata::Version> {
+        let history = &self.histories[chain];
+        let registers = history.operations.iter().filter_map(|operation| match (operation.call, operation.answer) {
+            (Call::Read, _) => None,
+            (_, Answer::Written(version) | Answer::Took { version, .. }) => Some(version),
+            _ => None,
+        });
+        let series = history.series.iter().filter_map(|operation| match (operation.call, &operation.answer) {
+            (SeriesCall::Append(_) | SeriesCall::Increment, SeriesAnswer::Counted { version, .. }) => Some(*version),
+            _ => None,
+        });
+        registers.chain(series).max()
+    }
+}
