@@ -94,6 +94,8 @@ pub struct Client {
     pub rng: Rng,
     /// What it is at.
     pub pending: Option<Pending>,
+    /// What it does next, whatever else it had in mind.
+    pub next: Option<Choice>,
     /// The scan that it goes on with next.
     pub scan: Option<Scanning>,
     /// Reads that it is to make next, whatever else it had in mind: node, key and mode.
@@ -118,6 +120,7 @@ impl Client {
         Self {
             rng,
             pending: None,
+            next: None,
             scan: None,
             script: VecDeque::new(),
             begun: 0,

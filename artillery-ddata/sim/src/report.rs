@@ -143,9 +143,10 @@ impl fmt::Display for ScenarioReport {
         )?;
         writeln!(
             f,
-            "         reads: {} local, {} after a query ({} shared); writes: {} acknowledged, {} conflicts, {} times busy",
+            "         reads: {} local, {} dirty ({} version queries, {} shared); writes: {} acknowledged, {} conflicts, {} times busy",
             counts.local_reads,
             counts.dirty_reads,
+            counts.version_queries,
             counts.shared_queries,
             counts.acknowledged,
             counts.conflicts,

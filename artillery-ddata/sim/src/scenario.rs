@@ -71,6 +71,10 @@ pub struct Setup {
     pub patience: (u64, u64),
     /// Shortest and longest patience for one attempt, in nanoseconds.
     pub attempt: (u64, u64),
+    /// For how many nanoseconds of each second clients work, as fast as they can; `None`: evenly, at a pace.
+    pub bursts: Option<u64>,
+    /// How many of a thousand reads go to the node that is everybody's favourite for a second.
+    pub favourite: u32,
     /// Whether reads in sessions tell their floor.
     pub floors: bool,
     /// How many of a thousand polls of a replica's messages are late.
@@ -293,7 +297,7 @@ impl Scenario {
             Self::Sessions => {
                 setup.mix = Mix { writes: rng.between(300, 600) as u32, sessions: 1000, eventual: 600, ..setup.mix };
             }
-            Self::Readers => readers(&mut rng, &mut setup),
+            Self::Readers => readers(&mut setup),
             Self::Mixed => mixed(&mut rng, &mut setup),
         }
         setup.keys.chains = setup.chains;
@@ -359,6 +363,8 @@ fn common(rng: &mut Rng) -> Setup {
         padding: rng.pick(&[0, 8, 300]),
         patience: (300 * MILLI, rng.between(500, 2500) * MILLI),
         attempt: (40 * MILLI, rng.between(100, 600) * MILLI),
+        bursts: None,
+        favourite: 500,
         floors: true,
         late_polls: rng.pick(&[0, 100, 500, 1000]),
         batch: rng.pick(&[1, 4, 64]),
@@ -379,7 +385,7 @@ fn retries(rng: &mut Rng, setup: &mut Setup) {
     setup.keys = Keys { registers: 2, lists: 1, counters: 1, chains: 1 };
     setup.clients += rng.between(4, 8) as usize;
     setup.lanes = rng.between(1, 8) as usize;
-    setup.attempt = (10 * MILLI, 120 * MILLI);
+    setup.attempt = (5 * MILLI, 60 * MILLI + 12 * setup.profile.delay);
     setup.mix = Mix {
         writes: 650,
         deletes: 300,
@@ -390,7 +396,7 @@ fn retries(rng: &mut Rng, setup: &mut Setup) {
         ..setup.mix
     };
     if rng.chance(300) {
-        setup.window = rng.between(300, 3000) as usize;
+        setup.window = rng.between(70 * setup.clients as u64, 4000) as usize;
     }
 }
 
@@ -415,12 +421,14 @@ fn batches(rng: &mut Rng, setup: &mut Setup) {
     };
 }
 
-fn readers(rng: &mut Rng, setup: &mut Setup) {
+fn readers(setup: &mut Setup) {
     setup.keys = one_key();
     setup.clients = 65;
     setup.lanes = 1;
     setup.mix = Mix { writers: 1, eventual: 0, bounded: 0, through_chain: 0, cuts: 0, scans: 0, ..setup.mix };
-    setup.padding = rng.pick(&[0, 300]);
+    // At the same node, which isn't always the same one.
+    setup.favourite = 1000;
+    setup.bursts = Some(30 * setup.profile.delay);
 }
 
 fn founded(rng: &mut Rng, setup: &mut Setup) {

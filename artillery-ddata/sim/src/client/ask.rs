@@ -175,7 +175,7 @@ fn steps(parts: &[Part], padding: usize) -> Vec<Step> {
 }
 
 /// The parts of a batch that expect something, by the steps that say so.
-pub fn conditions(parts: &[Part]) -> impl Iterator<Item = (&Part, Version)> {
+pub(super) fn conditions(parts: &[Part]) -> impl Iterator<Item = (&Part, Version)> {
     parts.iter().filter_map(|part| match part.call {
         PartCall::Register(Call::CompareAndSwap { expected, .. }) => Some((part, expected)),
         _ => None,

@@ -29,7 +29,7 @@ pub struct Keys {
 }
 
 /// What all keys begin with.
-pub const PREFIX: &str = "key-";
+pub(super) const PREFIX: &str = "key-";
 
 /// Bytes of an item of a list.
 const ITEM: usize = 12;
@@ -78,7 +78,7 @@ pub fn key_of(bytes: &[u8]) -> Option<u32> {
 }
 
 /// A value says which it is and to which key it belongs; its padding too can be told from any other.
-pub fn encode(key: u32, value: Value, padding: usize) -> Bytes {
+pub(super) fn encode(key: u32, value: Value, padding: usize) -> Bytes {
     let mut bytes = BytesMut::with_capacity(ITEM + padding);
     bytes.put_u64_le(value.0);
     bytes.put_u32_le(key);
@@ -87,7 +87,7 @@ pub fn encode(key: u32, value: Value, padding: usize) -> Bytes {
 }
 
 /// The value that `bytes` of `key` stand for, if they are whole and belong to it.
-pub fn decode(key: u32, bytes: &[u8]) -> Option<Value> {
+pub(super) fn decode(key: u32, bytes: &[u8]) -> Option<Value> {
     let (value, rest) = bytes.split_first_chunk::<8>()?;
     let (owner, padding) = rest.split_first_chunk::<4>()?;
     let value = Value(u64::from_le_bytes(*value));
@@ -95,12 +95,12 @@ pub fn decode(key: u32, bytes: &[u8]) -> Option<Value> {
 }
 
 /// The items of a list, which have no padding.
-pub fn decode_list(key: u32, bytes: &[u8]) -> Option<Vec<Value>> {
+pub(super) fn decode_list(key: u32, bytes: &[u8]) -> Option<Vec<Value>> {
     bytes.chunks(ITEM).map(|item| decode(key, item)).collect()
 }
 
 /// How many items a list of so many bytes has.
-pub fn items(length: u64) -> Option<u64> {
+pub(super) fn items(length: u64) -> Option<u64> {
     length.is_multiple_of(ITEM as u64).then_some(length / ITEM as u64)
 }
 

@@ -83,11 +83,11 @@ fn checked(oracle: &ChainOracle, keys: &crate::client::Keys, origin: &Origin, re
     };
     let seen = |as_of: Sequence| {
         ahead("a read as of", as_of)?;
-        let mode = asked.ask.mode();
-        let is_loose = matches!(mode, Some(ReadMode::Eventual | ReadMode::Bounded { .. }));
+        // A strong read shows all that is committed, whatever it says of that.
+        let is_loose = asked.ask.mode() == Some(ReadMode::Eventual);
         match asked.floor.filter(|&floor| asked.tells_floor && is_loose && as_of < floor) {
             Some(floor) => {
-                let what = format!("a session's {mode:?} read as of {as_of} is below its floor {floor}");
+                let what = format!("a session's read as of {as_of} is below its floor {floor}");
                 Err(Failure::new(Oracle::Claims, what))
             }
             None => Ok(()),

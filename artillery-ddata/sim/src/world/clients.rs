@@ -34,8 +34,18 @@ impl World {
             self.end_scan(index);
             return;
         }
+        if let Some(choice) = self.clients[index].next.take() {
+            return self.start(index, choice);
+        }
+        if let Some(burst) = self.setup.bursts
+            && self.now % SECOND > burst
+        {
+            // All at once again with the next second.
+            let after = SECOND - self.now % SECOND + self.clients[index].rng.below(self.setup.profile.delay);
+            return self.queue.push(self.now + after, Event::Think(index));
+        }
         // All clients pause when they are ahead of their schedule, and hurry together when they are behind.
-        if self.counts.operations > AIM * self.now / STOP {
+        if self.setup.bursts.is_none() && self.counts.operations > AIM * self.now / STOP {
             let after = self.clients[index].rng.below(600_000_000);
             self.queue.push(self.now + after, Event::Think(index));
             return;
@@ -43,7 +53,7 @@ impl World {
         let value = self.fresh_value();
         let mut choice = self.clients[index].choose(&self.setup.mix, &self.setup.keys, self.nodes.len(), value);
         let is_write = matches!(choice.ask, Ask::Write { .. });
-        if !is_write && !choice.pinned && self.clients[index].rng.chance(500) {
+        if !is_write && !choice.pinned && self.clients[index].rng.chance(self.setup.favourite) {
             // Everybody's favourite for a while, so that reads meet there.
             choice.node = (self.now / SECOND) as usize % self.nodes.len();
         }
@@ -95,7 +105,7 @@ impl World {
         self.attempt(index);
     }
 
-    /// Before the first numbered write comes the opening of a session. `None`: it isn't open yet.
+    /// Before a numbered write comes the opening of a session. `None`: somebody else opens it.
     fn opening(&mut self, index: usize, choice: Choice) -> Option<Choice> {
         let is_write = matches!(choice.ask, Ask::Write { .. });
         self.clients[index].numbers = is_write && self.clients[index].rng.chance(self.setup.mix.numbered);
@@ -103,11 +113,10 @@ impl World {
         if !self.clients[index].numbers || standing.has_session() {
             return Some(choice);
         }
-        if standing.opening {
-            return None;
-        }
-        standing.opening = true;
-        Some(Choice { ask: Ask::Open, ..choice })
+        let is_first = !std::mem::replace(&mut standing.opening, true);
+        let open = is_first.then(|| Choice { ask: Ask::Open, ..choice.clone() });
+        self.clients[index].next = Some(choice);
+        open
     }
 
     fn asked(&mut self, index: usize, ask: Ask, chain: usize) -> Asked {

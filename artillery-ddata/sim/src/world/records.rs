@@ -10,7 +10,7 @@ use artillery_ddata::{
 
 use super::{Arrival, Event, Phase, World};
 use crate::{
-    client::{self, Ask, Next, Pending, Scanning, Told},
+    client::{self, Ask, Choice, Next, Pending, Scanning, Told},
     history::{Answer, Call, Cut, Look, Operation, SeriesAnswer, SeriesCall, SeriesOperation},
     node::Origin,
     scenario::SECOND,
@@ -20,7 +20,6 @@ impl World {
     /// An operation is over.
     pub(super) fn finish_operation(&mut self, index: usize, pending: &Pending, next: Next) {
         let asked = &pending.asked;
-        let measured = self.is_measured(pending.since);
         let standing = &mut self.standings[index / self.setup.lanes][asked.chain];
         if asked.ask == Ask::Open {
             standing.opening = false;
@@ -42,21 +41,31 @@ impl World {
                 self.duplicate(index, pending, *reply);
             }
             Next::Over(ending) => {
-                self.counts.healed_refused += u64::from(measured);
                 let (Ending::NotApplied(refusal) | Ending::Unknown(refusal)) = ending;
                 if let (Some((session, _)), Some(Refusal::SessionExpired)) = (asked.id, refusal) {
                     standing.expired(session);
                 }
-                let refused = matches!(ending, Ending::NotApplied(_));
-                let counted =
-                    if refused && asked.is_write() { &mut self.counts.refused } else { &mut self.counts.unanswered };
-                *counted += 1;
-                self.record(index, pending, client::ended(asked, refused));
-                self.end_scan(index);
-                if ending == Ending::NotApplied(Some(Refusal::Barred)) {
-                    self.duplicate(index, pending, Reply::Refused(Refusal::Barred));
-                }
+                self.end_without_outcome(index, pending, ending);
             }
+        }
+    }
+
+    fn end_without_outcome(&mut self, index: usize, pending: &Pending, ending: Ending) {
+        let asked = &pending.asked;
+        if ending == Ending::NotApplied(Some(Refusal::SessionExpired)) && self.phase == Phase::Work {
+            // Nothing was applied under that id: the same again under another one.
+            let (ask, chain, node) = (asked.ask.clone(), asked.chain, pending.node);
+            self.clients[index].next = Some(Choice { ask, chain, node, pinned: false });
+            return;
+        }
+        let refused = matches!(ending, Ending::NotApplied(_));
+        self.counts.healed_refused += u64::from(self.is_measured(pending.since));
+        self.counts.refused += u64::from(refused && asked.is_write());
+        self.counts.unanswered += u64::from(!refused || !asked.is_write());
+        self.record(index, pending, client::ended(asked, refused));
+        self.end_scan(index);
+        if ending == Ending::NotApplied(Some(Refusal::Barred)) {
+            self.duplicate(index, pending, Reply::Refused(Refusal::Barred));
         }
     }
 
