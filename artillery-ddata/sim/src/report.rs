@@ -279,6 +279,7 @@ impl Counts {
         self.local_reads += other.local_reads;
         self.dirty_reads += other.dirty_reads;
         self.shared_queries += other.shared_queries;
+        self.in_flight = self.in_flight.max(other.in_flight);
         self.version_queries += other.version_queries;
         self.retries += other.retries;
         self.duplicates += other.duplicates;

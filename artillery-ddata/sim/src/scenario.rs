@@ -83,6 +83,8 @@ pub struct Setup {
     pub batch: usize,
     /// Whether nodes hold leases that run out now and then.
     pub leases: bool,
+    /// Operations at most.
+    pub most: u64,
     /// Whether what nodes say to each other goes through bytes.
     pub wired: bool,
     /// How the cluster is formed; `None`: it is there from the start.
@@ -296,6 +298,12 @@ impl Scenario {
             Self::Batches => batches(&mut rng, &mut setup),
             Self::Sessions => {
                 setup.mix = Mix { writes: rng.between(300, 600) as u32, sessions: 1000, eventual: 600, ..setup.mix };
+                // One operation upon the other, and some members far from the tail, so that they are behind.
+                setup.profile.uneven = true;
+                setup.favourite = 0;
+                setup.lanes = 4;
+                setup.clients += 4;
+                setup.bursts = Some(80 * setup.profile.delay);
             }
             Self::Readers => readers(&mut setup),
             Self::Mixed => mixed(&mut rng, &mut setup),
@@ -369,6 +377,7 @@ fn common(rng: &mut Rng) -> Setup {
         late_polls: rng.pick(&[0, 100, 500, 1000]),
         batch: rng.pick(&[1, 4, 64]),
         leases: false,
+        most: u64::MAX,
         wired: rng.chance(300),
         founding: None,
         faults: Vec::new(),
@@ -395,9 +404,8 @@ fn retries(rng: &mut Rng, setup: &mut Setup) {
         settled: rng.between(0, 200) as u32,
         ..setup.mix
     };
-    if rng.chance(300) {
-        setup.window = rng.between(70 * setup.clients as u64, 4000) as usize;
-    }
+    // An append weighs as much as its whole list.
+    setup.window = rng.pick(&[16 << 10, 64 << 10, 1 << 20]);
 }
 
 fn evictions(rng: &mut Rng, setup: &mut Setup) {

@@ -123,6 +123,8 @@ pub struct Counts {
     pub dirty_reads: u64,
     /// Reads that shared another one's version query.
     pub shared_queries: u64,
+    /// Operations that were under way at the same time, at most.
+    pub in_flight: u64,
     /// Version queries that were answered.
     pub version_queries: u64,
     /// Attempts after one that wasn't answered.
@@ -177,6 +179,7 @@ pub struct World {
     /// By application and chain.
     standings: Vec<Vec<Standing>>,
     claim: Option<Failure>,
+    in_flight: u64,
     slow_steps: u64,
     crashes: u64,
     restarts: u64,
@@ -211,6 +214,7 @@ impl World {
             histories: vec![History::default(); setup.chains],
             standings: vec![vec![Standing::default(); setup.chains]; setup.clients.div_ceil(setup.lanes)],
             claim: None,
+            in_flight: 0,
             slow_steps: 0,
             crashes: 0,
             restarts: 0,

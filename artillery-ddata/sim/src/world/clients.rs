@@ -30,7 +30,7 @@ impl World {
             let chain = self.setup.keys.chain(key);
             return self.start(index, Choice { ask: Ask::Read(key, mode), chain, node, pinned: false });
         }
-        if self.phase != Phase::Work {
+        if self.phase != Phase::Work || self.counts.operations >= self.setup.most {
             self.end_scan(index);
             return;
         }
@@ -100,6 +100,8 @@ impl World {
             settles: false,
         });
         self.counts.operations += 1;
+        self.in_flight += 1;
+        self.counts.in_flight = self.counts.in_flight.max(self.in_flight);
         self.counts.healed += u64::from(self.is_measured(self.now));
         self.queue.push(until, Event::GiveUp { client: index, number });
         self.attempt(index);
@@ -239,6 +241,7 @@ impl World {
             return;
         }
         let Some(pending) = self.clients[index].pending.take() else { return };
+        self.in_flight -= 1;
         self.trace.line(self.now, |out| write!(out, "client {index} op {}: {next:?}", pending.number));
         self.finish_operation(index, &pending, next);
         let pause = 1 + self.clients[index].rng.below(2 * self.setup.profile.delay);
