@@ -30,14 +30,26 @@ pub(super) fn check(operations: &[&SeriesOperation]) -> Result<(), Broken> {
     acknowledged.sort_unstable();
     points.sort_by_key(|(version, number, _)| (*version, *number));
     let known = earliest(points.iter().map(|(.., operation)| operation.returned));
-    let mut others = 0;
+    // At the last version below: how many others, and which version.
+    let (mut below, mut others) = ((0, Version::NONE), 0);
     for (place, (version, number, operation)) in points.iter().enumerate() {
+        if place > 0 && points[place - 1].0 < *version {
+            below = (others, points[place - 1].0);
+        }
         let certain = acknowledged.partition_point(|other| other <= version) as u64;
-        let Some(more) = number.checked_sub(certain).filter(|more| *more >= others) else {
+        // A version that no acknowledged increment made was made by another one.
+        let made = acknowledged.binary_search(version).is_ok() || version.is_none();
+        let least = if made { others } else { below.0 + 1 };
+        let Some(more) = number.checked_sub(certain).filter(|more| *more >= least) else {
             let what =
-                format!("{operation:?}, but {certain} increments were acknowledged and {others} more seen by then");
+                format!("{operation:?}, but {certain} increments were acknowledged and {least} more seen by then");
             return Err(Broken::new(Rule::Lost, what));
         };
+        let between = certain - acknowledged.partition_point(|other| *other <= below.1) as u64;
+        if more - below.0 > version.sequence.0 - below.1.sequence.0 - between {
+            let what = format!("{operation:?}, but there is no room for {more} increments more");
+            return Err(Broken::new(Rule::AppliedTwice, what));
+        }
         let possible = unknown.partition_point(|called| *called <= known[place]) as u64;
         if more > possible {
             let what =

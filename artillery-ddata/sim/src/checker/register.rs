@@ -174,14 +174,22 @@ impl<'a> Register<'a> {
         });
     }
 
-    /// The write's operation and, if that does not tell the version itself, the first sight of it.
+    /// The write's operation, what wrote the value that it took away, if it did, and, if it does not tell its version
+    /// itself, the first sight of it.
     pub(super) fn evidence(&self, write: &Write) -> impl Iterator<Item = Operation> + use<> {
-        let seer = match self.operations[write.operation].answer {
-            Answer::Unknown => write.sights.iter().min_by_key(|sight| sight.returned),
-            _ => None,
+        let operation = self.operations[write.operation];
+        let (seer, taken) = match operation.answer {
+            Answer::Unknown => {
+                let tells = |sight: &&Sight| seen(&self.operations[sight.operation]).is_some();
+                (write.sights.iter().filter(tells).min_by_key(|sight| sight.returned), None)
+            }
+            Answer::Took { found: (_, value), .. } => (None, Some(value)),
+            _ => (None, None),
         };
         let seer = seer.map(|sight| self.operations[sight.operation]);
-        [self.operations[write.operation]].into_iter().chain(seer)
+        let writer =
+            taken.and_then(|value| self.operations.iter().find(|other| written(other) == Some(value)).copied());
+        [operation].into_iter().chain(seer).chain(writer)
     }
 
     /// A contradiction between `write` and `others`.

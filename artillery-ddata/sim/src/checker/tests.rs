@@ -5,6 +5,7 @@ mod brute;
 mod good;
 mod large;
 mod random;
+mod series;
 mod shrinking;
 
 use artillery_ddata::Version;

@@ -14,7 +14,7 @@ pub(super) fn is_linearizable(operations: &[Operation]) -> bool {
 fn value(operation: &Operation) -> Option<Value> {
     match operation.call {
         Call::Put(value) | Call::CompareAndSwap { value, .. } => Some(value),
-        Call::Delete | Call::Read => None,
+        Call::Delete | Call::GetDelete | Call::Read => None,
     }
 }
 
@@ -55,6 +55,15 @@ fn explains(operations: &[Operation], order: &[usize]) -> bool {
             (Call::CompareAndSwap { expected, .. }, Answer::Conflict(told)) => {
                 expected != told.map_or(Version::NONE, |(version, _)| version) && saw(told, &mut versions)
             }
+            (Call::CompareAndSwap { expected, .. }, Answer::Failed(version)) => {
+                expected != version
+                    && match current {
+                        None => version.is_none(),
+                        Some((write, _)) => !version.is_none() && pin(&mut versions[write], version),
+                    }
+            }
+            (Call::GetDelete, Answer::Found(told)) => saw(told, &mut versions),
+            (Call::GetDelete, Answer::Took { found, .. }) => saw(Some(found), &mut versions),
             (Call::CompareAndSwap { expected, .. }, _) => match current {
                 None => expected.is_none(),
                 Some((write, _)) => !expected.is_none() && pin(&mut versions[write], expected),
@@ -64,10 +73,11 @@ fn explains(operations: &[Operation], order: &[usize]) -> bool {
         if !explained {
             return false;
         }
-        if let Answer::Written(_) | Answer::Unknown = operation.answer {
+        let takes_nothing = operation.call == Call::GetDelete && current.is_none();
+        if matches!(operation.answer, Answer::Written(_) | Answer::Took { .. } | Answer::Unknown) && !takes_nothing {
             current = value(operation).map(|value| (versions.len(), value));
             versions.push(match operation.answer {
-                Answer::Written(version) => Some(version),
+                Answer::Written(version) | Answer::Took { version, .. } => Some(version),
                 _ => None,
             });
         }

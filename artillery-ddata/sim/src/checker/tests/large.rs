@@ -70,7 +70,7 @@ fn recorded(seed: u64, load: &Load) -> Vec<Operation> {
             learnt.insert(key, version);
         }
         let answer = if lost { Answer::Unknown } else { answer };
-        operations.push(Operation { client, key, called, returned, call, answer });
+        operations.push(Operation { client, key, called, returned, call, answer, batch: 0 });
     }
     operations
 }
