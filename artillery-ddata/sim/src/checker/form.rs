@@ -56,18 +56,20 @@ impl Versions {
     }
 }
 
-/// A batch takes effect as a whole: where one of its values was seen, all of them were written, in that version.
+/// A batch takes effect as a whole: where one of its values was seen, all of them were written, in that version and by then.
 pub(super) fn complete(operations: &[Operation]) -> Vec<Operation> {
-    let seen: BTreeMap<Value, Version> =
-        operations.iter().filter_map(seen).map(|(version, value)| (value, version)).collect();
-    let completed = |operation: &Operation| {
-        let version = written(operation).and_then(|value| seen.get(&value));
-        match version {
-            Some(version) if operation.batch != 0 && operation.answer == Answer::Unknown => {
-                Operation { answer: Answer::Written(*version), returned: NEVER, ..*operation }
-            }
-            _ => *operation,
+    let mut shown: BTreeMap<Value, (Version, u64)> = BTreeMap::new();
+    for operation in operations {
+        if let Some((version, value)) = seen(operation) {
+            let first = shown.entry(value).or_insert((version, NEVER));
+            first.1 = first.1.min(operation.returned);
         }
+    }
+    let completed = |operation: &Operation| match written(operation).and_then(|value| shown.get(&value)) {
+        Some((version, by)) if operation.batch != 0 && operation.answer == Answer::Unknown => {
+            Operation { answer: Answer::Written(*version), returned: operation.called.max(*by), ..*operation }
+        }
+        _ => *operation,
     };
     operations.iter().map(completed).collect()
 }
