@@ -100,7 +100,7 @@ pub struct Failure {
     /// What was seen.
     pub what: String,
     /// The shortest history that shows it, where clients saw it.
-    pub history: Option<History>,
+    pub history: Option<Box<History>>,
 }
 
 impl Failure {

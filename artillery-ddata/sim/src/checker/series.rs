@@ -3,6 +3,9 @@
 //! Of every acknowledged operation the version is known. A write makes a version of its own, a read tells that of the last
 //! write before it. So an order is a linearization if it is that of the versions and no operation stands before one that had
 //! returned when it was called; what is left is whether each state holds what the writes up to it make.
+//!
+//! The rules are necessary. They leave a little open: which versions writes of unknown outcome had that nobody saw, and what
+//! stands in a list behind the last read of it.
 
 use std::{collections::BTreeMap, fmt};
 

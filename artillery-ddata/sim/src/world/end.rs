@@ -150,7 +150,7 @@ impl World {
                 let operations = shortest.operations.clone();
                 let stuck = operations.iter().position(|operation| Some(*operation) == stuck);
                 let what = Violation { stuck, operations, ..violation }.to_string();
-                return seen(what, Some(shortest));
+                return seen(what, Some(Box::new(shortest)));
             }
             checker::check_more(history).err().and_then(|broken| seen(broken.to_string(), None))
         })

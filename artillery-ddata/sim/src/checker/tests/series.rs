@@ -297,7 +297,7 @@ proptest! {
         prop_assert_eq!(verdict(operations), Ok(()));
     }
 
-    /// Whatever is found wrong is wrong; and with a last read that shows all, whatever is wrong is found.
+    /// Whatever is found wrong is wrong; and of counters without increments of unknown outcome all that is wrong is found.
     #[test]
     fn every_order_agrees(
         drafts in drafts(), is_list: bool, which: prop::sample::Index, what in 0..5u8, by in 0..4u64,
@@ -319,7 +319,8 @@ proptest! {
         let possible = is_linearizable(&operations, &mut Vec::new());
         let found = verdict(operations.clone());
         prop_assert!(!possible || found.is_ok(), "refused though good, {found:?}: {operations:#?}");
-        if !is_list {
+        let all_known = operations.iter().all(|operation| operation.answer != UNKNOWN);
+        if !is_list && all_known {
             prop_assert!(possible || found.is_err(), "accepted though bad: {operations:#?}");
         }
     }
