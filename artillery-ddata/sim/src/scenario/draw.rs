@@ -1,0 +1,143 @@
+//! What is drawn from the seed for each kind of world.
+
+use std::time::Duration;
+
+use artillery_ddata::Mode;
+
+use super::{FoundingSetup, Setup};
+use crate::{
+    client::{Keys, Mix},
+    network::Profile,
+    rng::Rng,
+};
+
+const MICRO: u64 = 1_000;
+const MILLI: u64 = 1_000_000;
+
+pub(super) fn common(rng: &mut Rng) -> Setup {
+    // A rack, a town, a continent.
+    let delay = match rng.below(3) {
+        0 => rng.between(50, 300) * MICRO,
+        1 => rng.between(300, 2000) * MICRO,
+        _ => rng.between(2, 12) * MILLI,
+    };
+    let uneven = rng.chance(600);
+    let delay = if uneven { delay / 4 } else { delay };
+    let rooms: &[usize] = if delay < MILLI { &[200, 1000, 16 << 10, 1 << 20] } else { &[2000, 16 << 10, 1 << 20] };
+    Setup {
+        members: 3,
+        chains: 1,
+        // Far away, more clients are needed for as many operations.
+        clients: (rng.between(4, 9) + delay / (2 * MILLI)) as usize,
+        lanes: rng.pick(&[1, 1, 1, 3]),
+        keys: Keys {
+            registers: rng.between(1, 6) as u32,
+            lists: rng.below(2) as u32,
+            counters: rng.below(2) as u32,
+            chains: 1,
+        },
+        mode: Mode::Craq,
+        mix: Mix::draw(rng),
+        window: rng.pick(&[4 << 10, 64 << 10, 1 << 20]),
+        backlog: rng.pick(&[16 << 10, 1 << 20, 64 << 20]),
+        session_bytes: rng.pick(&[16 << 20, 16 << 20, 4 << 10]),
+        snapshot_age: Duration::from_millis(rng.between(200, 2000)),
+        snapshot_bytes: rng.pick(&[4 << 10, 1 << 20]),
+        heartbeat: Duration::from_millis(rng.between(20, 150)),
+        resend: Some(Duration::from_millis(rng.between(50, 400))),
+        profile: Profile {
+            delay,
+            jitter: delay * rng.between(0, 3) / 2,
+            room: rng.pick(rooms),
+            nasty: rng.chance(500),
+            uneven,
+        },
+        padding: rng.pick(&[0, 8, 300]),
+        patience: (300 * MILLI, rng.between(500, 2500) * MILLI),
+        attempt: (40 * MILLI, rng.between(100, 600) * MILLI),
+        bursts: None,
+        favourite: 500,
+        floors: true,
+        late_polls: rng.pick(&[0, 100, 500, 1000]),
+        batch: rng.pick(&[1, 4, 64]),
+        leases: false,
+        most: u64::MAX,
+        wired: rng.chance(300),
+        founding: None,
+        faults: Vec::new(),
+        crash: None,
+        mutant: None,
+    }
+}
+
+pub(super) fn one_key() -> Keys {
+    Keys { registers: 1, lists: 0, counters: 0, chains: 1 }
+}
+
+pub(super) fn retries(rng: &mut Rng, setup: &mut Setup) {
+    setup.keys = Keys { registers: 2, lists: 1, counters: 1, chains: 1 };
+    setup.clients += rng.between(4, 8) as usize;
+    setup.lanes = rng.between(1, 8) as usize;
+    setup.attempt = (5 * MILLI, 60 * MILLI + 12 * setup.profile.delay);
+    setup.mix = Mix {
+        writes: 650,
+        deletes: 300,
+        swaps: 400,
+        numbered: 1000,
+        duplicates: 300,
+        settled: rng.between(0, 200) as u32,
+        ..setup.mix
+    };
+    // An append weighs as much as its whole list.
+    setup.window = rng.pick(&[16 << 10, 64 << 10, 1 << 20]);
+}
+
+pub(super) fn evictions(rng: &mut Rng, setup: &mut Setup) {
+    setup.keys = Keys { registers: 2, lists: 1, counters: 1, chains: 1 };
+    setup.clients += rng.between(4, 8) as usize;
+    setup.lanes = 1;
+    setup.session_bytes = rng.between(900, 3000) as usize;
+    setup.mix = Mix { writes: 650, numbered: 1000, duplicates: 400, ..setup.mix };
+}
+
+pub(super) fn batches(rng: &mut Rng, setup: &mut Setup) {
+    setup.keys = Keys { registers: 10, lists: rng.below(2) as u32, counters: rng.below(2) as u32, chains: 1 };
+    setup.mix = Mix {
+        writes: rng.between(200, 500) as u32,
+        batches: 300,
+        whole_batches: rng.chance(500),
+        cuts: 600,
+        scans: 250,
+        eventual: 100,
+        ..setup.mix
+    };
+}
+
+pub(super) fn readers(setup: &mut Setup) {
+    setup.keys = one_key();
+    setup.clients = 65;
+    setup.lanes = 1;
+    setup.mix = Mix { writers: 1, eventual: 0, bounded: 0, through_chain: 0, cuts: 0, scans: 0, ..setup.mix };
+    // At the same node, which isn't always the same one.
+    setup.favourite = 1000;
+    setup.bursts = Some(30 * setup.profile.delay);
+}
+
+pub(super) fn founded(rng: &mut Rng, setup: &mut Setup) {
+    let expect = rng.between(2, 5);
+    setup.members = (expect + rng.below(2)) as usize;
+    setup.chains = rng.between(1, 3) as usize;
+    setup.founding = Some(FoundingSetup { expect: expect as u16, replicas: rng.between(2, expect) as u32 });
+}
+
+pub(super) fn mixed(rng: &mut Rng, setup: &mut Setup) {
+    setup.members = rng.between(2, 5) as usize;
+    setup.chains = rng.between(1, setup.members.min(3) as u64) as usize;
+    setup.leases = rng.chance(300);
+    if rng.chance(200) {
+        setup.mode = Mode::Classic;
+    }
+    if rng.chance(300) {
+        setup.window = rng.between(300, 4000) as usize;
+    }
+}
