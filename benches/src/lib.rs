@@ -4,6 +4,7 @@ mod bare;
 mod load;
 mod loopback;
 pub mod raw;
+pub mod throughput;
 
 pub use self::{
     bare::BareChain,
