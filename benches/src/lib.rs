@@ -1,6 +1,7 @@
 //! Shared parts of the benches: what is asked of a chain, chains to ask, and the raw limits beside them.
 
 mod bare;
+pub mod graphs;
 mod load;
 mod loopback;
 pub mod raw;

@@ -31,7 +31,7 @@ struct Options {
     #[arg(long, value_name = "FILE")]
     node: Option<PathBuf>,
     /// How a thread makes a call
-    #[arg(long, value_enum, default_value_t = Way::Own)]
+    #[arg(long, value_enum, default_value_t = Way::Carried)]
     blocking: Way,
     /// Threads beside its own that a handle for concurrent callers runs on; 0: one thread in all
     #[arg(long, value_name = "N", default_value_t = 0)]
@@ -39,9 +39,9 @@ struct Options {
     /// Only these numbers of callers
     #[arg(long, value_name = "N", value_delimiter = ',')]
     callers: Option<Vec<u32>>,
-    /// Callers in all where nodes are held to a share
+    /// Callers for each member where nodes are held to a part of a core
     #[arg(long, value_name = "N")]
-    share_callers: Option<u32>,
+    callers_per_member: Option<u32>,
     /// Only these parts
     #[arg(long, value_enum, value_delimiter = ',', default_value = "free,one-core,shares")]
     only: Vec<Part>,
@@ -110,7 +110,7 @@ fn plan(options: &Options) -> Result<Plan, Failed> {
         plan.callers.clone_from(callers);
         plan.callers.sort_unstable();
     }
-    plan.share_callers = options.share_callers.unwrap_or(plan.share_callers);
+    plan.callers_per_member = options.callers_per_member.unwrap_or(plan.callers_per_member);
     Ok(plan)
 }
 

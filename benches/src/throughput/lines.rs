@@ -165,6 +165,24 @@ impl Blocking for SharedClient {
     }
 }
 
+/// One of the threads that share a client and carry it in turn: whoever waits first drives sockets and tasks for all.
+pub struct CarriedClient {
+    /// Its handle.
+    pub line: KvLine,
+    /// A current-thread runtime, driven by one of the threads at a time.
+    pub runtime: Arc<Runtime>,
+}
+
+impl Blocking for CarriedClient {
+    fn call(&mut self, ask: Ask) -> Result<(), Failed> {
+        self.runtime.block_on(self.line.call(ask))
+    }
+
+    fn rest(&mut self, turns: &mut Receiver<Turn>) -> Option<Turn> {
+        self.runtime.block_on(turns.recv())
+    }
+}
+
 impl Blocking for BlockingTcp {
     fn call(&mut self, _ask: Ask) -> Result<(), Failed> {
         Ok(self.ask()?)

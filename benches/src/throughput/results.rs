@@ -53,10 +53,8 @@ pub struct Settings {
     pub blocking: String,
     /// What carries the concurrent callers.
     pub concurrent: String,
-    /// Part of a core that each node was held to, where it was.
-    pub node_share: f64,
-    /// Callers in all where nodes were held to a share.
-    pub share_callers: u32,
+    /// Callers for each member of a chain, where nodes were held to a part of a core.
+    pub callers_per_member: u32,
     /// Largest UDP payload that was tried, segmentation offload, and socket buffers.
     pub transport: String,
 }
@@ -108,6 +106,9 @@ pub struct Point {
     pub system: System,
     /// Members of the chain; 1 for an echo.
     pub members: u32,
+    /// Part of a core that each node was held to; `None`: to nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub share: Option<f64>,
     /// How many called at the same time.
     pub callers: u32,
     /// Reads of a hundred operations; the rest are writes.
@@ -211,6 +212,7 @@ pub(crate) mod made_up {
             placement,
             system,
             members: 3,
+            share: None,
             callers,
             reads_percent: 99,
             per_second: vec![per_second * 0.98, per_second, per_second * 1.02],
@@ -240,8 +242,7 @@ pub(crate) mod made_up {
                 sample_ms: 500,
                 blocking: "own runtime".into(),
                 concurrent: "one thread".into(),
-                node_share: 0.2,
-                share_callers: 120,
+                callers_per_member: 60,
                 transport: "MTU 6500".into(),
             },
             skipped: Vec::new(),

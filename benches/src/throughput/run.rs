@@ -15,7 +15,7 @@ use super::{
     book::Book,
     crew::{Crew, Driver, MakeLine, Orders, Tasks, Threads},
     echo::{Echo, SHAPE},
-    lines::{KvLine, OwnQuic, QuicLine, SharedClient, blocking_client, connect},
+    lines::{CarriedClient, KvLine, OwnQuic, QuicLine, SharedClient, blocking_client, connect},
     machine::{cpu_of, own_cpu},
     placement::Placed,
     processes::{Cluster, Contact},
@@ -44,6 +44,8 @@ pub enum Way {
     Own,
     /// All threads share a client, which runs on threads of its own.
     Shared,
+    /// All threads share a client, and whoever waits first drives it for all.
+    Carried,
 }
 
 /// What is to be measured, and how long.
@@ -67,10 +69,10 @@ pub struct Plan {
     pub way: Way,
     /// Threads beside its own that a handle for concurrent callers runs on.
     pub workers: usize,
-    /// Part of a core that each node is held to.
-    pub node_share: f64,
-    /// Callers in all where nodes are held to a share.
-    pub share_callers: u32,
+    /// Parts of a core that each node is held to, one after the other.
+    pub shares: Vec<f64>,
+    /// Callers for each member there: a longer chain is offered more.
+    pub callers_per_member: u32,
     /// Lengths of chains there.
     pub share_members: Vec<u32>,
     /// Read shares there.
@@ -84,14 +86,14 @@ impl Plan {
             node,
             own,
             callers: (1..=5).chain((10..=100).step_by(10)).collect(),
-            rounds: 3,
-            warm_up: Duration::from_millis(100),
-            sample: Duration::from_millis(500),
+            rounds: 5,
+            warm_up: Duration::from_millis(80),
+            sample: Duration::from_millis(300),
             keys: 10_000,
-            way: Way::Own,
+            way: Way::Carried,
             workers: 0,
-            node_share: 0.2,
-            share_callers: 120,
+            shares: vec![0.2, 0.1],
+            callers_per_member: 60,
             share_members: vec![1, 3, 5],
             share_reads: vec![100, 99, 90, 50],
         }
@@ -105,7 +107,7 @@ impl Plan {
             warm_up: Duration::from_millis(50),
             sample: Duration::from_millis(150),
             keys: 1000,
-            share_callers: 30,
+            shares: vec![0.2],
             share_reads: vec![100, 90],
             ..Self::full(node, own)
         }
@@ -123,13 +125,13 @@ impl Plan {
             blocking: match self.way {
                 Way::Own => "a client and a current-thread runtime for each thread".to_owned(),
                 Way::Shared => "one client for all threads, on a runtime beside them".to_owned(),
+                Way::Carried => "one client for all threads, driven by whichever of them waits first".to_owned(),
             },
             concurrent: match self.workers {
                 0 => "one handle on a current-thread runtime".to_owned(),
                 workers => format!("one handle on a runtime of {workers} threads"),
             },
-            node_share: self.node_share,
-            share_callers: self.share_callers,
+            callers_per_member: self.callers_per_member,
             transport: format!(
                 "UDP payloads up to {}, segmentation offload {}, socket buffers {} KiB",
                 transport.max_udp_payload,
@@ -178,13 +180,13 @@ struct Chain {
 }
 
 impl Chain {
-    fn start(plan: &Plan, system: System, members: u32, quotas: Option<&Quotas>) -> Result<Self, Failed> {
+    fn start(plan: &Plan, system: System, members: u32, limit: Option<(&Quotas, f64)>) -> Result<Self, Failed> {
         let mode = if system == System::Cr { "cr" } else { "craq" };
         let mut cluster = Cluster::start(&plan.node, mode, members)?;
         let book = Book::new(plan.keys);
         for_each_key(&cluster.contact, &book, |line, at| Box::pin(async move { line.write(at).await }))?;
-        if let Some(quotas) = quotas {
-            cluster.hold(|pid| quotas.hold(pid, plan.node_share))?;
+        if let Some((quotas, share)) = limit {
+            cluster.hold(|pid| quotas.hold(pid, share))?;
         }
         Ok(Self { system, cluster, book })
     }
@@ -211,14 +213,24 @@ impl Chain {
 
     fn threads(&self, plan: &Plan) -> Result<Threads, Failed> {
         let (contact, book) = (self.cluster.contact.clone(), self.book.clone());
-        if plan.way == Way::Own {
-            return Ok(Threads::new(self.book.clone(), move || blocking_client(&contact, &book)));
-        }
-        let driver = Driver::start(plan.workers.max(1))?;
-        let client = driver.run(async move { connect(&contact).await })?;
-        let line = self.line(&client);
-        let make = move || Ok(Box::new(SharedClient { line: line.clone(), handle: driver.handle().clone() }) as _);
-        Ok(Threads::new(book, make))
+        Ok(match plan.way {
+            Way::Own => Threads::new(self.book.clone(), move || blocking_client(&contact, &book)),
+            Way::Shared => {
+                let driver = Driver::start(plan.workers)?;
+                let client = driver.run(async move { connect(&contact).await })?;
+                let line = self.line(&client);
+                let make =
+                    move || Ok(Box::new(SharedClient { line: line.clone(), handle: driver.handle().clone() }) as _);
+                Threads::new(book, make)
+            }
+            Way::Carried => {
+                let runtime = Arc::new(tokio::runtime::Builder::new_current_thread().enable_all().build()?);
+                let client = runtime.block_on(connect(&contact))?;
+                let line = self.line(&client);
+                let make = move || Ok(Box::new(CarriedClient { line: line.clone(), runtime: runtime.clone() }) as _);
+                Threads::new(book, make)
+            }
+        })
     }
 
     /// All callers on one handle.
@@ -400,6 +412,7 @@ fn point(graph: Graph, placement: Placement, of: &Contestant, callers: u32, read
         placement,
         system: of.system,
         members: of.members,
+        share: None,
         callers,
         reads_percent,
         per_second: Vec::new(),
@@ -411,9 +424,10 @@ fn point(graph: Graph, placement: Placement, of: &Contestant, callers: u32, read
 }
 
 fn tell(row: &[Point]) {
-    for Point { graph, system, members, callers, reads_percent, per_second, p50_us, .. } in row {
+    for Point { graph, system, members, callers, reads_percent, per_second, p50_us, client_cores, .. } in row {
         eprintln!(
-            "  {graph}, {callers} callers, {reads_percent} % reads, {system}-{members}: {per_second:?}/s, {p50_us:?} µs"
+            "  {graph}, {callers} callers, {reads_percent} % reads, {system}-{members}: {per_second:?}/s, {p50_us:?} µs, \
+             callers busy on {client_cores:?} cores"
         );
     }
 }
@@ -423,22 +437,33 @@ fn tell(row: &[Point]) {
 /// # Errors
 /// Whatever failed, be it a single operation.
 pub fn by_shares(plan: &Plan, quotas: &Quotas) -> Result<Vec<Point>, Failed> {
-    eprintln!("each node held to {} of a core:", plan.node_share);
+    let mut points = Vec::new();
+    for &share in &plan.shares {
+        eprintln!("each node held to {share} of a core:");
+        points.extend(with_share(plan, quotas, share)?);
+    }
+    Ok(points)
+}
+
+fn with_share(plan: &Plan, quotas: &Quotas, share: f64) -> Result<Vec<Point>, Failed> {
     let mut chains = Vec::new();
     for &members in &plan.share_members {
         for system in [System::Cr, System::Craq] {
-            chains.push(Chain::start(plan, system, members, Some(quotas))?);
+            chains.push(Chain::start(plan, system, members, Some((quotas, share)))?);
         }
     }
     let mut contestants = Vec::new();
     for chain in &chains {
         let mut contestant = chain.contestant(chain.spread()?);
-        contestant.crew.grow(plan.share_callers)?;
+        contestant.crew.grow(plan.callers_per_member * chain.members())?;
         contestants.push(contestant);
     }
     let mut points = Vec::new();
     for &reads_percent in &plan.share_reads {
-        let new = |of: &Contestant| point(Graph::Shares, Placement::Free, of, plan.share_callers, reads_percent);
+        let new = |of: &Contestant| {
+            let callers = plan.callers_per_member * of.members;
+            Point { share: Some(share), ..point(Graph::Shares, Placement::Free, of, callers, reads_percent) }
+        };
         let mut row: Vec<_> = contestants.iter().map(new).collect();
         for round in 0..plan.rounds {
             sample_all(plan, round, &mut contestants, &mut row)?;
