@@ -110,18 +110,26 @@ pub async fn connect(contact: &Contact) -> Result<Client, Failed> {
     Ok(Client::builder().cluster(&contact.name).secret(&contact.secret).seeds(seeds).connect().await?)
 }
 
-/// A blocking client of its own for one thread: the way in which the library is called from threads is here alone.
+/// Connects a client and lets it read. Whom its first call asks serves its reads from then on: were that a write, it
+/// would be the head for every client.
+///
+/// # Errors
+/// That nobody is reached, or the read failed.
+pub async fn reader(contact: &Contact, book: &Arc<Book>) -> Result<Client, Failed> {
+    let client = connect(contact).await?;
+    KvLine::new(client.kv(), book.clone(), contact.members()).read(0).await?;
+    Ok(client)
+}
+
+/// A blocking client of its own for one thread.
 ///
 /// # Errors
 /// That nobody is reached.
 pub fn blocking_client(contact: &Contact, book: &Arc<Book>) -> Result<Box<dyn Blocking>, Failed> {
     let runtime = Builder::new_current_thread().enable_all().build()?;
-    let client = runtime.block_on(connect(contact))?;
+    let client = runtime.block_on(reader(contact, book))?;
     let line = KvLine::new(client.kv(), book.clone(), contact.members());
-    let mut own = OwnClient { line, client, runtime };
-    // Whom the first call asks stays the one who serves reads: let that be a read.
-    own.call(Ask::Read(0))?;
-    Ok(Box::new(own))
+    Ok(Box::new(OwnClient { line, client, runtime }))
 }
 
 /// A client with a runtime that runs on the thread that calls.

@@ -15,7 +15,7 @@ use super::{
     book::Book,
     crew::{Crew, Driver, MakeLine, Orders, Tasks, Threads},
     echo::{Echo, SHAPE},
-    lines::{CarriedClient, KvLine, OwnQuic, QuicLine, SharedClient, blocking_client, connect},
+    lines::{CarriedClient, KvLine, OwnQuic, QuicLine, SharedClient, blocking_client, connect, reader},
     machine::{cpu_of, own_cpu},
     placement::Placed,
     processes::{Cluster, Contact},
@@ -217,18 +217,16 @@ impl Chain {
             Way::Own => Threads::new(self.book.clone(), move || blocking_client(&contact, &book)),
             Way::Shared => {
                 let driver = Driver::start(plan.workers)?;
-                let client = driver.run(async move { connect(&contact).await })?;
-                let line = self.line(&client);
+                let line = self.line(&driver.run(async move { reader(&contact, &book).await })?);
                 let make =
                     move || Ok(Box::new(SharedClient { line: line.clone(), handle: driver.handle().clone() }) as _);
-                Threads::new(book, make)
+                Threads::new(self.book.clone(), make)
             }
             Way::Carried => {
                 let runtime = Arc::new(tokio::runtime::Builder::new_current_thread().enable_all().build()?);
-                let client = runtime.block_on(connect(&contact))?;
-                let line = self.line(&client);
+                let line = self.line(&runtime.block_on(reader(&contact, &book))?);
                 let make = move || Ok(Box::new(CarriedClient { line: line.clone(), runtime: runtime.clone() }) as _);
-                Threads::new(book, make)
+                Threads::new(self.book.clone(), make)
             }
         })
     }
@@ -236,8 +234,8 @@ impl Chain {
     /// All callers on one handle.
     fn tasks(&self, plan: &Plan) -> Result<Tasks<KvLine>, Failed> {
         let driver = Arc::new(Driver::start(plan.workers)?);
-        let contact = self.cluster.contact.clone();
-        let client = driver.run(async move { connect(&contact).await })?;
+        let (contact, book) = (self.cluster.contact.clone(), self.book.clone());
+        let client = driver.run(async move { reader(&contact, &book).await })?;
         Ok(Tasks::new(self.book.clone(), [(driver, self.make_line(client))]))
     }
 
