@@ -11,6 +11,9 @@ use super::processes;
 /// Short, since a quota that is used up shows as latency until the period ends. In microseconds.
 const PERIOD: u32 = 10_000;
 
+/// So many times a usual group's weight: what a node may have, it also gets while others are at work.
+const AHEAD: u32 = 10;
+
 /// Where control groups that share out processors are made.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Quotas {
@@ -85,8 +88,12 @@ impl Quotas {
     fn settings(&self, part: f64) -> Vec<(&'static str, String)> {
         let quota = (f64::from(PERIOD) * part).round();
         match self {
-            Self::V1(_) => vec![("cpu.cfs_period_us", PERIOD.to_string()), ("cpu.cfs_quota_us", quota.to_string())],
-            Self::V2(_) => vec![("cpu.max", format!("{quota} {PERIOD}"))],
+            Self::V1(_) => vec![
+                ("cpu.cfs_period_us", PERIOD.to_string()),
+                ("cpu.cfs_quota_us", quota.to_string()),
+                ("cpu.shares", (1024 * AHEAD).to_string()),
+            ],
+            Self::V2(_) => vec![("cpu.max", format!("{quota} {PERIOD}")), ("cpu.weight", (100 * AHEAD).to_string())],
         }
     }
 }
@@ -127,9 +134,12 @@ mod tests {
 
     #[test]
     fn a_fifth_of_a_core() {
-        let v1 = Quotas::V1("/x".into()).settings(0.2);
-        assert_eq!(v1, [("cpu.cfs_period_us", "10000".to_owned()), ("cpu.cfs_quota_us", "2000".to_owned())]);
-        assert_eq!(Quotas::V2("/x".into()).settings(0.2), [("cpu.max", "2000 10000".to_owned())]);
+        let is = |quotas: Quotas, file: &'static str, text: &str| {
+            assert!(quotas.settings(0.2).contains(&(file, text.to_owned())), "{file}");
+        };
+        is(Quotas::V1("/x".into()), "cpu.cfs_period_us", "10000");
+        is(Quotas::V1("/x".into()), "cpu.cfs_quota_us", "2000");
+        is(Quotas::V2("/x".into()), "cpu.max", "2000 10000");
     }
 
     #[test]
