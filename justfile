@@ -30,6 +30,19 @@ mutants *ARGS:
 bench *ARGS:
     benches/run {{ARGS}}
 
+# CR, CRAQ and bare sockets by number of callers: measures ten minutes, and draws. ARGS: FOLDER, then --quick and others.
+graphs *ARGS:
+    benches/graph {{ARGS}}
+
+# Only measures, into benches/results/throughput.json.
+throughput *ARGS:
+    cargo build --release -p artillery-examples --bin node
+    cargo run --release -p artillery-benches --bin throughput -- {{ARGS}}
+
+# Only draws what is stored there: --from FILE.
+draw *ARGS:
+    cargo run --release -p artillery-benches --bin graphs -- {{ARGS}}
+
 # What one operation costs in allocations, calls of the system and bytes.
 per-operation *ARGS:
     cargo run --release -p artillery-benches --bin per_operation -- {{ARGS}}

@@ -1,9 +1,11 @@
 //! Shared parts of the benches: what is asked of a chain, chains to ask, and the raw limits beside them.
 
 mod bare;
+pub mod graphs;
 mod load;
 mod loopback;
 pub mod raw;
+pub mod throughput;
 
 pub use self::{
     bare::BareChain,

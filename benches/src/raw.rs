@@ -3,11 +3,12 @@
 //! Each server runs on a thread and a runtime of its own, serves one connection, and ends with it.
 
 mod blocking;
-mod quic;
+pub(crate) mod quic;
 
 use std::{io, net::SocketAddr, thread};
 
 pub use blocking::BlockingTcp;
+pub(crate) use blocking::answer_all as answer_blocking;
 use bytes::{Buf, BytesMut};
 pub use quic::Quic;
 use tokio::{
@@ -109,7 +110,14 @@ impl Tcp {
             let (reader, writer) = prepare(listener.accept().await?.0)?;
             serve(reader, writer, shape).await
         })?;
-        let addr: SocketAddr = addr.recv().map_err(io::Error::other)?;
+        Self::connect_to(addr.recv().map_err(io::Error::other)?, shape).await
+    }
+
+    /// Connects to a server that is there.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub async fn connect_to(addr: SocketAddr, shape: Shape) -> io::Result<Self> {
         let socket = TcpSocket::new_v4()?;
         socket.set_send_buffer_size(TCP_BUFFER)?;
         let (reader, writer) = prepare(socket.connect(addr).await?)?;

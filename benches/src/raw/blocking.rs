@@ -2,7 +2,7 @@
 
 use std::{
     io::{self, Read, Write},
-    net::{Ipv4Addr, TcpListener, TcpStream},
+    net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream},
     thread,
 };
 
@@ -26,6 +26,14 @@ impl BlockingTcp {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
         let addr = listener.local_addr()?;
         thread::Builder::new().name("raw server".into()).spawn(move || serve(&listener, shape))?;
+        Self::connect_to(addr, shape)
+    }
+
+    /// Connects to a server that is there.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn connect_to(addr: SocketAddr, shape: Shape) -> io::Result<Self> {
         let stream = TcpStream::connect(addr)?;
         stream.set_nodelay(true)?;
         Ok(Self { stream, request: vec![b'.'; shape.request], response: vec![0; shape.response], sent: 0 })
@@ -47,7 +55,11 @@ impl BlockingTcp {
 
 /// Ends with its connection.
 fn serve(listener: &TcpListener, shape: Shape) -> io::Result<()> {
-    let (mut stream, _) = listener.accept()?;
+    answer_all(listener.accept()?.0, shape)
+}
+
+/// Answers on one connection until it ends.
+pub(crate) fn answer_all(mut stream: TcpStream, shape: Shape) -> io::Result<()> {
     stream.set_nodelay(true)?;
     let mut request = vec![0; shape.request];
     let mut response = Vec::new();

@@ -38,13 +38,10 @@ impl Quic {
     /// # Errors
     /// What the system or QUIC says.
     pub async fn connect(shape: Shape) -> io::Result<Self> {
-        let made = rcgen::generate_simple_self_signed(vec![NAME.into()]).map_err(io::Error::other)?;
-        let (certificate, key) = (made.cert.der().clone(), made.signing_key.serialize_der());
         let (found, addr) = std::sync::mpsc::sync_channel(1);
-        let trusted = certificate.clone();
         on_own_thread(move || async move {
-            let endpoint = server(certificate, key)?;
-            found.send(endpoint.local_addr()?).map_err(io::Error::other)?;
+            let (endpoint, certificate) = bind()?;
+            found.send((endpoint.local_addr()?, certificate)).map_err(io::Error::other)?;
             let incoming = endpoint.accept().await.ok_or(io::ErrorKind::ConnectionAborted)?;
             let connection = incoming.await?;
             let (writer, reader) = connection.accept_bi().await?;
@@ -52,12 +49,48 @@ impl Quic {
             // It is how a client ends.
             if connection.close_reason().is_some() { Ok(()) } else { served }
         })?;
-        let addr: SocketAddr = addr.recv().map_err(io::Error::other)?;
+        let (addr, certificate) = addr.recv().map_err(io::Error::other)?;
+        Self::connect_to(addr, certificate, shape).await
+    }
+
+    /// Connects to a server that is there and has this certificate, and opens a stream.
+    ///
+    /// # Errors
+    /// What the system or QUIC says.
+    pub async fn connect_to(addr: SocketAddr, certificate: Vec<u8>, shape: Shape) -> io::Result<Self> {
         let endpoint = endpoint(None)?;
-        let connecting = endpoint.connect_with(client(trusted)?, addr, NAME).map_err(io::Error::other)?;
+        let connecting = endpoint.connect_with(client(certificate.into())?, addr, NAME).map_err(io::Error::other)?;
         let connection = connecting.await?;
         let (writer, reader) = connection.open_bi().await?;
         Ok(Self { pipe: Pipe::new(reader, writer, shape), connection, _endpoint: endpoint })
+    }
+
+    /// Opens another stream of its connection.
+    ///
+    /// # Errors
+    /// What QUIC says.
+    pub async fn another(&self, shape: Shape) -> io::Result<Pipe<RecvStream, SendStream>> {
+        let (writer, reader) = self.connection.open_bi().await?;
+        Ok(Pipe::new(reader, writer, shape))
+    }
+}
+
+/// A server's endpoint, and its certificate.
+pub(crate) fn bind() -> io::Result<(Endpoint, Vec<u8>)> {
+    let made = rcgen::generate_simple_self_signed(vec![NAME.into()]).map_err(io::Error::other)?;
+    let (certificate, key) = (made.cert.der().clone(), made.signing_key.serialize_der());
+    Ok((server(certificate.clone(), key)?, certificate.to_vec()))
+}
+
+/// Answers on every stream of every connection, until the endpoint is closed.
+pub(crate) async fn accept_all(endpoint: Endpoint, shape: Shape) {
+    while let Some(incoming) = endpoint.accept().await {
+        tokio::spawn(async move {
+            let Ok(connection) = incoming.await else { return };
+            while let Ok((writer, reader)) = connection.accept_bi().await {
+                tokio::spawn(serve(reader, writer, shape));
+            }
+        });
     }
 }
 
@@ -105,6 +138,7 @@ fn transport() -> io::Result<Arc<QuinnTransport>> {
         .send_window(settings.connection_window_bytes.into())
         .keep_alive_interval(Some(settings.keep_alive))
         .max_idle_timeout(Some(settings.idle_timeout.try_into().map_err(io::Error::other)?))
+        .max_concurrent_bidi_streams(settings.max_streams_per_connection.into())
         .initial_rtt(Duration::from_millis(100))
         .mtu_discovery_config(Some(mtu))
         .enable_segmentation_offload(settings.segmentation_offload);

@@ -1,0 +1,141 @@
+//! Measures operations a second and latency by number of callers, CR beside CRAQ beside bare sockets, and stores them.
+
+use std::{env, fs, path::PathBuf, process::ExitCode, thread};
+
+use artillery_benches::throughput::{
+    Failed, echo,
+    machine::machine,
+    processes,
+    quota::Quotas,
+    results::{Placement, Results},
+    run::{Plan, Way, by_callers, by_shares, node_beside},
+};
+use clap::{Parser, Subcommand};
+use tokio::{
+    runtime::Builder,
+    signal::unix::{SignalKind, signal},
+};
+
+/// Measures throughput and latency of CR, CRAQ and bare sockets in one run, and stores them as JSON.
+///
+/// Any failed operation or wrong value fails the run. The full run takes about ten minutes and wants a quiet machine.
+#[derive(Parser)]
+struct Options {
+    /// Folder that throughput.json is written to
+    #[arg(long, value_name = "FOLDER", default_value = "benches/results")]
+    into: PathBuf,
+    /// Few points and short samples: whether it works, not how fast
+    #[arg(long)]
+    quick: bool,
+    /// The program `node` (default: beside this one)
+    #[arg(long, value_name = "FILE")]
+    node: Option<PathBuf>,
+    /// How a thread makes a call
+    #[arg(long, value_enum, default_value_t = Way::Carried)]
+    blocking: Way,
+    /// Threads beside its own that a handle for concurrent callers runs on; 0: one thread in all
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    workers: usize,
+    /// Only these numbers of callers
+    #[arg(long, value_name = "N", value_delimiter = ',')]
+    callers: Option<Vec<u32>>,
+    /// Callers for each member where nodes are held to a part of a core
+    #[arg(long, value_name = "N")]
+    callers_per_member: Option<u32>,
+    /// Only these parts
+    #[arg(long, value_enum, value_delimiter = ',', default_value = "free,one-core,shares")]
+    only: Vec<Part>,
+    #[command(subcommand)]
+    other: Option<Other>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Part {
+    /// By number of callers, threads where the system puts them
+    Free,
+    /// By number of callers, all threads on one core
+    OneCore,
+    /// By read share and length of chain, each node held to the same part of a core
+    Shares,
+}
+
+#[derive(Subcommand)]
+enum Other {
+    /// Answers on TCP and QUIC until standard input ends: the raw servers, started by the run itself
+    Echo,
+}
+
+fn main() -> ExitCode {
+    let options = Options::parse();
+    let done = match options.other {
+        Some(Other::Echo) => echo::serve(),
+        None => end_on_signals().and_then(|()| measure(&options)),
+    };
+    processes::end_all();
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// On SIGINT and SIGTERM, all that was started ends, and then this.
+fn end_on_signals() -> Result<(), Failed> {
+    let runtime = Builder::new_current_thread().enable_all().build()?;
+    let (mut interrupt, mut terminate) = runtime
+        .block_on(async { Ok::<_, Failed>((signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?)) })?;
+    let wait = move || {
+        let code = runtime.block_on(async {
+            tokio::select! {
+                _ = interrupt.recv() => 130,
+                _ = terminate.recv() => 143,
+            }
+        });
+        processes::end_all();
+        std::process::exit(code);
+    };
+    thread::Builder::new().name("signals".into()).spawn(wait)?;
+    Ok(())
+}
+
+fn plan(options: &Options) -> Result<Plan, Failed> {
+    let own = env::current_exe()?;
+    let node = options.node.clone().map_or_else(|| node_beside(&own), Ok)?;
+    let mut plan = if options.quick { Plan::quick(node, own) } else { Plan::full(node, own) };
+    plan.way = options.blocking;
+    plan.workers = options.workers;
+    if let Some(callers) = &options.callers {
+        plan.callers.clone_from(callers);
+        plan.callers.sort_unstable();
+    }
+    plan.callers_per_member = options.callers_per_member.unwrap_or(plan.callers_per_member);
+    Ok(plan)
+}
+
+fn measure(options: &Options) -> Result<(), Failed> {
+    let plan = plan(options)?;
+    fs::create_dir_all(&options.into)?;
+    let mut results =
+        Results { machine: machine(), settings: plan.settings(), skipped: Vec::new(), points: Vec::new() };
+    for (part, placement) in [(Part::Free, Placement::Free), (Part::OneCore, Placement::OneCore)] {
+        if options.only.contains(&part) {
+            results.points.extend(by_callers(&plan, placement)?);
+        }
+    }
+    if options.only.contains(&Part::Shares) {
+        match Quotas::find() {
+            Ok(quotas) => results.points.extend(by_shares(&plan, &quotas)?),
+            Err(reason) => {
+                let skipped = format!("nodes held to a part of a core: {reason}");
+                eprintln!("SKIPPED: {skipped}");
+                results.skipped.push(skipped);
+            }
+        }
+    }
+    let file = options.into.join("throughput.json");
+    results.store(&file)?;
+    eprintln!("{} is written", file.display());
+    Ok(())
+}

@@ -1,0 +1,399 @@
+//! Pictures as SVG, which need no font of the machine that draws them.
+
+use std::{error::Error, ops::Range};
+
+use plotters::{
+    coord::{
+        Shift,
+        ranged1d::{KeyPointHint, NoDefaultFormatting, Ranged, ValueFormatter},
+    },
+    prelude::*,
+};
+
+use super::verdict::{paired, shared, shares};
+use crate::throughput::{
+    results::{Graph, Placement, Point, Results, System},
+    stats::{median, range},
+};
+
+type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
+type Drawn = Result<(), Box<dyn Error>>;
+
+const SIZE: (u32, u32) = (1000, 470);
+const TITLE: u32 = 34;
+const FOOTER: u32 = 48;
+const FONT: &str = "sans-serif";
+const GREY: RGBColor = RGBColor(110, 110, 110);
+const PALE: RGBColor = RGBColor(225, 225, 225);
+/// Told apart by those, too, who see red and green alike.
+const COLOURS: [RGBColor; 4] =
+    [RGBColor(213, 94, 0), RGBColor(0, 114, 178), RGBColor(0, 158, 115), RGBColor(204, 121, 167)];
+
+/// What is shown by number of callers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Measure {
+    /// Operations a second.
+    Throughput,
+    /// Median latency of reads.
+    Latency,
+}
+
+/// One line of a panel: positions with all samples, and how it looks.
+struct Line {
+    name: String,
+    colour: RGBColor,
+    points: Vec<(f64, Vec<f64>)>,
+}
+
+/// An axis: which values it has, which of them have a label, and what it is called.
+#[derive(Clone)]
+struct Axis {
+    name: &'static str,
+    is_log: bool,
+    ends: (f64, f64),
+    labels: Vec<f64>,
+}
+
+impl Axis {
+    fn place(&self, value: f64) -> f64 {
+        if self.is_log { value.log10() } else { value }
+    }
+}
+
+impl Ranged for Axis {
+    type FormatOption = NoDefaultFormatting;
+    type ValueType = f64;
+
+    fn map(&self, value: &f64, (from, to): (i32, i32)) -> i32 {
+        let (least, most) = (self.place(self.ends.0), self.place(self.ends.1));
+        let part = (self.place(*value) - least) / (most - least);
+        from + (part * f64::from(to - from)).round() as i32
+    }
+
+    fn key_points<Hint: KeyPointHint>(&self, _hint: Hint) -> Vec<f64> {
+        self.labels.clone()
+    }
+
+    fn range(&self) -> Range<f64> {
+        self.ends.0..self.ends.1
+    }
+}
+
+impl ValueFormatter<f64> for Axis {
+    fn format_ext(&self, value: &f64) -> String {
+        let rounded = (value * 100.0).round() / 100.0;
+        format!("{rounded}")
+    }
+}
+
+/// Every picture that there are figures for, with its file's name.
+///
+/// # Errors
+/// That it can't be drawn.
+pub fn all(results: &Results) -> Result<Vec<(String, String)>, Box<dyn Error>> {
+    let mut all = Vec::new();
+    for graph in [Graph::Blocking, Graph::Concurrent] {
+        for (measure, name) in [(Measure::Throughput, "throughput"), (Measure::Latency, "latency")] {
+            if !results.placements(graph).is_empty() {
+                all.push((format!("{graph}-{name}.svg"), by_callers(results, graph, measure)?));
+            }
+        }
+    }
+    if !shares(results).is_empty() {
+        all.push(("speed-up.svg".to_owned(), by_share(results)?));
+    }
+    Ok(all)
+}
+
+/// Throughput or latency by number of callers, a panel for each placement.
+///
+/// # Errors
+/// That it can't be drawn.
+pub fn by_callers(results: &Results, graph: Graph, measure: Measure) -> Result<String, Box<dyn Error>> {
+    let what = match measure {
+        Measure::Throughput => "Operations per second",
+        Measure::Latency => "Median read latency",
+    };
+    let callers = match graph {
+        Graph::Blocking => "by number of blocking clients",
+        _ => "by number of concurrent callers on one handle",
+    };
+    let title = format!("{what} {callers}: three nodes, {}-byte values, 1 % writes", results.settings.value_bytes);
+    let placements = results.placements(graph);
+    picture(results, &title, placements.len(), |areas| {
+        for (area, &placement) in areas.iter().zip(&placements) {
+            let lines = lines(results, graph, placement, measure);
+            panel(area, &placement.to_string(), &callers_axis(&lines), &measure_axis(&lines, measure), &lines, None)?;
+        }
+        Ok(())
+    })
+}
+
+fn lines(results: &Results, graph: Graph, placement: Placement, measure: Measure) -> Vec<Line> {
+    let line = |(system, colour): (System, RGBColor)| {
+        let points = results.line(graph, placement, system).into_iter().map(|point| {
+            let samples = match measure {
+                Measure::Throughput => point.per_second.iter().map(|samples| samples / 1000.0).collect(),
+                Measure::Latency => point.p50_us.clone(),
+            };
+            (f64::from(point.callers), samples)
+        });
+        Line { name: system.to_string(), colour, points: points.collect() }
+    };
+    let systems = [System::Craq, System::Cr, System::Tcp, System::Quic];
+    systems.into_iter().zip(COLOURS).map(line).filter(|line| !line.points.is_empty()).collect()
+}
+
+fn callers_axis(lines: &[Line]) -> Axis {
+    let most = range(&lines.iter().flat_map(|line| line.points.iter().map(|(x, _)| *x)).collect::<Vec<_>>()).1;
+    let labels = [1.0, 2.0, 3.0, 4.0, 5.0, 10.0, 20.0, 30.0, 50.0, 100.0];
+    let labels = labels.into_iter().filter(|&label| label <= most).collect();
+    Axis { name: "callers at the same time (N)", is_log: true, ends: (0.9, most * 1.12), labels }
+}
+
+fn measure_axis(lines: &[Line], measure: Measure) -> Axis {
+    let all: Vec<_> =
+        lines.iter().flat_map(|line| line.points.iter().flat_map(|(_, samples)| samples.clone())).collect();
+    let (least, most) = range(&all);
+    match measure {
+        Measure::Throughput => Axis {
+            name: "thousands of operations per second",
+            is_log: false,
+            // The key stands above the lines.
+            ends: (0.0, most * 1.4),
+            labels: steps(most),
+        },
+        Measure::Latency => {
+            let ends = (least.max(1.0) * 0.8, most.max(2.0) * 1.4);
+            let decades = (0..6).flat_map(|decade| [1.0, 2.0, 5.0].map(|digit| digit * 10f64.powi(decade)));
+            let labels = decades.filter(|&label| ends.0 <= label && label <= ends.1).collect();
+            Axis { name: "median of reads, µs (log)", is_log: true, ends, labels }
+        }
+    }
+}
+
+/// Some round numbers from 0 to about `most`.
+fn steps(most: f64) -> Vec<f64> {
+    let decade = 10f64.powf((most.max(0.001) / 5.0).log10().floor());
+    let step = [1.0, 2.0, 5.0, 10.0].map(|digit| digit * decade).into_iter().find(|step| most / step <= 7.0);
+    let step = step.unwrap_or(10.0 * decade);
+    (0..=(most / step) as usize).map(|n| n as f64 * step).collect()
+}
+
+/// CRAQ's throughput by CR's, by length of chain; a panel for each part of a core.
+///
+/// # Errors
+/// That it can't be drawn.
+pub fn by_share(results: &Results) -> Result<String, Box<dyn Error>> {
+    let shares = shares(results);
+    let title = "Reads at every member (CRAQ) by reads at the tail (CR): speed-up by length of chain";
+    picture(results, title, shares.len(), |areas| {
+        for (area, &share) in areas.iter().zip(&shares) {
+            let lines = speed_ups(results, share);
+            let most = lines.iter().flat_map(|line| line.points.iter().map(|(x, _)| *x)).fold(1.0, f64::max);
+            let lengths = (1..=most as u32).map(f64::from).collect();
+            let x = Axis { name: "members of the chain", is_log: false, ends: (0.7, most + 0.3), labels: lengths };
+            let y = Axis {
+                name: "CRAQ's operations/s by CR's, same length",
+                is_log: false,
+                ends: (0.0, most * 1.08),
+                labels: steps(most),
+            };
+            let ideal = [(1.0, 1.0), (most, most)];
+            let caption = format!("each node held to {share} of a core");
+            panel(area, &caption, &x, &y, &lines, Some(("as many times as members", ideal)))?;
+        }
+        Ok(())
+    })
+}
+
+fn speed_ups(results: &Results, share: f64) -> Vec<Line> {
+    let of_share = |point: &&Point| point.share == Some(share);
+    let craq: Vec<_> =
+        results.line(Graph::Shares, Placement::Free, System::Craq).into_iter().filter(of_share).collect();
+    let mut reads: Vec<_> = craq.iter().map(|point| point.reads_percent).collect();
+    reads.dedup();
+    let line = |(reads, colour): (u32, RGBColor)| {
+        let points = craq.iter().filter(|point| point.reads_percent == reads).filter_map(|point| {
+            let cr = shared(results, share, System::Cr, point.members, reads)?;
+            Some((f64::from(point.members), paired(point, cr)))
+        });
+        Line { name: format!("{reads} % reads"), colour, points: points.collect() }
+    };
+    reads.into_iter().zip(COLOURS).map(line).collect()
+}
+
+/// A title, panels beside each other, and below them where the figures come from.
+fn picture(
+    results: &Results,
+    title: &str,
+    panels: usize,
+    draw: impl FnOnce(&[Area<'_>]) -> Drawn,
+) -> Result<String, Box<dyn Error>> {
+    let mut svg = String::new();
+    {
+        let root = SVGBackend::with_string(&mut svg, SIZE).into_drawing_area();
+        root.fill(&WHITE)?;
+        let text = |size: u32, colour: RGBColor| (FONT, size).into_font().color(&colour);
+        root.draw_text(title, &text(18, BLACK), (12, 10))?;
+        for (line, words) in footer(results).iter().enumerate() {
+            root.draw_text(words, &text(11, GREY), (12, (SIZE.1 - FOOTER) as i32 + 4 + 14 * line as i32))?;
+        }
+        let middle = root.margin(TITLE, FOOTER, 4, 8);
+        draw(&middle.split_evenly((1, panels.max(1))))?;
+        root.present()?;
+    }
+    Ok(svg)
+}
+
+fn footer(results: &Results) -> [String; 3] {
+    let (machine, settings) = (&results.machine, &results.settings);
+    [
+        format!(
+            "{} UTC, commit {}, {} × {}, {}, load {} before",
+            machine.date, machine.commit, machine.cores, machine.processor, machine.kernel, machine.load_before
+        ),
+        format!(
+            "Everything on loopback. Medians of {} samples of {} ms; bars from the least to the greatest. {} keys. {}.",
+            settings.rounds, settings.sample_ms, settings.keys, settings.transport
+        ),
+        format!(
+            "Blocking: {}. Concurrent: {}. Held to a part of a core: {} callers per member.",
+            settings.blocking, settings.concurrent, settings.callers_per_member
+        ),
+    ]
+}
+
+fn panel(
+    area: &Area<'_>,
+    caption: &str,
+    x: &Axis,
+    y: &Axis,
+    lines: &[Line],
+    ideal: Option<(&str, [(f64, f64); 2])>,
+) -> Drawn {
+    let mut chart = ChartBuilder::on(area)
+        .caption(caption, (FONT, 14).into_font().color(&GREY))
+        .margin(6)
+        .x_label_area_size(38)
+        .y_label_area_size(54)
+        .build_cartesian_2d(x.clone(), y.clone())?;
+    chart
+        .configure_mesh()
+        .bold_line_style(PALE)
+        .light_line_style(TRANSPARENT)
+        .axis_style(GREY)
+        .label_style((FONT, 12))
+        .x_desc(x.name)
+        .y_desc(y.name)
+        .draw()?;
+    if let Some((name, ideal)) = ideal {
+        let dashes = DashedLineSeries::new(ideal, 6, 5, GREY.stroke_width(1));
+        chart.draw_series(dashes)?.label(name).legend(|at| key(at, GREY));
+    }
+    for Line { name, colour, points } in lines {
+        let medians: Vec<_> = points.iter().map(|(at, samples)| (*at, median(samples))).collect();
+        let colour = *colour;
+        chart
+            .draw_series(LineSeries::new(medians.iter().copied(), colour.stroke_width(2)))?
+            .label(name.as_str())
+            .legend(move |at| key(at, colour));
+        chart.draw_series(medians.iter().map(|&at| Circle::new(at, 3, colour.filled())))?;
+        let bars: Vec<_> = points.iter().map(|(at, samples)| (*at, range(samples))).collect();
+        let bar = |&(at, (least, most)): &_| PathElement::new([(at, least), (at, most)], colour.stroke_width(1));
+        chart.draw_series(bars.iter().map(bar))?;
+    }
+    chart
+        .configure_series_labels()
+        .position(SeriesLabelPosition::UpperLeft)
+        .background_style(WHITE.mix(0.85))
+        .border_style(PALE)
+        .label_font((FONT, 12))
+        .draw()?;
+    Ok(())
+}
+
+fn key((x, y): (i32, i32), colour: RGBColor) -> PathElement<(i32, i32)> {
+    PathElement::new([(x, y), (x + 18, y)], colour.stroke_width(2))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::throughput::results::made_up::{point, results};
+
+    fn full() -> Results {
+        let mut points = Vec::new();
+        for placement in [Placement::Free, Placement::OneCore] {
+            for callers in (1..=5).chain((10..=100).step_by(10)) {
+                for (system, speed) in [(System::Tcp, 9e4), (System::Quic, 7e4), (System::Cr, 4e4), (System::Craq, 5e4)]
+                {
+                    points.push(point(Graph::Blocking, placement, system, callers, speed + f64::from(callers)));
+                    points.push(point(Graph::Concurrent, placement, system, callers, speed));
+                }
+            }
+        }
+        for (members, speed) in [(1, 1000.0), (3, 2800.0), (5, 4500.0)] {
+            for (system, speed) in [(System::Cr, 1000.0), (System::Craq, speed)] {
+                let made = point(Graph::Shares, Placement::Free, system, 60 * members, speed);
+                points.push(Point { share: Some(0.2), members, ..made });
+            }
+        }
+        results(points)
+    }
+
+    #[test]
+    fn pictures_say_what_they_show_and_stay_small() {
+        let pictures = all(&full()).unwrap();
+        let names: Vec<_> = pictures.iter().map(|(name, _)| name.as_str()).collect();
+        let by_callers = ["throughput.svg", "latency.svg"];
+        let by_callers = ["blocking-", "concurrent-"].map(|graph| by_callers.map(|name| format!("{graph}{name}")));
+        assert_eq!(names[..4], by_callers.concat());
+        assert_eq!(names[4..], ["speed-up.svg"]);
+        for (name, svg) in &pictures {
+            assert!(svg.len() < 60_000, "{name} has {} bytes", svg.len());
+            assert!(svg.trim_start().starts_with("<svg") && svg.trim_end().ends_with("</svg>"), "{name}");
+            assert!(svg.contains("2026-11-21 10:45 UTC, commit 0123abc, 2 × a processor, Linux 6.1"), "{name}");
+            assert!(!svg.contains("NaN"), "{name}");
+        }
+        let says =
+            |at: usize, words: &[&str]| words.iter().for_each(|word| assert!(pictures[at].1.contains(word), "{word}"));
+        says(0, &["thousands of operations per second", "CRAQ", "CR", "raw TCP echo", "raw QUIC echo", "one core"]);
+        says(1, &["median of reads, µs (log)", "callers at the same time (N)", "where the system puts them"]);
+        says(4, &["members of the chain", "99 % reads", "0.2 of a core", "as many times as members"]);
+    }
+
+    #[test]
+    fn each_point_has_its_bar() {
+        let mut results = full();
+        results.points.retain(|point| point.system == System::Cr && point.graph == Graph::Blocking);
+        let svg = by_callers(&results, Graph::Blocking, Measure::Throughput).unwrap();
+        assert_eq!(svg.matches("<circle").count(), 2 * 15);
+        // In each panel a bar for each point, their line, and its key.
+        let lines = svg.split('<').filter(|tag| tag.starts_with("polyline") && tag.contains("#0072B2"));
+        assert_eq!(lines.count(), 2 * (15 + 2));
+    }
+
+    #[test]
+    fn greater_is_higher_and_logarithms_are_even() {
+        let axis = Axis { name: "", is_log: true, ends: (1.0, 100.0), labels: vec![1.0, 10.0] };
+        assert_eq!([1.0, 10.0, 100.0].map(|value| axis.map(&value, (400, 0))), [400, 200, 0]);
+        let axis = Axis { is_log: false, ..axis };
+        assert_eq!([1.0, 100.0].map(|value| axis.map(&value, (0, 99))), [0, 99]);
+        assert_eq!(axis.format_ext(&2.5), "2.5");
+    }
+
+    #[test]
+    fn steps_are_round_and_few() {
+        assert_eq!(steps(118.0), [0.0, 20.0, 40.0, 60.0, 80.0, 100.0]);
+        assert_eq!(steps(5.0), [0.0, 1.0, 2.0, 3.0, 4.0, 5.0]);
+        for most in [0.0, 0.3, 7.0, 49.9, 2500.0] {
+            assert!((1..=9).contains(&steps(most).len()), "{most}");
+        }
+    }
+
+    #[test]
+    fn nothing_to_draw_is_no_picture() {
+        assert!(all(&results(Vec::new())).unwrap().is_empty());
+    }
+}

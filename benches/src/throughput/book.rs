@@ -1,0 +1,234 @@
+//! Keys and what was written to each: enough to check every strong read.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering::SeqCst},
+};
+
+use bytes::Bytes;
+
+use super::{Failed, stats::Window};
+use crate::{VALUE, key};
+
+const WORD: usize = 8;
+
+/// The keys of one cluster, and the numbers of the writes to each. A key has one writer at a time, which waits for its
+/// write: its numbers rise, and a strong read must show the last that was acknowledged before it began, or a later one.
+#[derive(Debug)]
+pub struct Book {
+    names: Vec<Bytes>,
+    issued: Vec<AtomicU64>,
+    acknowledged: Vec<AtomicU64>,
+}
+
+/// What one caller is to do.
+#[derive(Debug, Clone, Copy)]
+pub struct Turn {
+    /// Which of the writers it is: its keys are those whose number leaves this rest.
+    pub writer: usize,
+    /// How many there are.
+    pub writers: usize,
+    /// Reads of a hundred operations.
+    pub reads_percent: u32,
+    /// Where chance begins.
+    pub seed: u64,
+    /// When, and what counts.
+    pub window: Window,
+}
+
+/// An operation on the key with this number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ask {
+    /// Read it.
+    Read(usize),
+    /// Give it its next value.
+    Write(usize),
+}
+
+impl Ask {
+    /// Whether nothing is changed.
+    pub fn is_read(&self) -> bool {
+        matches!(self, Self::Read(_))
+    }
+}
+
+/// An endless choice of operations.
+#[derive(Debug)]
+pub struct Asks {
+    turn: Turn,
+    keys: usize,
+    chance: u64,
+}
+
+impl Book {
+    /// So many keys, none of which was written.
+    pub fn new(keys: usize) -> Arc<Self> {
+        let zeroes = || (0..keys).map(|_| AtomicU64::new(0)).collect();
+        Arc::new(Self { names: (0..keys).map(key).collect(), issued: zeroes(), acknowledged: zeroes() })
+    }
+
+    /// How many keys there are.
+    pub fn keys(&self) -> usize {
+        self.names.len()
+    }
+
+    /// A key.
+    pub fn name(&self, at: usize) -> &Bytes {
+        &self.names[at]
+    }
+
+    /// The next write's number and value.
+    pub fn issue(&self, at: usize) -> (u64, Bytes) {
+        let number = self.issued[at].fetch_add(1, SeqCst) + 1;
+        (number, value(at as u64, number))
+    }
+
+    /// This write is done.
+    pub fn acknowledge(&self, at: usize, number: u64) {
+        self.acknowledged[at].store(number, SeqCst);
+    }
+
+    /// The least number that a read may show which begins now.
+    pub fn floor(&self, at: usize) -> u64 {
+        self.acknowledged[at].load(SeqCst)
+    }
+
+    /// Checks all bytes of what a read has found.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn check(&self, at: usize, floor: u64, found: Option<&Bytes>) -> Result<(), Failed> {
+        let name = String::from_utf8_lossy(&self.names[at]);
+        let Some(found) = found else { return Err(format!("{name} is absent").into()) };
+        let number = number(at as u64, found).ok_or_else(|| format!("{name} holds what is no value of it"))?;
+        let issued = self.issued[at].load(SeqCst);
+        if (floor.max(1)..=issued).contains(&number) {
+            return Ok(());
+        }
+        Err(format!("{name} holds write {number}; {floor} was acknowledged before, {issued} were begun").into())
+    }
+
+    /// Operations as the turn wants them.
+    pub fn asks(&self, turn: Turn) -> Asks {
+        Asks { turn, keys: self.keys(), chance: turn.seed.wrapping_mul(0xd134_2543_de82_ef95) ^ turn.writer as u64 }
+    }
+}
+
+/// A value that no other write has: key, number, and words made of both.
+fn value(at: u64, number: u64) -> Bytes {
+    let mut value = Vec::with_capacity(VALUE);
+    let mix = mix(at, number);
+    for word in 0..(VALUE / WORD) as u64 {
+        let word = match word {
+            0 => at,
+            1 => number,
+            _ => mix ^ word,
+        };
+        value.extend_from_slice(&word.to_le_bytes());
+    }
+    value.into()
+}
+
+/// The number of the write to `at` that made this value, if one did.
+fn number(at: u64, value: &[u8]) -> Option<u64> {
+    let (words, rest) = value.as_chunks::<WORD>();
+    let number = u64::from_le_bytes(*words.get(1)?);
+    let mix = mix(at, number);
+    let body = words[2..].iter().zip(2u64..).all(|(word, n)| u64::from_le_bytes(*word) == mix ^ n);
+    (value.len() == VALUE && rest.is_empty() && u64::from_le_bytes(words[0]) == at && body).then_some(number)
+}
+
+fn mix(at: u64, number: u64) -> u64 {
+    scramble(scramble(at) ^ number)
+}
+
+/// SplitMix64's last step.
+fn scramble(mut bits: u64) -> u64 {
+    bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    bits ^ (bits >> 31)
+}
+
+impl Asks {
+    /// The next operation: a read of any key, or a write to one of the caller's own.
+    pub fn next_ask(&mut self) -> Ask {
+        self.chance = self.chance.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let chance = scramble(self.chance);
+        let (share, chosen) = ((chance >> 32) as u32 % 100, chance as u32 as usize);
+        if share < self.turn.reads_percent {
+            return Ask::Read(chosen % self.keys);
+        }
+        let own = self.keys / self.turn.writers;
+        Ask::Write(self.turn.writer + self.turn.writers * (chosen % own))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use artillery_core::Timestamp;
+
+    use super::*;
+
+    fn turn(writer: usize, writers: usize, reads_percent: u32) -> Turn {
+        let window = Window { from: Timestamp::ZERO, until: Timestamp::ZERO };
+        Turn { writer, writers, reads_percent, seed: 1, window }
+    }
+
+    #[test]
+    fn a_read_shows_an_acknowledged_write_or_a_later_one() {
+        let book = Book::new(10);
+        let (first, old) = book.issue(3);
+        book.acknowledge(3, first);
+        let (_, new) = book.issue(3);
+        let floor = book.floor(3);
+        assert!(book.check(3, floor, Some(&old)).is_ok());
+        assert!(book.check(3, floor, Some(&new)).is_ok(), "under way: it may be there already");
+        book.acknowledge(3, 2);
+        let stale = book.check(3, book.floor(3), Some(&old)).unwrap_err().to_string();
+        assert!(stale.contains("write 1") && stale.contains("2 was acknowledged"), "{stale}");
+        assert!(book.check(3, 0, Some(&value(3, 3))).is_err(), "nobody wrote that");
+        assert!(book.check(3, 0, None).is_err());
+    }
+
+    #[test]
+    fn a_value_is_of_its_key_and_whole() {
+        let book = Book::new(10);
+        for at in 0..10 {
+            book.issue(at);
+        }
+        let good = value(3, 1);
+        assert_eq!(good.len(), VALUE);
+        assert!(book.check(4, 0, Some(&good)).is_err(), "another key's");
+        assert!(book.check(3, 0, Some(&good.slice(..VALUE - 1))).is_err());
+        assert!(book.check(3, 0, Some(&Bytes::from_static(b"x"))).is_err());
+        for at in [0, 8, 16, VALUE / 2, VALUE - 1] {
+            let mut bad = good.to_vec();
+            bad[at] ^= 1;
+            assert!(book.check(3, 0, Some(&bad.into())).is_err(), "byte {at}");
+        }
+    }
+
+    #[test]
+    fn callers_write_to_their_own_keys_alone_and_as_often_as_they_should() {
+        let book = Book::new(1000);
+        let (mut writes, mut reads) = (0, 0);
+        for writer in 0..7 {
+            let mut asks = book.asks(turn(writer, 7, 90));
+            for _ in 0..1000 {
+                match asks.next_ask() {
+                    Ask::Write(at) => {
+                        assert!(at < 1000 && at % 7 == writer);
+                        writes += 1;
+                    }
+                    Ask::Read(at) => {
+                        assert!(at < 1000);
+                        reads += 1;
+                    }
+                }
+            }
+        }
+        assert!((600..800).contains(&writes) && writes + reads == 7000, "{writes}");
+        let mut asks = book.asks(turn(0, 1, 100));
+        assert!((0..1000).all(|_| asks.next_ask().is_read()));
+    }
+}

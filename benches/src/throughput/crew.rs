@@ -1,0 +1,290 @@
+//! Callers that stand ready and call while they are told to.
+
+use std::{
+    pin::Pin,
+    sync::{
+        Arc,
+        mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel},
+    },
+    thread::{self, JoinHandle},
+    time::Duration,
+};
+
+use artillery_core::clock;
+use tokio::{
+    runtime::{Builder, Handle},
+    sync::{mpsc, oneshot},
+};
+
+use super::{
+    Failed,
+    book::{Book, Turn},
+    lines::{Blocking, Line},
+    stats::{Tally, Window},
+};
+
+/// What callers are told, beside who they are.
+#[derive(Debug, Clone, Copy)]
+pub struct Orders {
+    /// Reads of a hundred operations.
+    pub reads_percent: u32,
+    /// Where chance begins.
+    pub seed: u64,
+    /// When, and what counts.
+    pub window: Window,
+}
+
+impl Orders {
+    fn turn(&self, writer: usize, writers: usize) -> Turn {
+        Turn { writer, writers, reads_percent: self.reads_percent, seed: self.seed, window: self.window }
+    }
+}
+
+/// Callers of one system.
+pub trait Crew {
+    /// Sees to it that there are so many.
+    ///
+    /// # Errors
+    /// That one of them can't connect.
+    fn grow(&mut self, callers: u32) -> Result<(), Failed>;
+
+    /// Lets all of them call.
+    ///
+    /// # Errors
+    /// The first call that failed.
+    fn sample(&mut self, orders: Orders) -> Result<Tally, Failed>;
+}
+
+/// An answer that is overdue by so long won't come.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Waits for what another thread found, if it finds anything.
+fn wait<T>(found: &Receiver<Result<T, Failed>>, orders: Option<&Orders>) -> Result<T, Failed> {
+    let busy = orders.map_or(Duration::ZERO, |orders| orders.window.until.saturating_since(clock::now()));
+    found.recv_timeout(busy + PATIENCE).map_err(|error| match error {
+        RecvTimeoutError::Timeout => Failed::from("a caller doesn't come back"),
+        RecvTimeoutError::Disconnected => Failed::from("a caller has ended"),
+    })?
+}
+
+type Make = Arc<dyn Fn() -> Result<Box<dyn Blocking>, Failed> + Send + Sync>;
+
+/// Threads, each of which makes one call at a time.
+pub struct Threads {
+    book: Arc<Book>,
+    make: Make,
+    threads: Vec<Thread>,
+}
+
+struct Thread {
+    /// Without it the thread ends.
+    turns: Option<mpsc::Sender<Turn>>,
+    /// Nothing: it is connected.
+    found: Receiver<Result<Option<Tally>, Failed>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Threads {
+    /// None yet; each will call through what `make` makes.
+    pub fn new(book: Arc<Book>, make: impl Fn() -> Result<Box<dyn Blocking>, Failed> + Send + Sync + 'static) -> Self {
+        Self { book, make: Arc::new(make), threads: Vec::new() }
+    }
+}
+
+impl Crew for Threads {
+    fn grow(&mut self, callers: u32) -> Result<(), Failed> {
+        let there = self.threads.len();
+        for _ in there..callers as usize {
+            self.threads.push(Thread::start(self.book.clone(), self.make.clone())?);
+        }
+        self.threads[there..].iter().try_for_each(|thread| wait(&thread.found, None).map(drop))
+    }
+
+    fn sample(&mut self, orders: Orders) -> Result<Tally, Failed> {
+        let writers = self.threads.len();
+        for (writer, thread) in self.threads.iter().enumerate() {
+            let turns = thread.turns.as_ref().ok_or("a caller has ended")?;
+            turns.blocking_send(orders.turn(writer, writers))?;
+        }
+        let mut all = Tally::new()?;
+        for thread in &self.threads {
+            all.add(&wait(&thread.found, Some(&orders))?.ok_or("a caller has counted nothing")?)?;
+        }
+        Ok(all)
+    }
+}
+
+impl Thread {
+    fn start(book: Arc<Book>, make: Make) -> Result<Self, Failed> {
+        let (turns, mut orders) = mpsc::channel(1);
+        let (finds, found) = sync_channel(1);
+        let run = move || {
+            let failed = follow(&book, &make, &mut orders, &finds).err();
+            // Whoever would hear of it may have gone before.
+            let _ = failed.map(|failed| finds.send(Err(failed)));
+        };
+        let thread = thread::Builder::new().name("caller".into()).stack_size(1 << 20).spawn(run)?;
+        Ok(Self { turns: Some(turns), found, thread: Some(thread) })
+    }
+}
+
+impl Drop for Thread {
+    fn drop(&mut self) {
+        self.turns = None;
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn follow(
+    book: &Book,
+    make: &Make,
+    orders: &mut mpsc::Receiver<Turn>,
+    finds: &SyncSender<Result<Option<Tally>, Failed>>,
+) -> Result<(), Failed> {
+    let mut line = make()?;
+    finds.send(Ok(None))?;
+    while let Some(turn) = line.rest(orders) {
+        let (window, mut tally) = (turn.window, Tally::new()?);
+        let mut asks = book.asks(turn);
+        let mut before = clock::now();
+        while before < window.until {
+            let ask = asks.next_ask();
+            line.call(ask)?;
+            let after = clock::now();
+            tally.note(ask.is_read(), before, after, &window);
+            before = after;
+        }
+        finds.send(Ok(Some(tally)))?;
+    }
+    Ok(())
+}
+
+/// A runtime that is always driven, on a thread of its own or on several.
+pub struct Driver {
+    handle: Handle,
+    /// Without it the runtime ends.
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Driver {
+    /// Starts one with so many threads beside its own; with none it is a current-thread runtime.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn start(workers: usize) -> Result<Self, Failed> {
+        let mut builder = if workers == 0 { Builder::new_current_thread() } else { Builder::new_multi_thread() };
+        let runtime = builder.worker_threads(workers.max(1)).enable_all().build()?;
+        let (stop, stopped) = oneshot::channel::<()>();
+        let handle = runtime.handle().clone();
+        let run = move || drop(runtime.block_on(stopped));
+        let thread = thread::Builder::new().name("driver".into()).spawn(run)?;
+        Ok(Self { handle, stop: Some(stop), thread: Some(thread) })
+    }
+
+    /// For tasks of it.
+    pub fn handle(&self) -> &Handle {
+        &self.handle
+    }
+
+    /// Runs something there, and waits for it.
+    ///
+    /// # Errors
+    /// Its own, or that it is overdue.
+    pub fn run<T: Send + 'static>(
+        &self,
+        what: impl Future<Output = Result<T, Failed>> + Send + 'static,
+    ) -> Result<T, Failed> {
+        wait(&self.begin(what), None)
+    }
+
+    fn begin<T: Send + 'static>(
+        &self,
+        what: impl Future<Output = Result<T, Failed>> + Send + 'static,
+    ) -> Receiver<Result<T, Failed>> {
+        let (finds, found) = sync_channel(1);
+        self.handle.spawn(async move { drop(finds.send(what.await)) });
+        found
+    }
+}
+
+impl Drop for Driver {
+    fn drop(&mut self) {
+        self.stop = None;
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Makes a caller's line, in the runtime that will carry it.
+pub type MakeLine<L> = Box<dyn Fn() -> Pin<Box<dyn Future<Output = Result<L, Failed>> + Send>>>;
+
+/// Tasks, each of which makes one call at a time; shared out evenly among some runtimes.
+pub struct Tasks<L> {
+    book: Arc<Book>,
+    parts: Vec<Part<L>>,
+}
+
+/// A runtime and its callers.
+struct Part<L> {
+    make: MakeLine<L>,
+    lines: Vec<L>,
+    /// Last: lines may want it to the end.
+    driver: Arc<Driver>,
+}
+
+impl<L: Line> Tasks<L> {
+    /// None yet, on these runtimes.
+    pub fn new(book: Arc<Book>, parts: impl IntoIterator<Item = (Arc<Driver>, MakeLine<L>)>) -> Self {
+        let part = |(driver, make)| Part { make, lines: Vec::new(), driver };
+        Self { book, parts: parts.into_iter().map(part).collect() }
+    }
+}
+
+impl<L: Line> Crew for Tasks<L> {
+    fn grow(&mut self, callers: u32) -> Result<(), Failed> {
+        let parts = self.parts.len();
+        for (n, part) in self.parts.iter_mut().enumerate() {
+            while part.lines.len() < (callers as usize + n) / parts {
+                part.lines.push(part.driver.run((part.make)())?);
+            }
+        }
+        Ok(())
+    }
+
+    fn sample(&mut self, orders: Orders) -> Result<Tally, Failed> {
+        let (mut writer, writers) = (0, self.parts.iter().map(|part| part.lines.len()).sum());
+        let mut begun = Vec::with_capacity(writers);
+        for (n, part) in self.parts.iter_mut().enumerate() {
+            for line in part.lines.drain(..) {
+                let (book, turn) = (self.book.clone(), orders.turn(writer, writers));
+                begun.push((n, part.driver.begin(async move { work(line, &book, turn).await })));
+                writer += 1;
+            }
+        }
+        let mut all = Tally::new()?;
+        for (n, found) in begun {
+            let (line, tally) = wait(&found, Some(&orders))?;
+            all.add(&tally)?;
+            self.parts[n].lines.push(line);
+        }
+        Ok(all)
+    }
+}
+
+async fn work<L: Line>(mut line: L, book: &Book, turn: Turn) -> Result<(L, Tally), Failed> {
+    let (window, mut tally) = (turn.window, Tally::new()?);
+    let mut asks = book.asks(turn);
+    let mut before = clock::now();
+    while before < window.until {
+        let ask = asks.next_ask();
+        line.call(ask).await?;
+        let after = clock::now();
+        tally.note(ask.is_read(), before, after, &window);
+        before = after;
+    }
+    Ok((line, tally))
+}

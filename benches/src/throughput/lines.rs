@@ -1,0 +1,230 @@
+//! The ways of a caller to what it asks: a cluster or an echo, awaited or waited for by a blocked thread.
+
+use std::{net::SocketAddr, sync::Arc};
+
+use artillery_ddata::{Client, Kv, NodeId};
+use tokio::{
+    runtime::{Builder, Handle, Runtime},
+    sync::mpsc::Receiver,
+};
+
+use super::{
+    Failed,
+    book::{Ask, Book, Turn},
+    echo::SHAPE,
+    processes::Contact,
+};
+use crate::raw::{BlockingTcp, Pipe, Quic, Tcp};
+
+/// One call at a time, awaited; its answer is checked.
+pub trait Line: Send + 'static {
+    /// Makes a call.
+    fn call(&mut self, ask: Ask) -> impl Future<Output = Result<(), Failed>> + Send;
+}
+
+/// One call at a time, for a thread that waits; its answer is checked.
+pub trait Blocking {
+    /// Makes a call.
+    ///
+    /// # Errors
+    /// Whatever is wrong with it or its answer.
+    fn call(&mut self, ask: Ask) -> Result<(), Failed>;
+
+    /// Waits until there is something to do; meanwhile connections are kept.
+    fn rest(&mut self, turns: &mut Receiver<Turn>) -> Option<Turn>;
+}
+
+/// A handle of a cluster's data.
+#[derive(Debug, Clone)]
+pub struct KvLine {
+    kv: Kv,
+    book: Arc<Book>,
+    copies: u32,
+}
+
+impl KvLine {
+    /// Of a chain with so many members: a write counts when it is on all of them.
+    pub fn new(kv: Kv, book: Arc<Book>, copies: u32) -> Self {
+        Self { kv, book, copies }
+    }
+
+    /// Reads a key, and says who served it.
+    ///
+    /// # Errors
+    /// That the read failed, or found what it mustn't.
+    pub async fn read(&self, at: usize) -> Result<NodeId, Failed> {
+        let floor = self.book.floor(at);
+        let read = self.kv.get(self.book.name(at)).await.map_err(|error| format!("a read failed: {error}"))?;
+        self.book.check(at, floor, read.value())?;
+        Ok(read.served.node)
+    }
+
+    /// Gives a key its next value.
+    ///
+    /// # Errors
+    /// That the write failed, or is on too few members.
+    pub async fn write(&self, at: usize) -> Result<(), Failed> {
+        let (number, value) = self.book.issue(at);
+        let done = self.kv.put(self.book.name(at), value).await;
+        let done = done.map_err(|error| format!("a write failed: {error}"))?;
+        if done.copies != self.copies {
+            return Err(format!("a write is on {} members of {}", done.copies, self.copies).into());
+        }
+        self.book.acknowledge(at, number);
+        Ok(())
+    }
+}
+
+impl Line for KvLine {
+    async fn call(&mut self, ask: Ask) -> Result<(), Failed> {
+        match ask {
+            Ask::Read(at) => self.read(at).await.map(drop),
+            Ask::Write(at) => self.write(at).await,
+        }
+    }
+}
+
+/// Echoes take every question for a read.
+impl Line for Tcp {
+    async fn call(&mut self, _ask: Ask) -> Result<(), Failed> {
+        Ok(self.run(1, 1).await?)
+    }
+}
+
+/// One stream.
+#[derive(Debug)]
+pub struct QuicLine(pub Pipe<quinn::RecvStream, quinn::SendStream>);
+
+impl Line for QuicLine {
+    async fn call(&mut self, _ask: Ask) -> Result<(), Failed> {
+        Ok(self.0.run(1, 1).await?)
+    }
+}
+
+/// Connects a client to a cluster.
+///
+/// # Errors
+/// That nobody is reached.
+pub async fn connect(contact: &Contact) -> Result<Client, Failed> {
+    let seeds = contact.addrs.iter().copied();
+    Ok(Client::builder().cluster(&contact.name).secret(&contact.secret).seeds(seeds).connect().await?)
+}
+
+/// Connects a client and lets it read. Whom its first call asks serves its reads from then on: were that a write, it
+/// would be the head for every client.
+///
+/// # Errors
+/// That nobody is reached, or the read failed.
+pub async fn reader(contact: &Contact, book: &Arc<Book>) -> Result<Client, Failed> {
+    let client = connect(contact).await?;
+    KvLine::new(client.kv(), book.clone(), contact.members()).read(0).await?;
+    Ok(client)
+}
+
+/// A blocking client of its own for one thread.
+///
+/// # Errors
+/// That nobody is reached.
+pub fn blocking_client(contact: &Contact, book: &Arc<Book>) -> Result<Box<dyn Blocking>, Failed> {
+    let runtime = Builder::new_current_thread().enable_all().build()?;
+    let client = runtime.block_on(reader(contact, book))?;
+    let line = KvLine::new(client.kv(), book.clone(), contact.members());
+    Ok(Box::new(OwnClient { line, client, runtime }))
+}
+
+/// A client with a runtime that runs on the thread that calls.
+struct OwnClient {
+    line: KvLine,
+    client: Client,
+    runtime: Runtime,
+}
+
+impl Blocking for OwnClient {
+    fn call(&mut self, ask: Ask) -> Result<(), Failed> {
+        self.runtime.block_on(self.line.call(ask))
+    }
+
+    fn rest(&mut self, turns: &mut Receiver<Turn>) -> Option<Turn> {
+        self.runtime.block_on(turns.recv())
+    }
+}
+
+impl Drop for OwnClient {
+    fn drop(&mut self) {
+        self.runtime.block_on(self.client.close());
+    }
+}
+
+/// One of the threads that share a client, which runs elsewhere.
+pub struct SharedClient {
+    /// Its handle.
+    pub line: KvLine,
+    /// The runtime that the client runs in.
+    pub handle: Handle,
+}
+
+impl Blocking for SharedClient {
+    fn call(&mut self, ask: Ask) -> Result<(), Failed> {
+        self.handle.block_on(self.line.call(ask))
+    }
+
+    fn rest(&mut self, turns: &mut Receiver<Turn>) -> Option<Turn> {
+        turns.blocking_recv()
+    }
+}
+
+/// One of the threads that share a client and carry it in turn: whoever waits first drives sockets and tasks for all.
+pub struct CarriedClient {
+    /// Its handle.
+    pub line: KvLine,
+    /// A current-thread runtime, driven by one of the threads at a time.
+    pub runtime: Arc<Runtime>,
+}
+
+impl Blocking for CarriedClient {
+    fn call(&mut self, ask: Ask) -> Result<(), Failed> {
+        self.runtime.block_on(self.line.call(ask))
+    }
+
+    fn rest(&mut self, turns: &mut Receiver<Turn>) -> Option<Turn> {
+        self.runtime.block_on(turns.recv())
+    }
+}
+
+impl Blocking for BlockingTcp {
+    fn call(&mut self, _ask: Ask) -> Result<(), Failed> {
+        Ok(self.ask()?)
+    }
+
+    fn rest(&mut self, turns: &mut Receiver<Turn>) -> Option<Turn> {
+        turns.blocking_recv()
+    }
+}
+
+/// A QUIC connection with a runtime that runs on the thread that calls.
+pub struct OwnQuic {
+    quic: Quic,
+    runtime: Runtime,
+}
+
+impl OwnQuic {
+    /// Connects to the echo.
+    ///
+    /// # Errors
+    /// What the system or QUIC says.
+    pub fn connect(addr: SocketAddr, certificate: Vec<u8>) -> Result<Self, Failed> {
+        let runtime = Builder::new_current_thread().enable_all().build()?;
+        let quic = runtime.block_on(Quic::connect_to(addr, certificate, SHAPE))?;
+        Ok(Self { quic, runtime })
+    }
+}
+
+impl Blocking for OwnQuic {
+    fn call(&mut self, _ask: Ask) -> Result<(), Failed> {
+        Ok(self.runtime.block_on(self.quic.pipe.run(1, 1))?)
+    }
+
+    fn rest(&mut self, turns: &mut Receiver<Turn>) -> Option<Turn> {
+        self.runtime.block_on(turns.recv())
+    }
+}

@@ -1,0 +1,60 @@
+//! Where threads run.
+
+use std::io;
+
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+
+use super::results::Placement;
+
+/// Keeps this thread, and all threads and processes that it starts, where a placement wants them; until it is dropped.
+#[derive(Debug)]
+pub struct Placed {
+    before: CpuSet,
+}
+
+impl Placed {
+    /// Begins.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn begin(placement: Placement) -> io::Result<Self> {
+        let before = sched_getaffinity(None)?;
+        if placement == Placement::OneCore {
+            sched_setaffinity(None, &first_of(&before))?;
+        }
+        Ok(Self { before })
+    }
+}
+
+/// The first core of those that may be used.
+fn first_of(allowed: &CpuSet) -> CpuSet {
+    let mut one = CpuSet::new();
+    if let Some(core) = (0..CpuSet::MAX_CPU).find(|&core| allowed.is_set(core)) {
+        one.set(core);
+    }
+    one
+}
+
+impl Drop for Placed {
+    fn drop(&mut self) {
+        if let Err(error) = sched_setaffinity(None, &self.before) {
+            eprintln!("this thread stays on one core: {error}");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_core_until_it_is_over() {
+        let before = sched_getaffinity(None).unwrap();
+        let placed = Placed::begin(Placement::OneCore).unwrap();
+        assert_eq!(sched_getaffinity(None).unwrap().count(), 1);
+        let child = std::thread::Builder::new().spawn(|| sched_getaffinity(None).unwrap().count()).unwrap();
+        assert_eq!(child.join().unwrap(), 1, "threads inherit it");
+        drop(placed);
+        assert_eq!(sched_getaffinity(None).unwrap(), before);
+    }
+}

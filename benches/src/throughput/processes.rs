@@ -1,0 +1,269 @@
+//! Servers as processes of their own, none of which outlives this one's run.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    io::{self, BufRead, BufReader},
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    process::{Child, ChildStdin, ChildStdout, Command, Stdio},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        mpsc::{Receiver, sync_channel},
+    },
+    thread,
+    time::Duration,
+};
+
+use serde::Deserialize;
+
+use super::{Failed, quota::Share};
+
+/// How long a process may take to say that it is ready.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// All that is to go when this process does.
+static STARTED: Mutex<Started> = Mutex::new(Started { children: BTreeMap::new(), folders: Vec::new(), is_over: false });
+
+struct Started {
+    children: BTreeMap<u32, Child>,
+    folders: Vec<PathBuf>,
+    is_over: bool,
+}
+
+fn started() -> MutexGuard<'static, Started> {
+    STARTED.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Ends every process that was started and takes away the folders of their shares; nothing is started any more.
+pub fn end_all() {
+    let mut started = started();
+    started.is_over = true;
+    std::mem::take(&mut started.children).into_values().for_each(end);
+    started.folders.drain(..).for_each(|folder| remove(&folder));
+}
+
+fn end(mut child: Child) {
+    // Either fails only for a process that is gone.
+    let _ = child.kill();
+    let _ = child.wait();
+}
+
+/// Makes a folder that is to go with this process.
+///
+/// # Errors
+/// What the system says.
+pub(super) fn make_folder(folder: &Path) -> io::Result<()> {
+    let mut started = started();
+    if started.is_over {
+        return Err(io::Error::other("the run is over"));
+    }
+    fs::create_dir(folder)?;
+    started.folders.push(folder.to_owned());
+    Ok(())
+}
+
+/// Takes away a folder that [`make_folder`] made.
+pub(super) fn remove_folder(folder: &Path) {
+    let mut started = started();
+    if let Some(at) = started.folders.iter().position(|one| one == folder) {
+        started.folders.swap_remove(at);
+        remove(folder);
+    }
+}
+
+fn remove(folder: &Path) {
+    if let Err(error) = fs::remove_dir(folder) {
+        eprintln!("{} is left behind: {error}", folder.display());
+    }
+}
+
+/// A server. It ends when this is dropped.
+#[derive(Debug)]
+pub struct Process {
+    pid: u32,
+    said: Receiver<io::Result<String>>,
+    _stdin: Option<ChildStdin>,
+}
+
+impl Process {
+    /// Starts one.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn start(command: &mut Command) -> io::Result<Self> {
+        let mut started = started();
+        if started.is_over {
+            return Err(io::Error::other("the run is over"));
+        }
+        let child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
+        let program = command.get_program().to_string_lossy();
+        let mut child = child.map_err(|error| io::Error::other(format!("{program}: {error}")))?;
+        let (pid, stdin, stdout) = (child.id(), child.stdin.take(), child.stdout.take());
+        started.children.insert(pid, child);
+        drop(started);
+        let (says, said) = sync_channel(1);
+        thread::Builder::new().spawn(move || says.send(first_line(stdout)))?;
+        Ok(Self { pid, said, _stdin: stdin })
+    }
+
+    /// Its number.
+    pub fn pid(&self) -> u32 {
+        self.pid
+    }
+
+    /// The first line that it says.
+    ///
+    /// # Errors
+    /// That there is none, or none in time.
+    pub fn said(&self) -> Result<String, Failed> {
+        let said = self.said.recv_timeout(PATIENCE);
+        let line = said.map_err(|_| format!("process {} isn't ready after {PATIENCE:?}", self.pid))??;
+        if line.is_empty() { Err(format!("process {} ended before it was ready", self.pid).into()) } else { Ok(line) }
+    }
+}
+
+fn first_line(stdout: Option<ChildStdout>) -> io::Result<String> {
+    let mut line = String::new();
+    if let Some(stdout) = stdout {
+        BufReader::new(stdout).read_line(&mut line)?;
+    }
+    Ok(line)
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let child = started().children.remove(&self.pid);
+        if let Some(child) = child {
+            end(child);
+        }
+    }
+}
+
+/// The line of a node that can answer strong reads.
+#[derive(Debug, PartialEq, Eq, Deserialize)]
+pub struct ReadyLine {
+    ready: bool,
+    /// Where it listens.
+    pub addr: SocketAddr,
+}
+
+impl ReadyLine {
+    /// Reads the line.
+    ///
+    /// # Errors
+    /// That it is none.
+    pub fn parse(line: &str) -> Result<Self, Failed> {
+        let told = |why: &dyn std::fmt::Display| format!("no line of a node that is ready: {line:?}: {why}");
+        let parsed: Self = serde_json::from_str(line).map_err(|error| told(&error))?;
+        if parsed.ready { Ok(parsed) } else { Err(told(&"it isn't ready").into()) }
+    }
+}
+
+/// What a client needs to know of a cluster.
+#[derive(Debug)]
+pub struct Contact {
+    /// Its name.
+    pub name: String,
+    /// Its secret.
+    pub secret: String,
+    /// Where its nodes listen.
+    pub addrs: Vec<SocketAddr>,
+}
+
+impl Contact {
+    /// How many nodes there are.
+    pub fn members(&self) -> u32 {
+        self.addrs.len() as u32
+    }
+}
+
+/// A chain of node processes.
+#[derive(Debug)]
+pub struct Cluster {
+    /// For its clients.
+    pub contact: Arc<Contact>,
+    nodes: Vec<Process>,
+    /// After the nodes: a share can't go before its process has.
+    shares: Vec<Share>,
+}
+
+impl Cluster {
+    /// Starts `members` nodes, which find each other by mDNS, and waits until each of them is ready. `mode` is `cr` or
+    /// `craq`.
+    ///
+    /// # Errors
+    /// That one of them doesn't start, or isn't ready in time.
+    pub fn start(program: &Path, mode: &str, members: u32) -> Result<Self, Failed> {
+        let (name, secret) = (format!("bench-{}", chance()), chance());
+        let members = members.to_string();
+        let start = |_| {
+            let mut command = Command::new(program);
+            command.args(["--cluster", &name, "--mode", mode, "--expect", &members, "--replicas", &members]);
+            command.args(["--log", "error"]).env("ARTILLERY_SECRET", &secret);
+            Process::start(&mut command)
+        };
+        let nodes = (0..members.parse::<u32>()?).map(start).collect::<io::Result<Vec<_>>>()?;
+        let ready = |node: &Process| Ok(ReadyLine::parse(&node.said()?)?.addr);
+        let addrs = nodes.iter().map(ready).collect::<Result<_, Failed>>()?;
+        Ok(Self { contact: Arc::new(Contact { name, secret, addrs }), nodes, shares: Vec::new() })
+    }
+
+    /// Holds each node to a part of a core.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn hold(&mut self, share: impl Fn(u32) -> io::Result<Share>) -> io::Result<()> {
+        self.shares = self.nodes.iter().map(|node| share(node.pid())).collect::<io::Result<_>>()?;
+        Ok(())
+    }
+
+    /// The numbers of its processes.
+    pub fn pids(&self) -> Vec<u32> {
+        self.nodes.iter().map(Process::pid).collect()
+    }
+}
+
+/// 32 digits that nobody has guessed.
+fn chance() -> String {
+    use std::hash::{BuildHasher, RandomState};
+    let half = || RandomState::new().hash_one(std::process::id());
+    format!("{:016x}{:016x}", half(), half())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_ready_line() {
+        let line = r#"{"ready":true,"node":"ab","role":"head","addr":"127.0.0.1:4711","resp":null,"http":null}"#;
+        assert_eq!(ReadyLine::parse(line).unwrap().addr.port(), 4711);
+        for bad in ["", "ready", r#"{"ready":false,"addr":"127.0.0.1:1"}"#, r#"{"ready":true,"addr":"nowhere"}"#] {
+            assert!(ReadyLine::parse(bad).unwrap_err().to_string().contains("no line of a node"), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_process_ends_with_its_handle() {
+        let process = Process::start(Command::new("sh").args(["-c", "echo here; exec sleep 600"])).unwrap();
+        assert_eq!(process.said().unwrap(), "here\n");
+        let folder = PathBuf::from(format!("/proc/{}", process.pid()));
+        assert!(folder.exists());
+        drop(process);
+        assert!(!folder.exists());
+    }
+
+    #[test]
+    fn whoever_ends_early_is_not_ready() {
+        let process = Process::start(Command::new("sh").args(["-c", "exit 3"])).unwrap();
+        assert!(process.said().unwrap_err().to_string().contains("ended before"));
+        assert!(Process::start(&mut Command::new("/nowhere/node")).unwrap_err().to_string().contains("/nowhere/node"));
+    }
+
+    #[test]
+    fn names_differ() {
+        assert_ne!(chance(), chance());
+        assert_eq!(chance().len(), 32);
+    }
+}

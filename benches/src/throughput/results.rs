@@ -1,0 +1,275 @@
+//! What is stored of a run: all that the graphs are drawn from.
+
+use std::{fmt, fs, io, path::Path};
+
+use serde::{Deserialize, Serialize};
+
+/// One run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Results {
+    /// Where and when.
+    pub machine: Machine,
+    /// How.
+    pub settings: Settings,
+    /// What was left out, and why.
+    pub skipped: Vec<String>,
+    /// What was measured.
+    pub points: Vec<Point>,
+}
+
+/// Where and when a run was made.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Machine {
+    /// Day and time of its beginning, UTC.
+    pub date: String,
+    /// The commit that was built, with a `+` if files differed from it.
+    pub commit: String,
+    /// Name and release of the kernel.
+    pub kernel: String,
+    /// Model of the processor.
+    pub processor: String,
+    /// Cores.
+    pub cores: usize,
+    /// The compiler.
+    pub compiler: String,
+    /// Runnable threads, averaged over the minute before the run: other programs' share of the noise.
+    pub load_before: f64,
+}
+
+/// How a run was made.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Settings {
+    /// Bytes of a value.
+    pub value_bytes: usize,
+    /// Keys of a cluster.
+    pub keys: usize,
+    /// Samples of each point.
+    pub rounds: u32,
+    /// Milliseconds before each sample.
+    pub warm_up_ms: u64,
+    /// Milliseconds of a sample.
+    pub sample_ms: u64,
+    /// How a thread makes a call.
+    pub blocking: String,
+    /// What carries the concurrent callers.
+    pub concurrent: String,
+    /// Callers for each member of a chain, where nodes were held to a part of a core.
+    pub callers_per_member: u32,
+    /// Largest UDP payload that was tried, segmentation offload, and socket buffers.
+    pub transport: String,
+}
+
+/// Which graph a point belongs to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Graph {
+    /// By threads, each of which makes one call at a time.
+    Blocking,
+    /// By concurrent callers on one handle.
+    Concurrent,
+    /// By read share and length of chain, each node held to the same part of a core.
+    Shares,
+}
+
+/// Where threads ran.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Placement {
+    /// Where the system put them.
+    Free,
+    /// All on one core.
+    OneCore,
+}
+
+/// Who was asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum System {
+    /// A chain that reads at the tail alone.
+    Cr,
+    /// A chain that reads at every member.
+    Craq,
+    /// A server that answers each request on a TCP connection at once.
+    Tcp,
+    /// The same on QUIC streams.
+    Quic,
+}
+
+/// A number of callers of one system. The lists have an entry for each sample.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Point {
+    /// Where it belongs.
+    pub graph: Graph,
+    /// Where threads ran.
+    pub placement: Placement,
+    /// Who was asked.
+    pub system: System,
+    /// Members of the chain; 1 for an echo.
+    pub members: u32,
+    /// Part of a core that each node was held to; `None`: to nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub share: Option<f64>,
+    /// How many called at the same time.
+    pub callers: u32,
+    /// Reads of a hundred operations; the rest are writes.
+    pub reads_percent: u32,
+    /// Operations a second.
+    pub per_second: Vec<f64>,
+    /// Median latency of reads, in microseconds.
+    pub p50_us: Vec<f64>,
+    /// What 99 of 100 reads took at most, in microseconds.
+    pub p99_us: Vec<f64>,
+    /// Cores that the callers' process was busy on.
+    pub client_cores: Vec<f64>,
+    /// Cores that all servers together were busy on.
+    pub server_cores: Vec<f64>,
+}
+
+impl fmt::Display for Graph {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Blocking => "blocking",
+            Self::Concurrent => "concurrent",
+            Self::Shares => "shares",
+        })
+    }
+}
+
+impl fmt::Display for Placement {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Free => "threads where the system puts them",
+            Self::OneCore => "all threads on one core",
+        })
+    }
+}
+
+impl fmt::Display for System {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Cr => "CR",
+            Self::Craq => "CRAQ",
+            Self::Tcp => "raw TCP echo",
+            Self::Quic => "raw QUIC echo",
+        })
+    }
+}
+
+impl Results {
+    /// Reads a file.
+    ///
+    /// # Errors
+    /// That it can't be read, or isn't what [`store`](Self::store) writes.
+    pub fn load(path: &Path) -> io::Result<Self> {
+        let told = |error: &dyn fmt::Display| io::Error::other(format!("{}: {error}", path.display()));
+        let text = fs::read(path).map_err(|error| told(&error))?;
+        serde_json::from_slice(&text).map_err(|error| told(&error))
+    }
+
+    /// Writes a file, with a line for each point.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn store(&self, path: &Path) -> io::Result<()> {
+        fs::write(path, self.text()?)
+    }
+
+    fn text(&self) -> serde_json::Result<String> {
+        let points: Result<Vec<_>, _> = self.points.iter().map(serde_json::to_string).collect();
+        Ok(format!(
+            "{{\n\"machine\": {},\n\"settings\": {},\n\"skipped\": {},\n\"points\": [\n{}\n]\n}}\n",
+            serde_json::to_string(&self.machine)?,
+            serde_json::to_string(&self.settings)?,
+            serde_json::to_string(&self.skipped)?,
+            points?.join(",\n")
+        ))
+    }
+
+    /// The points of one line, in their order.
+    pub fn line(&self, graph: Graph, placement: Placement, system: System) -> Vec<&Point> {
+        let is_of = |point: &&Point| (point.graph, point.placement, point.system) == (graph, placement, system);
+        self.points.iter().filter(is_of).collect()
+    }
+
+    /// The placements that a graph was measured in.
+    pub fn placements(&self, graph: Graph) -> Vec<Placement> {
+        let measured = |placement: &Placement| {
+            self.points.iter().any(|point| (point.graph, point.placement) == (graph, *placement))
+        };
+        [Placement::Free, Placement::OneCore].into_iter().filter(measured).collect()
+    }
+}
+
+/// Made-up results.
+#[cfg(test)]
+pub(crate) mod made_up {
+    use super::*;
+
+    /// A point all of whose samples are near `per_second`.
+    pub(crate) fn point(graph: Graph, placement: Placement, system: System, callers: u32, per_second: f64) -> Point {
+        Point {
+            graph,
+            placement,
+            system,
+            members: 3,
+            share: None,
+            callers,
+            reads_percent: 99,
+            per_second: vec![per_second * 0.98, per_second, per_second * 1.02],
+            p50_us: vec![100.0, 101.5, 99.0],
+            p99_us: vec![150.0, 151.0, 149.0],
+            client_cores: vec![0.5; 3],
+            server_cores: vec![0.5; 3],
+        }
+    }
+
+    pub(crate) fn results(points: Vec<Point>) -> Results {
+        Results {
+            machine: Machine {
+                date: "2026-11-21 10:45".into(),
+                commit: "0123abc".into(),
+                kernel: "Linux 6.1".into(),
+                processor: "a processor".into(),
+                cores: 2,
+                compiler: "rustc 1.95".into(),
+                load_before: 0.5,
+            },
+            settings: Settings {
+                value_bytes: 1000,
+                keys: 10_000,
+                rounds: 3,
+                warm_up_ms: 100,
+                sample_ms: 500,
+                blocking: "own runtime".into(),
+                concurrent: "one thread".into(),
+                callers_per_member: 60,
+                transport: "MTU 6500".into(),
+            },
+            skipped: Vec::new(),
+            points,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_stored_is_read_back() {
+        let points = vec![
+            made_up::point(Graph::Blocking, Placement::OneCore, System::Craq, 5, 1000.0),
+            made_up::point(Graph::Shares, Placement::Free, System::Tcp, 1, 0.0),
+        ];
+        let results = made_up::results(points);
+        let text = results.text().unwrap();
+        assert_eq!(serde_json::from_str::<Results>(&text).unwrap(), results);
+        assert!(text.lines().count() >= 8, "a point is a line of its own");
+    }
+
+    #[test]
+    fn a_missing_file_is_named() {
+        let error = Results::load(Path::new("/nowhere/results.json")).unwrap_err().to_string();
+        assert!(error.contains("/nowhere/results.json"), "{error}");
+    }
+}
