@@ -302,7 +302,6 @@ impl Scenario {
                 setup.mix = Mix { writes: rng.between(300, 600) as u32, sessions: 1000, eventual: 600, ..setup.mix };
                 // One operation upon the other, and some members far from the tail, so that they are behind.
                 setup.profile.uneven = true;
-                setup.backlog = 1 << 20;
                 setup.favourite = 0;
                 setup.lanes = 4;
                 setup.clients += 4;

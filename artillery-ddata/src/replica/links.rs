@@ -268,6 +268,10 @@ impl Replica {
 
     /// The successor told where it stands: go on behind that, or first have it drop what we never had (rule 5.4).
     fn follow(&mut self, now: Timestamp, from: MemberId, position: &Position) {
+        if self.serves(from) && position.last.sequence < self.watermark {
+            // A serving member holds what is committed, so this was overtaken on its way by what it has said since.
+            return;
+        }
         let keep = self.history.common(position);
         let first = self.history.first();
         if keep.sequence.next() < first {

@@ -149,7 +149,12 @@ impl Replica {
                     },
                     _ => None,
                 };
-                Reply::Page(self.page(scan, as_of, clean, way, snapshot)?)
+                let page = self.page(scan, as_of, clean, way, snapshot)?;
+                if let (Some(number), None) = (snapshot, &page.next) {
+                    // The first page is the last one.
+                    self.end_snapshot(number);
+                }
+                Reply::Page(page)
             }
             // They are answered elsewhere.
             Query::Changes(_) => Reply::Refused(Refusal::NoChain),

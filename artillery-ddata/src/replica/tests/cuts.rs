@@ -121,6 +121,8 @@ fn a_snapshot_shows_one_point_of_the_history() {
     assert_eq!(rig.replicas[&2].status().snapshots, 0, "the last page ends it");
     let gone = rig.ask(2, scan("", next, 9, Snapshot::Of(number)), ReadMode::Strong, None);
     assert!(matches!(rig.replies[&gone], Reply::Refused(Refusal::SnapshotGone)));
+    rig.ask(2, scan("", None, 9, Snapshot::Begin), ReadMode::Strong, None);
+    assert_eq!(rig.replicas[&2].status().snapshots, 0, "its first page was the last");
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use super::{super::*, rig::*};
 use crate::{
     Epoch, Version,
-    wire::message::{Control, Cut},
+    wire::message::{Control, Cut, Position},
 };
 
 #[test]
@@ -159,4 +159,29 @@ fn a_watermark_above_the_history_of_a_serving_member_halts_it() {
     rig.input(3, Input::Receive { from: member(2), frame });
     let halted = Halt::WatermarkAhead { watermark: Sequence(9), last: Sequence(0) };
     assert!(rig.events.contains(&(3, Event::Halted(halted))));
+}
+
+/// On links that overtake themselves, a member's word of where it stands may be older than the backlog.
+#[test]
+fn an_overtaken_position_of_a_serving_member_is_no_news() {
+    let settings = Settings { backlog: 300, ..Settings::default() };
+    let mut rig = Rig::new(&[1, 2], &settings);
+    rig.enter_all(&config(1, &[1, 2]));
+    rig.put(1, "k", "v");
+    rig.transmit();
+    let position = Position { last: Version::NONE, epochs: vec![] };
+    let stale = Control { resume: Some(position), ..Control::default() };
+    rig.settle();
+    for _ in 0..20 {
+        rig.put(1, "k", "v");
+        rig.settle();
+    }
+    let frame = ChainFrame { chain: ChainId(0), epoch: Epoch(1), index: 1, message: ChainMessage::Control(stale) };
+    rig.input(1, Input::Receive { from: member(2), frame });
+    assert_eq!(rig.replicas[&1].status().halted, None);
+    let put = rig.put(1, "k", "w");
+    rig.settle();
+    rig.heartbeat();
+    rig.settle();
+    rig.committed(put);
 }
