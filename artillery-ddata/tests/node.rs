@@ -5,7 +5,7 @@ mod support;
 
 use std::time::Duration;
 
-use artillery_ddata::{Error, Place, ReadMode, ReadState, Version, Way};
+use artillery_ddata::{Batch, Error, Place, ReadMode, ReadState, Session, Version, Way, client::Spread};
 use support::{TestCluster, classic, until, within};
 
 const SHORT: Duration = Duration::from_millis(300);
@@ -148,4 +148,116 @@ async fn many_writers_are_pipelined_and_none_is_lost() {
         let read = within(cluster.nodes[n % 3].kv().get(&format!("key/{n}"))).await.unwrap();
         assert_eq!(read.into_value().unwrap(), n.to_string());
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_that_spreads_reads_everywhere() {
+    let cluster = TestCluster::start(3).await;
+    let client = cluster.client(Spread::RoundRobin).await;
+    // Connected to the head first of all.
+    within(client.kv().put("k", "v")).await.unwrap();
+    let mut served = std::collections::BTreeSet::new();
+    within(async {
+        while served.len() < 3 {
+            served.insert(client.kv().get("k").await.unwrap().served.node);
+        }
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_session_hops_between_nodes() {
+    let cluster = TestCluster::start(3).await;
+    let session = Session::new();
+    for n in 0..300u32 {
+        let writer = cluster.nodes[n as usize % 3].kv();
+        within(writer.put("k", n.to_string()).session(&session)).await.unwrap();
+        let reader = cluster.nodes[(n as usize + 1) % 3].kv().in_session(&session);
+        // Not even the weakest mode shows less than the session has seen.
+        let read = within(reader.get("k").mode(ReadMode::Eventual)).await.unwrap();
+        assert_eq!((read.state, read.into_value().unwrap()), (ReadState::Clean, n.to_string().into()));
+    }
+}
+
+/// All operations, in flight together from all nodes: each happens once, and a batch is seen whole or not at all.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn everything_in_flight_together() {
+    let cluster = TestCluster::start(3).await;
+    let mut calls = tokio::task::JoinSet::new();
+    for n in 0..600u32 {
+        let kv = cluster.nodes[n as usize % 3].kv().with_timeout(Duration::from_secs(20));
+        calls.spawn(async move {
+            match n % 3 {
+                0 => drop(kv.increment("count", 1).await.unwrap()),
+                1 => drop(kv.append("log", "x").await.unwrap()),
+                _ => {
+                    let value = n.to_string();
+                    let batch = (0..10).fold(Batch::new(), |batch, key| batch.put(format!("b/{key}"), value.clone()));
+                    kv.write(batch).await.unwrap().unwrap();
+                    let cut = kv.get_many((0..10).map(|key| format!("b/{key}"))).await.unwrap();
+                    let values: Vec<_> = cut.values().collect();
+                    assert!(values[0].is_some() && values.iter().all(|value| *value == values[0]), "{values:?}");
+                }
+            }
+        });
+    }
+    while let Some(done) = calls.join_next().await {
+        done.unwrap();
+    }
+    for node in &cluster.nodes {
+        let kv = node.kv();
+        assert_eq!(within(kv.get("count")).await.unwrap().into_value().unwrap(), "200");
+        assert_eq!(within(kv.get("log")).await.unwrap().into_value().unwrap().len(), 200);
+        let mut scan = kv.scan("b/");
+        let mut found = 0;
+        while let Some(entry) = within(scan.next()).await {
+            assert_eq!(entry.unwrap().key, format!("b/{found}"));
+            found += 1;
+        }
+        assert_eq!(found, 10);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_member_shows_each_change_once() {
+    let cluster = TestCluster::start(3).await;
+    let first = within(cluster.nodes[0].kv().put("w/first", "")).await.unwrap();
+    let mut from = artillery_ddata::Frontier::default();
+    from.raise(first.request_id.cluster, first.request_id.chain, first.version.sequence);
+    let mut writes = tokio::task::JoinSet::new();
+    for n in 0..200u32 {
+        writes.spawn(cluster.nodes[n as usize % 3].kv().put(format!("w/{n}"), "v").into_future());
+    }
+    for node in &cluster.nodes {
+        let mut watch = node.kv().watch("w/").from(from.clone());
+        let mut seen = std::collections::BTreeSet::new();
+        let mut last = first.version;
+        while seen.len() < 200 {
+            let change = within(watch.next()).await.unwrap().unwrap();
+            assert!(change.version > last && seen.insert(change.key));
+            last = change.version;
+        }
+    }
+    while let Some(done) = writes.join_next().await {
+        done.unwrap().unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn values_from_none_to_the_largest() {
+    let cluster = TestCluster::start(3).await;
+    let limit = 64 << 20;
+    let kv = cluster.node(Place::Middle).kv().with_timeout(Duration::from_secs(25));
+    for len in [0, 1 << 20, limit] {
+        let value: Vec<u8> = (0..len).map(|at| (at % 251) as u8).collect();
+        within(kv.put("k", value.clone())).await.unwrap();
+        for node in &cluster.nodes {
+            let read = within(node.kv().with_timeout(Duration::from_secs(25)).get("k")).await.unwrap();
+            assert!(read.value().is_some_and(|held| *held == value), "{len} bytes");
+        }
+    }
+    let error = within(kv.put("k", vec![0; limit + 1])).await.unwrap_err().to_string();
+    assert!(error.contains("67108865") && error.contains("67108864") && error.contains("max_value_bytes"), "{error}");
+    let error = within(kv.put("k".repeat(4097), "v")).await.unwrap_err().to_string();
+    assert!(error.contains("key of 4097") && error.contains("4096"), "{error}");
 }

@@ -13,7 +13,7 @@ use std::{
     time::Duration,
 };
 
-use artillery_ddata::{Mode, Node, NodeBuilder, Place};
+use artillery_ddata::{Client, Mode, Node, NodeBuilder, Place, client::Spread};
 
 /// Far beyond what anything here takes; only a test that fails waits so long.
 pub const PATIENCE: Duration = Duration::from_secs(30);
@@ -66,6 +66,13 @@ impl TestCluster {
             within(node.ready()).await.unwrap_or_else(|why| panic!("{node:?} is not ready: {why}"));
         }
         cluster
+    }
+
+    /// A client beside the cluster.
+    #[allow(dead_code, reason = "not every binary of tests has one")]
+    pub async fn client(&self, spread: Spread) -> Client {
+        let builder = Client::builder().cluster(&self.name).secret(SECRET).seed(self.nodes[0].addr());
+        within(builder.spread(spread).connect()).await.unwrap()
     }
 
     /// Starts one more node.

@@ -136,6 +136,13 @@ impl Router {
         let is_new = |member: &MemberId| !attempts.tried.contains(&member.node);
         let is_near = |member: &MemberId| Some(*member) == here || self.is_connected(member.node);
         let others = members.len() > 1;
+        // This one isn't waited for, but the next ones that it is right for will find it connected.
+        if let Some(right) = members.first()
+            && Some(*right) != here
+            && !self.is_connected(right.node)
+        {
+            drop(self.channel(right.node));
+        }
         let best = (members.iter().find(|member| Some(**member) == here && is_new(member)))
             .or_else(|| members.iter().find(|member| is_new(member) && is_near(member)))
             .or_else(|| members.iter().find(|member| is_new(member)))
