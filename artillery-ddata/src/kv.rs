@@ -209,6 +209,10 @@ impl Kv {
         self.local(key.as_ref(), self.session.as_ref()).map(|(found, _)| found)
     }
 
+    pub(crate) fn timeout(&self) -> Duration {
+        self.timeout
+    }
+
     fn local(&self, key: &[u8], session: Option<&Session>) -> Result<(Option<Versioned<Bytes>>, Place), NotLocal> {
         let local = self.router.local().ok_or(NotLocal::NotHere)?;
         let read = |handle: &ChainHandle, place| {

@@ -131,6 +131,8 @@ pub use error::Error;
 #[cfg(feature = "net")]
 pub use kv::{Batch, Committed, Conflict, Cut, Entry, Kv, Read, ReadState, Resolution, Served, Taken, Versioned};
 #[cfg(feature = "net")]
+pub use map::{Map, MapError};
+#[cfg(feature = "net")]
 pub use node::{Node, NodeBuilder};
 pub use replica::{Computed, Expected, NotLocal, ReadMode, Refusal, Way};
 pub use request_id::{ParseRequestIdError, RequestId};
