@@ -209,6 +209,12 @@ impl Kv {
         self.local(key.as_ref(), self.session.as_ref()).map(|(found, _)| found)
     }
 
+    /// The runtime that carries its requests.
+    pub(crate) fn runtime(&self) -> &tokio::runtime::Handle {
+        self.router.runtime()
+    }
+
+    /// How long its calls try, where they don't say otherwise.
     pub(crate) fn timeout(&self) -> Duration {
         self.timeout
     }

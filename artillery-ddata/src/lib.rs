@@ -78,15 +78,16 @@
 //! # #[cfg(not(feature = "net"))] fn main() {}
 //! ```
 //!
-//! A program beside the cluster uses [`Client`], whose [`Kv`] is the same.
+//! A program beside the cluster uses [`Client`], whose [`Kv`] is the same; one without a runtime uses
+//! [`blocking::Client`]. A [`Map`] has keys and values of your own types.
 //!
 //! # The rooms
 //!
 //! Without default features only the *pure half* remains, which has no socket, clock, task or thread in it, and which
 //! the simulator drives as the network does: [`replica`] (the state machine of one member of one chain), [`store`]
 //! (versions of every key), [`control`] (who forms a cluster, which chain stands where), [`wire`] (what they say to each
-//! other), [`map`] (how typed maps become bytes). Feature `net`, on by default, adds what runs it: [`Node`], [`Client`]
-//! and [`Kv`].
+//! other), [`map`] (how typed maps become bytes). Feature `net`, on by default, adds what runs it: [`Node`], [`Client`],
+//! [`Kv`] and [`Map`], and [`blocking`] for plain threads.
 //!
 //! # What is promised, and what is not yet
 //!
@@ -94,6 +95,8 @@
 //! it is formed: when a member dies, clean reads at the others go on, and writes wait for it in vain. A write whose
 //! outcome isn't known is reported as such and never retried behind your back.
 
+#[cfg(feature = "net")]
+pub mod blocking;
 pub mod chain;
 #[cfg(feature = "net")]
 pub mod client;
@@ -123,6 +126,8 @@ pub mod wire;
 
 pub use artillery_core as core;
 pub use artillery_core::{ClusterId, Incarnation, MemberId, NodeId, Timestamp};
+#[cfg(feature = "net")]
+pub use blocking::BlockingKv;
 pub use chain::{ChainConfig, ChainId, ChainMember, Mode, Place, Role};
 #[cfg(feature = "net")]
 pub use client::{Client, ClientBuilder, ClientError};
