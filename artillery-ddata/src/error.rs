@@ -64,6 +64,9 @@ pub enum NotApplied {
     /// This handle's node or client was stopped.
     #[error("this node or client was stopped")]
     Stopped,
+    /// A call of a [`BlockingKv`](crate::blocking::BlockingKv) was made within a runtime, which it would hold up.
+    #[error("a blocking call within a runtime: await the asynchronous one")]
+    WithinRuntime,
 }
 
 fn because(reason: &Option<Arc<ConnectError>>) -> String {
@@ -158,7 +161,7 @@ impl Error {
                 _ => WayOn::Retry,
             },
             Self::NotApplied { reason } => match reason {
-                NotApplied::UnknownNode(_) | NotApplied::Stopped => WayOn::Change,
+                NotApplied::UnknownNode(_) | NotApplied::Stopped | NotApplied::WithinRuntime => WayOn::Change,
                 _ => WayOn::Retry,
             },
             Self::OutcomeUnknown { .. } => WayOn::Resolve,

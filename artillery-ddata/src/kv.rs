@@ -78,7 +78,7 @@ impl Kv {
     /// serves; otherwise a member is asked.
     ///
     /// # Errors
-    /// When awaited, [`Error::Refused`](crate::Error::Refused) or [`Error::NotApplied`](crate::Error::NotApplied).
+    /// When awaited, [`Error::Refused`] or [`Error::NotApplied`].
     pub fn get<'a, K: AsRef<[u8]> + ?Sized>(&'a self, key: &'a K) -> Get<'a> {
         Get::new(self, key.as_ref())
     }
@@ -86,7 +86,7 @@ impl Kv {
     /// Gives a key a value. Returns, when awaited, once the write is on all serving members.
     ///
     /// # Errors
-    /// When awaited, any [`Error`](crate::Error). A call dropped before its end leaves an unknown outcome: use its
+    /// When awaited, any [`Error`]. A call dropped before its end leaves an unknown outcome: use its
     /// timeout instead.
     pub fn put(&self, key: impl AsRef<[u8]>, value: impl Into<Bytes>) -> Put {
         Put::new(self, copy(key), value.into())
@@ -215,6 +215,16 @@ impl Kv {
     /// [`get`](Self::get) knows other ways.
     pub fn get_local<K: AsRef<[u8]> + ?Sized>(&self, key: &K) -> Result<Option<Versioned<Bytes>>, NotLocal> {
         self.local(key.as_ref(), self.session.as_ref()).map(|(found, _)| found)
+    }
+
+    /// The runtime that carries its requests.
+    pub(crate) fn runtime(&self) -> &tokio::runtime::Handle {
+        self.router.runtime()
+    }
+
+    /// How long its calls try, where they don't say otherwise.
+    pub(crate) fn timeout(&self) -> Duration {
+        self.timeout
     }
 
     fn local(&self, key: &[u8], session: Option<&Session>) -> Result<(Option<Versioned<Bytes>>, Place), NotLocal> {

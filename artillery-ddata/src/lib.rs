@@ -70,7 +70,7 @@
 //! // Errors say what state they leave behind.
 //! match kv.put("paid/9", "yes").await {
 //!     Ok(done) => println!("on {} members", done.copies),
-//!     Err(Error::OutcomeUnknown { .. }) => println!("read it back: it may have been applied"),
+//!     Err(Error::OutcomeUnknown { request_id, .. }) => println!("{:?}", kv.resolve(request_id).await?),
 //!     Err(untouched) => println!("not applied: {untouched}"),
 //! }
 //! # Ok(())
@@ -78,22 +78,26 @@
 //! # #[cfg(not(feature = "net"))] fn main() {}
 //! ```
 //!
-//! A program beside the cluster uses [`Client`], whose [`Kv`] is the same.
+//! A program beside the cluster uses [`Client`], whose [`Kv`] is the same; one without a runtime uses
+//! [`blocking::Client`]. A [`Map`] has keys and values of your own types.
 //!
 //! # The rooms
 //!
 //! Without default features only the *pure half* remains, which has no socket, clock, task or thread in it, and which
 //! the simulator drives as the network does: [`replica`] (the state machine of one member of one chain), [`store`]
 //! (versions of every key), [`control`] (who forms a cluster, which chain stands where), [`wire`] (what they say to each
-//! other), [`map`] (how typed maps become bytes). Feature `net`, on by default, adds what runs it: [`Node`], [`Client`]
-//! and [`Kv`].
+//! other), [`map`] (how typed maps become bytes). Feature `net`, on by default, adds what runs it: [`Node`], [`Client`],
+//! [`Kv`] and [`Map`], and [`blocking`] for plain threads.
 //!
 //! # What is promised, and what is not yet
 //!
-//! Strong reads and writes are linearizable, at every node. In this release the configuration of a chain is fixed when
-//! it is formed: when a member dies, clean reads at the others go on, and writes wait for it in vain. A write whose
-//! outcome isn't known is reported as such and never retried behind your back.
+//! Strong reads and writes are linearizable, at every node. A write happens at most once however often it is tried: calls
+//! retry by themselves under one request id, and [`Kv::resolve`] settles an outcome that stayed unknown. In this release
+//! the configuration of a chain is fixed when it is formed: when a member dies, clean reads at the others go on, and
+//! writes wait for it in vain.
 
+#[cfg(feature = "net")]
+pub mod blocking;
 pub mod chain;
 #[cfg(feature = "net")]
 pub mod client;
@@ -123,6 +127,8 @@ pub mod wire;
 
 pub use artillery_core as core;
 pub use artillery_core::{ClusterId, Incarnation, MemberId, NodeId, Timestamp};
+#[cfg(feature = "net")]
+pub use blocking::BlockingKv;
 pub use chain::{ChainConfig, ChainId, ChainMember, Mode, Place, Role};
 #[cfg(feature = "net")]
 pub use client::{Client, ClientBuilder, ClientError};
@@ -132,6 +138,8 @@ pub use error::Error;
 pub use kv::{
     Batch, Change, Committed, Conflict, Cut, Entry, Kv, Read, ReadState, Resolution, Served, Taken, Versioned, Watch,
 };
+#[cfg(feature = "net")]
+pub use map::{Map, MapError};
 #[cfg(feature = "net")]
 pub use node::{Node, NodeBuilder};
 pub use replica::{Computed, Expected, NotLocal, ReadMode, Refusal, Way};

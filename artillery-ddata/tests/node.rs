@@ -188,8 +188,8 @@ async fn everything_in_flight_together() {
         let kv = cluster.nodes[n as usize % 3].kv().with_timeout(Duration::from_secs(20));
         calls.spawn(async move {
             match n % 3 {
-                0 => drop(kv.increment("count", 1).await.unwrap()),
-                1 => drop(kv.append("log", "x").await.unwrap()),
+                0 => assert!(!kv.increment("count", 1).await.unwrap().replayed),
+                1 => assert!(!kv.append("log", "x").await.unwrap().replayed),
                 _ => {
                     let value = n.to_string();
                     let batch = (0..10).fold(Batch::new(), |batch, key| batch.put(format!("b/{key}"), value.clone()));

@@ -127,6 +127,11 @@ impl Router {
         }
     }
 
+    /// The runtime that carries its requests.
+    pub(crate) fn runtime(&self) -> &Handle {
+        &self.runtime
+    }
+
     /// What is served in this process.
     pub(crate) fn local(&self) -> Option<&Local> {
         self.routes.local()

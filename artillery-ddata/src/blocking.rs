@@ -1,0 +1,34 @@
+//! For threads that know nothing of futures: the calls of [`Kv`](crate::Kv) that wait for their ends.
+//!
+//! A [`BlockingKv`] has the calls of a [`Kv`](crate::Kv) under the same names; they take the settings of the handle. A call with
+//! settings of its own, and those of a typed map, are waited for by [`BlockingKv::wait`]; the entries of scans come by an
+//! ordinary iterator.
+//!
+//! ```no_run
+//! use artillery_ddata::{Map, blocking::Client};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let client = Client::builder().cluster("shop").secret("sixteen bytes or more").seed("10.0.0.5:7400".parse()?).connect()?;
+//! let kv = client.kv();
+//! kv.put("stock/7", "4")?;
+//! for entry in kv.scan("stock/") {
+//!     println!("{:?}", entry?.key);
+//! }
+//! let visits: Map<String, u32> = kv.kv().map("visits");
+//! kv.wait(visits.update("ann", |n| Some(n.unwrap_or(0) + 1)))?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Not for asynchronous code, where waiting would hold up everything else on the thread: a call made within a runtime,
+//! its pool of blocking threads included, is refused with [`NotApplied::WithinRuntime`](crate::error::NotApplied). There,
+//! await the calls of [`Kv`](crate::Kv).
+
+mod client;
+mod kv;
+mod runtime;
+#[cfg(test)]
+mod tests;
+
+pub use client::{Client, ClientBuilder, StartError};
+pub use kv::{BlockingKv, Entries};

@@ -1,0 +1,240 @@
+//! The calls that wait for their ends.
+
+use std::{fmt, future::poll_fn, pin::Pin, time::Duration};
+
+use bytes::Bytes;
+use futures_core::Stream;
+
+use super::runtime::{Driven, within_runtime};
+use crate::{
+    Batch, Committed, Conflict, Cut, Error, Kv, Read, ReadMode, RequestId, Resolution, Session, Taken, Version,
+    Versioned, error::NotApplied, kv::Scan, replica::NotLocal,
+};
+
+/// The data of a cluster for plain threads: the calls of [`Kv`], each of which returns when it has ended.
+///
+/// They run on the calling thread, with the sockets and clocks of the runtime in which the node or client was started.
+/// Somebody must drive that meanwhile: a runtime of several threads does it itself, one of the current thread only while
+/// something blocks on it, and otherwise a call waits for ever. The runtime of a [`blocking::Client`](super::Client) is
+/// always driven. Each call within a runtime is refused with [`NotApplied::WithinRuntime`].
+///
+/// # Panics
+/// Calls panic if the runtime has ended: keep it for as long as its handles.
+#[derive(Clone, Debug)]
+pub struct BlockingKv {
+    kv: Kv,
+    /// Where the runtime isn't the application's.
+    driven: Option<Driven>,
+}
+
+impl Kv {
+    /// The same data, for threads that know nothing of futures.
+    pub fn blocking(&self) -> BlockingKv {
+        BlockingKv { kv: self.clone(), driven: None }
+    }
+}
+
+impl BlockingKv {
+    pub(super) fn driven(kv: Kv, driven: Driven) -> Self {
+        Self { kv, driven: Some(driven) }
+    }
+
+    fn with(&self, kv: Kv) -> Self {
+        Self { kv, driven: self.driven.clone() }
+    }
+
+    /// The handle whose calls are awaited: it makes what [`wait`](Self::wait) and [`entries`](Self::entries) take.
+    ///
+    /// Made from a [`blocking::Client`](super::Client), it doesn't keep that one's thread.
+    pub fn kv(&self) -> &Kv {
+        &self.kv
+    }
+
+    /// The same data; calls through this handle try for so long.
+    #[must_use]
+    pub fn with_timeout(&self, timeout: Duration) -> Self {
+        self.with(self.kv.clone().with_timeout(timeout))
+    }
+
+    /// The same data; reads through this handle are served in this mode.
+    #[must_use]
+    pub fn with_read_mode(&self, mode: ReadMode) -> Self {
+        self.with(self.kv.clone().with_read_mode(mode))
+    }
+
+    /// The same data; calls through this handle are made in this session.
+    #[must_use]
+    pub fn in_session(&self, session: &Session) -> Self {
+        self.with(self.kv.in_session(session))
+    }
+
+    /// Waits for any call of [`Kv`] or of a [`Map`](crate::Map), with whatever it was set to.
+    ///
+    /// # Errors
+    /// Those of the call; [`NotApplied::WithinRuntime`], then it wasn't made.
+    pub fn wait<T, E: From<Error>>(&self, call: impl IntoFuture<Output = Result<T, E>>) -> Result<T, E> {
+        may_wait()?;
+        self.kv.runtime().block_on(call.into_future())
+    }
+
+    /// The entries of a scan, of [`Kv`] or of a [`Map`](crate::Map), as an iterator.
+    pub fn entries<S>(&self, scan: S) -> Entries<S> {
+        Entries { kv: self.clone(), scan, refused: false }
+    }
+
+    /// As [`Kv::get`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn get<K: AsRef<[u8]> + ?Sized>(&self, key: &K) -> Result<Read, Error> {
+        self.wait(self.kv.get(key))
+    }
+
+    /// As [`Kv::get_many`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn get_many<K: AsRef<[u8]>>(&self, keys: impl IntoIterator<Item = K>) -> Result<Cut, Error> {
+        self.wait(self.kv.get_many(keys))
+    }
+
+    /// As [`Kv::get_local`]: this one never waits.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn get_local<K: AsRef<[u8]> + ?Sized>(&self, key: &K) -> Result<Option<Versioned<Bytes>>, NotLocal> {
+        self.kv.get_local(key)
+    }
+
+    /// As [`Kv::scan`]; `kv.entries(kv.kv().scan(…).limit(…))` for one with settings.
+    pub fn scan(&self, prefix: impl AsRef<[u8]>) -> Entries<Scan> {
+        self.entries(self.kv.scan(prefix))
+    }
+
+    /// As [`Kv::put`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn put(&self, key: impl AsRef<[u8]>, value: impl Into<Bytes>) -> Result<Committed, Error> {
+        self.wait(self.kv.put(key, value))
+    }
+
+    /// As [`Kv::delete`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn delete(&self, key: impl AsRef<[u8]>) -> Result<Committed, Error> {
+        self.wait(self.kv.delete(key))
+    }
+
+    /// As [`Kv::compare_and_swap`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn compare_and_swap(
+        &self,
+        key: impl AsRef<[u8]>,
+        expected: Version,
+        value: impl Into<Bytes>,
+    ) -> Result<Result<Committed, Conflict>, Error> {
+        self.wait(self.kv.compare_and_swap(key, expected, value))
+    }
+
+    /// As [`Kv::compare_and_delete`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn compare_and_delete(
+        &self,
+        key: impl AsRef<[u8]>,
+        expected: Version,
+    ) -> Result<Result<Committed, Conflict>, Error> {
+        self.wait(self.kv.compare_and_delete(key, expected))
+    }
+
+    /// As [`Kv::append`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn append(&self, key: impl AsRef<[u8]>, value: impl Into<Bytes>) -> Result<Committed<u64>, Error> {
+        self.wait(self.kv.append(key, value))
+    }
+
+    /// As [`Kv::increment`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn increment(&self, key: impl AsRef<[u8]>, by: i64) -> Result<Committed<i64>, Error> {
+        self.wait(self.kv.increment(key, by))
+    }
+
+    /// As [`Kv::get_delete`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn get_delete(&self, key: impl AsRef<[u8]>) -> Result<Committed<Taken>, Error> {
+        self.wait(self.kv.get_delete(key))
+    }
+
+    /// As [`Kv::write`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn write(&self, batch: Batch) -> Result<Result<Committed, Conflict>, Error> {
+        self.wait(self.kv.write(batch))
+    }
+
+    /// As [`Kv::new_request_id`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn new_request_id(&self, key: impl AsRef<[u8]>) -> Result<RequestId, Error> {
+        self.wait(self.kv.new_request_id(key))
+    }
+
+    /// As [`Kv::resolve`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn resolve(&self, id: RequestId) -> Result<Resolution, Error> {
+        self.wait(self.kv.resolve(id))
+    }
+}
+
+fn may_wait() -> Result<(), Error> {
+    if within_runtime() { Err(Error::not_applied(NotApplied::WithinRuntime)) } else { Ok(()) }
+}
+
+/// The entries of a scan, one after the other. Ends as the scan does, and behind [`NotApplied::WithinRuntime`].
+#[must_use = "an iterator does nothing until its entries are asked for"]
+pub struct Entries<S> {
+    kv: BlockingKv,
+    scan: S,
+    refused: bool,
+}
+
+impl<S, T, E> Iterator for Entries<S>
+where
+    S: Stream<Item = Result<T, E>> + Unpin,
+    E: From<Error>,
+{
+    type Item = Result<T, E>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.refused {
+            return None;
+        }
+        if let Err(error) = may_wait() {
+            self.refused = true;
+            return Some(Err(error.into()));
+        }
+        let scan = &mut self.scan;
+        self.kv.kv.runtime().block_on(poll_fn(|context| Pin::new(&mut *scan).poll_next(context)))
+    }
+}
+
+impl<S: fmt::Debug> fmt::Debug for Entries<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Entries").field("scan", &self.scan).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,141 @@
+//! Scans of a typed map.
+
+use std::{
+    fmt,
+    future::poll_fn,
+    pin::Pin,
+    task::{Context, Poll, ready},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use futures_core::Stream;
+use serde::de::DeserializeOwned;
+
+use super::{AsKey, KeySpace, MapError, NameError, calls::Decode};
+use crate::{Entry, Kv, ReadMode, Session, Version, kv::Scan};
+
+/// One entry of a typed map.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct MapEntry<K, V> {
+    /// The key.
+    pub key: K,
+    /// Which update made the value.
+    pub version: Version,
+    /// The value.
+    pub value: V,
+}
+
+impl<K, V> MapEntry<K, V> {
+    /// A value: for tests of code that takes one.
+    pub fn new(key: K, version: Version, value: V) -> Self {
+        Self { key, version, value }
+    }
+}
+
+/// Entries of a typed map in the order of their keys; otherwise as [`Scan`].
+///
+/// An entry whose bytes aren't of the map's types is an error in its place, and the scan goes on behind it. Behind any
+/// other error it has ended.
+#[must_use = "a scan does nothing until its entries are asked for"]
+pub struct MapScan<K, V> {
+    /// `Err(None)`: what was wrong from the start has been said.
+    scan: Result<(Scan, KeySpace<K>), Option<MapError>>,
+    decode: Decode<V>,
+}
+
+impl<K, V> MapScan<K, V> {
+    pub(super) fn new(
+        kv: &Kv,
+        keys: Result<KeySpace<K>, NameError>,
+        prefix: Result<Bytes, MapError>,
+        decode: Decode<V>,
+    ) -> Self {
+        let scan = match (keys, prefix) {
+            (Ok(keys), Ok(prefix)) => Ok((kv.scan(prefix), keys)),
+            (Err(error), _) => Err(Some(error.into())),
+            (_, Err(error)) => Err(Some(error)),
+        };
+        Self { scan, decode }
+    }
+
+    fn set(mut self, set: impl FnOnce(Scan) -> Scan) -> Self {
+        self.scan = self.scan.map(|(scan, keys)| (set(scan), keys));
+        self
+    }
+
+    /// At most so many entries.
+    pub fn limit(self, limit: u64) -> Self {
+        self.set(|scan| scan.limit(limit))
+    }
+
+    /// Only entries behind this key.
+    pub fn after<Q: AsKey<K> + ?Sized>(mut self, key: &Q) -> Self {
+        self.scan = self.scan.and_then(|(scan, keys)| match keys.key(key) {
+            Ok(key) => Ok((scan.after(key), keys)),
+            Err(error) => Err(Some(error.into())),
+        });
+        self
+    }
+
+    /// How each page may be served.
+    pub fn mode(self, mode: ReadMode) -> Self {
+        self.set(|scan| scan.mode(mode))
+    }
+
+    /// How long each page may take.
+    pub fn timeout(self, timeout: Duration) -> Self {
+        self.set(|scan| scan.timeout(timeout))
+    }
+
+    /// In which session the pages are read.
+    pub fn session(self, session: &Session) -> Self {
+        self.set(|scan| scan.session(session))
+    }
+
+    /// Shows one point of the history of each chain ([`Scan::snapshot`]).
+    pub fn snapshot(self) -> Self {
+        self.set(Scan::snapshot)
+    }
+}
+
+impl<K: DeserializeOwned, V> MapScan<K, V> {
+    /// The next entry; `None` behind the last one, or behind an error that ends the scan. May be cancelled: nothing is
+    /// lost.
+    ///
+    /// # Errors
+    /// [`MapError`].
+    pub async fn next(&mut self) -> Option<Result<MapEntry<K, V>, MapError>> {
+        poll_fn(|context| Pin::new(&mut *self).poll_next(context)).await
+    }
+}
+
+impl<K: DeserializeOwned, V> Stream for MapScan<K, V> {
+    type Item = Result<MapEntry<K, V>, MapError>;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let decode = self.decode;
+        let (scan, keys) = match &mut self.scan {
+            Ok(scan) => scan,
+            Err(error) => return Poll::Ready(error.take().map(Err)),
+        };
+        let next = ready!(Pin::new(scan).poll_next(context));
+        Poll::Ready(next.map(|entry| typed(keys, decode, entry?)))
+    }
+}
+
+fn typed<K: DeserializeOwned, V>(
+    keys: &KeySpace<K>,
+    decode: Decode<V>,
+    entry: Entry,
+) -> Result<MapEntry<K, V>, MapError> {
+    let key = keys.decode(&entry.key)?;
+    Ok(MapEntry { key, version: entry.version, value: decode(&entry.value)? })
+}
+
+impl<K, V> fmt::Debug for MapScan<K, V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MapScan").field("scan", &self.scan).finish_non_exhaustive()
+    }
+}

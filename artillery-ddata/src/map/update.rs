@@ -1,0 +1,97 @@
+//! Changing an entry from what it is.
+
+use std::{fmt, pin::Pin, time::Duration};
+
+use bytes::Bytes;
+use tokio::time::Instant;
+
+use super::{MapError, ValueCodec, ValueError, calls::Decode};
+use crate::{Committed, Error, Kv, ReadMode, Session, Version, error::NotApplied};
+
+type Change<'a, V> = Box<dyn FnMut(Option<V>) -> Option<V> + Send + 'a>;
+
+/// A change of one entry that is about to be made; its result is the value that the entry has now.
+#[must_use = "a call does nothing until it is awaited"]
+pub struct Update<'a, V> {
+    /// Its defaults are the settings of this call.
+    kv: Kv,
+    timeout: Duration,
+    key: Result<Bytes, MapError>,
+    change: Change<'a, V>,
+    encode: fn(&V) -> Result<Bytes, ValueError>,
+    decode: Decode<V>,
+}
+
+impl<'a, V> Update<'a, V> {
+    pub(super) fn new<C: ValueCodec<V>>(kv: &Kv, key: Result<Bytes, MapError>, change: Change<'a, V>) -> Self {
+        let kv = kv.clone().with_read_mode(ReadMode::Strong);
+        Self { timeout: kv.timeout(), kv, key, change, encode: C::encode, decode: C::decode }
+    }
+
+    /// How long it may take, with all its tries.
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = timeout;
+        self
+    }
+
+    /// In which session it is made: reads of that see it from now on.
+    pub fn session(mut self, session: &Session) -> Self {
+        self.kv = self.kv.in_session(session);
+        self
+    }
+}
+
+impl<V: Send> Update<'_, V> {
+    async fn run(mut self) -> Result<Committed<Option<V>>, MapError> {
+        let deadline = Instant::now() + self.timeout;
+        let key = std::mem::replace(&mut self.key, Ok(Bytes::new()))?;
+        let mut seen = read(&self.kv, &key, deadline).await?;
+        loop {
+            let (version, bytes) = seen;
+            let old = bytes.map(|bytes| (self.decode)(&bytes)).transpose()?;
+            let new = (self.change)(old);
+            let call = match &new {
+                Some(value) => self.kv.compare_and_swap(&key, version, (self.encode)(value)?),
+                None => self.kv.compare_and_delete(&key, version),
+            };
+            let conflict = match call.timeout(left(deadline)?).await? {
+                Ok(done) => {
+                    return Ok(Committed::new(done.version, done.copies, done.request_id, done.replayed, new));
+                }
+                Err(conflict) => conflict,
+            };
+            seen = match conflict.current {
+                Some((version, value)) => (version, Some(value)),
+                None if conflict.version().is_none() => (Version::NONE, None),
+                // The answer to a retry has no value any more.
+                None => read(&self.kv, &key, deadline).await?,
+            };
+        }
+    }
+}
+
+async fn read(kv: &Kv, key: &Bytes, deadline: Instant) -> Result<(Version, Option<Bytes>), MapError> {
+    let read = kv.get(key).timeout(left(deadline)?).await?;
+    Ok((read.version(), read.into_value()))
+}
+
+/// Whoever has no time left hasn't applied anything: the last try met a conflict.
+fn left(deadline: Instant) -> Result<Duration, Error> {
+    let left = deadline.saturating_duration_since(Instant::now());
+    if left.is_zero() { Err(Error::not_applied(NotApplied::TimedOut)) } else { Ok(left) }
+}
+
+impl<'a, V: Send + 'a> IntoFuture for Update<'a, V> {
+    type Output = Result<Committed<Option<V>>, MapError>;
+    type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send + 'a>>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(self.run())
+    }
+}
+
+impl<V> fmt::Debug for Update<'_, V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Update").field("kv", &self.kv).field("key", &self.key).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,56 @@
+//! A client without a runtime, on plain threads. The node that it talks to has a thread and a runtime of its own here; as
+//! a rule it is another process.
+#![allow(clippy::disallowed_methods, reason = "the point is plain threads")]
+
+use std::{error::Error, net::SocketAddr, sync::mpsc, thread};
+
+use artillery_ddata::{Map, Node, blocking::Client};
+use tokio::sync::oneshot;
+
+const SECRET: &str = "not a secret, an example";
+
+type Outcome<T> = Result<T, Box<dyn Error + Send + Sync>>;
+
+#[tokio::main(flavor = "current_thread")]
+async fn serve(addr: mpsc::Sender<SocketAddr>, stop: oneshot::Receiver<()>) -> Outcome<()> {
+    let node = Node::builder().cluster("blocking").secret(SECRET).expect(1).mdns(false).start().await?;
+    node.ready().await?;
+    addr.send(node.addr())?;
+    let _ = stop.await;
+    node.leave().await;
+    Ok(())
+}
+
+fn use_it(addr: SocketAddr) -> Outcome<()> {
+    let client = Client::builder().cluster("blocking").secret(SECRET).seed(addr).connect()?;
+    let kv = client.kv();
+    kv.put("stock/7", "4")?;
+    kv.put("stock/8", "0")?;
+    // Handles are cheap to clone, and threads share a client.
+    let selling = (0..4).map(|_| kv.clone()).map(|kv| thread::spawn(move || kv.increment("stock/7", -1)));
+    for sold in selling.collect::<Vec<_>>() {
+        sold.join().map_err(|_| "a thread panicked")??;
+    }
+    for entry in kv.scan("stock/") {
+        let entry = entry?;
+        println!("{:?}: {:?}", entry.key, entry.value);
+        assert_eq!(entry.value, "0");
+    }
+    // What is awaited elsewhere is waited for here: typed maps too, and calls with settings of their own.
+    let visits: Map<String, u32> = kv.kv().map("visits");
+    let update = kv.wait(visits.update("ann", |n| Some(n.unwrap_or(0) + 1)))?;
+    assert_eq!(update.result, Some(1));
+    println!("ann came {:?} time", update.result);
+    client.close();
+    Ok(())
+}
+
+fn main() -> Outcome<()> {
+    let (tell, told) = mpsc::channel();
+    let (stop, stopped) = oneshot::channel();
+    let node = thread::spawn(move || serve(tell, stopped));
+    let outcome = told.recv().map_err(Into::into).and_then(use_it);
+    let _ = stop.send(());
+    node.join().map_err(|_| "the node panicked")??;
+    outcome
+}

@@ -1,0 +1,45 @@
+//! A session reads what it wrote, at whichever node it is served, and takes that along to another process. Three nodes in
+//! this process are a chain of three.
+
+use artillery_ddata::{Node, ReadMode, ReadState, Session};
+
+const SECRET: &str = "not a secret, an example";
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let node = || {
+        let loopback = "127.0.0.1:0".parse().map(|addr| Node::builder().listen(addr));
+        loopback.map(|node| node.cluster("sessions").secret(SECRET).expect(3).mdns(false))
+    };
+    let first = node()?.start().await?;
+    let seed = first.addr().to_string();
+    let (second, third) = (node()?.seed(&seed).start().await?, node()?.seed(&seed).start().await?);
+    let nodes = [first, second, third];
+    for node in &nodes {
+        println!("{} is {}", node.name(), node.ready().await?.role);
+    }
+
+    // Written through one node; the nearest copy of another is good enough as soon as it has what the session saw. An
+    // eventual read alone might still show what was there before.
+    let session = Session::new();
+    let [mine, elsewhere, later] = nodes.each_ref().map(|node| node.kv().in_session(&session));
+    for n in 0..100 {
+        let put = mine.put("cart/3", n.to_string()).await?;
+        let read = elsewhere.get("cart/3").mode(ReadMode::Eventual).await?;
+        assert_eq!((read.version(), read.state), (put.version, ReadState::Clean));
+        // Nor do reads go back in time from one node to the next.
+        assert!(later.get("cart/3").mode(ReadMode::Eventual).await?.version() >= read.version());
+    }
+
+    // What it has seen is a short text, for a cookie say: another process goes on from there.
+    let cookie = session.frontier().to_string();
+    println!("after 100 writes it has seen {cookie}");
+    let resumed = Session::resume(cookie.parse()?);
+    let read = nodes[2].kv().get("cart/3").mode(ReadMode::Eventual).session(&resumed).await?;
+    assert_eq!(read.value().map(|value| &value[..]), Some(&b"99"[..]));
+    println!("resumed, it reads {:?} at {:?}", read.value(), read.served);
+    for node in &nodes {
+        node.leave().await;
+    }
+    Ok(())
+}
