@@ -26,11 +26,14 @@ fn use_it(addr: SocketAddr) -> Outcome<()> {
     let kv = client.kv();
     kv.put("stock/7", "4")?;
     kv.put("stock/8", "0")?;
-    // Handles are cheap to clone, and threads share a client.
-    let selling = (0..4).map(|_| kv.clone()).map(|kv| thread::spawn(move || kv.increment("stock/7", -1)));
-    for sold in selling.collect::<Vec<_>>() {
-        sold.join().map_err(|_| "a thread panicked")??;
-    }
+    // Threads share a client.
+    thread::scope(|threads| {
+        let selling: Vec<_> = (0..4).map(|_| threads.spawn(|| kv.increment("stock/7", -1))).collect();
+        for sold in selling {
+            sold.join().map_err(|_| "a thread panicked")??;
+        }
+        Outcome::Ok(())
+    })?;
     for entry in kv.scan("stock/") {
         let entry = entry?;
         println!("{:?}: {:?}", entry.key, entry.value);
@@ -48,9 +51,11 @@ fn use_it(addr: SocketAddr) -> Outcome<()> {
 fn main() -> Outcome<()> {
     let (tell, told) = mpsc::channel();
     let (stop, stopped) = oneshot::channel();
-    let node = thread::spawn(move || serve(tell, stopped));
-    let outcome = told.recv().map_err(Into::into).and_then(use_it);
-    let _ = stop.send(());
-    node.join().map_err(|_| "the node panicked")??;
-    outcome
+    thread::scope(|threads| {
+        let node = threads.spawn(|| serve(tell, stopped));
+        let outcome = told.recv().map_err(Into::into).and_then(use_it);
+        let _ = stop.send(());
+        node.join().map_err(|_| "the node panicked")??;
+        outcome
+    })
 }

@@ -147,6 +147,25 @@ async fn what_an_update_sees_and_leaves() {
     assert_eq!(seen, [None, Some(1), None]);
 }
 
+/// The first try meets a conflict, the second one goes on from what the other one wrote.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_update_sees_who_was_first() {
+    let node = alone(&unique("map"));
+    let counts: Map<String, u32> = node.kv().map("counts");
+    let mut seen = Vec::new();
+    let change = |old: Option<u32>| {
+        seen.push(old);
+        if seen.len() == 1 {
+            let put = counts.put("n", &10);
+            tokio::task::block_in_place(|| tokio::runtime::Handle::current().block_on(put.into_future())).unwrap();
+        }
+        Some(old.unwrap_or(0) + 1)
+    };
+    let updated = counts.update("n", change).await.unwrap();
+    assert_eq!((seen, updated.result), (vec![None, Some(10)], Some(11)));
+    assert_eq!(counts.get("n").await.unwrap().into_value(), Some(11));
+}
+
 /// Whatever is put first, somebody else is before it: from the closure itself, so that each try meets a conflict.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_update_ends_when_its_time_is_up() {
