@@ -6,11 +6,11 @@ use artillery_ddata::{
     ChainId, Sequence, Version,
     replica::{Halt, Status},
     store::{Held, MemoryStore, Record, Store, StoreBatch, StoreOp},
-    update::{Change, Outcome, Update, UpdateKind},
+    update::{Change, Outcome, RequestKey, Update, UpdateKind},
 };
 use artillery_sim::{
     faults::{Fault, Planned},
-    oracle::{ChainOracle, Failure, Oracle, check_content},
+    oracle::{ChainOracle, Failure, Oracle, Requests, check_content},
     scenario::{SECOND, Scenario},
     world::World,
 };
@@ -136,6 +136,42 @@ fn a_false_claim_is_seen() {
     }
     let other_key = oracle.check_claim(b"other", Version::new(1, 2), Some(&Bytes::from("b")), false);
     assert_eq!(other_key.unwrap_err().oracle, Oracle::Claims);
+}
+
+#[test]
+fn what_is_told_of_a_point_is_held_against_the_log() {
+    let oracle = healthy();
+    let held = |sequence, value: &'static str| Held { version: Version::new(1, sequence), value: Some(value.into()) };
+    let exact = |held: Option<&Held>, as_of| oracle.check_exact(b"key", held, Sequence(as_of));
+    exact(Some(&held(2, "b")), 2).unwrap();
+    exact(None, 0).unwrap();
+    for wrong in [exact(Some(&held(1, "a")), 2), exact(Some(&held(3, "c")), 2), exact(None, 1)] {
+        assert_eq!(wrong.unwrap_err().oracle, Oracle::Claims);
+    }
+    let behind = |held: Option<&Held>, as_of| oracle.check_not_behind(b"key", held, Sequence(as_of));
+    behind(Some(&held(3, "c")), 2).unwrap();
+    for wrong in [behind(Some(&held(1, "a")), 2), behind(None, 1)] {
+        assert_eq!(wrong.unwrap_err().oracle, Oracle::Claims);
+    }
+}
+
+#[test]
+fn a_request_done_twice_is_seen() {
+    let of = |sequence, kind, session: u64, number| Update {
+        request: (session > 0).then(|| RequestKey { session: Version::new(1, session), number, lowest: 0 }),
+        kind,
+        ..update(sequence, "a")
+    };
+    let (open, write, evict) = (UpdateKind::SESSION_OPEN, UpdateKind::WRITE, UpdateKind::SESSION_EVICT);
+    let take = |updates: &[Update]| {
+        let mut requests = Requests::default();
+        updates.iter().try_for_each(|update| requests.take_in(update)).map_err(|failure| failure.oracle)
+    };
+    let fine = [of(1, open, 0, 0), of(2, write, 1, 1), of(3, write, 1, 2), of(4, write, 0, 0), of(5, evict, 1, 0)];
+    assert_eq!(take(&fine), Ok(()));
+    assert_eq!(take(&[&fine[..3], &[of(4, write, 1, 1)]].concat()), Err(Oracle::Once), "twice");
+    assert_eq!(take(&[&fine[..], &[of(6, write, 1, 3)]].concat()), Err(Oracle::Once), "evicted");
+    assert_eq!(take(&[of(1, write, 7, 1)]), Err(Oracle::Once), "never opened");
 }
 
 fn stored(updates: &[Update]) -> Arc<MemoryStore> {
