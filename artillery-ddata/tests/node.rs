@@ -261,3 +261,43 @@ async fn values_from_none_to_the_largest() {
     let error = within(kv.put("k".repeat(4097), "v")).await.unwrap_err().to_string();
     assert!(error.contains("key of 4097") && error.contains("4096"), "{error}");
 }
+
+/// Whoever stops waiting leaves an unknown outcome, and nothing else.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn cancelled_puts_leave_nothing_behind() {
+    const PUTS: usize = 100_000;
+    let cluster = TestCluster::start(3).await;
+    let kv = cluster.node(Place::Middle).kv();
+    within(kv.put("first", "opens the session")).await.unwrap();
+    settled(cluster.node(Place::Head)).await;
+    let metrics = tokio::runtime::Handle::current().metrics();
+    let before = metrics.num_alive_tasks();
+    let mut waiting = std::collections::VecDeque::new();
+    for n in 0..PUTS {
+        let mut put = kv.put(format!("key/{}", n % 100), vec![7; 100]).into_future();
+        // Polled once: handed on, or on its way. Two hundred puts later it is given up.
+        let once = std::future::poll_fn(|context| {
+            drop(put.as_mut().poll(context));
+            std::task::Poll::Ready(())
+        });
+        once.await;
+        waiting.push_back(put);
+        if waiting.len() > 200 {
+            waiting.pop_front();
+            tokio::task::yield_now().await;
+        }
+    }
+    waiting.clear();
+    until(async || {
+        let mut left = 0;
+        for node in &cluster.nodes {
+            let chain = &node.status().await.chains[0];
+            left += chain.in_flight_bytes + chain.waiting_writes as u64 + chain.dirty_updates;
+        }
+        left == 0 && metrics.num_alive_tasks() <= before
+    })
+    .await;
+    let put = within(kv.put("last", "v")).await.unwrap();
+    let applied = put.version.sequence.0;
+    assert!(applied > 100, "only {applied} updates: hardly any put got as far as the head");
+}
