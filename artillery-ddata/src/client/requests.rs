@@ -73,3 +73,25 @@ impl Drop for Numbered {
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_that_nobody_waits_for_holds_nothing_back() {
+        let (requests, id) = (Requests::default(), Version::new(1, 7));
+        let session = requests.session(ChainId(3));
+        let (dropped, unknown) = (session.begin(id), session.begin(id));
+        assert_eq!((dropped.key.number, unknown.key.number), (1, 2));
+        drop(dropped);
+        unknown.keep();
+        assert_eq!(session.begin(id).key, RequestKey { session: id, number: 3, lowest: 2 });
+        assert!(Arc::ptr_eq(&session, &requests.session(ChainId(3))));
+        requests.forget(ChainId(3), Version::new(1, 8));
+        assert!(Arc::ptr_eq(&session, &requests.session(ChainId(3))), "another one was meant");
+        session.id.set(id).unwrap();
+        requests.forget(ChainId(3), id);
+        assert!(!Arc::ptr_eq(&session, &requests.session(ChainId(3))));
+    }
+}
