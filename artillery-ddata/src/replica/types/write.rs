@@ -1,0 +1,155 @@
+//! Writes as they are asked for.
+
+use bytes::Bytes;
+
+use crate::Version;
+
+/// A write as it is asked for.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Write {
+    /// The key has this value from now on.
+    Put {
+        /// The key.
+        key: Bytes,
+        /// The value.
+        value: Bytes,
+    },
+    /// The key is absent from now on.
+    Delete {
+        /// The key.
+        key: Bytes,
+    },
+    /// Changes the key if its newest version is `expected` ([`Version::NONE`]: if it is absent).
+    CompareAndSwap {
+        /// The key.
+        key: Bytes,
+        /// The version that it must have.
+        expected: Version,
+        /// The new value; `None` deletes.
+        value: Option<Bytes>,
+    },
+    /// The value gets these bytes at its end; an absent key counts as empty.
+    Append {
+        /// The key.
+        key: Bytes,
+        /// What is appended.
+        value: Bytes,
+    },
+    /// The value, a decimal number, gets larger by this much; an absent key counts as 0.
+    Increment {
+        /// The key.
+        key: Bytes,
+        /// How much, perhaps negative.
+        by: i64,
+    },
+    /// The key is absent from now on, and what it held comes back.
+    GetDelete {
+        /// The key.
+        key: Bytes,
+    },
+    /// All of these steps or none, in this order, each seeing what those before it did.
+    Batch(Vec<Step>),
+    /// Opens a client session. Its id is the version of the update.
+    OpenSession,
+    /// Settles a request: answers with its record, or bars it for ever. It must come with that request's key.
+    Resolve,
+}
+
+impl Write {
+    /// The keys that it is about.
+    pub fn keys(&self) -> impl Iterator<Item = &Bytes> {
+        let (one, steps): (Option<&Bytes>, &[Step]) = match self {
+            Self::Put { key, .. }
+            | Self::Delete { key }
+            | Self::CompareAndSwap { key, .. }
+            | Self::Append { key, .. }
+            | Self::Increment { key, .. }
+            | Self::GetDelete { key } => (Some(key), &[]),
+            Self::Batch(steps) => (None, steps),
+            Self::OpenSession | Self::Resolve => (None, &[]),
+        };
+        one.into_iter().chain(steps.iter().map(Step::key))
+    }
+
+    /// The values that it carries.
+    pub fn values(&self) -> impl Iterator<Item = &Bytes> {
+        let (one, steps): (Option<&Bytes>, &[Step]) = match self {
+            Self::Put { value, .. } | Self::Append { value, .. } => (Some(value), &[]),
+            Self::CompareAndSwap { value, .. } => (value.as_ref(), &[]),
+            Self::Batch(steps) => (None, steps),
+            _ => (None, &[]),
+        };
+        one.into_iter().chain(steps.iter().filter_map(Step::value))
+    }
+}
+
+impl Step {
+    /// The key that it is about.
+    pub fn key(&self) -> &Bytes {
+        match self {
+            Self::Require { key, .. }
+            | Self::Put { key, .. }
+            | Self::Delete { key }
+            | Self::Append { key, .. }
+            | Self::Increment { key, .. } => key,
+        }
+    }
+
+    /// The value that it carries.
+    pub fn value(&self) -> Option<&Bytes> {
+        match self {
+            Self::Put { value, .. } | Self::Append { value, .. } => Some(value),
+            _ => None,
+        }
+    }
+}
+
+/// One step of a [`Write::Batch`].
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Step {
+    /// Nothing of the batch happens unless the key is as expected.
+    Require {
+        /// The key.
+        key: Bytes,
+        /// How it must be.
+        expected: Expected,
+    },
+    /// As [`Write::Put`].
+    Put {
+        /// The key.
+        key: Bytes,
+        /// The value.
+        value: Bytes,
+    },
+    /// As [`Write::Delete`].
+    Delete {
+        /// The key.
+        key: Bytes,
+    },
+    /// As [`Write::Append`].
+    Append {
+        /// The key.
+        key: Bytes,
+        /// What is appended.
+        value: Bytes,
+    },
+    /// As [`Write::Increment`].
+    Increment {
+        /// The key.
+        key: Bytes,
+        /// How much.
+        by: i64,
+    },
+}
+
+/// How a key must be for a batch to happen.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, serde::Serialize, serde::Deserialize)]
+#[non_exhaustive]
+pub enum Expected {
+    /// It has no value.
+    Absent,
+    /// It has one.
+    Present,
+    /// It has a value of this version.
+    Version(Version),
+}
