@@ -15,7 +15,7 @@ use super::{
     Candidates, Client, ClientError,
     router::{Asked, Router, Routes, ask_on},
 };
-use crate::Routing;
+use crate::{Routing, client::router::from_now};
 
 /// How long one candidate may take.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -157,7 +157,7 @@ impl ClientBuilder {
 
     /// Asks one candidate after the other, again and again, until one of them knows the formed cluster.
     async fn find(&self, endpoint: &Endpoint) -> Result<Routing, ClientError> {
-        let deadline = Instant::now() + self.timeout;
+        let deadline = from_now(self.timeout);
         let mut added = self.candidates.watch();
         let mut pause = FIRST_PAUSE;
         let mut unformed = false;

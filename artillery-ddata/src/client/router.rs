@@ -385,6 +385,12 @@ async fn ask_here(handle: ChainHandle, me: MemberId, place: Place, question: &Qu
     }
 }
 
+/// When so much time will have passed; of what no clock can hold, in thirty years.
+pub(crate) fn from_now(timeout: Duration) -> Instant {
+    const FAR: Duration = Duration::from_secs(30 * 365 * 24 * 3600);
+    Instant::now() + timeout.min(FAR)
+}
+
 /// A deadline by the clock of chains.
 pub(crate) fn on_the_clock(deadline: Instant) -> Timestamp {
     clock::now() + deadline.saturating_duration_since(Instant::now())

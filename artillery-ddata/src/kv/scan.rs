@@ -11,12 +11,11 @@ use std::{
 
 use bytes::Bytes;
 use futures_core::Stream;
-use tokio::time::Instant;
 
 use super::{Call, Kv, copy, get::no_read, how_to_read};
 use crate::{
     ChainId, Error, MemberId, Session, Version,
-    client::router::{Answer, HowToRead},
+    client::router::{Answer, HowToRead, from_now},
     replica::{self, Page, Query, ReadMode, Reply, Snapshot},
     store::Record,
 };
@@ -188,7 +187,7 @@ impl State {
     }
 
     async fn fetch(&mut self) -> Result<(), Error> {
-        let deadline = Instant::now() + self.how.timeout;
+        let deadline = from_now(self.how.timeout);
         let routing = self.kv.router.routing(deadline).await?;
         let after = self.after.clone();
         let begin = || {

@@ -207,6 +207,15 @@ async fn a_session_remembers_what_it_saw() {
 }
 
 #[tokio::test]
+async fn no_timeout_is_too_long() {
+    let node = alone(&unique("kv"));
+    let kv = node.kv().with_timeout(Duration::MAX);
+    kv.put("k", "v").await.unwrap();
+    assert_eq!(kv.get("k").mode(ReadMode::ThroughChain).await.unwrap().value(), Some(&Bytes::from("v")));
+    assert_eq!(kv.scan("").next().await.unwrap().unwrap().key, "k");
+}
+
+#[tokio::test]
 async fn other_modes_go_other_ways() {
     let node = alone(&unique("kv"));
     let kv = node.kv();

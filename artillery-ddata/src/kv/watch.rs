@@ -11,12 +11,11 @@ use std::{
 
 use bytes::Bytes;
 use futures_core::Stream;
-use tokio::time::Instant;
 
 use super::{Call, Kv, get::no_read, how_to_read};
 use crate::{
     ChainId, Error, Frontier, Refusal, Routing, Sequence, Version,
-    client::router::{Answer, HowToRead},
+    client::router::{Answer, HowToRead, from_now},
     error::NotApplied,
     replica::{self, Changes, Query, ReadMode, Reply},
     store::Record,
@@ -154,7 +153,7 @@ impl State {
 
     /// Asks until there is something.
     async fn ask(&mut self) -> Result<(), Error> {
-        let routing = self.kv.router.routing(Instant::now() + self.how.timeout).await?;
+        let routing = self.kv.router.routing(from_now(self.how.timeout)).await?;
         if self.position.is_none() {
             self.begin(&routing).await?;
         }
@@ -202,7 +201,7 @@ impl State {
         patience: Duration,
     ) -> Result<Changes, Error> {
         let query = Query::Changes(replica::Watch { prefix: self.prefix.clone(), after });
-        let deadline = Instant::now() + patience;
+        let deadline = from_now(patience);
         let asked = self.kv.router.read_in(routing, chain, query, &self.how, None, deadline).await;
         let Answer { reply, node, .. } = match asked {
             Ok(answer) => answer,

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use tokio::time::Instant;
 
 use super::{MapError, ValueCodec, ValueError, calls::Decode};
-use crate::{Committed, Error, Kv, ReadMode, Session, Version, error::NotApplied};
+use crate::{Committed, Error, Kv, ReadMode, Session, Version, client::router::from_now, error::NotApplied};
 
 type Change<'a, V> = Box<dyn FnMut(Option<V>) -> Option<V> + Send + 'a>;
 
@@ -43,7 +43,7 @@ impl<'a, V> Update<'a, V> {
 
 impl<V: Send> Update<'_, V> {
     async fn run(mut self) -> Result<Committed<Option<V>>, MapError> {
-        let deadline = Instant::now() + self.timeout;
+        let deadline = from_now(self.timeout);
         let key = std::mem::replace(&mut self.key, Ok(Bytes::new()))?;
         let mut seen = read(&self.kv, &key, deadline).await?;
         loop {

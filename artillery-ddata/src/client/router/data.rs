@@ -5,7 +5,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::time::Instant;
 
-use super::{Answer, Failed, Router, check_key, check_value};
+use super::{Answer, Failed, Router, check_key, check_value, from_now};
 use crate::{
     ChainId, Error, MemberId, RequestId, Routing, Sequence, Session,
     client::{channel::Question, requests::Numbered},
@@ -45,7 +45,7 @@ impl Router {
 
     /// Reads keys of one chain.
     pub(crate) async fn read(&self, query: Query, how: &HowToRead) -> Result<Answer, Error> {
-        let deadline = Instant::now() + how.timeout;
+        let deadline = from_now(how.timeout);
         let routing = self.routing(deadline).await?;
         let chain = one_chain(&routing, query.keys())?;
         self.read_in(&routing, chain, query, how, None, deadline).await
@@ -76,7 +76,7 @@ impl Router {
 
     /// Writes, and says under which id.
     pub(crate) async fn write(&self, write: Write, how: HowToWrite) -> Result<(Answer, RequestId), Error> {
-        let deadline = Instant::now() + how.timeout;
+        let deadline = from_now(how.timeout);
         self.check(&write)?;
         let routing = self.routing(deadline).await?;
         let chain = one_chain(&routing, write.keys())?;
@@ -162,7 +162,7 @@ impl Router {
 
     /// An id for a write of `key` that is to be made later, in a session of its own: it holds nothing back.
     pub(crate) async fn new_request_id(&self, key: &[u8], timeout: Duration) -> Result<RequestId, Error> {
-        let deadline = Instant::now() + timeout;
+        let deadline = from_now(timeout);
         let routing = self.routing(deadline).await?;
         let chain = chain_of(key, routing.chains.len() as u32);
         let session = self.open_session(chain, deadline).await?;
@@ -171,7 +171,7 @@ impl Router {
 
     /// Asks what became of a request, and settles that for ever.
     pub(crate) async fn resolve(&self, id: RequestId, timeout: Duration) -> Result<Answer, Error> {
-        let deadline = Instant::now() + timeout;
+        let deadline = from_now(timeout);
         let routing = self.routing(deadline).await?;
         self.write_under(&routing, id.chain, Write::Resolve, id, deadline).await
     }

@@ -11,7 +11,7 @@ use tokio::{
     time::{Instant, sleep_until, timeout_at},
 };
 
-use super::Router;
+use super::{Router, from_now};
 use crate::{
     ChainConfig, ChainId, Error, NodeId, Routing,
     client::{
@@ -100,7 +100,7 @@ impl Router {
     }
 
     pub(crate) async fn refresh_within(&self, timeout: Duration) -> Result<Arc<Routing>, Error> {
-        let deadline = Instant::now() + timeout;
+        let deadline = from_now(timeout);
         let refreshed = timeout_at(deadline, self.refresh(deadline)).await;
         refreshed.unwrap_or_else(|_| Err(Error::not_applied(NotApplied::TimedOut)))
     }
@@ -174,7 +174,7 @@ impl Router {
     }
 
     pub(crate) async fn status(&self, node: NodeId, timeout: Duration) -> Result<String, Error> {
-        let deadline = Instant::now() + timeout;
+        let deadline = from_now(timeout);
         let channel = self.reached(node, deadline).await?;
         let question = Question { chain: ChainId(0), forwarded: true, only: None, operation: Operation::Status };
         match channel.ask(question, deadline).await {
