@@ -132,7 +132,9 @@ impl Sessions {
 
     /// The value that a request took away, by its update.
     pub(super) fn taken(&self, update: &Update) -> Option<Bytes> {
-        let RequestKey { session, number, .. } = update.request?;
+        // Nearly every update takes nothing away, and needs no look at the table.
+        let RequestKey { session, number, .. } =
+            update.request.filter(|_| matches!(update.outcome, Outcome::Took(_)))?;
         let committed = || self.committed.get(&session)?.records.get(&number)?.taken.clone();
         self.pending.requests.get(&(session, number)).and_then(|noted| noted.taken.clone()).or_else(committed)
     }

@@ -192,15 +192,11 @@ impl Replica {
 
     /// Keeps the table of sessions within its bytes: evicting one is an update like any other.
     fn evict_sessions(&mut self, now: Timestamp) {
-        while self.may_order().is_ok()
-            && let Some(session) = self.sessions.to_evict(self.settings.sessions)
-        {
-            let mut update = self.next_update(UpdateKind::SESSION_EVICT);
-            update.request = Some(RequestKey { session, number: 0, lowest: 0 });
-            if let Err(halt) = self.take_in(update) {
-                return self.halt(halt);
+        while let Some(session) = self.sessions.to_evict(self.settings.sessions) {
+            let request = RequestKey { session, number: 0, lowest: 0 };
+            if self.order_own(now, UpdateKind::SESSION_EVICT, Some(request)).is_none() {
+                return;
             }
-            self.commit_as_tail(now);
         }
     }
 
@@ -230,8 +226,14 @@ impl Replica {
 
     /// Orders a barrier: an update that changes nothing. `None` while there is no room, or nothing may be ordered here.
     pub(super) fn order_barrier(&mut self, now: Timestamp) -> Option<Sequence> {
+        self.order_own(now, UpdateKind::BARRIER, None)
+    }
+
+    /// Orders an update of the head's own, that nobody waits for.
+    fn order_own(&mut self, now: Timestamp, kind: UpdateKind, request: Option<RequestKey>) -> Option<Sequence> {
         self.may_order().ok()?;
-        let update = self.next_update(UpdateKind::BARRIER);
+        let mut update = self.next_update(kind);
+        update.request = request;
         let sequence = update.version.sequence;
         if let Err(halt) = self.take_in(update) {
             self.halt(halt);
@@ -244,12 +246,17 @@ impl Replica {
     /// Answers every write at or below the watermark.
     pub(super) fn answer_writes(&mut self) {
         while let Some(done) = self.writes.waiting.pop_front_if(|waiting| waiting.sequence <= self.watermark) {
-            let Some(update) = self.history.from(done.sequence).next() else { continue };
-            let record = Record::of(update, self.sessions.taken(update));
+            let Some(record) = self.record_at(done.sequence) else { continue };
             for asker in done.askers {
                 self.answer(&record, done.seen.as_ref(), asker);
             }
         }
+    }
+
+    /// What stands in the update with this sequence, which is kept.
+    fn record_at(&self, sequence: Sequence) -> Option<Record> {
+        let update = self.history.from(sequence).next()?;
+        Some(Record::of(update, self.sessions.taken(update)))
     }
 
     /// Answers with what stands in a committed update, and with what was seen when that was ordered, if it was here.
@@ -294,19 +301,17 @@ impl Replica {
 
     /// Mutant: answers from an update that may still vanish.
     fn answer_at(&mut self, sequence: Sequence, token: Token) {
-        let Some(update) = self.history.from(sequence).next() else { return };
-        let record = Record::of(update, self.sessions.taken(update));
+        let Some(record) = self.record_at(sequence) else { return };
         self.answer(&record, None, Asker { token, deadline: Timestamp::MAX, replayed: true });
     }
 
     /// Mutant: tells of a failed condition before what it saw is committed.
     fn answer_failed_swap(&mut self, sequence: Sequence) {
-        let is_failed = |waiting: &Waiting| waiting.sequence == sequence;
-        let failed = self.history.from(sequence).next().is_some_and(|u| matches!(u.outcome, Outcome::Conflict(_)));
-        if failed && let Some(waiting) = self.writes.waiting.pop_back_if(|waiting| is_failed(waiting)) {
-            let Some(record) = self.history.from(sequence).next().map(|update| Record::of(update, None)) else {
-                return;
-            };
+        let Some(record) = self.record_at(sequence).filter(|record| matches!(record.outcome, Outcome::Conflict(_)))
+        else {
+            return;
+        };
+        if let Some(waiting) = self.writes.waiting.pop_back_if(|waiting| waiting.sequence == sequence) {
             for asker in waiting.askers {
                 self.answer(&record, waiting.seen.as_ref(), asker);
             }

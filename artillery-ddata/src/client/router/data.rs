@@ -46,6 +46,7 @@ impl Router {
     /// Reads keys of one chain.
     pub(crate) async fn read(&self, query: Query, how: &HowToRead) -> Result<Answer, Error> {
         let deadline = from_now(how.timeout);
+        query.keys().iter().try_for_each(check_key).map_err(refused)?;
         let routing = self.routing(deadline).await?;
         let chain = one_chain(&routing, query.keys())?;
         self.read_in(&routing, chain, query, how, None, deadline).await
@@ -191,11 +192,10 @@ fn question(chain: ChainId, request: Option<RequestKey>, write: Write) -> Questi
     Question { chain, forwarded: false, only: None, operation: Operation::Write { request, write } }
 }
 
-/// The chain that all of these keys belong to; each of them is short enough.
+/// The chain that all of these keys belong to.
 fn one_chain<'a>(routing: &Routing, keys: impl IntoIterator<Item = &'a Bytes>) -> Result<ChainId, Error> {
     let mut chain = None;
     for key in keys {
-        check_key(key).map_err(refused)?;
         let of_key = chain_of(key, routing.chains.len() as u32);
         if *chain.get_or_insert(of_key) != of_key {
             return Err(refused(Refusal::ManyChains));

@@ -173,13 +173,12 @@ impl<'w, 'a> Serializer for &'w mut Writer<'a> {
 
     fn serialize_struct_variant(
         self,
-        _: &'static str,
+        name: &'static str,
         index: u32,
-        _: &'static str,
-        _: usize,
+        variant: &'static str,
+        len: usize,
     ) -> Result<Fields<'w, 'a>, KeyError> {
-        self.variant(index)?;
-        self.fields(false)
+        self.serialize_tuple_variant(name, index, variant, len)
     }
 
     fn is_human_readable(&self) -> bool {
