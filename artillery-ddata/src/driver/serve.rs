@@ -75,7 +75,7 @@ impl Server {
     /// Serves a stream of kind [`REQUESTS`](crate::wire::streams::REQUESTS) until it ends. Whoever breaks the rules
     /// loses the connection.
     pub(crate) async fn serve(self: Arc<Self>, stream: IncomingStream) {
-        let IncomingStream { reader, writer, connection, .. } = stream;
+        let IncomingStream { mut reader, writer, connection, .. } = stream;
         let Some(writer) = writer else {
             connection.close(CloseCode::VIOLATION, "requests without a way back");
             return;
@@ -83,7 +83,9 @@ impl Server {
         let room = Arc::new(Semaphore::new(MAX_OUTSTANDING));
         let (replies, from_chains) = mpsc::channel(MAX_OUTSTANDING);
         let (responses, others) = mpsc::channel(MAX_OUTSTANDING);
-        let reading = self.read(reader, Answers { replies, responses }, &room);
+        // Lent, not given: a reader dropped before the connection is closed leaves a frame to send, and quinn then holds
+        // the farewell back whenever the congestion window is full, a probe of the path's packet size being enough.
+        let reading = self.read(&mut reader, Answers { replies, responses }, &room);
         let writing = write(writer, from_chains, others, &room);
         tokio::pin!(reading, writing);
         tokio::select! {
@@ -97,7 +99,12 @@ impl Server {
     }
 
     /// Takes requests in, no more than there is room for answers, until the sender has no more of them.
-    async fn read(self: &Arc<Self>, mut reader: FrameReader, answers: Answers, room: &Semaphore) -> Result<(), String> {
+    async fn read(
+        self: &Arc<Self>,
+        reader: &mut FrameReader,
+        answers: Answers,
+        room: &Semaphore,
+    ) -> Result<(), String> {
         loop {
             // A lost connection is no fault of the requests.
             let Ok(Some(frame)) = reader.next().await else { return Ok(()) };
