@@ -1,6 +1,7 @@
 //! Keys and values as bytes: the same handle inside a node and beside it.
 
 mod batch;
+mod fetched;
 mod get;
 mod many;
 mod result;

@@ -5,14 +5,19 @@ use std::{
     fmt,
     future::poll_fn,
     pin::Pin,
-    task::{Context, Poll, ready},
+    task::{Context, Poll},
     time::Duration,
 };
 
 use bytes::Bytes;
 use futures_core::Stream;
 
-use super::{Call, Kv, copy, get::no_read, how_to_read};
+use super::{
+    Kv, copy,
+    fetched::{Fetched, Next, Source},
+    get::no_read,
+    how_to_read,
+};
 use crate::{
     ChainId, Error, MemberId, Session, Version,
     client::router::{Answer, HowToRead, from_now},
@@ -48,10 +53,7 @@ impl Entry {
 /// there throughout is shown once. [`snapshot`](Self::snapshot) makes it one point for all. Nothing is asked for before
 /// the first entry is.
 #[must_use = "a scan does nothing until its entries are asked for"]
-pub struct Scan {
-    state: Option<State>,
-    fetching: Option<Call<(State, Result<(), Error>)>>,
-}
+pub struct Scan(Fetched<State>);
 
 struct State {
     kv: Kv,
@@ -62,7 +64,6 @@ struct State {
     snapshot: bool,
     /// `None` until the first entry is asked for.
     chains: Option<Vec<Cursor>>,
-    failed: bool,
 }
 
 /// Where the scan stands in one chain.
@@ -85,16 +86,12 @@ impl Scan {
             left: u64::MAX,
             snapshot: false,
             chains: None,
-            failed: false,
         };
-        Self { state: Some(state), fetching: None }
+        Self(Fetched::new(state))
     }
 
-    fn set(mut self, set: impl FnOnce(&mut State)) -> Self {
-        if let Some(state) = &mut self.state {
-            set(state);
-        }
-        self
+    fn set(self, set: impl FnOnce(&mut State)) -> Self {
+        Self(self.0.set(set))
     }
 
     /// At most so many entries.
@@ -142,48 +139,21 @@ impl Stream for Scan {
     type Item = Result<Entry, Error>;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        loop {
-            if let Some(fetching) = &mut self.fetching {
-                let (mut state, fetched) = ready!(fetching.as_mut().poll(context));
-                state.failed |= fetched.is_err();
-                self.fetching = None;
-                self.state = Some(state);
-                if let Err(error) = fetched {
-                    return Poll::Ready(Some(Err(error)));
-                }
-            }
-            let Some(mut state) = self.state.take() else { return Poll::Ready(None) };
-            if state.failed || state.left == 0 {
-                self.state = Some(state);
-                return Poll::Ready(None);
-            }
-            if state.is_short() {
-                self.fetching = Some(Box::pin(async move {
-                    let fetched = state.fetch().await;
-                    (state, fetched)
-                }));
-                continue;
-            }
-            let entry = state.take();
-            self.state = Some(state);
-            return Poll::Ready(entry.map(Ok));
-        }
+        self.0.poll_next(context)
     }
 }
 
-impl State {
-    /// Whether a chain's next entry isn't known, so that nobody can say which one is next.
-    fn is_short(&self) -> bool {
-        let is_short = |cursor: &Cursor| cursor.fetched.is_empty() && !cursor.at_end;
-        self.chains.as_ref().is_none_or(|chains| chains.iter().any(is_short))
-    }
+impl Source for State {
+    type Item = Entry;
 
-    fn take(&mut self) -> Option<Entry> {
-        let chains = self.chains.as_mut()?.iter_mut().filter(|cursor| !cursor.fetched.is_empty());
-        let first = chains.min_by(|a, b| a.fetched[0].key.cmp(&b.fetched[0].key))?;
-        let Record { key, held } = first.fetched.pop_front()?;
-        self.left -= 1;
-        Some(Entry { key, version: held.version, value: held.value.unwrap_or_default() })
+    fn take(&mut self) -> Next<Entry> {
+        if self.left == 0 {
+            return Next::End;
+        }
+        if self.is_short() {
+            return Next::Unknown;
+        }
+        self.first().map_or(Next::End, Next::Item)
     }
 
     async fn fetch(&mut self) -> Result<(), Error> {
@@ -226,8 +196,24 @@ impl State {
     }
 }
 
+impl State {
+    /// Whether a chain's next entry isn't known, so that nobody can say which one is next.
+    fn is_short(&self) -> bool {
+        let is_short = |cursor: &Cursor| cursor.fetched.is_empty() && !cursor.at_end;
+        self.chains.as_ref().is_none_or(|chains| chains.iter().any(is_short))
+    }
+
+    fn first(&mut self) -> Option<Entry> {
+        let chains = self.chains.as_mut()?.iter_mut().filter(|cursor| !cursor.fetched.is_empty());
+        let first = chains.min_by(|a, b| a.fetched[0].key.cmp(&b.fetched[0].key))?;
+        let Record { key, held } = first.fetched.pop_front()?;
+        self.left -= 1;
+        Some(Entry { key, version: held.version, value: held.value.unwrap_or_default() })
+    }
+}
+
 impl fmt::Debug for Scan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Scan").field("fetching", &self.fetching.is_some()).finish_non_exhaustive()
+        f.debug_struct("Scan").field("fetching", &self.0.is_fetching()).finish_non_exhaustive()
     }
 }

@@ -5,14 +5,19 @@ use std::{
     fmt,
     future::poll_fn,
     pin::Pin,
-    task::{Context, Poll, ready},
+    task::{Context, Poll},
     time::Duration,
 };
 
 use bytes::Bytes;
 use futures_core::Stream;
 
-use super::{Call, Kv, get::no_read, how_to_read};
+use super::{
+    Kv,
+    fetched::{Fetched, Next, Source},
+    get::no_read,
+    how_to_read,
+};
 use crate::{
     ChainId, Error, Frontier, Refusal, Routing, Sequence, Version,
     client::router::{Answer, HowToRead, from_now},
@@ -50,10 +55,7 @@ impl Change {
 /// (`limits.backlog_bytes`). Who falls further behind is told so by [`Compacted`](crate::Refusal::Compacted), and begins
 /// anew: read what is there, and watch from then on.
 #[must_use = "a watch does nothing until its changes are asked for"]
-pub struct Watch {
-    state: Option<State>,
-    asking: Option<Call<(State, Result<(), Error>)>>,
-}
+pub struct Watch(Fetched<State>);
 
 struct State {
     kv: Kv,
@@ -65,7 +67,6 @@ struct State {
     /// Which chain is asked next, where there are several.
     turn: usize,
     ready: VecDeque<(ChainId, Record)>,
-    failed: bool,
 }
 
 impl Watch {
@@ -79,23 +80,19 @@ impl Watch {
             position: None,
             turn: 0,
             ready: VecDeque::new(),
-            failed: false,
         };
-        Self { state: Some(state), asking: None }
+        Self(Fetched::new(state))
     }
 
     /// Behind this position, of another watch ([`position`](Self::position)) or of a session, rather than from now on.
-    pub fn from(mut self, from: Frontier) -> Self {
-        if let Some(state) = &mut self.state {
-            state.from = from;
-        }
-        self
+    pub fn from(self, from: Frontier) -> Self {
+        Self(self.0.set(|state| state.from = from))
     }
 
     /// Up to where all changes have been handed out: to go on there later. `None` before it has begun, or while the next
     /// change is being waited for.
     pub fn position(&self) -> Option<Frontier> {
-        self.state.as_ref()?.position.clone()
+        self.0.source()?.position.clone()
     }
 
     /// The next change; `None` behind an error. May be cancelled: nothing is lost.
@@ -111,36 +108,15 @@ impl Stream for Watch {
     type Item = Result<Change, Error>;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        loop {
-            if let Some(asking) = &mut self.asking {
-                let (mut state, asked) = ready!(asking.as_mut().poll(context));
-                state.failed |= asked.is_err();
-                self.asking = None;
-                self.state = Some(state);
-                if let Err(error) = asked {
-                    return Poll::Ready(Some(Err(error)));
-                }
-            }
-            let Some(mut state) = self.state.take() else { return Poll::Ready(None) };
-            if state.failed {
-                self.state = Some(state);
-                return Poll::Ready(None);
-            }
-            if let Some(change) = state.take() {
-                self.state = Some(state);
-                return Poll::Ready(Some(Ok(change)));
-            }
-            self.asking = Some(Box::pin(async move {
-                let asked = state.ask().await;
-                (state, asked)
-            }));
-        }
+        self.0.poll_next(context)
     }
 }
 
-impl State {
-    fn take(&mut self) -> Option<Change> {
-        let (chain, Record { key, held }) = self.ready.pop_front()?;
+impl Source for State {
+    type Item = Change;
+
+    fn take(&mut self) -> Next<Change> {
+        let Some((chain, Record { key, held })) = self.ready.pop_front() else { return Next::Unknown };
         let is_last = self.ready.front().is_none_or(|(_, next)| next.held.version != held.version);
         if is_last
             && let Some(position) = &mut self.position
@@ -148,11 +124,11 @@ impl State {
         {
             position.raise(cluster, chain, held.version.sequence);
         }
-        Some(Change { key, version: held.version, value: held.value })
+        Next::Item(Change { key, version: held.version, value: held.value })
     }
 
     /// Asks until there is something.
-    async fn ask(&mut self) -> Result<(), Error> {
+    async fn fetch(&mut self) -> Result<(), Error> {
         let routing = self.kv.router.routing(from_now(self.how.timeout)).await?;
         if self.position.is_none() {
             self.begin(&routing).await?;
@@ -172,7 +148,9 @@ impl State {
         }
         Ok(())
     }
+}
 
+impl State {
     fn reach(&mut self, routing: &Routing, chain: ChainId, upto: Sequence) {
         self.position.get_or_insert_default().raise(routing.cluster, chain, upto);
     }
@@ -220,6 +198,6 @@ impl State {
 
 impl fmt::Debug for Watch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Watch").field("asking", &self.asking.is_some()).finish_non_exhaustive()
+        f.debug_struct("Watch").field("fetching", &self.0.is_fetching()).finish_non_exhaustive()
     }
 }

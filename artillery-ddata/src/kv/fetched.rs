@@ -1,0 +1,85 @@
+//! Streams whose items are fetched some at a time, when the next one is wanted.
+
+use std::task::{Context, Poll, ready};
+
+use super::Call;
+use crate::Error;
+
+/// What a source has at hand.
+pub(super) enum Next<T> {
+    /// The next item.
+    Item(T),
+    /// It must be fetched.
+    Unknown,
+    /// There are no more.
+    End,
+}
+
+/// Where items come from.
+pub(super) trait Source: Send + Sized + 'static {
+    type Item;
+
+    fn take(&mut self) -> Next<Self::Item>;
+
+    /// Gets more of them, or finds that there are none.
+    fn fetch(&mut self) -> impl Future<Output = Result<(), Error>> + Send;
+}
+
+/// A source on its way through a stream. A poll given up loses nothing: the next one goes on with the same fetch.
+pub(super) struct Fetched<S> {
+    /// `None` while the fetch under way has it.
+    source: Option<S>,
+    fetching: Option<Call<(S, Result<(), Error>)>>,
+    failed: bool,
+}
+
+impl<S: Source> Fetched<S> {
+    pub(super) fn new(source: S) -> Self {
+        Self { source: Some(source), fetching: None, failed: false }
+    }
+
+    pub(super) fn source(&self) -> Option<&S> {
+        self.source.as_ref()
+    }
+
+    /// For settings, which are made before the first item is asked for.
+    pub(super) fn set(mut self, set: impl FnOnce(&mut S)) -> Self {
+        if let Some(source) = &mut self.source {
+            set(source);
+        }
+        self
+    }
+
+    pub(super) fn is_fetching(&self) -> bool {
+        self.fetching.is_some()
+    }
+
+    /// The next item; behind an error there are none.
+    pub(super) fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<S::Item, Error>>> {
+        loop {
+            if let Some(fetching) = &mut self.fetching {
+                let (source, fetched) = ready!(fetching.as_mut().poll(context));
+                self.fetching = None;
+                self.source = Some(source);
+                if let Err(error) = fetched {
+                    self.failed = true;
+                    return Poll::Ready(Some(Err(error)));
+                }
+            }
+            let Some(mut source) = self.source.take_if(|_| !self.failed) else { return Poll::Ready(None) };
+            let next = source.take();
+            if let Next::Unknown = next {
+                self.fetching = Some(Box::pin(async move {
+                    let fetched = source.fetch().await;
+                    (source, fetched)
+                }));
+                continue;
+            }
+            self.source = Some(source);
+            return Poll::Ready(match next {
+                Next::Item(item) => Some(Ok(item)),
+                _ => None,
+            });
+        }
+    }
+}
