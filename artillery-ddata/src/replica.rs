@@ -13,12 +13,14 @@
 
 mod gate;
 mod history;
+mod incoming;
 mod links;
 mod look;
 mod mutant;
 mod reads;
 mod resolve;
 mod sessions;
+mod stream;
 mod types;
 mod watch;
 mod writes;
@@ -34,6 +36,7 @@ use std::{
 
 pub use gate::{Gate, NotLocal, ReadCounters};
 use history::History;
+use incoming::Incoming;
 use links::Peer;
 use look::Snapshots;
 pub use mutant::Mutant;
@@ -75,6 +78,8 @@ pub struct Replica {
     is_prefix: bool,
     /// An update came before the ones that it follows.
     gap: bool,
+    /// The update behind our history, if it comes in pieces and has begun to.
+    incoming: Option<Incoming>,
     writes: Writes,
     sessions: Sessions,
     reads: Reads,
@@ -152,6 +157,7 @@ impl Replica {
             needs_resume: false,
             is_prefix: false,
             gap: false,
+            incoming: None,
             writes: Writes::default(),
             sessions: Sessions::default(),
             reads: Reads::default(),
@@ -247,6 +253,7 @@ impl Replica {
         self.needs_resume = self.place.predecessor.is_some();
         self.is_prefix = self.place.is_head;
         self.gap = false;
+        self.incoming = None;
         self.open_upto = None;
         self.open_awaits = None;
         self.event(Event::Entered(config.epoch));
@@ -363,6 +370,7 @@ impl Replica {
             return;
         }
         self.gate.serve(None);
+        self.incoming = None;
         self.halted = Some(why.clone());
         self.reply_all_reads(&Reply::Refused(Refusal::NoChain));
         self.refuse_watchers();

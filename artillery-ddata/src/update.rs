@@ -124,8 +124,11 @@ impl Update {
     /// What it counts for in windows and backlogs, in bytes.
     pub fn cost(&self) -> usize {
         const FIXED: usize = 112;
-        self.changes
-            .iter()
-            .fold(FIXED, |sum, change| sum + change.key.len() + change.value.as_ref().map_or(0, Bytes::len))
+        FIXED + self.bytes()
+    }
+
+    /// The bytes of its keys and values.
+    pub fn bytes(&self) -> usize {
+        self.changes.iter().map(|change| change.key.len() + change.value.as_ref().map_or(0, Bytes::len)).sum()
     }
 }

@@ -8,5 +8,6 @@ pub mod chain;
 pub mod formation;
 mod keep;
 pub mod message;
+mod outline;
 pub mod request;
 pub mod streams;

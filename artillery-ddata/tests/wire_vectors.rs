@@ -10,17 +10,21 @@ use artillery_ddata::{
     update::{Change, Outcome, RequestKey, Update, UpdateKind},
     wire::{
         chain::{decode, encode},
-        message::{Answer, ChainFrame, ChainMessage, Control, Cut, Position, Updates},
+        message::{
+            Answer, ChainFrame, ChainMessage, Chunk, Control, Cut, Lengths, Outline, Part, Partial, Position, Updates,
+        },
     },
 };
 use bytes::Bytes;
 
-fn vectors() -> [(&'static str, ChainFrame); 4] {
+fn vectors() -> [(&'static str, ChainFrame); 6] {
     [
         ("chain-control-empty", control(ChainId(0), Epoch(1), 1, Control::default())),
         ("chain-control-full", control(ChainId(250), Epoch(251), 70_000, full_control())),
         ("chain-updates-one", updates(vec![put(Version::new(1, 1), "greeting", "hello")])),
         ("chain-updates-many", updates(many_updates())),
+        ("chain-chunk-first", chunk(Part::First(outline()), "keyval")),
+        ("chain-chunk-behind", chunk(Part::Behind(65_536), "ue")),
     ]
 }
 
@@ -31,6 +35,22 @@ fn control(chain: ChainId, epoch: Epoch, index: u64, control: Control) -> ChainF
 fn updates(updates: Vec<Update>) -> ChainFrame {
     let message = ChainMessage::Updates(Updates { watermark: Sequence(65_535), updates });
     ChainFrame { chain: ChainId(3), epoch: Epoch(5), index: 1 << 32, message }
+}
+
+fn chunk(part: Part, bytes: &'static str) -> ChainFrame {
+    let (watermark, version) = (Sequence(250), Version::new(5, 251));
+    let message = ChainMessage::Chunk(Chunk { watermark, version, part, bytes: Bytes::from(bytes) });
+    ChainFrame { chain: ChainId(3), epoch: Epoch(5), index: 6, message }
+}
+
+fn outline() -> Outline {
+    Outline {
+        kind: UpdateKind::WRITE,
+        request: Some(RequestKey { session: Version::new(2, 300), number: 17, lowest: 15 }),
+        outcome: Outcome::Length(70_000),
+        chain_time: 1_700_000_000_000,
+        changes: vec![Lengths { key: 3, value: Some(70_000) }, Lengths { key: 4, value: None }],
+    }
 }
 
 fn full_control() -> Control {
@@ -44,6 +64,7 @@ fn full_control() -> Control {
             last: Version::new(3, 1 << 32),
             epochs: vec![(Epoch(1), Sequence(1)), (Epoch(3), Sequence(u64::MAX))],
         }),
+        partial: Some(Partial { version: Version::new(3, 15), bytes: 70_001 }),
         following: true,
         cut: Some(Cut { said: Version::new(4, 5), keep: Version::new(6, 7) }),
         open: Some(Sequence(8)),

@@ -31,11 +31,13 @@ pub enum MutantName {
     BelieveRefusals,
     /// Keys that are read together are read at two times.
     ReadKeysApart,
+    /// A piece of a large update is put behind what has come of it, wherever it belongs.
+    JoinPieces,
 }
 
 impl MutantName {
     /// All of them.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::JoinQueryInFlight,
         Self::AnswerBelowOwnWatermark,
         Self::DirtyAsCommitted,
@@ -48,6 +50,7 @@ impl MutantName {
         Self::RunEvicted,
         Self::BelieveRefusals,
         Self::ReadKeysApart,
+        Self::JoinPieces,
     ];
 
     /// Its name on the command line.
@@ -65,6 +68,7 @@ impl MutantName {
             Self::RunEvicted => "run-evicted",
             Self::BelieveRefusals => "believe-refusals",
             Self::ReadKeysApart => "read-keys-apart",
+            Self::JoinPieces => "join-pieces",
         }
     }
 
@@ -83,6 +87,7 @@ impl MutantName {
             Self::RunEvicted => 32,
             Self::BelieveRefusals => 33,
             Self::ReadKeysApart => 34,
+            Self::JoinPieces => 41,
         }
     }
 
@@ -100,6 +105,7 @@ impl MutantName {
             Self::RunEvicted => Scenario::Evictions,
             Self::BelieveRefusals => Scenario::Retries,
             Self::ReadKeysApart => Scenario::Batches,
+            Self::JoinPieces => Scenario::Large,
         }
     }
 
@@ -117,6 +123,7 @@ impl MutantName {
             Self::AnswerPendingRecord => Mutant::AnswerPendingRecord,
             Self::RunEvicted => Mutant::RunEvicted,
             Self::ReadKeysApart => Mutant::ReadKeysApart,
+            Self::JoinPieces => Mutant::JoinPieces,
             Self::BelieveRefusals => return None,
         })
     }

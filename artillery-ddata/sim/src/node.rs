@@ -181,6 +181,7 @@ fn settings(setup: &Setup) -> Settings {
         sessions: setup.session_bytes,
         snapshot_age: setup.snapshot_age,
         snapshot_bytes: setup.snapshot_bytes,
+        chunk: setup.chunk,
         ..Settings::default()
     }
 }

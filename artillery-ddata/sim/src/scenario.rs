@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use artillery_ddata::Mode;
 
-use self::draw::{batches, common, evictions, founded, mixed, one_key, readers, retries};
+use self::draw::{batches, common, evictions, founded, large, mixed, one_key, readers, retries};
 
 use crate::{
     client::{Keys, Mix},
@@ -67,6 +67,8 @@ pub struct Setup {
     pub resend: Option<Duration>,
     /// Links between nodes.
     pub profile: Profile,
+    /// The longest piece of an update in one frame, in bytes.
+    pub chunk: usize,
     /// Longest padding of a value, in bytes.
     pub padding: u64,
     /// Shortest and longest patience of a client, in nanoseconds.
@@ -149,13 +151,15 @@ pub enum Scenario {
     Sessions,
     /// One key, one writer, 64 readers.
     Readers,
+    /// Values many times as large as a frame may be.
+    Large,
     /// Everything at once.
     Mixed,
 }
 
 impl Scenario {
     /// All of them.
-    pub const ALL: [Self; 20] = [
+    pub const ALL: [Self; 21] = [
         Self::Calm,
         Self::Lossy,
         Self::Links,
@@ -175,6 +179,7 @@ impl Scenario {
         Self::Batches,
         Self::Sessions,
         Self::Readers,
+        Self::Large,
         Self::Mixed,
     ];
 
@@ -200,6 +205,7 @@ impl Scenario {
             Self::Batches => "batches",
             Self::Sessions => "sessions",
             Self::Readers => "readers",
+            Self::Large => "large",
             Self::Mixed => "mixed",
         }
     }
@@ -226,6 +232,7 @@ impl Scenario {
             Self::Batches => "batches that write all keys, reads and scans of all of them",
             Self::Sessions => "reads in sessions that hop from node to node",
             Self::Readers => "one key, one writer, 64 readers",
+            Self::Large => "values many times as large as a frame may be",
             Self::Mixed => "everything at once",
         }
     }
@@ -258,6 +265,7 @@ impl Scenario {
             | Self::Evictions
             | Self::Batches
             | Self::Sessions
+            | Self::Large
             | Self::Mixed => &[Loss, Duplication, Reorder, Delay, Break, Cut, Slow],
         }
     }
@@ -308,6 +316,7 @@ impl Scenario {
                 setup.bursts = Some(80 * setup.profile.delay);
             }
             Self::Readers => readers(&mut setup),
+            Self::Large => large(&mut rng, &mut setup),
             Self::Mixed => mixed(&mut rng, &mut setup),
         }
         setup.keys.chains = setup.chains;

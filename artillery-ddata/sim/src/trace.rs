@@ -4,7 +4,7 @@ use std::fmt::{self, Write as _};
 
 use artillery_ddata::{
     MemberId,
-    wire::message::{ChainFrame, ChainMessage},
+    wire::message::{ChainFrame, ChainMessage, Chunk},
 };
 
 /// Collects the story, or nothing.
@@ -49,6 +49,9 @@ impl fmt::Display for Brief<'_> {
                 Ok(())
             }
             ChainMessage::Control(control) => write!(f, "{control:?}"),
+            ChainMessage::Chunk(Chunk { watermark, version, part, bytes }) => {
+                write!(f, "piece w={watermark} {version} {part:?} {} bytes", bytes.len())
+            }
         }
     }
 }

@@ -1,21 +1,18 @@
 //! What a member says to the others of its chain, and what it makes of what they say.
 
-use super::{Halt, Replica};
+use super::{Halt, Replica, incoming::Incoming};
 use smallvec::{SmallVec, smallvec};
 
 use crate::{
     Epoch, MemberId, Sequence, Timestamp,
     store::{StoreBatch, StoreOp},
-    wire::message::{Answer, ChainFrame, ChainMessage, Control, Cut, Position, Updates},
+    wire::message::{Answer, ChainFrame, ChainMessage, Control, Cut, Partial, Position},
 };
-
-/// The most updates in one frame: their headers must stay far below the limit for headers.
-const MAX_UPDATES: usize = 4096;
 
 /// Another member of the configuration, as this one knows it.
 #[derive(Debug)]
 pub(super) struct Peer {
-    connected: bool,
+    pub(super) connected: bool,
     /// It should get a control frame.
     pub(super) due: bool,
     /// Its watermark, as far as it has told.
@@ -24,11 +21,12 @@ pub(super) struct Peer {
     echo: Sequence,
     confirm: bool,
     /// It is the successor: what to send next; `None` until it has told where its history stands.
-    cursor: Option<Sequence>,
-    /// It is the successor: what it holds.
-    acknowledged: Sequence,
+    pub(super) cursor: Option<Cursor>,
+    /// It is the successor: what it holds, and what has come of the update behind that, if it comes in pieces.
+    pub(super) acknowledged: Sequence,
+    partial: Option<Partial>,
     /// It is the successor: when `acknowledged` last rose, or sending began anew.
-    progress: Timestamp,
+    pub(super) progress: Timestamp,
     /// It is the successor: what it has to drop first.
     cut: Option<Cut>,
     /// The highest version query that it asked us, and whether that waits for an answer.
@@ -37,6 +35,27 @@ pub(super) struct Peer {
     /// The highest barrier that it asked us for, and the last one ordered for it.
     barrier_asked: u64,
     ordered: Option<Answer>,
+}
+
+/// Where sending goes on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Cursor {
+    /// At this update.
+    pub(super) next: Sequence,
+    /// What of it was sent in pieces already.
+    pub(super) begun: Option<Partial>,
+}
+
+impl Cursor {
+    pub(super) fn at(next: Sequence) -> Self {
+        Self { next, begun: None }
+    }
+
+    /// Behind what the successor holds.
+    fn behind(held: Sequence, partial: Option<Partial>) -> Self {
+        let next = held.next();
+        Self { next, begun: partial.filter(|partial| partial.version.sequence == next) }
+    }
 }
 
 /// What one peer may not know.
@@ -57,6 +76,7 @@ impl Peer {
             confirm: false,
             cursor: None,
             acknowledged: Sequence::ZERO,
+            partial: None,
             progress: Timestamp::ZERO,
             cut: None,
             asked: 0,
@@ -124,6 +144,7 @@ impl Replica {
         if place.predecessor == Some(to) {
             control.acknowledged = self.history.last();
             control.resume = (self.needs_resume || self.gap).then(|| self.history.position());
+            control.partial = self.incoming.as_ref().map(Incoming::partial);
         }
         // Only a leased tail at which the epoch is open speaks for the chain (trap 23).
         if place.is_tail && peer.owed && open_upto.is_some() && now < self.lease {
@@ -142,33 +163,6 @@ impl Replica {
         Some(self.frame(&config, ChainMessage::Control(control)))
     }
 
-    /// The next updates for `to`: as many as fit `room` bytes, but at least one if there is any.
-    pub fn poll_updates(&mut self, now: Timestamp, to: MemberId, room: usize) -> Option<ChainFrame> {
-        let config = self.config.clone().filter(|_| self.halted.is_none())?;
-        if self.place.successor != Some(to) {
-            return None;
-        }
-        let peer = self.peers.get_mut(&to).filter(|peer| peer.connected)?;
-        let cursor = peer.cursor.filter(|&cursor| cursor <= self.history.last().sequence)?;
-        let mut left = room;
-        let mut updates = Vec::new();
-        for update in self.history.from(cursor).take(MAX_UPDATES) {
-            let cost = update.cost();
-            if cost > left && !updates.is_empty() {
-                break;
-            }
-            left = left.saturating_sub(cost);
-            updates.push(update.clone());
-        }
-        let next = updates.last()?.version.sequence.next();
-        if peer.acknowledged.next() == cursor {
-            peer.progress = now;
-        }
-        peer.cursor = Some(next);
-        let message = ChainMessage::Updates(Updates { watermark: self.watermark, updates });
-        Some(self.frame(&config, message))
-    }
-
     /// A peer said something: taken in only in the very epoch in which it was said (traps 2, 22, 36).
     pub(super) fn receive(&mut self, now: Timestamp, from: MemberId, frame: ChainFrame) {
         let epoch = self.config.as_ref().map_or(Epoch(0), |config| config.epoch);
@@ -179,45 +173,8 @@ impl Replica {
         match frame.message {
             ChainMessage::Updates(updates) => self.receive_updates(now, from, updates),
             ChainMessage::Control(control) => self.receive_control(now, from, control),
+            ChainMessage::Chunk(chunk) => self.receive_chunk(now, from, chunk),
         }
-    }
-
-    fn receive_updates(&mut self, now: Timestamp, from: MemberId, message: Updates) {
-        if self.place.predecessor != Some(from) {
-            return;
-        }
-        let mut in_order = false;
-        for update in message.updates {
-            let last = self.history.last().sequence;
-            if update.version.sequence <= last {
-                continue;
-            }
-            if update.version.sequence != last.next() {
-                // Something is missing: ask for it from where we stand, now and with each heartbeat.
-                if !std::mem::replace(&mut self.gap, true) {
-                    self.due_for(Some(from));
-                }
-                break;
-            }
-            if let Err(halt) = self.apply(update) {
-                return self.halt(halt);
-            }
-            self.gap = false;
-            in_order = true;
-        }
-        if in_order {
-            self.found_prefix(now);
-            self.needs_resume = false;
-            self.gap = false;
-            self.follow_chain_time();
-        }
-        if in_order || !self.gap {
-            // Repeated updates say that the acknowledgement got lost.
-            self.due_for(Some(from));
-        }
-        self.open_if_caught_up(now);
-        self.commit_as_tail(now);
-        self.learn_from(now, from, message.watermark);
     }
 
     fn receive_control(&mut self, now: Timestamp, from: MemberId, control: Control) {
@@ -246,7 +203,7 @@ impl Replica {
         }
     }
 
-    fn learn_from(&mut self, now: Timestamp, from: MemberId, watermark: Sequence) {
+    pub(super) fn learn_from(&mut self, now: Timestamp, from: MemberId, watermark: Sequence) {
         let Some(peer) = self.peers.get_mut(&from) else { return };
         peer.watermark = peer.watermark.max(watermark);
         self.learn(now, watermark);
@@ -260,14 +217,15 @@ impl Replica {
             peer.acknowledged = control.acknowledged.sequence;
             peer.progress = now;
         }
+        peer.partial = control.partial;
         peer.due |= is_open && !control.is_open;
         if let Some(position) = &control.resume {
-            self.follow(now, from, position);
+            self.follow(now, from, position, control.partial);
         }
     }
 
     /// The successor told where it stands: go on behind that, or first have it drop what we never had (rule 5.4).
-    fn follow(&mut self, now: Timestamp, from: MemberId, position: &Position) {
+    fn follow(&mut self, now: Timestamp, from: MemberId, position: &Position, partial: Option<Partial>) {
         if self.serves(from) && position.last.sequence < self.watermark {
             // A serving member holds what is committed, so this was overtaken on its way by what it has said since.
             return;
@@ -286,7 +244,7 @@ impl Replica {
         peer.progress = now;
         if keep == position.last {
             peer.cut = None;
-            peer.cursor = Some(keep.sequence.next());
+            peer.cursor = Some(Cursor::behind(keep.sequence, partial));
             peer.acknowledged = peer.acknowledged.max(keep.sequence);
         } else {
             peer.cut = Some(Cut { said: position.last, keep });
@@ -309,7 +267,7 @@ impl Replica {
     }
 
     /// The predecessor has compared histories with us: watermarks heard before mean our history too.
-    fn found_prefix(&mut self, now: Timestamp) {
+    pub(super) fn found_prefix(&mut self, now: Timestamp) {
         if !std::mem::replace(&mut self.is_prefix, true)
             && let Some(heard) = self.peers.values().map(|peer| peer.watermark).max()
         {
@@ -317,7 +275,7 @@ impl Replica {
         }
     }
 
-    fn open_if_caught_up(&mut self, now: Timestamp) {
+    pub(super) fn open_if_caught_up(&mut self, now: Timestamp) {
         let held = self.history.last().sequence;
         if !self.is_open() && self.open_awaits.is_some_and(|upto| held >= upto) {
             self.open(now);
@@ -341,6 +299,7 @@ impl Replica {
             return self.halt(error.into());
         }
         self.history.cut(cut.keep);
+        self.incoming = None;
         self.cut_writes(cut.keep);
         if let Err(error) = self.note_pending_anew() {
             self.halt(error.into());
@@ -363,7 +322,8 @@ impl Replica {
             if let (Unsure::Acknowledged, Some(after)) = (why, resend)
                 && now - peer.progress >= after
             {
-                peer.cursor = peer.cursor.map(|cursor| cursor.min(peer.acknowledged.next()));
+                let behind = Cursor::behind(peer.acknowledged, peer.partial);
+                peer.cursor = peer.cursor.map(|cursor| if cursor.next < behind.next { cursor } else { behind });
                 peer.progress = now;
             }
         }
@@ -383,7 +343,9 @@ impl Replica {
             let asks = (place.tail == Some(id) && self.reads.queries.is_waiting())
                 || (place.head == Some(id) && self.reads.barriers.is_waiting());
             let lost = before && (self.needs_resume || self.gap || !self.is_open());
-            let unacknowledged = peer.cursor.is_some_and(|cursor| cursor > peer.acknowledged.next());
+            let unacknowledged = peer.cursor.is_some_and(|cursor| {
+                cursor.next > peer.acknowledged.next() || (cursor.begun.is_some() && cursor.begun != peer.partial)
+            });
             if asks || lost || (behind && peer.cursor.is_none()) {
                 Some((id, Unsure::Other))
             } else if behind && unacknowledged && self.settings.resend.is_some() {

@@ -2,6 +2,7 @@
 
 mod chain;
 mod cuts;
+mod large;
 mod opening;
 mod reading;
 mod requests;

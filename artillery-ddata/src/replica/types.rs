@@ -12,8 +12,10 @@ pub use self::{
     write::{Expected, Step, Write},
 };
 use crate::{
-    ChainConfig, Epoch, MemberId, Sequence, Timestamp, Version, store::StoreError, update::RequestKey,
-    wire::message::ChainFrame,
+    ChainConfig, Epoch, MemberId, Sequence, Timestamp, Version,
+    store::StoreError,
+    update::RequestKey,
+    wire::message::{ChainFrame, MAX_CHUNK},
 };
 
 /// Names a request of the driver's own; given back with its reply.
@@ -32,6 +34,9 @@ pub struct Settings {
     pub sessions: usize,
     /// The largest value, in bytes.
     pub max_value: usize,
+    /// Updates with more bytes of keys and values than these go to the successor in pieces of so many, at least 1 and at
+    /// most [`MAX_CHUNK`].
+    pub chunk: usize,
     /// A snapshot of which no page was asked for so long is kept no longer.
     pub snapshot_age: Duration,
     /// A snapshot is kept while no more bytes than these were written since it began.
@@ -53,6 +58,7 @@ impl Default for Settings {
             backlog: 256 << 20,
             sessions: 16 << 20,
             max_value: 64 << 20,
+            chunk: MAX_CHUNK,
             snapshot_age: Duration::from_secs(60),
             snapshot_bytes: 64 << 20,
             heartbeat: Duration::from_millis(100),

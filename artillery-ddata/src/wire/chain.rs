@@ -9,8 +9,8 @@ use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 
 use super::{
-    keep::keep,
-    message::{ChainFrame, ChainMessage, Control, Updates},
+    message::{ChainFrame, ChainMessage, Chunk, Control, Lengths, MAX_CHUNK, Part, Updates},
+    outline::Pieces,
 };
 use crate::{
     ChainId, Epoch, Sequence, Version,
@@ -110,6 +110,17 @@ pub enum HistoryError {
     /// A key is longer than [`MAX_KEY`].
     #[error("a key of {0} bytes, at most {MAX_KEY} are allowed")]
     KeyTooLong(u64),
+    /// A piece of an update has no bytes, or more than [`MAX_CHUNK`].
+    #[error("a piece of {0} bytes, 1 to {MAX_CHUNK} are allowed")]
+    PieceLength(u64),
+    /// A piece doesn't lie within its update.
+    #[error("a piece that ends at byte {end} of an update of {len}")]
+    PieceTooFar {
+        /// Where it ends.
+        end: u64,
+        /// The bytes of all keys and values.
+        len: u64,
+    },
 }
 
 /// The header of every frame between members. `M` borrows on the way out.
@@ -125,12 +136,14 @@ struct Header<M> {
 enum Said<'a> {
     Updates(UpdatesHeader),
     Control(&'a Control),
+    Chunk(ChunkHeader<&'a Part>),
 }
 
 #[derive(Serialize, Deserialize)]
 enum Heard {
     Updates(UpdatesHeader),
     Control(Control),
+    Chunk(ChunkHeader<Part>),
 }
 
 #[derive(Serialize, Deserialize)]
@@ -140,7 +153,7 @@ struct UpdatesHeader {
     first: Sequence,
     updates: Vec<UpdateHeader>,
     /// Of all updates, in order.
-    changes: Vec<ChangeHeader>,
+    changes: Vec<Lengths>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -153,17 +166,12 @@ struct UpdateHeader {
     changes: u32,
 }
 
+/// `P` borrows on the way out.
 #[derive(Serialize, Deserialize)]
-struct ChangeHeader {
-    key: u32,
-    /// `None` deletes.
-    value: Option<u32>,
-}
-
-impl ChangeHeader {
-    fn len(&self) -> u64 {
-        u64::from(self.key) + u64::from(self.value.unwrap_or(0))
-    }
+struct ChunkHeader<P> {
+    watermark: Sequence,
+    version: Version,
+    part: P,
 }
 
 /// What a frame that carries `message` is made of. Keys and values are shared, not copied.
@@ -177,6 +185,11 @@ pub fn encode(message: &ChainFrame) -> Result<Encoded, EncodeError> {
             (Said::Updates(header), body)
         }
         ChainMessage::Control(control) => (Said::Control(control), Vec::new()),
+        ChainMessage::Chunk(chunk) => {
+            let Chunk { watermark, version, ref part, ref bytes } = *chunk;
+            check_chunk(version, part, bytes)?;
+            (Said::Chunk(ChunkHeader { watermark, version, part }), vec![bytes.clone()])
+        }
     };
     let header = Header { chain: message.chain, epoch: message.epoch, index: message.index, message: said };
     let mut out = Vec::with_capacity(64);
@@ -201,7 +214,7 @@ fn encode_updates(message: &Updates) -> Result<(UpdatesHeader, Vec<Bytes>), Enco
     for update in &message.updates {
         order.next(update.version)?;
         for change in &update.changes {
-            changes.push(ChangeHeader {
+            changes.push(Lengths {
                 key: checked_key(change.key.len() as u64)?,
                 value: change.value.as_ref().map(|value| checked_value(value.len())).transpose()?,
             });
@@ -235,6 +248,20 @@ fn check_count(updates: usize) -> Result<(), HistoryError> {
         1..=MAX_UPDATES => Ok(()),
         _ => Err(HistoryError::TooMany(updates as u64)),
     }
+}
+
+fn check_chunk(version: Version, part: &Part, bytes: &Bytes) -> Result<(), HistoryError> {
+    Order::from(version.sequence)?.next(version)?;
+    let piece = bytes.len() as u64;
+    if bytes.is_empty() || bytes.len() > MAX_CHUNK {
+        return Err(HistoryError::PieceLength(piece));
+    }
+    let Part::First(outline) = part else { return Ok(()) };
+    for change in &outline.changes {
+        checked_key(change.key.into())?;
+    }
+    let len = outline.bytes();
+    if piece <= len { Ok(()) } else { Err(HistoryError::PieceTooFar { end: piece, len }) }
 }
 
 /// Checks that versions follow each other as in a history.
@@ -280,6 +307,10 @@ pub fn decode(frame: &Frame) -> Result<ChainFrame, DecodeError> {
             check_body(0, &frame.body)?;
             ChainMessage::Control(control)
         }
+        Heard::Chunk(ChunkHeader { watermark, version, part }) => {
+            check_chunk(version, &part, &frame.body)?;
+            ChainMessage::Chunk(Chunk { watermark, version, part, bytes: frame.body.clone() })
+        }
     };
     Ok(ChainFrame { chain: header.chain, epoch: header.epoch, index: header.index, message })
 }
@@ -306,9 +337,9 @@ fn decode_updates(header: UpdatesHeader, body: &Bytes) -> Result<Updates, Decode
     for change in &header.changes {
         checked_key(change.key.into())?;
     }
-    check_body(header.changes.iter().map(ChangeHeader::len).sum(), body)?;
+    check_body(header.changes.iter().map(Lengths::sum).sum(), body)?;
 
-    let mut pieces = Pieces { body, at: 0 };
+    let mut pieces = Pieces::of(body);
     let mut changes = header.changes.iter();
     let mut order = Order::from(header.first)?;
     let mut updates = Vec::with_capacity(header.updates.len());
@@ -321,20 +352,4 @@ fn decode_updates(header: UpdatesHeader, body: &Bytes) -> Result<Updates, Decode
         updates.push(Update { version, kind, request, outcome, chain_time, changes });
     }
     Ok(Updates { watermark: header.watermark, updates })
-}
-
-/// Takes a body apart whose length has been checked.
-struct Pieces<'a> {
-    body: &'a Bytes,
-    at: usize,
-}
-
-impl Pieces<'_> {
-    fn next(&mut self, change: &ChangeHeader) -> Change {
-        let value_at = self.at + change.key as usize;
-        let end = value_at + change.value.unwrap_or(0) as usize;
-        let start = std::mem::replace(&mut self.at, end);
-        let (key, value) = keep(self.body, start..end, value_at);
-        Change { key, value: change.value.map(|_| value) }
-    }
 }

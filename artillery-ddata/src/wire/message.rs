@@ -1,12 +1,14 @@
 //! What the members of a chain say to each other.
 //!
-//! Two kinds only. [`Updates`] carries history down the chain. [`Control`] carries everything else, as *cumulative
-//! state*: what the sender holds, has committed, asks and answers by now. A later one says all that an earlier one
+//! Two kinds only. [`Updates`] carry history down the chain, and [`Chunk`]s what of it is too large for one frame.
+//! [`Control`] carries everything else, as *cumulative state*: what the sender holds, has committed, asks and answers by now. A later one says all that an earlier one
 //! said, so a member keeps one pending control frame per peer however much happens, and loss, repetition and
 //! reordering can't do more than delay.
 
+use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
+pub use super::outline::{Lengths, Outline};
 use crate::{ChainId, Epoch, Sequence, Version, update::Update};
 
 /// A message and the configuration in which it was said.
@@ -29,6 +31,8 @@ pub enum ChainMessage {
     Updates(Updates),
     /// Everything else, to any member.
     Control(Control),
+    /// A piece of an update that is too large for one frame, to the successor.
+    Chunk(Chunk),
 }
 
 /// Consecutive updates, and the sender's watermark as a free ride.
@@ -38,6 +42,41 @@ pub struct Updates {
     pub watermark: Sequence,
     /// Consecutive by sequence, never empty.
     pub updates: Vec<Update>,
+}
+
+/// A piece of the next update, and the sender's watermark as a free ride. A member hands a piece on before it has the
+/// next, so that a large value passes each hop of the chain while it is on its way through the others.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Chunk {
+    /// The sender's commit watermark.
+    pub watermark: Sequence,
+    /// Which update.
+    pub version: Version,
+    /// Where the piece belongs.
+    pub part: Part,
+    /// 1 to [`MAX_CHUNK`] bytes of the update's keys and values, one behind the other.
+    pub bytes: Bytes,
+}
+
+/// The longest piece of an update, in bytes: nothing else waits for more of a large value than the piece that it met.
+pub const MAX_CHUNK: usize = 64 << 10;
+
+/// Where a piece of an update belongs.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum Part {
+    /// At the beginning; what the update is.
+    First(Outline),
+    /// Behind so many bytes.
+    Behind(u64),
+}
+
+/// How much of an update has come.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Partial {
+    /// Which update.
+    pub version: Version,
+    /// Bytes of its keys and values, from the first on.
+    pub bytes: u64,
 }
 
 /// Where a member's history stands.
@@ -65,6 +104,9 @@ pub struct Control {
     pub acknowledged: Version,
     /// To the predecessor: please send from behind this position, whatever was sent before.
     pub resume: Option<Position>,
+    /// To the predecessor: what has come of the update behind that, if it comes in pieces. With `resume` it says where
+    /// in that update to go on.
+    pub partial: Option<Partial>,
     /// To the successor: the sender knows where the receiver's history stands, and that it is a prefix of its own.
     pub following: bool,
     /// To the successor: the histories part; what to drop before going on.

@@ -52,6 +52,7 @@ pub(super) fn common(rng: &mut Rng) -> Setup {
             nasty: rng.chance(500),
             uneven,
         },
+        chunk: rng.pick(&[64 << 10, 64 << 10, 100]),
         padding: rng.pick(&[0, 8, 300]),
         patience: (300 * MILLI, rng.between(500, 2500) * MILLI),
         attempt: (40 * MILLI, rng.between(100, 600) * MILLI),
@@ -121,6 +122,18 @@ pub(super) fn readers(setup: &mut Setup) {
     // At the same node, which isn't always the same one.
     setup.favourite = 1000;
     setup.bursts = Some(30 * setup.profile.delay);
+}
+
+pub(super) fn large(rng: &mut Rng, setup: &mut Setup) {
+    setup.members = rng.between(2, 4) as usize;
+    setup.chains = rng.between(1, 2) as usize;
+    setup.chunk = rng.between(10, 60) as usize;
+    setup.padding = rng.between(200, 600);
+    // A list travels whole with each append: it would never get through.
+    setup.keys.lists = 0;
+    // Room for a few pieces, and for more of them the farther away the others are.
+    let far = 1 + setup.profile.delay / MILLI;
+    setup.profile.room = rng.between(4, 16) as usize * far as usize * (64 + setup.chunk);
 }
 
 pub(super) fn founded(rng: &mut Rng, setup: &mut Setup) {

@@ -208,6 +208,7 @@ impl World {
         let frame = if self.setup.wired { wire::carry(&frame)? } else { frame };
         let bytes = match &frame.message {
             ChainMessage::Updates(updates) => FRAME + updates.updates.iter().map(Update::cost).sum::<usize>(),
+            ChainMessage::Chunk(chunk) => FRAME + chunk.bytes.len(),
             ChainMessage::Control(_) => FRAME,
         };
         let generation = self.nodes[from].peers[to].generation;

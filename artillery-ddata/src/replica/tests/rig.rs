@@ -231,7 +231,7 @@ impl Rig {
         frames
             .filter_map(|frame| match &frame.message {
                 ChainMessage::Control(control) => Some(control),
-                ChainMessage::Updates(_) => None,
+                ChainMessage::Updates(_) | ChainMessage::Chunk(_) => None,
             })
             .collect()
     }
@@ -242,7 +242,7 @@ impl Rig {
         frames
             .filter_map(|frame| match &frame.message {
                 ChainMessage::Updates(updates) => Some(updates),
-                ChainMessage::Control(_) => None,
+                ChainMessage::Control(_) | ChainMessage::Chunk(_) => None,
             })
             .collect()
     }

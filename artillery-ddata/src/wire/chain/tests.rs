@@ -3,7 +3,7 @@ use smallvec::smallvec;
 
 use super::*;
 use crate::wire::keep::COPY_BELOW;
-use crate::wire::message::{Answer, Cut, Position};
+use crate::wire::message::{Answer, Cut, Outline, Partial, Position};
 
 fn frame(encoded: &Encoded) -> Frame {
     Frame { header: encoded.header.clone(), body: encoded.body.concat().into() }
@@ -141,6 +141,37 @@ fn control_has_no_body() {
 }
 
 #[test]
+fn a_piece_has_bytes_and_lies_within_its_update() {
+    let outline = Outline::of(&update(1, smallvec![change("key", Some(b"value"))]));
+    let chunk = |sequence, part, len| Chunk {
+        watermark: Sequence(0),
+        version: Version::new(1, sequence),
+        part,
+        bytes: vec![0; len].into(),
+    };
+    let refused = |chunk| match encode(&said(ChainMessage::Chunk(chunk))) {
+        Err(EncodeError::History(error)) => error,
+        other => panic!("{other:?}"),
+    };
+    let first = || Part::First(outline.clone());
+    assert!(encode(&said(ChainMessage::Chunk(chunk(1, first(), 8)))).is_ok());
+    assert_eq!(refused(chunk(1, first(), 9)), HistoryError::PieceTooFar { end: 9, len: 8 });
+    assert_eq!(refused(chunk(1, first(), 0)), HistoryError::PieceLength(0));
+    let long = MAX_CHUNK + 1;
+    assert_eq!(refused(chunk(1, Part::Behind(5), long)), HistoryError::PieceLength(long as u64));
+    let sequence = HistoryError::Sequence { expected: Sequence(1), found: Sequence(0) };
+    assert_eq!(refused(chunk(0, Part::Behind(5), 1)), sequence);
+    let key = Lengths { key: MAX_KEY as u32 + 1, value: None };
+    let part = Part::First(Outline { changes: vec![key], ..outline.clone() });
+    assert_eq!(refused(chunk(1, part, 1)), HistoryError::KeyTooLong(4097));
+
+    let piece = chunk(1, Part::Behind(5), 5);
+    let mut empty = framed(&said(ChainMessage::Chunk(piece)));
+    empty.body = Bytes::new();
+    assert_eq!(decode(&empty), Err(HistoryError::PieceLength(0).into()), "nor is it taken in");
+}
+
+#[test]
 fn numbers_in_a_longer_form_are_refused() {
     let mut long = framed(&said(ChainMessage::Control(Control::default())));
     // The chain id, 3, as the codec writes numbers above 250.
@@ -245,6 +276,8 @@ fn some_control() -> impl Strategy<Value = ChainMessage> {
                 is_open: said.2,
                 echo: known.0,
                 acknowledged: known.1,
+                partial: answer
+                    .map(|answer| Partial { version: cut.map_or(Version::NONE, |cut| cut.said), bytes: answer.number }),
                 following: known.2,
                 resume,
                 cut,
@@ -258,8 +291,22 @@ fn some_control() -> impl Strategy<Value = ChainMessage> {
     )
 }
 
+fn some_chunk() -> impl Strategy<Value = ChainMessage> {
+    let bytes = prop_oneof![1..300_usize, Just(MAX_CHUNK)];
+    (number(), 1..u64::MAX, bytes, prop_oneof![some_update().prop_map(Ok), number().prop_map(Err)]).prop_map(
+        |(watermark, sequence, len, part)| {
+            let part = part.map_or_else(Part::Behind, |mut update| {
+                update.changes.push(Change { key: "k".into(), value: Some(vec![0; len].into()) });
+                Part::First(Outline::of(&update))
+            });
+            let (watermark, version, bytes) = (Sequence(watermark), Version::new(7, sequence), vec![1; len].into());
+            ChainMessage::Chunk(Chunk { watermark, version, part, bytes })
+        },
+    )
+}
+
 fn some_frame() -> impl Strategy<Value = ChainFrame> {
-    let message = prop_oneof![some_updates(), some_control()];
+    let message = prop_oneof![some_updates(), some_control(), some_chunk()];
     (any::<u32>(), number(), number(), message).prop_map(|(chain, epoch, index, message)| ChainFrame {
         chain: ChainId(chain),
         epoch: Epoch(epoch),
@@ -303,7 +350,8 @@ proptest! {
         let header = whole.header.slice(..at.index(whole.header.len()));
         let cut = Frame { header, body: whole.body.clone() };
         prop_assert!(decode(&cut).is_err());
-        if !whole.body.is_empty() {
+        // A piece of an update may have any length: the frame says which.
+        if !whole.body.is_empty() && !matches!(message.message, ChainMessage::Chunk(_)) {
             let body = whole.body.slice(..at.index(whole.body.len()));
             let cut = Frame { header: whole.header, body };
             prop_assert!(decode(&cut).is_err());

@@ -1,0 +1,215 @@
+//! History on its way down the chain: what the successor gets next, and what comes from the predecessor.
+//!
+//! Sending is a cursor over the history. An update that is too large for one frame goes in pieces, and a member hands
+//! on the pieces of an update that is still coming in: a large value is on all hops of the chain at the same time.
+
+use super::{
+    Halt, Mutant, Replica,
+    incoming::{Incoming, Misplaced, piece_of},
+    links::Cursor,
+};
+use bytes::Bytes;
+
+use crate::{
+    MemberId, Sequence, Timestamp, Version,
+    update::Update,
+    wire::message::{ChainFrame, ChainMessage, Chunk, MAX_CHUNK, Outline, Part, Partial, Updates},
+};
+
+/// The most updates in one frame: their headers must stay far below the limit for headers.
+const MAX_UPDATES: usize = 4096;
+
+/// A large update, of which all is here, or only a part.
+enum Large<'a> {
+    Whole(&'a Update),
+    Incoming(&'a Incoming),
+}
+
+impl Large<'_> {
+    fn version(&self) -> Version {
+        match self {
+            Self::Whole(update) => update.version,
+            Self::Incoming(incoming) => incoming.version(),
+        }
+    }
+
+    /// All of its bytes, those too that aren't here yet.
+    fn len(&self) -> u64 {
+        match self {
+            Self::Whole(update) => update.bytes() as u64,
+            Self::Incoming(incoming) => incoming.outline().bytes(),
+        }
+    }
+
+    fn outline(&self) -> Outline {
+        match self {
+            Self::Whole(update) => Outline::of(update),
+            Self::Incoming(incoming) => incoming.outline().clone(),
+        }
+    }
+
+    fn piece(&self, at: usize, most: usize) -> Bytes {
+        match self {
+            Self::Whole(update) => piece_of(update, at, most),
+            Self::Incoming(incoming) => incoming.piece(at, most),
+        }
+    }
+}
+
+impl Replica {
+    /// The next updates for `to`: as many as fit `room` bytes, but at least one if there is any, or the next piece of a
+    /// large one.
+    pub fn poll_updates(&mut self, now: Timestamp, to: MemberId, room: usize) -> Option<ChainFrame> {
+        let config = self.config.clone().filter(|_| self.halted.is_none() && self.place.successor == Some(to))?;
+        let cursor = self.peers.get(&to).filter(|peer| peer.connected)?.cursor?;
+        let (message, next) = self.updates_at(cursor, room).or_else(|| self.piece_at(cursor))?;
+        let peer = self.peers.get_mut(&to)?;
+        if peer.acknowledged.next() == cursor.next {
+            peer.progress = now;
+        }
+        peer.cursor = Some(next);
+        Some(self.frame(&config, message))
+    }
+
+    /// Whole updates, as long as none of them is a large one.
+    fn updates_at(&self, cursor: Cursor, room: usize) -> Option<(ChainMessage, Cursor)> {
+        let mut left = room;
+        let mut updates = Vec::new();
+        for update in self.history.from(cursor.next).take(MAX_UPDATES) {
+            let cost = update.cost();
+            if (cost > left && !updates.is_empty()) || update.bytes() > self.chunk() {
+                break;
+            }
+            left = left.saturating_sub(cost);
+            updates.push(update.clone());
+        }
+        let next = updates.last()?.version.sequence.next();
+        Some((ChainMessage::Updates(Updates { watermark: self.watermark, updates }), Cursor::at(next)))
+    }
+
+    /// A piece of the large update at the cursor, whether all of it is here or only a part that wasn't sent yet.
+    fn piece_at(&self, cursor: Cursor) -> Option<(ChainMessage, Cursor)> {
+        let large = self.large_at(cursor.next)?;
+        let (version, len) = (large.version(), large.len());
+        // What was sent of another update in this place is of no use any more.
+        let at = cursor.begun.filter(|begun| begun.version == version).map_or(0, |begun| begun.bytes);
+        let bytes = large.piece(at as usize, self.chunk());
+        if bytes.is_empty() {
+            return None;
+        }
+        let end = at + bytes.len() as u64;
+        let begun = Some(Partial { version, bytes: end });
+        let next = if end < len { Cursor { begun, ..cursor } } else { Cursor::at(cursor.next.next()) };
+        let part = if at == 0 { Part::First(large.outline()) } else { Part::Behind(at) };
+        Some((ChainMessage::Chunk(Chunk { watermark: self.watermark, version, part, bytes }), next))
+    }
+
+    fn large_at(&self, sequence: Sequence) -> Option<Large<'_>> {
+        let incoming = || self.incoming.as_ref().filter(|incoming| incoming.version().sequence == sequence);
+        let whole = self.history.from(sequence).next().map(Large::Whole);
+        whole.or_else(|| incoming().map(Large::Incoming))
+    }
+
+    fn chunk(&self) -> usize {
+        self.settings.chunk.clamp(1, MAX_CHUNK)
+    }
+
+    pub(super) fn receive_updates(&mut self, now: Timestamp, from: MemberId, message: Updates) {
+        if self.place.predecessor != Some(from) {
+            return;
+        }
+        let mut in_order = false;
+        let held = self.history.last().sequence;
+        for update in message.updates.into_iter().skip_while(|update| update.version.sequence <= held) {
+            if !self.is_next(from, update.version.sequence) {
+                break;
+            }
+            if let Err(halt) = self.append(update) {
+                return self.halt(halt);
+            }
+            in_order = true;
+        }
+        self.received(now, from, in_order, message.watermark);
+    }
+
+    /// Whether an update stands right behind our history. If something is missing before it, that is asked for from
+    /// where we stand: now, and with each heartbeat.
+    fn is_next(&mut self, from: MemberId, sequence: Sequence) -> bool {
+        let last = self.history.last().sequence;
+        if sequence > last.next() {
+            self.miss(from);
+        }
+        sequence == last.next()
+    }
+
+    fn miss(&mut self, from: MemberId) {
+        if !std::mem::replace(&mut self.gap, true) {
+            self.due_for(Some(from));
+        }
+    }
+
+    fn append(&mut self, update: Update) -> Result<(), Halt> {
+        self.apply(update)?;
+        self.gap = false;
+        self.incoming = None;
+        Ok(())
+    }
+
+    pub(super) fn receive_chunk(&mut self, now: Timestamp, from: MemberId, chunk: Chunk) {
+        if self.place.predecessor != Some(from) {
+            return;
+        }
+        let Chunk { watermark, version, part, bytes } = chunk;
+        let mut in_order = false;
+        if self.is_next(from, version.sequence) {
+            match self.take_piece(version, part, &bytes) {
+                Ok(None) => self.gap = false,
+                Ok(Some(update)) => {
+                    if let Err(halt) = self.append(update) {
+                        return self.halt(halt);
+                    }
+                    in_order = true;
+                }
+                Err(Misplaced) => self.miss(from),
+            }
+        }
+        self.received(now, from, in_order, watermark);
+    }
+
+    /// Takes in a piece of the update behind our history; the update, once that is whole.
+    fn take_piece(&mut self, version: Version, part: Part, bytes: &[u8]) -> Result<Option<Update>, Misplaced> {
+        let offset = match part {
+            Part::First(outline) => {
+                // What has come of the very same update is kept: it may be on its way to the successor.
+                if self.incoming.as_ref().is_none_or(|incoming| incoming.version() != version) {
+                    self.incoming = Some(Incoming::new(version, outline));
+                }
+                0
+            }
+            Part::Behind(offset) => offset,
+        };
+        let joins = self.is(Mutant::JoinPieces);
+        let incoming = self.incoming.as_mut().filter(|incoming| incoming.version() == version);
+        let incoming = incoming.ok_or(Misplaced)?;
+        let offset = if joins { incoming.partial().bytes } else { offset };
+        incoming.take(offset, bytes)?;
+        Ok(self.incoming.take_if(|incoming| incoming.is_whole()).and_then(Incoming::finish))
+    }
+
+    /// After history has come, or was said again.
+    fn received(&mut self, now: Timestamp, from: MemberId, in_order: bool, watermark: Sequence) {
+        if in_order {
+            self.found_prefix(now);
+            self.needs_resume = false;
+            self.gap = false;
+            self.follow_chain_time();
+        }
+        if in_order || !self.gap {
+            // Repeated updates say that the acknowledgement got lost.
+            self.due_for(Some(from));
+        }
+        self.open_if_caught_up(now);
+        self.commit_as_tail(now);
+        self.learn_from(now, from, watermark);
+    }
+}

@@ -1,0 +1,182 @@
+//! Updates that are too large for one frame.
+
+use std::time::Duration;
+
+use super::{super::*, rig::*};
+use crate::{
+    Epoch, Version,
+    wire::message::{Chunk, Part, Partial},
+};
+
+const CHUNK: usize = 10;
+
+fn chain(nodes: &[u8]) -> Rig {
+    let mut rig = Rig::new(nodes, &Settings { chunk: CHUNK, ..Settings::default() });
+    rig.enter_all(&config(1, nodes));
+    rig.settle();
+    rig
+}
+
+const LARGE: &str = "a value of more than a few times ten bytes";
+
+fn pieces(rig: &Rig, from: u8, to: u8) -> Vec<&Chunk> {
+    let frames = rig.wire.get(&(from, to)).into_iter().flatten();
+    frames
+        .filter_map(|frame| match &frame.message {
+            ChainMessage::Chunk(chunk) => Some(chunk),
+            _ => None,
+        })
+        .collect()
+}
+
+/// Hands over frames to the next member until so many of them were pieces.
+fn deliver_pieces(rig: &mut Rig, from: u8, to: u8, count: usize) {
+    let before = pieces(rig, from, to).len();
+    while before - pieces(rig, from, to).len() < count {
+        assert!(rig.deliver(from, to), "there are so many");
+    }
+}
+
+#[test]
+fn a_large_value_arrives_in_pieces() {
+    let mut rig = chain(&[1, 2, 3]);
+    let put = rig.put(1, "k", LARGE);
+    rig.transmit();
+    let sent = pieces(&rig, 1, 2);
+    assert_eq!(sent.len(), (1 + LARGE.len()).div_ceil(CHUNK));
+    assert!(matches!(sent[0].part, Part::First(_)));
+    assert!(sent.iter().all(|piece| piece.bytes.len() <= CHUNK) && rig.updates(1, 2).is_empty());
+    assert_eq!(rig.stores[&1].read(ChainId(0), b"k", Sequence::MAX).unwrap().unwrap().value.unwrap(), LARGE);
+    rig.settle();
+    rig.committed(put);
+    for n in [1, 2, 3] {
+        assert_eq!(rig.local(n, "k").unwrap().unwrap().value.unwrap(), LARGE);
+    }
+}
+
+#[test]
+fn a_member_hands_on_the_first_piece_before_it_has_the_last() {
+    let mut rig = chain(&[1, 2, 3]);
+    rig.put(1, "k", LARGE);
+    rig.transmit();
+    for n in 1..=3 {
+        deliver_pieces(&mut rig, 1, 2, 1);
+        rig.transmit();
+        assert_eq!(pieces(&rig, 2, 3).len(), n);
+    }
+    assert_eq!(rig.last(2), Version::NONE, "it isn't whole");
+    rig.settle();
+    assert_eq!(rig.watermark(1), 1);
+}
+
+#[test]
+fn what_comes_behind_a_large_value_waits_for_it() {
+    let mut rig = chain(&[1, 2, 3]);
+    rig.put(1, "k", LARGE);
+    rig.put(1, "s", "small");
+    rig.transmit();
+    assert_eq!(rig.updates(1, 2).len(), 1, "in the frame behind the last piece");
+    rig.settle();
+    assert_eq!(rig.last(3), Version::new(1, 2));
+}
+
+#[test]
+fn after_a_broken_connection_sending_goes_on_where_it_was() {
+    let mut rig = chain(&[1, 2, 3]);
+    rig.put(1, "k", LARGE);
+    rig.transmit();
+    deliver_pieces(&mut rig, 1, 2, 2);
+    rig.run(2, 3);
+    rig.wire.clear();
+    for (n, other) in [(1, 2), (2, 1)] {
+        rig.input(n, Input::Disconnected(member(other)));
+        rig.input(n, Input::Connected(member(other)));
+    }
+    for _ in 0..3 {
+        rig.transmit();
+        rig.deliver(1, 2);
+        rig.deliver(2, 1);
+    }
+    rig.transmit();
+    let again = pieces(&rig, 1, 2);
+    assert_eq!(again[0].part, Part::Behind(2 * CHUNK as u64));
+    rig.settle();
+    assert_eq!(rig.watermark(1), 1);
+    assert_eq!(rig.local(3, "k").unwrap().unwrap().value.unwrap(), LARGE);
+}
+
+#[test]
+fn a_lost_piece_is_asked_for() {
+    let mut rig = chain(&[1, 2]);
+    rig.put(1, "k", LARGE);
+    rig.transmit();
+    deliver_pieces(&mut rig, 1, 2, 1);
+    let lost = rig.wire.get_mut(&(1, 2)).unwrap().pop_front().unwrap();
+    rig.run(1, 2);
+    rig.transmit();
+    let said = rig.controls(2, 1).last().copied().unwrap();
+    assert_eq!(said.partial, Some(Partial { version: Version::new(1, 1), bytes: CHUNK as u64 }));
+    assert_eq!(said.resume.as_ref().unwrap().last, Version::NONE);
+    rig.settle();
+    assert_eq!(rig.local(2, "k").unwrap().unwrap().value.unwrap(), LARGE);
+    rig.input(2, Input::Receive { from: member(1), frame: lost });
+    assert_eq!(rig.last(2), Version::new(1, 1), "and it changes nothing when it comes late");
+}
+
+#[test]
+fn where_nothing_else_tells_the_last_piece_is_sent_again() {
+    let settings = Settings { chunk: CHUNK, resend: Some(Duration::from_millis(100)), ..Settings::default() };
+    let mut rig = Rig::new(&[1, 2], &settings);
+    rig.enter_all(&config(1, &[1, 2]));
+    rig.settle();
+    rig.put(1, "k", LARGE);
+    rig.transmit();
+    let count = pieces(&rig, 1, 2).len();
+    deliver_pieces(&mut rig, 1, 2, count - 1);
+    rig.wire.get_mut(&(1, 2)).unwrap().clear();
+    rig.settle();
+    rig.heartbeat();
+    rig.heartbeat();
+    rig.transmit();
+    let again: Vec<_> = pieces(&rig, 1, 2).iter().map(|piece| piece.part.clone()).collect();
+    assert_eq!(again, [Part::Behind((count as u64 - 1) * CHUNK as u64)], "only that one");
+    rig.settle();
+    assert_eq!(rig.watermark(2), 1);
+}
+
+#[test]
+fn pieces_of_another_update_are_not_mixed_in() {
+    let mut rig = chain(&[1, 2]);
+    rig.put(1, "k", LARGE);
+    rig.transmit();
+    deliver_pieces(&mut rig, 1, 2, 2);
+    let frame = rig.wire[&(1, 2)].front().cloned().unwrap();
+    let ChainMessage::Chunk(next) = frame.message.clone() else { panic!("{frame:?} is no piece") };
+    let other = Chunk { version: Version::new(2, 1), bytes: "somebody's".into(), ..next };
+    rig.input(
+        2,
+        Input::Receive { from: member(1), frame: ChainFrame { message: ChainMessage::Chunk(other), ..frame } },
+    );
+    rig.settle();
+    assert_eq!(rig.local(2, "k").unwrap().unwrap().value.unwrap(), LARGE);
+}
+
+#[test]
+fn a_new_epoch_begins_with_whole_updates() {
+    let mut rig = chain(&[1, 2, 3]);
+    rig.put(1, "k", LARGE);
+    rig.transmit();
+    deliver_pieces(&mut rig, 1, 2, 2);
+    rig.run(2, 3);
+    rig.wire.clear();
+    let mut next = (*config(2, &[2, 3])).clone();
+    next.epoch = Epoch(2);
+    for n in [2, 3] {
+        rig.input(n, Input::Enter(Arc::new(next.clone())));
+    }
+    rig.settle();
+    let put = rig.put(2, "k", "a value of as many bytes as the one that was lost");
+    rig.settle();
+    assert_eq!(rig.committed(put), Version::new(2, 1));
+    assert_eq!(rig.local(3, "k").unwrap().unwrap().value.unwrap(), "a value of as many bytes as the one that was lost");
+}
