@@ -19,7 +19,8 @@ pub struct TransportConfig {
     pub advertise: Option<SocketAddr>,
     /// Bytes asked of the system for each of the socket's two buffers.
     pub socket_buffer_bytes: usize,
-    /// Bytes in flight on one stream: at least bandwidth × delay.
+    /// Bytes in flight on one stream: at least bandwidth × delay. A fraction of the connection's, so that a few streams
+    /// full of large values leave room for what is urgent.
     pub stream_window_bytes: u32,
     /// Bytes in flight on one connection.
     pub connection_window_bytes: u32,
@@ -55,7 +56,7 @@ impl Default for TransportConfig {
             listen: (Ipv4Addr::LOCALHOST, 0).into(),
             advertise: None,
             socket_buffer_bytes: 4 << 20,
-            stream_window_bytes: 32 << 20,
+            stream_window_bytes: 8 << 20,
             connection_window_bytes: 64 << 20,
             max_frame_bytes: (64 << 20) + (64 << 10),
             keep_alive: Duration::from_millis(500),

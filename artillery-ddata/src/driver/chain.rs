@@ -17,7 +17,7 @@ use crate::{
     wire::message::ChainFrame,
 };
 
-/// Frames from peers that wait for the task. With the peers' frame size it bounds their bytes.
+/// Frames from peers that wait for the task; each is of about [`UPDATES_ROOM`] bytes at most.
 const FRAMES: usize = 64;
 /// Reads, and writes, that wait for the task.
 const REQUESTS: usize = 1024;
@@ -52,8 +52,7 @@ pub(crate) fn spawn(parts: Parts) -> (ChainHandle, mpsc::Sender<Command>) {
     let (writes, write_queue) = mpsc::channel(REQUESTS);
     let handle = ChainHandle { chain, gate: gate.clone(), store: parts.store.clone(), reads, writes };
     let wake = Arc::new(Notify::new());
-    let lanes: BTreeMap<_, _> =
-        parts.lanes.into_iter().map(|(id, lanes)| (id, Peer { lanes, seen: LinkState::default() })).collect();
+    let lanes: BTreeMap<_, _> = parts.lanes.into_iter().map(|(id, lanes)| (id, Peer::new(lanes))).collect();
     lanes.values().for_each(|peer| peer.lanes.wake(&wake));
     let task = Task {
         replica: Replica::new(parts.me, chain, parts.settings, parts.store, gate),
@@ -71,8 +70,16 @@ pub(crate) fn spawn(parts: Parts) -> (ChainHandle, mpsc::Sender<Command>) {
 
 struct Peer {
     lanes: Lanes,
+    updates: mpsc::Sender<ChainFrame>,
     /// The state of its link that the replica was told.
     seen: LinkState,
+}
+
+impl Peer {
+    fn new(lanes: Lanes) -> Self {
+        let updates = lanes.add_updates();
+        Self { lanes, updates, seen: LinkState::default() }
+    }
 }
 
 struct Task {
@@ -191,7 +198,7 @@ impl Task {
             {
                 room.send(frame);
             }
-            while let Ok(room) = peer.lanes.updates.try_reserve() {
+            while let Ok(room) = peer.updates.try_reserve() {
                 let Some(frame) = self.replica.poll_updates(now, id, UPDATES_ROOM) else { break };
                 room.send(frame);
             }

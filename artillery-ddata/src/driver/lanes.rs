@@ -1,12 +1,13 @@
 //! Lanes: what goes to one peer, in bounded queues, over the streams of whatever connection there is.
 //!
-//! Each lane is a stream of its own, so that a watermark never stands behind a megabyte. All lanes of a peer live and
-//! die with one connection, so what a replica queues after it saw that connection isn't lost while it lasts.
+//! Each lane is a stream of its own, so that a watermark never stands behind a megabyte, and the history of each chain
+//! has one too, so that chains don't wait for each other's values. All lanes of a peer live and die with one connection,
+//! so what a replica queues after it saw that connection isn't lost while it lasts.
 
 use std::{
     collections::BTreeMap,
     net::SocketAddr,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 use arc_swap::ArcSwap;
@@ -16,19 +17,26 @@ use artillery_core::{
     transport::{CloseCode, Connection, Endpoint, FrameBatch, FrameWriter, Link, StreamKind},
 };
 use bytes::Bytes;
-use tokio::sync::{Notify, mpsc, watch};
+use tokio::{
+    sync::{Notify, mpsc, watch},
+    task::JoinSet,
+};
 
 use crate::{
     control::formation::FormationMessage,
-    wire::{chain, formation, message::ChainFrame, streams},
+    wire::{
+        chain, formation,
+        message::{ChainFrame, MAX_CHUNK},
+        streams,
+    },
 };
 
 /// Control frames waiting for one peer: cumulative, so there is one a chain at a time, hardly ever more.
 const CONTROL_QUEUE: usize = 64;
-/// Update frames waiting for one peer, each of at most [`UPDATES_ROOM`] bytes unless it is one large value.
+/// Update frames of one chain that wait for one peer, each of about [`UPDATES_ROOM`] bytes at most.
 const UPDATES_QUEUE: usize = 4;
 /// How much history goes into one frame.
-pub(crate) const UPDATES_ROOM: usize = 128 << 10;
+pub(crate) const UPDATES_ROOM: usize = MAX_CHUNK;
 const FORMATION_QUEUE: usize = 16;
 /// Frames handed to a stream in one write.
 const BATCH: usize = 32;
@@ -50,10 +58,44 @@ pub(crate) struct LinkState {
 #[derive(Clone)]
 pub(crate) struct Lanes {
     pub(crate) control: mpsc::Sender<ChainFrame>,
-    pub(crate) updates: mpsc::Sender<ChainFrame>,
     pub(crate) formation: mpsc::Sender<FormationMessage>,
+    updates: Arc<UpdateLanes>,
     state: watch::Receiver<LinkState>,
     wake: Arc<Wake>,
+}
+
+/// The lanes of all chains that have history for one peer.
+#[derive(Default)]
+struct UpdateLanes {
+    queues: Mutex<Vec<Arc<Queue>>>,
+    added: Notify,
+}
+
+/// Used by one pump at a time: that of the connection which there is.
+type Queue = tokio::sync::Mutex<mpsc::Receiver<ChainFrame>>;
+
+impl UpdateLanes {
+    fn lock(&self) -> MutexGuard<'_, Vec<Arc<Queue>>> {
+        self.queues.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn add(&self) -> mpsc::Sender<ChainFrame> {
+        let (frames, queue) = mpsc::channel(UPDATES_QUEUE);
+        self.lock().push(Arc::new(Queue::new(queue)));
+        self.added.notify_one();
+        frames
+    }
+
+    /// Queued in the belief that what went before arrives: cursors begin anew. Nobody pumps now.
+    fn clear(&self) {
+        let empty = |queue: &mut mpsc::Receiver<_>| while queue.try_recv().is_ok() {};
+        self.lock().retain(|queue| {
+            queue.try_lock().is_ok_and(|mut queue| {
+                empty(&mut queue);
+                !queue.is_closed()
+            })
+        });
+    }
 }
 
 /// Whom to wake when a lane has room again or its link has changed.
@@ -67,6 +109,11 @@ impl Lanes {
     /// The state of the link.
     pub(crate) fn state(&self) -> LinkState {
         *self.state.borrow()
+    }
+
+    /// A lane for the history of one chain more.
+    pub(crate) fn add_updates(&self) -> mpsc::Sender<ChainFrame> {
+        self.updates.add()
     }
 
     /// Has `sleeper` notified when there is room again or the state has changed.
@@ -106,26 +153,26 @@ impl Hub {
 
 fn spawn(link: Link) -> Lanes {
     let (control, control_queue) = mpsc::channel(CONTROL_QUEUE);
-    let (updates, updates_queue) = mpsc::channel(UPDATES_QUEUE);
+    let updates = Arc::<UpdateLanes>::default();
     let (formation, formation_queue) = mpsc::channel(FORMATION_QUEUE);
     let (state, state_seen) = watch::channel(LinkState::default());
     let wake = Arc::<Wake>::default();
     let task = Task {
         link,
         control: control_queue,
-        updates: updates_queue,
+        updates: updates.clone(),
         formation: formation_queue,
         state,
         wake: wake.clone(),
     };
     tokio::spawn(task.run());
-    Lanes { control, updates, formation, state: state_seen, wake }
+    Lanes { control, formation, updates, state: state_seen, wake }
 }
 
 struct Task {
     link: Link,
     control: mpsc::Receiver<ChainFrame>,
-    updates: mpsc::Receiver<ChainFrame>,
+    updates: Arc<UpdateLanes>,
     formation: mpsc::Receiver<FormationMessage>,
     state: watch::Sender<LinkState>,
     wake: Arc<Wake>,
@@ -137,8 +184,7 @@ impl Task {
         while let Some(connection) = self.connect().await {
             let outcome = self.serve(&connection).await;
             self.state.send_modify(|state| state.up = None);
-            // Queued in the belief that what went before arrives: cursors begin anew.
-            while self.updates.try_recv().is_ok() {}
+            self.updates.clear();
             wake_all(&self.wake);
             match outcome {
                 Ok(()) => return,
@@ -157,21 +203,52 @@ impl Task {
     }
 
     async fn serve(&mut self, connection: &Connection) -> Result<(), WriteError> {
-        let open = |kind: u8, priority| connection.open_uni(StreamKind(kind), priority);
-        let mut control = open(streams::CHAIN_CONTROL, CONTROL_PRIORITY).await?;
-        let mut updates = open(streams::CHAIN_UPDATES, UPDATES_PRIORITY).await?;
-        let mut formation = open(streams::FORMATION, CONTROL_PRIORITY).await?;
+        let open = |kind: u8| connection.open_uni(StreamKind(kind), CONTROL_PRIORITY);
+        let mut control = open(streams::CHAIN_CONTROL).await?;
+        let mut formation = open(streams::FORMATION).await?;
         self.state.send_modify(|state| {
             state.generation += 1;
             state.up = Some(connection.peer().id);
         });
         wake_all(&self.wake);
-        let room = || wake_all(&self.wake);
-        tokio::select! {
-            result = pump(&mut self.control, &mut control, encode_chain, room) => result,
-            result = pump(&mut self.updates, &mut updates, encode_chain, room) => result,
+        let mut updates = JoinSet::new();
+        let outcome = tokio::select! {
+            result = pump(&mut self.control, &mut control, encode_chain, || wake_all(&self.wake)) => result,
             result = pump(&mut self.formation, &mut formation, encode_formation, || {}) => result,
+            result = pump_updates(&mut updates, &self.updates, &self.wake, connection) => result,
             reason = connection.closed() => Err(WriteError::Lost(reason)),
+        };
+        updates.shutdown().await;
+        outcome
+    }
+}
+
+/// Keeps a pump at work for each chain; ends when one of them can't go on.
+async fn pump_updates(
+    pumps: &mut JoinSet<Result<(), WriteError>>,
+    lanes: &UpdateLanes,
+    wake: &Arc<Wake>,
+    connection: &Connection,
+) -> Result<(), WriteError> {
+    let mut started = 0;
+    loop {
+        let new: Vec<_> = lanes.lock().iter().skip(started).cloned().collect();
+        started += new.len();
+        for queue in new {
+            let (connection, wake) = (connection.clone(), wake.clone());
+            pumps.spawn(async move {
+                let mut stream = connection.open_uni(StreamKind(streams::CHAIN_UPDATES), UPDATES_PRIORITY).await?;
+                pump(&mut *queue.lock().await, &mut stream, encode_chain, || wake_all(&wake)).await
+            });
+        }
+        tokio::select! {
+            () = lanes.added.notified() => {}
+            Some(ended) = pumps.join_next() => {
+                // Else it belonged to a chain that is there no more.
+                if let Ok(Err(error)) = ended {
+                    return Err(error);
+                }
+            }
         }
     }
 }

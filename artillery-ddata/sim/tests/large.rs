@@ -1,0 +1,234 @@
+//! A value of 64 MiB on its way down a chain, on links that carry one byte in a nanosecond: how many of its bytes stand in
+//! front of everything else.
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::Arc,
+};
+
+use artillery_ddata::{
+    ChainConfig, ChainId, ChainMember, Epoch, Incarnation, MemberId, Mode, NodeId, Role, Timestamp,
+    replica::{Gate, Input, Output, Query, ReadMode, Replica, Reply, Settings, Token, Write},
+    store::MemoryStore,
+    wire::message::{ChainFrame, ChainMessage, MAX_CHUNK},
+};
+use bytes::Bytes;
+
+const MEMBERS: usize = 3;
+const CHAINS: usize = 2;
+/// As many frames wait for a stream as in the driver.
+const QUEUE: usize = 4;
+/// What a frame takes up besides keys and values, generously.
+const FRAME: u64 = 256;
+const LARGE: usize = 64 << 20;
+/// The large value goes through this chain.
+const BUSY: usize = 0;
+const QUIET: usize = 1;
+const FAR: Timestamp = Timestamp::from_nanos(u64::MAX / 2);
+
+fn member(n: usize) -> MemberId {
+    MemberId { node: NodeId::from_name(&format!("n{n}")), incarnation: Incarnation { store: 1, starts: 1 } }
+}
+
+/// A frame, and how many bytes of the large value had passed the link when it was handed over.
+type Waiting = (ChainFrame, u64);
+
+/// One way between two nodes: the streams that a driver opens. Control goes first, chains take turns.
+#[derive(Default)]
+struct Link {
+    control: VecDeque<Waiting>,
+    updates: [VecDeque<Waiting>; CHAINS],
+    turn: usize,
+    now: Option<(u64, Waiting)>,
+    large: u64,
+}
+
+impl Link {
+    fn begin(&mut self, clock: u64) {
+        if self.now.is_some() {
+            return;
+        }
+        let next = self.control.pop_front().or_else(|| {
+            self.turn += 1;
+            (0..CHAINS).find_map(|n| self.updates[(self.turn + n) % CHAINS].pop_front())
+        });
+        self.now = next.map(|waiting| (clock + size(&waiting.0), waiting));
+    }
+}
+
+fn size(frame: &ChainFrame) -> u64 {
+    FRAME
+        + match &frame.message {
+            ChainMessage::Updates(updates) => updates.updates.iter().map(|update| update.bytes() as u64).sum(),
+            ChainMessage::Chunk(chunk) => chunk.bytes.len() as u64,
+            ChainMessage::Control(_) => 0,
+        }
+}
+
+struct World {
+    clock: u64,
+    replicas: Vec<[Replica; CHAINS]>,
+    links: BTreeMap<(usize, usize), Link>,
+    /// When each request was answered.
+    replies: BTreeMap<u64, (u64, Reply)>,
+    tokens: u64,
+    /// The most bytes of the large value that anything else waited for.
+    most: u64,
+    others: u64,
+}
+
+impl World {
+    fn new() -> Self {
+        let replica = |n: usize, chain: usize| {
+            let chain = ChainId(chain as u32);
+            let store = Arc::new(MemoryStore::with_seed(1));
+            // A head lets others in behind the large value only while that doesn't fill its window.
+            let settings = Settings { window: 2 * LARGE, ..Settings::default() };
+            Replica::new(member(n), chain, settings, store, Arc::new(Gate::new(chain)))
+        };
+        let replicas = (0..MEMBERS).map(|n| std::array::from_fn(|chain| replica(n, chain))).collect();
+        let (links, replies) = (BTreeMap::new(), BTreeMap::new());
+        let mut world = Self { clock: 1, replicas, links, replies, tokens: 0, most: 0, others: 0 };
+        for n in 0..MEMBERS {
+            for chain in 0..CHAINS {
+                world.input(n, chain, Input::Lease(Timestamp::MAX));
+                for other in (0..MEMBERS).filter(|&other| other != n) {
+                    world.input(n, chain, Input::Connected(member(other)));
+                }
+                let members = (0..MEMBERS).map(|n| ChainMember { id: member(n), role: Role::Serving }).collect();
+                let id = ChainId(chain as u32);
+                let config =
+                    ChainConfig { chain: id, epoch: Epoch(1), index: 1, mode: Mode::Craq, min_members: 1, members };
+                world.input(n, chain, Input::Enter(Arc::new(config)));
+            }
+        }
+        world.run(|_| false);
+        world
+    }
+
+    fn input(&mut self, n: usize, chain: usize, input: Input) {
+        let replica = &mut self.replicas[n][chain];
+        replica.handle(Timestamp::from_nanos(self.clock), input);
+        while let Some(output) = replica.poll_output() {
+            if let Output::Reply(token, reply) = output {
+                self.replies.insert(token.0, (self.clock, reply));
+            }
+        }
+    }
+
+    fn put(&mut self, chain: usize, key: &'static str, value: Bytes) -> u64 {
+        self.tokens += 1;
+        let (token, write) = (Token(self.tokens), Write::Put { key: key.into(), value });
+        self.input(0, chain, Input::Write { token, request: None, write, deadline: FAR, wall_clock: 0 });
+        token.0
+    }
+
+    fn read(&mut self, n: usize, chain: usize, key: &'static str) -> u64 {
+        self.tokens += 1;
+        let (token, query, mode) = (Token(self.tokens), Query::Key(key.into()), ReadMode::Strong);
+        self.input(n, chain, Input::Read { token, query, mode, floor: None, deadline: FAR });
+        token.0
+    }
+
+    /// Puts into lanes what there is to say, as far as they have room.
+    fn poll(&mut self) {
+        let now = Timestamp::from_nanos(self.clock);
+        for n in 0..MEMBERS {
+            for to in (0..MEMBERS).filter(|&to| to != n) {
+                let link = self.links.entry((n, to)).or_default();
+                for (chain, replica) in self.replicas[n].iter_mut().enumerate() {
+                    let control = replica.poll_control(now, member(to));
+                    link.control.extend(control.map(|frame| (frame, link.large)));
+                    while link.updates[chain].len() < QUEUE {
+                        let Some(frame) = replica.poll_updates(now, member(to), MAX_CHUNK) else { break };
+                        link.updates[chain].push_back((frame, link.large));
+                    }
+                }
+                link.begin(self.clock);
+            }
+        }
+    }
+
+    /// Moves frames until `enough`, or until none is on its way.
+    fn run(&mut self, enough: impl Fn(&Self) -> bool) {
+        self.poll();
+        while !enough(self)
+            && let Some((at, way)) =
+                self.links.iter().filter_map(|(&way, link)| Some((link.now.as_ref()?.0, way))).min()
+        {
+            self.clock = at;
+            self.arrive(way);
+            self.poll();
+        }
+    }
+
+    fn arrive(&mut self, (from, to): (usize, usize)) {
+        let link = self.links.get_mut(&(from, to)).expect("it carries something");
+        let (_, (frame, before)) = link.now.take().expect("it carries something");
+        match &frame.message {
+            ChainMessage::Chunk(chunk) => link.large += chunk.bytes.len() as u64,
+            message if matches!(message, ChainMessage::Control(_)) || frame.chain.0 as usize == QUIET => {
+                self.most = self.most.max(link.large - before);
+                self.others += u64::from(link.large > 0 && link.large < LARGE as u64);
+            }
+            _ => {}
+        }
+        self.input(to, frame.chain.0 as usize, Input::Receive { from: member(from), frame });
+    }
+
+    fn large_passed(&self, from: usize, to: usize) -> u64 {
+        self.links.get(&(from, to)).map_or(0, |link| link.large)
+    }
+}
+
+#[test]
+fn nothing_waits_for_more_than_128_kib_of_a_large_value() {
+    let mut world = World::new();
+    world.put(BUSY, "dirty", "1".into());
+    world.run(|_| false);
+    let large = world.put(BUSY, "large", vec![7; LARGE].into());
+    let mut asked = Vec::new();
+    for n in 1..=20_u64 {
+        world.run(|world| world.large_passed(1, 2) > n * (LARGE as u64 / 21));
+        let begun = world.clock;
+        asked.push(world.put(QUIET, "k", "small".into()));
+        // A dirty read at the head, which asks the tail; another one at the middle, on the link of the large value.
+        asked.push(world.read(0, BUSY, "large"));
+        world.run(|world| world.replicas[1][QUIET].status().last.sequence.0 == n);
+        let dirty = world.replicas[1][QUIET].status().reads.dirty;
+        asked.push(world.read(1, QUIET, "k"));
+        // At a rate of a byte in a nanosecond, each of them takes no longer than a few pieces on each hop.
+        let deadline = begun + 6 * (MAX_CHUNK as u64 + FRAME);
+        world.run(|world| asked.iter().all(|token| world.replies.contains_key(token)));
+        assert!(world.clock <= deadline, "{} too late", world.clock - deadline);
+        assert_eq!(world.replicas[1][QUIET].status().reads.dirty, dirty + 1);
+        assert!(!world.replies.contains_key(&large), "the large value is on its way all the time");
+    }
+    world.run(|_| false);
+    assert!(matches!(world.replies[&large].1, Reply::Committed(_)));
+    println!("{} frames met the large value, none waited for more than {} bytes of it", world.others, world.most);
+    assert!(
+        world.others >= 20 * 3 && world.most <= 128 << 10,
+        "{} bytes in front of {} frames",
+        world.most,
+        world.others
+    );
+}
+
+#[test]
+fn a_small_write_waits_for_a_large_value_once_not_at_each_hop() {
+    let mut world = World::new();
+    let begun = world.clock;
+    world.put(BUSY, "large", vec![7; LARGE].into());
+    let small = world.put(BUSY, "k", "small".into());
+    world.run(|_| false);
+    let (done, reply) = &world.replies[&small];
+    assert!(matches!(reply, Reply::Committed(_)));
+    let frames = (LARGE / MAX_CHUNK) as u64;
+    let once = LARGE as u64 + frames * FRAME;
+    // The last piece and the small one on each hop behind the first, and the way back.
+    let hops = 2 * (MEMBERS as u64) * (MAX_CHUNK as u64 + 4 * FRAME);
+    let took = done - begun;
+    println!("{took} ns, of which the value itself takes {once} on one hop");
+    assert!(took <= once + once / 50 + hops, "{took} ns, though {once} and {hops} are enough");
+}
