@@ -193,6 +193,7 @@ impl Replica {
             }
             Input::Tick => self.tick(now),
         }
+        self.evict_sessions(now);
         self.order_barriers(now);
     }
 
@@ -224,6 +225,7 @@ impl Replica {
             waiting_writes: self.writes.len(),
             sessions: self.sessions.len(),
             sessions_bytes: self.sessions.bytes(),
+            pending_sessions_bytes: self.sessions.pending_bytes(),
             snapshots: self.snapshots.len(),
             watchers: self.watchers.len(),
             reads: self.reads.counters,

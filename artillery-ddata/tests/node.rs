@@ -80,6 +80,51 @@ async fn clean_reads_at_the_middle_need_nobody() {
     until(async || middle.kv().get("key/0").await.is_ok_and(|read| read.value().is_some_and(|v| v == "dirty"))).await;
 }
 
+/// A caller that is alone and asks everywhere; an update has got no further than the head, since the middle is cut off.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_dirty_read_takes_one_round_trip_more_than_a_clean_one() {
+    const READS: u64 = 300;
+    let cluster = TestCluster::start(3).await;
+    let head = cluster.node(Place::Head).clone();
+    let client = cluster.client(Spread::RoundRobin).await;
+    let kv = client.kv();
+    within(head.kv().put("k", "old")).await.unwrap();
+    for node in &cluster.nodes {
+        until(async || node.kv().get("k").await.is_ok_and(|read| read.served.way == Way::Local)).await;
+    }
+    cluster.cut(Place::Head, Place::Middle);
+
+    let frames = || {
+        let nodes: u64 = cluster.nodes.iter().map(|node| node.traffic().frames_sent).sum();
+        nodes + client.traffic().frames_sent
+    };
+    // How many frames reads take until so many were served by the head, and how many reads those were.
+    let read = async |way| {
+        let (before, mut by_head, mut others) = (frames(), 0, 0);
+        while by_head < READS {
+            let read = within(kv.get("k")).await.unwrap();
+            if read.served.node == head.id().node {
+                assert_eq!(read.served.way, way);
+                by_head += 1;
+            } else {
+                assert_eq!(read.served.way, Way::Local);
+                others += 1;
+            }
+            assert_eq!(read.into_value().unwrap(), "old");
+        }
+        (frames() - before, by_head, others)
+    };
+    // Half a frame a read is what heartbeats may add: far less than another message for each would.
+    let (sent, by_head, others) = read(Way::Local).await;
+    let needed = 2 * (by_head + others);
+    assert!((needed..needed + READS / 2).contains(&sent), "{sent} frames instead of {needed}");
+    let write = head.kv().put("k", "new").timeout(SHORT);
+    assert!(matches!(within(write).await, Err(Error::OutcomeUnknown { .. })));
+    let (sent, by_head, others) = read(Way::Query).await;
+    let needed = 4 * by_head + 2 * others;
+    assert!((needed..needed + READS / 2).contains(&sent), "{sent} frames instead of {needed}");
+}
+
 /// Waits until the chain has nothing left to say: two looks that are heartbeats apart show the same counter.
 async fn settled(node: &artillery_ddata::Node) {
     let mut before = u64::MAX;

@@ -43,6 +43,8 @@ pub struct Pending {
     pub until: u64,
     /// Attempts made so far.
     pub attempts: u32,
+    /// How often one was not answered and followed by another.
+    pub retries: u32,
     /// What came of them.
     pub tries: Tries,
     /// The node asked last.
@@ -164,6 +166,7 @@ impl Client {
         Some(match pending.tries.unanswered() {
             Verdict::Over(ending) => Next::Over(ending),
             Verdict::Done | Verdict::Again => {
+                pending.retries += 1;
                 pending.settles |= pending.asked.id.is_some() && self.rng.chance(settled);
                 self.elsewhere(nodes)
             }

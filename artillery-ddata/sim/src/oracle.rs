@@ -38,6 +38,8 @@ pub enum Oracle {
     Claims,
     /// One request was done twice, or has two outcomes.
     Once,
+    /// What is kept takes up more than it may.
+    Bounds,
     /// A request was answered twice, or never.
     Answers,
     /// Two clusters were formed of nodes too few for two, or by somebody who isn't named.
@@ -65,6 +67,7 @@ impl Oracle {
             Self::Watermark => "invariant: no watermark above what the tail committed",
             Self::Claims => "invariant: what is called committed is committed",
             Self::Once => "invariant: each request is done once",
+            Self::Bounds => "invariant: what is kept stays within its bytes",
             Self::Answers => "every request gets one answer",
             Self::Formation => "one cluster is formed",
             Self::Wire => "frames survive the wire",
@@ -79,7 +82,7 @@ impl Oracle {
     pub const fn convicts(self) -> bool {
         match self {
             Self::History | Self::Prefix | Self::Sent | Self::Contiguity => true,
-            Self::Watermark | Self::Claims | Self::Once => true,
+            Self::Watermark | Self::Claims | Self::Once | Self::Bounds => true,
             Self::Answers | Self::Formation | Self::Wire | Self::Halted => false,
             Self::Convergence | Self::Progress | Self::Panic => false,
         }

@@ -280,6 +280,8 @@ impl Counts {
         self.dirty_reads += other.dirty_reads;
         self.shared_queries += other.shared_queries;
         self.in_flight = self.in_flight.max(other.in_flight);
+        self.most_retries = self.most_retries.max(other.most_retries);
+        self.session_bytes = self.session_bytes.max(other.session_bytes);
         self.version_queries += other.version_queries;
         self.retries += other.retries;
         self.duplicates += other.duplicates;

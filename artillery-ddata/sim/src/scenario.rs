@@ -75,6 +75,8 @@ pub struct Setup {
     pub patience: (u64, u64),
     /// Shortest and longest patience for one attempt, in nanoseconds.
     pub attempt: (u64, u64),
+    /// How often an operation that isn't answered is tried again; then its client waits for the last attempt.
+    pub retries: u32,
     /// For how many nanoseconds of each second clients work, as fast as they can; `None`: evenly, at a pace.
     pub bursts: Option<u64>,
     /// How many of a thousand reads go to the node that is everybody's favourite for a second.

@@ -129,6 +129,10 @@ pub struct Counts {
     pub version_queries: u64,
     /// Attempts after one that wasn't answered.
     pub retries: u64,
+    /// Retries of one operation, at most.
+    pub most_retries: u64,
+    /// Bytes of the table of sessions, at most.
+    pub session_bytes: u64,
     /// Answered writes that were asked for once more.
     pub duplicates: u64,
     /// Attempts refused because their session was evicted.

@@ -43,6 +43,7 @@ fn status(last: u64, watermark: u64) -> Status {
         waiting_writes: 0,
         sessions: 0,
         sessions_bytes: 0,
+        pending_sessions_bytes: 0,
         snapshots: 0,
         watchers: 0,
         reads: Default::default(),

@@ -66,10 +66,24 @@ struct Session {
 #[derive(Debug, Default)]
 struct Pending {
     requests: BTreeMap<(Version, u64), Noted>,
-    lowest: BTreeMap<Version, u64>,
+    by_session: BTreeMap<Version, Ahead>,
     opened: BTreeSet<Version>,
     evicted: BTreeSet<Version>,
     bytes: usize,
+}
+
+/// What they add to one session.
+#[derive(Clone, Copy, Debug, Default)]
+struct Ahead {
+    lowest: u64,
+    records: usize,
+    bytes: usize,
+}
+
+impl Pending {
+    fn ahead(&self, id: &Version) -> Ahead {
+        self.by_session.get(id).copied().unwrap_or_default()
+    }
 }
 
 #[derive(Debug)]
@@ -97,6 +111,11 @@ impl Sessions {
         self.bytes + self.pending.bytes
     }
 
+    /// Bytes of what pending updates add.
+    pub(super) fn pending_bytes(&self) -> usize {
+        self.pending.bytes
+    }
+
     /// What is known of a request, where the sessions may have `limit` bytes: one of them half of that.
     pub(super) fn look_up(&self, request: RequestKey, limit: usize) -> Known {
         let RequestKey { session: id, number, .. } = request;
@@ -110,22 +129,31 @@ impl Sessions {
         if let Some(record) = session.and_then(|session| session.records.get(&number)) {
             return Known::Done(record.clone());
         }
+        let ahead = self.pending.ahead(&id);
         let lowest = session.map_or(0, |session| session.lowest);
-        if number < lowest.max(self.pending.lowest.get(&id).copied().unwrap_or(0)) {
+        if number < lowest.max(ahead.lowest) {
             return Known::Answered;
         }
-        let is_full = |session: &Session| session.records.len() >= MAX_RECORDS || session.bytes > limit / 2;
-        if session.is_some_and(is_full) { Known::Full } else { Known::Nothing }
+        // With what is under way: however many come before one is committed, no session outgrows its half.
+        let records = session.map_or(0, |session| session.records.len()) + ahead.records;
+        let bytes = session.map_or(0, |session| session.bytes) + ahead.bytes;
+        if records >= MAX_RECORDS || bytes > limit / 2 { Known::Full } else { Known::Nothing }
     }
 
     /// The session to evict next, if they are beyond `limit` bytes; never the only one.
     pub(super) fn to_evict(&self, limit: usize) -> Option<Version> {
-        let bytes = |id: &Version| self.committed.get(id).map_or(0, |session| session.bytes);
+        let bytes = |id: &Version| {
+            let committed = self.committed.get(id).map_or(0, |session| session.bytes);
+            let opened = if self.pending.opened.contains(id) { SESSION_BYTES } else { 0 };
+            committed + opened + self.pending.ahead(id).bytes
+        };
         let going: usize = self.pending.evicted.iter().map(bytes).sum();
         if self.bytes() - going <= limit {
             return None;
         }
-        let mut kept = self.by_use.iter().map(|&(_, id)| id).filter(|id| !self.pending.evicted.contains(id));
+        // Those that are being opened too: many of them may be, before the first one is committed.
+        let all = self.by_use.iter().map(|&(_, id)| id).chain(self.pending.opened.iter().copied());
+        let mut kept = all.filter(|id| !self.pending.evicted.contains(id));
         let first = kept.next()?;
         kept.next().map(|_| first)
     }
@@ -150,9 +178,11 @@ impl Sessions {
             self.pending.evicted.insert(request.session);
             return;
         }
-        let lowest = self.pending.lowest.entry(request.session).or_default();
-        *lowest = request.lowest.max(*lowest);
-        self.pending.bytes += RECORD_BYTES + taken.as_ref().map_or(0, Bytes::len);
+        let bytes = RECORD_BYTES + taken.as_ref().map_or(0, Bytes::len);
+        let ahead = self.pending.by_session.entry(request.session).or_default();
+        let Ahead { lowest, records, bytes: of_session } = *ahead;
+        *ahead = Ahead { lowest: request.lowest.max(lowest), records: records + 1, bytes: of_session + bytes };
+        self.pending.bytes += bytes;
         let noted = Noted { sequence: update.version.sequence, taken };
         self.pending.requests.insert((request.session, request.number), noted);
     }
@@ -177,9 +207,12 @@ impl Sessions {
         let noted = self.pending.requests.remove(&(id, request.number));
         let record = Record::of(update, noted.and_then(|noted| noted.taken));
         self.pending.bytes -= record.bytes();
-        if self.pending.lowest.get(&id).is_some_and(|&lowest| lowest <= request.lowest) {
-            // Whatever pending ones say is less, until one says more.
-            self.pending.lowest.remove(&id);
+        if let Some(ahead) = self.pending.by_session.get_mut(&id) {
+            ahead.records -= 1;
+            ahead.bytes -= record.bytes();
+            if ahead.records == 0 {
+                self.pending.by_session.remove(&id);
+            }
         }
         // Evicted while this was on its way: nothing is recorded, and a retry is told so.
         let Some(session) = self.committed.get_mut(&id) else { return };

@@ -30,7 +30,9 @@ pub struct Settings {
     /// Bytes of committed updates that are kept for resends.
     pub backlog: usize,
     /// Bytes of client sessions and their records that are kept to know retries by (docs/DESIGN.md §9). Beyond it the
-    /// session that was used the longest time ago is evicted.
+    /// session that was used the longest time ago is evicted. Committed ones never take up more than this and one record,
+    /// or session, whose update is followed by the eviction at once; those of updates under way come on top, and are
+    /// bounded by the window.
     pub sessions: usize,
     /// The largest value, in bytes.
     pub max_value: usize,
@@ -198,6 +200,8 @@ pub struct Status {
     pub sessions: usize,
     /// Bytes of client sessions and their records.
     pub sessions_bytes: usize,
+    /// Those of them that uncommitted updates add.
+    pub pending_sessions_bytes: usize,
     /// Snapshots of scans that are kept.
     pub snapshots: usize,
     /// Questions for changes that wait for some.

@@ -98,7 +98,6 @@ impl Replica {
                     self.answer_failed_swap(sequence);
                 }
                 self.commit_as_tail(now);
-                self.evict_sessions(now);
             }
             Err(NotOrdered::Refused(refusal)) => self.reply(token, Reply::Refused(refusal)),
             Err(NotOrdered::Failed(halt)) => {
@@ -190,8 +189,12 @@ impl Replica {
         Ok((sequence, resolved.seen))
     }
 
-    /// Keeps the table of sessions within its bytes: evicting one is an update like any other.
-    fn evict_sessions(&mut self, now: Timestamp) {
+    /// Keeps the table of sessions within its bytes: evicting one is an update like any other. Called behind every
+    /// input: a write that filled the window left no room for this, and no other one may come before it.
+    pub(super) fn evict_sessions(&mut self, now: Timestamp) {
+        if !self.place.is_head {
+            return;
+        }
         while let Some(session) = self.sessions.to_evict(self.settings.sessions) {
             let request = RequestKey { session, number: 0, lowest: 0 };
             if self.order_own(now, UpdateKind::SESSION_EVICT, Some(request)).is_none() {

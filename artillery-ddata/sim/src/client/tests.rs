@@ -36,6 +36,7 @@ fn client(ask: Ask, id: Option<(Version, u64)>) -> Client {
         since: 1,
         until: 100,
         attempts: 1,
+        retries: 0,
         node: 2,
         pinned: false,
         waits: true,

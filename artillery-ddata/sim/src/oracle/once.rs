@@ -1,19 +1,22 @@
-//! Every request stands in the log once, in a session that is open.
+//! Every request stands in the log once, in a session that is open; and the table that knows them stays within its bytes.
 
 use std::collections::BTreeSet;
 
 use artillery_ddata::{
-    Version,
-    update::{Update, UpdateKind},
+    Sequence, Version,
+    replica::Status,
+    update::{MAX_TAKEN, Outcome, Update, UpdateKind},
 };
 
-use super::{Failure, Oracle};
+use super::{ChainOracle, Failure, Oracle};
 
 /// The requests and sessions of one log.
 #[derive(Clone, Default, Debug)]
 pub struct Requests {
     known: BTreeSet<(Version, u64)>,
     open: BTreeSet<Version>,
+    /// What all updates up to each have added to the table, in bytes, at most.
+    added: Vec<usize>,
 }
 
 impl Requests {
@@ -23,6 +26,7 @@ impl Requests {
     /// [`Oracle::Once`].
     pub fn take_in(&mut self, update: &Update) -> Result<(), Failure> {
         let fail = |what: String| Err(Failure::new(Oracle::Once, what));
+        self.added.push(self.added_upto(update.version.sequence) + adds(update));
         if update.kind == UpdateKind::SESSION_OPEN {
             self.open.insert(update.version);
         }
@@ -38,8 +42,51 @@ impl Requests {
         Ok(())
     }
 
+    /// What the updates up to this one have added.
+    fn added_upto(&self, sequence: Sequence) -> usize {
+        let upto = self.added.len().min(sequence.0 as usize);
+        upto.checked_sub(1).map_or(0, |at| self.added[at])
+    }
+
     /// Sessions that are open.
     pub fn open(&self) -> usize {
         self.open.len()
+    }
+}
+
+impl ChainOracle {
+    /// Checks the bytes of a member's table, which may have `limit`.
+    ///
+    /// The head orders an eviction right behind the update that makes one necessary, before anything else: evictions under
+    /// way left out, the table is within its bytes then. So what is committed exceeds them by what the last update added,
+    /// and only until the evictions behind it are committed too. What is pending comes on top; it is bounded as the updates
+    /// are that it belongs to, by the window.
+    ///
+    /// # Errors
+    /// [`Oracle::Bounds`].
+    pub fn check_table(&self, status: &Status, limit: usize) -> Result<(), Failure> {
+        let pending = status.pending_sessions_bytes;
+        let committed = status.sessions_bytes - pending;
+        let mut below = self.log.iter().take(status.watermark.0 as usize);
+        let last = below.rfind(|update| update.kind != UpdateKind::SESSION_EVICT);
+        let added = |upto| self.requests.added_upto(upto);
+        let adds_pending = added(status.last.sequence) - added(status.watermark);
+        if committed <= limit + last.map_or(0, adds) && pending <= adds_pending {
+            return Ok(());
+        }
+        let what = format!(
+            "sessions take up {committed} bytes of {limit} behind {last:?}, and {pending} in updates worth {adds_pending}"
+        );
+        Err(Failure::new(Oracle::Bounds, what))
+    }
+}
+
+/// What an update adds to the table, at most.
+fn adds(update: &Update) -> usize {
+    match (update.kind, update.request, update.outcome) {
+        (UpdateKind::SESSION_OPEN, ..) => 160,
+        (UpdateKind::SESSION_EVICT, ..) | (_, None, _) => 0,
+        (_, Some(_), Outcome::Took(version)) if !version.is_none() => 96 + MAX_TAKEN,
+        (_, Some(_), _) => 96,
     }
 }

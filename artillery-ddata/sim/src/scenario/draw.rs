@@ -56,6 +56,7 @@ pub(super) fn common(rng: &mut Rng) -> Setup {
         padding: rng.pick(&[0, 8, 300]),
         patience: (300 * MILLI, rng.between(500, 2500) * MILLI),
         attempt: (40 * MILLI, rng.between(100, 600) * MILLI),
+        retries: u32::MAX,
         bursts: None,
         favourite: 500,
         floors: true,

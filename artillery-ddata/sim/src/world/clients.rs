@@ -94,6 +94,7 @@ impl World {
             since: self.now,
             until,
             attempts: 0,
+            retries: 0,
             node,
             pinned,
             waits: false,
@@ -153,7 +154,8 @@ impl World {
             let lowest = self.standings[index / self.setup.lanes][asked.chain].lowest(session).min(number);
             RequestKey { session, number, lowest: lowest.saturating_sub(client.rng.below(4)) }
         });
-        if pending.is_repeated() {
+        self.counts.most_retries = self.counts.most_retries.max(u64::from(pending.retries));
+        if pending.is_repeated() && pending.retries < self.setup.retries {
             let (shortest, longest) = self.setup.attempt;
             let at = self.now + client.rng.between(shortest, longest);
             self.queue.push(at, Event::Unanswered { client: index, number, attempt });

@@ -129,6 +129,8 @@ impl World {
         let replica = &self.nodes[index].slots[slot].replica;
         let status = replica.status();
         self.oracles[slot].observe(place, &status, replica.history())?;
+        self.oracles[slot].check_table(&status, self.setup.session_bytes)?;
+        self.counts.session_bytes = self.counts.session_bytes.max(status.sessions_bytes as u64);
         if let Some(twice) = self.oracles[slot].take_twice() {
             self.claim(twice);
         }

@@ -59,6 +59,41 @@ fn a_dirty_read_is_served_the_committed_version() {
     assert_eq!((status.reads.version_queries, status.reads.shared_queries, status.reads.dirty), (1, 0, 1));
 }
 
+/// Frames between members, the caller's question and answer aside, until a lone read at `n` is answered.
+fn frames_for_a_read(rig: &mut Rig, n: u8) -> Vec<(u8, u8)> {
+    rig.transmit();
+    rig.wire.clear();
+    let get = rig.read(n, "k", ReadMode::Strong);
+    let mut frames = Vec::new();
+    while !rig.replies.contains_key(&get) {
+        rig.transmit();
+        let next = rig.wire.iter().find(|(_, lies)| !lies.is_empty()).map(|(&link, _)| link).expect("a frame");
+        rig.deliver(next.0, next.1);
+        frames.push(next);
+    }
+    rig.transmit();
+    assert!(rig.wire.values().all(|lies| lies.is_empty()), "and nothing behind it");
+    frames
+}
+
+#[test]
+fn a_lone_dirty_read_costs_one_round_trip_more_than_a_clean_one() {
+    for n in [1, 2] {
+        let mut rig = Rig::chain(&[1, 2, 3]);
+        rig.put(1, "k", "old");
+        rig.settle();
+        rig.heartbeat();
+        rig.settle();
+        assert_eq!(frames_for_a_read(&mut rig, n), []);
+        rig.put(1, "k", "new");
+        rig.run(1, 2);
+        for time in 1..4 {
+            assert_eq!(frames_for_a_read(&mut rig, n), [(n, 3), (3, n)]);
+            assert_eq!(rig.replicas[&n].status().reads.dirty, time);
+        }
+    }
+}
+
 #[test]
 fn one_query_answers_all_that_waited_before_it() {
     let mut rig = dirty();

@@ -145,6 +145,20 @@ fn the_table_is_bounded_and_evicts_as_a_whole_chain() {
     assert_eq!(rig.local(1, "log").unwrap().unwrap().value.unwrap(), "a");
 }
 
+/// However many requests are under way before any of them is committed.
+#[test]
+fn no_session_outgrows_its_half_of_the_table() {
+    let mut rig = Rig::new(&[1, 2], &Settings { sessions: 2000, ..Settings::default() });
+    rig.enter_all(&config(1, &[1, 2]));
+    rig.settle();
+    let session = rig.session(1);
+    let requests: Vec<_> = (1..30).map(|number| rig.request(1, key(session, number, 1), append("a"))).collect();
+    let is_full = |token: &u64| rig.replies.get(token) == Some(&Reply::Refused(Refusal::SessionFull));
+    assert_eq!(requests.iter().filter(|token| is_full(token)).count(), 20);
+    rig.settle();
+    assert!(rig.replicas[&1].status().sessions_bytes < 2000);
+}
+
 #[test]
 fn a_new_head_knows_the_retries_of_the_old_one() {
     let mut rig = Rig::chain(&[1, 2, 3]);
