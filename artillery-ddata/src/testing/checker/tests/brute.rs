@@ -1,8 +1,8 @@
 //! The definition of the register, tried on every order: slow, plain and written without a look at the search.
 
-use artillery_ddata::Version;
+use crate::Version;
 
-use crate::history::{Answer, Call, Operation, Value};
+use crate::testing::history::{Answer, Call, Operation, Value};
 
 /// Whether some order of the operations of one key, with some choice of which unknown writes were applied, explains all.
 pub(super) fn is_linearizable(operations: &[Operation]) -> bool {

@@ -1,6 +1,6 @@
 //! Small random histories: the checker and the exhaustive check must agree on each.
 
-use artillery_ddata::Version;
+use crate::Version;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 use std::cell::Cell;

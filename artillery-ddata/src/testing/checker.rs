@@ -8,7 +8,7 @@
 //!   had before, and no two writes of the history, of whatever key, share a version (so a history is of **one** chain);
 //! - a value is read, or told by a conflict, with the version that its write made;
 //! - a compare-and-swap succeeds if and only if the key holds a value of the expected version, or, with
-//!   [`Version::NONE`](artillery_ddata::Version::NONE), is absent, and a deleted key is absent; if it fails it tells what the
+//!   [`Version::NONE`](crate::Version::NONE), is absent, and a deleted key is absent; if it fails it tells what the
 //!   key held and changes nothing;
 //! - what was taken away was there, with that version, right before the deletion that took it;
 //! - the parts of a batch, each on a key of its own, are applied together, in one version, or not at all;
@@ -39,7 +39,7 @@ mod violation;
 
 use std::collections::BTreeMap;
 
-use crate::history::{History, Operation};
+use crate::testing::history::{History, Operation};
 
 pub use series::{Broken, Rule};
 pub use shrink::shortest;

@@ -29,7 +29,7 @@
 
 use std::collections::BTreeSet;
 
-use artillery_ddata::Version;
+use crate::Version;
 
 use super::form::Versions;
 use super::register::{NEVER, Register, Write};

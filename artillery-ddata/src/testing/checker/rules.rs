@@ -6,12 +6,12 @@
 
 use std::collections::BTreeMap;
 
-use artillery_ddata::{Epoch, Sequence, Version};
+use crate::{Epoch, Sequence, Version};
 
 use super::form::Versions;
 use super::register::{NEVER, Register, Write};
 use super::violation::{Kind, Violation};
-use crate::history::Operation;
+use crate::testing::history::Operation;
 
 /// Checks all rules: first those that operations break by what they say, then those that they break because another one is
 /// missing. So the operations that a violation shows break no other rule among themselves.

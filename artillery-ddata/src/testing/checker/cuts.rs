@@ -5,14 +5,14 @@
 
 use std::collections::BTreeMap;
 
-use artillery_ddata::{Sequence, Version};
+use crate::{Sequence, Version};
 
 use super::{
     form,
     known::Known,
     series::{Broken, Rule},
 };
-use crate::history::{Answer, Cut, History};
+use crate::testing::history::{Answer, Cut, History};
 
 /// Checks all cuts.
 pub(super) fn check(history: &History, known: &Known) -> Result<(), Broken> {

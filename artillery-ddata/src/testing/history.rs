@@ -4,7 +4,7 @@ mod series;
 
 pub use series::{SeriesAnswer, SeriesCall, SeriesOperation};
 
-use artillery_ddata::{Sequence, Version};
+use crate::{Sequence, Version};
 use serde::{Deserialize, Serialize};
 
 /// The identity of a written value: each write of a history writes another one, so a read names its write.

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeSet;
 
-use artillery_ddata::Version;
+use crate::Version;
 
 use super::form::{seen, told, written};
 use super::violation::{Kind, Violation};
 use super::{Budget, by_key, decide, form, verdict};
-use crate::history::{Answer, Call, History, Operation, Value};
+use crate::testing::history::{Answer, Call, History, Operation, Value};
 
 /// How many operations the checks of one shrinking may see in all.
 const WORK: usize = 2_000_000;

@@ -8,10 +8,10 @@ mod random;
 mod series;
 mod shrinking;
 
-use artillery_ddata::Version;
+use crate::Version;
 
 use super::{Budget, Kind, Violation, check, shortest, shrink, verdict};
-use crate::history::{Answer, Call, History, Operation, Value};
+use crate::testing::history::{Answer, Call, History, Operation, Value};
 
 /// An operation of a client of its own on key 7.
 fn op(called: u64, returned: u64, call: Call, answer: Answer) -> Operation {

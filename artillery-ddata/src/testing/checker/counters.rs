@@ -3,10 +3,10 @@
 //! What is acknowledged has a version; of the rest nothing is known but when it was called. So a number that was seen at a
 //! version must be that of the acknowledged increments up to it and of some of the others, no fewer than before.
 
-use artillery_ddata::Version;
+use crate::Version;
 
 use super::series::{Broken, Rule, earliest};
-use crate::history::{SeriesAnswer, SeriesCall, SeriesOperation};
+use crate::testing::history::{SeriesAnswer, SeriesCall, SeriesOperation};
 
 /// Checks one counter, its operations in the order of their calls.
 pub(super) fn check(operations: &[&SeriesOperation]) -> Result<(), Broken> {

@@ -14,11 +14,11 @@
 
 use std::collections::BTreeMap;
 
-use artillery_ddata::Version;
+use crate::Version;
 
 use super::form::{seen, written};
 use super::violation::{Kind, Violation};
-use crate::history::{Answer, Call, Operation, Value};
+use crate::testing::history::{Answer, Call, Operation, Value};
 
 /// The time of an answer that never came.
 pub(super) const NEVER: u64 = u64::MAX;

@@ -9,11 +9,11 @@
 
 use std::{collections::BTreeMap, fmt};
 
-use artillery_ddata::Version;
+use crate::Version;
 use serde::{Deserialize, Serialize};
 
 use super::{counters, lists};
-use crate::history::{SeriesAnswer, SeriesCall, SeriesOperation};
+use crate::testing::history::{SeriesAnswer, SeriesCall, SeriesOperation};
 
 /// What is wrong with lists, counters, cuts or sessions. Each proves that no chain behaves so.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]

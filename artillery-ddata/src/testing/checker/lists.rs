@@ -2,10 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use artillery_ddata::Version;
+use crate::Version;
 
 use super::series::{Broken, Rule, earliest};
-use crate::history::{SeriesAnswer, SeriesCall, SeriesOperation, Value};
+use crate::testing::history::{SeriesAnswer, SeriesCall, SeriesOperation, Value};
 
 /// A list as it was found.
 struct Found<'a> {

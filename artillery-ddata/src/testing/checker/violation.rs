@@ -2,10 +2,10 @@
 
 use std::fmt;
 
-use artillery_ddata::Version;
+use crate::Version;
 use serde::{Deserialize, Serialize};
 
-use crate::history::{Answer, Call, Operation, Value};
+use crate::testing::history::{Answer, Call, Operation, Value};
 
 /// The way in which a history is wrong. All but the first and the last prove that no register behaves so.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]

@@ -4,7 +4,7 @@ use super::{
     known::Known,
     series::{Broken, Rule},
 };
-use crate::history::{History, Look};
+use crate::testing::history::{History, Look};
 
 /// Checks all reads in sessions.
 pub(super) fn check(history: &History, known: &Known) -> Result<(), Broken> {

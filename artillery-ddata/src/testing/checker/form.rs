@@ -2,11 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use artillery_ddata::Version;
+use crate::Version;
 
 use super::register::NEVER;
 use super::violation::{Kind, Violation};
-use crate::history::{Answer, Call, Operation, Value};
+use crate::testing::history::{Answer, Call, Operation, Value};
 
 /// Checks the form, that values are written once, and that no version is found under two keys but of one batch; returns
 /// the versions.

@@ -1,6 +1,6 @@
 //! Keys that only grow: lists of appended items, and counters.
 
-use artillery_ddata::Version;
+use crate::Version;
 use serde::{Deserialize, Serialize};
 
 use super::Value;

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use artillery_ddata::{Sequence, Version};
+use crate::{Sequence, Version};
 
 use super::form;
-use crate::history::{Answer, Call, History};
+use crate::testing::history::{Answer, Call, History};
 
 /// The known writes of each key.
 pub(super) struct Known(BTreeMap<u32, Key>);

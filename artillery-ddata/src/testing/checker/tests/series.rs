@@ -1,11 +1,11 @@
 //! Lists, counters, cuts and sessions: good histories, bad ones, and small random ones held against every order.
 
-use artillery_ddata::{Sequence, Version};
+use crate::{Sequence, Version};
 use proptest::prelude::*;
 
 use super::super::{Broken, Rule, check_more};
 use super::*;
-use crate::history::{Cut, Look, SeriesAnswer, SeriesCall, SeriesOperation};
+use crate::testing::history::{Cut, Look, SeriesAnswer, SeriesCall, SeriesOperation};
 
 fn op(called: u64, returned: u64, call: SeriesCall, answer: SeriesAnswer) -> SeriesOperation {
     SeriesOperation { client: 1, key: 9, called, returned, call, answer }
