@@ -151,6 +151,7 @@ impl Task {
     /// The next connection; `None` once nobody holds the lanes any more.
     async fn connect(&mut self) -> Option<Connection> {
         tokio::select! {
+            biased;
             connection = self.link.connected() => connection.ok(),
             () = self.state.closed() => None,
         }
@@ -168,6 +169,7 @@ impl Task {
         wake_all(&self.wake);
         let room = || wake_all(&self.wake);
         tokio::select! {
+            biased;
             result = pump(&mut self.control, &mut control, encode_chain, room) => result,
             result = pump(&mut self.updates, &mut updates, encode_chain, room) => result,
             result = pump(&mut self.formation, &mut formation, encode_formation, || {}) => result,
