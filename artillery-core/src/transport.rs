@@ -14,6 +14,8 @@ mod link;
 mod quic;
 mod registry;
 mod service;
+#[cfg(feature = "testing")]
+pub mod simulated;
 mod socket;
 mod stream;
 

@@ -230,6 +230,11 @@ impl Kv {
 
     fn local(&self, key: &[u8], session: Option<&Session>) -> Result<(Option<Versioned<Bytes>>, Place), NotLocal> {
         let local = self.router.local().ok_or(NotLocal::NotHere)?;
+        #[cfg(feature = "testing")]
+        let noted = match self.router.observer.get() {
+            Some(observer) if observer.is_paused() => return Err(NotLocal::NotHere),
+            observer => observer.map(|observer| observer.begin_local(key)),
+        };
         let read = |handle: &ChainHandle, place| {
             let held = handle.local(key)?;
             if let Some(session) = session {
@@ -237,6 +242,10 @@ impl Kv {
                 let cluster = local.cluster().ok_or(NotLocal::NotHere)?;
                 session.floor(cluster, handle.chain).ok_or(NotLocal::NotHere)?;
                 session.raise(cluster, handle.chain, handle.gate.watermark());
+            }
+            #[cfg(feature = "testing")]
+            if let Some(noted) = noted {
+                noted.end_local(handle.chain, &held, handle.gate.watermark());
             }
             Ok::<_, NotLocal>((held, place))
         };

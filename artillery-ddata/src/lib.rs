@@ -120,6 +120,8 @@ mod session;
 #[cfg(feature = "net")]
 pub mod status;
 pub mod store;
+#[cfg(feature = "checker")]
+pub mod testing;
 pub mod tries;
 pub mod update;
 pub mod version;

@@ -4,7 +4,7 @@ mod builder;
 mod data;
 mod phase;
 mod report;
-mod service;
+pub(crate) mod service;
 
 use std::{net::SocketAddr, sync::Arc};
 

@@ -18,8 +18,8 @@ use crate::{codec, error::Refusal, frame::Frame, id::ClusterId};
 const UNKNOWN_KIND: u32 = 2;
 
 /// Greets whoever dials until the endpoint is closed.
-pub(super) async fn run(shared: Arc<Shared>) {
-    while let Some(incoming) = shared.quinn.accept().await {
+pub(super) async fn run(shared: Arc<Shared>, quinn: quinn::Endpoint) {
+    while let Some(incoming) = quinn.accept().await {
         let handshake = Arc::clone(&shared.handshakes).try_acquire_owned();
         let connection = Arc::clone(&shared.connections).try_acquire_owned();
         match (handshake, connection) {
@@ -45,16 +45,16 @@ async fn handle(
     let greeted = timeout(shared.config.hello_timeout, greet(&shared, incoming)).await;
     drop(handshake);
     match greeted.unwrap_or(Err(Refusal::TimedOut)) {
-        Ok((connection, ticket)) => {
+        Ok((quinn, connection, ticket)) => {
             shared.counters.accepted.add(1);
-            serve(&shared, &connection, ticket).await;
+            serve(&shared, &quinn, &connection, ticket).await;
         }
         Err(refusal) => shared.refused(addr, &refusal),
     }
 }
 
 /// The handshake, the hello and its answer.
-async fn greet(shared: &Arc<Shared>, incoming: Incoming) -> Result<(Connection, Ticket), Refusal> {
+async fn greet(shared: &Arc<Shared>, incoming: Incoming) -> Result<(quinn::Connection, Connection, Ticket), Refusal> {
     let quinn = incoming.accept().map_err(quic::refusal)?.await.map_err(quic::refusal)?;
     let name = quic::peer_name(&quinn).map_err(Refusal::Untrusted)?;
     let (mut send, mut receive) = quinn.accept_bi().await.map_err(quic::refusal)?;
@@ -69,7 +69,7 @@ async fn greet(shared: &Arc<Shared>, incoming: Incoming) -> Result<(Connection, 
     let told = tell(&mut send, &hello::encode(shared.local.versions, &answer)).await;
     match considered {
         Ok((connection, ticket)) => match told {
-            Ok(()) => Ok((connection, ticket)),
+            Ok(()) => Ok((quinn, connection, ticket)),
             Err(refusal) => {
                 shared.registry.remove(ticket);
                 Err(refusal)
@@ -136,8 +136,8 @@ pub(super) fn peer_info(name: String, hello: Hello, remote: SocketAddr, version:
 }
 
 /// Hands on what comes by an accepted connection until it is gone.
-async fn serve(shared: &Arc<Shared>, connection: &Connection, ticket: Ticket) {
-    let (quinn, peer) = (connection.quinn(), connection.peer());
+async fn serve(shared: &Arc<Shared>, quinn: &quinn::Connection, connection: &Connection, ticket: Ticket) {
+    let peer = connection.peer();
     let error = loop {
         // Each of these may be cancelled without a loss.
         tokio::select! {
@@ -174,10 +174,10 @@ fn begin(
     let (shared, connection) = (Arc::clone(shared), connection.clone());
     tokio::spawn(async move {
         let Some(kind) = read_kind(&mut receive).await else { return };
-        let reader = connection.reader(receive);
+        let reader = connection.reader(receive.into());
         match kind {
             kind if kind == StreamKind::MEMBERSHIP || kind >= StreamKind::FIRST_FREE => {
-                let writer = send.map(|send| connection.writer(send));
+                let writer = send.map(|send| connection.writer(send.into()));
                 let peer = Arc::clone(connection.peer());
                 shared.service.stream(&peer, IncomingStream { kind, reader, writer, connection });
             }

@@ -4,7 +4,12 @@ use std::sync::{Arc, Weak};
 
 use bytes::Bytes;
 
-use super::{FrameReader, FrameWriter, PeerInfo, counters::Cells, quic};
+use super::{
+    FrameReader, FrameWriter, PeerInfo,
+    counters::Cells,
+    quic,
+    stream::{Sink, Source},
+};
 use crate::error::{CloseReason, DatagramError, Refusal, WriteError};
 
 /// What a stream is for. Below 16 for this crate, the others for what is built on it.
@@ -46,9 +51,30 @@ pub struct Connection {
     inner: Arc<Inner>,
 }
 
+/// What a connection is made of.
+#[derive(Debug)]
+pub(super) enum Carrier {
+    Quic(quinn::Connection),
+    #[cfg(feature = "testing")]
+    Simulated(Arc<super::simulated::End>),
+}
+
+impl From<quinn::Connection> for Carrier {
+    fn from(quinn: quinn::Connection) -> Self {
+        Self::Quic(quinn)
+    }
+}
+
+#[cfg(feature = "testing")]
+impl From<Arc<super::simulated::End>> for Carrier {
+    fn from(end: Arc<super::simulated::End>) -> Self {
+        Self::Simulated(end)
+    }
+}
+
 #[derive(Debug)]
 struct Inner {
-    quinn: quinn::Connection,
+    carrier: Carrier,
     peer: Arc<PeerInfo>,
     max_frame_bytes: usize,
     counters: Arc<Cells>,
@@ -65,33 +91,28 @@ impl WeakConnection {
 }
 
 impl Connection {
-    pub(super) fn new(
-        quinn: quinn::Connection,
-        peer: Arc<PeerInfo>,
-        max_frame_bytes: usize,
-        counters: Arc<Cells>,
-    ) -> Self {
-        Self { inner: Arc::new(Inner { quinn, peer, max_frame_bytes, counters }) }
-    }
-
-    pub(super) fn quinn(&self) -> &quinn::Connection {
-        &self.inner.quinn
+    pub(super) fn new(carrier: Carrier, peer: Arc<PeerInfo>, max_frame_bytes: usize, counters: Arc<Cells>) -> Self {
+        Self { inner: Arc::new(Inner { carrier, peer, max_frame_bytes, counters }) }
     }
 
     pub(super) fn downgrade(&self) -> WeakConnection {
         WeakConnection(Arc::downgrade(&self.inner))
     }
 
-    pub(super) fn writer(&self, stream: quinn::SendStream) -> FrameWriter {
+    pub(super) fn writer(&self, stream: Sink) -> FrameWriter {
         FrameWriter::new(stream, self.inner.max_frame_bytes, Arc::clone(&self.inner.counters))
     }
 
-    pub(super) fn reader(&self, stream: quinn::RecvStream) -> FrameReader {
+    pub(super) fn reader(&self, stream: Source) -> FrameReader {
         FrameReader::new(stream, self.inner.max_frame_bytes, Arc::clone(&self.inner.counters))
     }
 
     pub(super) fn close_refused(&self, refusal: &Refusal) {
-        quic::close_refused(&self.inner.quinn, refusal);
+        match &self.inner.carrier {
+            Carrier::Quic(quinn) => quic::close_refused(quinn, refusal),
+            #[cfg(feature = "testing")]
+            Carrier::Simulated(end) => end.close(CloseCode::REFUSED, &refusal.to_string()),
+        }
     }
 
     /// Who is at the other end.
@@ -106,8 +127,14 @@ impl Connection {
     /// # Errors
     /// [`WriteError::Lost`].
     pub async fn open_uni(&self, kind: StreamKind, priority: i32) -> Result<FrameWriter, WriteError> {
-        let stream = self.inner.quinn.open_uni().await.map_err(quic::close_reason)?;
-        self.begin(stream, kind, priority).await
+        match &self.inner.carrier {
+            Carrier::Quic(quinn) => {
+                let stream = quinn.open_uni().await.map_err(quic::close_reason)?;
+                self.begin(stream, kind, priority).await
+            }
+            #[cfg(feature = "testing")]
+            Carrier::Simulated(end) => Ok(self.writer(end.open(kind, false).await?.0.into())),
+        }
     }
 
     /// Opens a stream with a way back.
@@ -115,8 +142,17 @@ impl Connection {
     /// # Errors
     /// [`WriteError::Lost`].
     pub async fn open_bi(&self, kind: StreamKind, priority: i32) -> Result<(FrameWriter, FrameReader), WriteError> {
-        let (send, receive) = self.inner.quinn.open_bi().await.map_err(quic::close_reason)?;
-        Ok((self.begin(send, kind, priority).await?, self.reader(receive)))
+        match &self.inner.carrier {
+            Carrier::Quic(quinn) => {
+                let (send, receive) = quinn.open_bi().await.map_err(quic::close_reason)?;
+                Ok((self.begin(send, kind, priority).await?, self.reader(receive.into())))
+            }
+            #[cfg(feature = "testing")]
+            Carrier::Simulated(end) => {
+                let (send, receive) = end.open(kind, true).await?;
+                Ok((self.writer(send.into()), self.reader(receive.into())))
+            }
+        }
     }
 
     async fn begin(
@@ -128,7 +164,7 @@ impl Connection {
         // Fails only for a stream at its end, which the write then reports.
         let _ = stream.set_priority(priority);
         stream.write_all(&[kind.0]).await.map_err(quic::write_error)?;
-        Ok(self.writer(stream))
+        Ok(self.writer(stream.into()))
     }
 
     /// Sends a datagram, which may be lost. It never waits: older unsent datagrams are dropped for it.
@@ -137,7 +173,12 @@ impl Connection {
     /// [`DatagramError`]; what is not sent is counted.
     pub fn send_datagram(&self, payload: Bytes) -> Result<(), DatagramError> {
         let len = payload.len();
-        match self.inner.quinn.send_datagram(payload) {
+        let sent = match &self.inner.carrier {
+            Carrier::Quic(quinn) => quinn.send_datagram(payload),
+            #[cfg(feature = "testing")]
+            Carrier::Simulated(_) => Err(quinn::SendDatagramError::UnsupportedByPeer),
+        };
+        match sent {
             Ok(()) => {
                 self.inner.counters.datagrams_sent.add(1);
                 Ok(())
@@ -151,21 +192,37 @@ impl Connection {
 
     /// Bytes that fit into a datagram now, `None` while the peer takes none.
     pub fn max_datagram(&self) -> Option<usize> {
-        self.inner.quinn.max_datagram_size()
+        match &self.inner.carrier {
+            Carrier::Quic(quinn) => quinn.max_datagram_size(),
+            #[cfg(feature = "testing")]
+            Carrier::Simulated(_) => None,
+        }
     }
 
     /// Waits until the connection is gone.
     pub async fn closed(&self) -> CloseReason {
-        quic::close_reason(self.inner.quinn.closed().await)
+        match &self.inner.carrier {
+            Carrier::Quic(quinn) => quic::close_reason(quinn.closed().await),
+            #[cfg(feature = "testing")]
+            Carrier::Simulated(end) => end.closed().await,
+        }
     }
 
     /// Why the connection is gone, `None` while it lives.
     pub fn close_reason(&self) -> Option<CloseReason> {
-        self.inner.quinn.close_reason().map(quic::close_reason)
+        match &self.inner.carrier {
+            Carrier::Quic(quinn) => quinn.close_reason().map(quic::close_reason),
+            #[cfg(feature = "testing")]
+            Carrier::Simulated(end) => end.close_reason(),
+        }
     }
 
     /// Closes it at once; what was not sent yet is lost.
     pub fn close(&self, code: CloseCode, reason: &str) {
-        self.inner.quinn.close(code.0.into(), reason.as_bytes());
+        match &self.inner.carrier {
+            Carrier::Quic(quinn) => quinn.close(code.0.into(), reason.as_bytes()),
+            #[cfg(feature = "testing")]
+            Carrier::Simulated(end) => end.close(code, reason),
+        }
     }
 }

@@ -7,7 +7,7 @@ use tokio::time::timeout;
 use super::{
     Connection, StreamKind,
     accept::peer_info,
-    endpoint::Shared,
+    endpoint::{Carrier, Shared},
     hello::{self, Answer},
     quic,
 };
@@ -39,11 +39,15 @@ pub(super) async fn dial(
 }
 
 async fn greet(shared: &Arc<Shared>, addr: SocketAddr, expected: Option<NodeId>) -> Result<Connection, ConnectError> {
-    let connecting =
-        shared.quinn.connect_with(shared.client.clone(), addr, SERVER_NAME).map_err(|error| match error {
-            quinn::ConnectError::EndpointStopping => ConnectError::EndpointClosed,
-            error => ConnectError::BadAddress { addr, reason: error.to_string() },
-        })?;
+    let (quinn, client) = match &shared.carrier {
+        Carrier::Quic(quinn, client) => (quinn, client.clone()),
+        #[cfg(feature = "testing")]
+        Carrier::Simulated(port) => return port.dial(shared, addr, expected).await,
+    };
+    let connecting = quinn.connect_with(client, addr, SERVER_NAME).map_err(|error| match error {
+        quinn::ConnectError::EndpointStopping => ConnectError::EndpointClosed,
+        error => ConnectError::BadAddress { addr, reason: error.to_string() },
+    })?;
     let quinn = connecting.await.map_err(quic::connect_error)?;
     let name = quic::peer_name(&quinn).map_err(ConnectError::Untrusted)?;
     let found = NodeId::from_name(&name);

@@ -2,10 +2,11 @@
 
 use std::{fmt, net::SocketAddr, sync::Arc, time::Duration};
 
+use rand::RngExt;
 use tokio::{sync::Semaphore, time::timeout};
 
 use super::{
-    CloseCode, Connection, Counters, Link, PeerInfo, PeerKind, Service, accept,
+    CloseCode, Connection, Counters, Link, PeerInfo, PeerKind, Service, accept, connection,
     counters::Cells,
     dial,
     hello::{self, Hello},
@@ -54,14 +55,13 @@ struct Handle {
 
 impl Drop for Handle {
     fn drop(&mut self) {
-        self.shared.quinn.close(CloseCode::DONE.0.into(), b"");
+        self.shared.carrier.close(CloseCode::DONE);
     }
 }
 
 /// What all tasks of an endpoint share.
 pub(super) struct Shared {
-    pub(super) quinn: quinn::Endpoint,
-    pub(super) client: quinn::ClientConfig,
+    pub(super) carrier: Carrier,
     pub(super) config: TransportConfig,
     pub(super) local: LocalInfo,
     pub(super) service: Arc<dyn Service>,
@@ -70,9 +70,49 @@ pub(super) struct Shared {
     pub(super) links: Links,
     pub(super) handshakes: Arc<Semaphore>,
     pub(super) connections: Arc<Semaphore>,
-    id: MemberId,
+    pub(super) id: MemberId,
     local_addr: SocketAddr,
-    advertised: SocketAddr,
+    pub(super) advertised: SocketAddr,
+}
+
+/// What carries the connections of an endpoint.
+pub(super) enum Carrier {
+    /// QUIC on a socket, and how it dials.
+    Quic(quinn::Endpoint, quinn::ClientConfig),
+    /// A network in this process.
+    #[cfg(feature = "testing")]
+    Simulated(super::simulated::Port),
+}
+
+impl Carrier {
+    /// Closes all connections, and takes no new ones.
+    fn close(&self, code: CloseCode) {
+        match self {
+            Self::Quic(quinn, _) => quinn.close(code.0.into(), b""),
+            #[cfg(feature = "testing")]
+            Self::Simulated(port) => port.close(code),
+        }
+    }
+}
+
+impl Carrier {
+    #[cfg(feature = "testing")]
+    pub(super) fn port(&self) -> Option<&super::simulated::Port> {
+        match self {
+            Self::Quic(..) => None,
+            Self::Simulated(port) => Some(port),
+        }
+    }
+
+    /// A number from 0 up to 1, so that nodes don't dial in step.
+    pub(super) fn chance(&self) -> f64 {
+        match self {
+            #[allow(clippy::disallowed_methods, reason = "nodes that dial in step would go on so for ever")]
+            Self::Quic(..) => rand::rng().random(),
+            #[cfg(feature = "testing")]
+            Self::Simulated(port) => port.chance(),
+        }
+    }
 }
 
 impl Shared {
@@ -87,8 +127,8 @@ impl Shared {
         }
     }
 
-    pub(super) fn connection(&self, quinn: quinn::Connection, peer: Arc<PeerInfo>) -> Connection {
-        Connection::new(quinn, peer, self.config.max_frame_bytes, Arc::clone(&self.counters))
+    pub(super) fn connection(&self, carrier: impl Into<connection::Carrier>, peer: Arc<PeerInfo>) -> Connection {
+        Connection::new(carrier.into(), peer, self.config.max_frame_bytes, Arc::clone(&self.counters))
     }
 
     pub(super) fn refused(&self, addr: SocketAddr, reason: &Refusal) {
@@ -139,8 +179,7 @@ impl Endpoint {
         let (quinn, client) = quic::endpoint(&config, identity, &counters, filter)?;
         let local_addr = quinn.local_addr().map_err(|source| BindError::Socket { addr: config.listen, source })?;
         let shared = Arc::new(Shared {
-            quinn,
-            client,
+            carrier: Carrier::Quic(quinn.clone(), client),
             service,
             counters,
             registry: Registry::new(local.cluster_id),
@@ -156,8 +195,38 @@ impl Endpoint {
             config,
             local,
         });
-        tokio::spawn(accept::run(Arc::clone(&shared)));
+        tokio::spawn(accept::run(Arc::clone(&shared), quinn));
         Ok(Self { handle: Arc::new(Handle { shared }) })
+    }
+
+    /// An endpoint on a network in this process.
+    #[cfg(feature = "testing")]
+    pub(super) fn simulated(
+        id: MemberId,
+        addr: SocketAddr,
+        local: LocalInfo,
+        service: Arc<dyn Service>,
+        port: super::simulated::Port,
+    ) -> Self {
+        let config = TransportConfig { listen: addr, ..TransportConfig::default() };
+        let shared = Arc::new(Shared {
+            carrier: Carrier::Simulated(port),
+            service,
+            counters: Arc::default(),
+            registry: Registry::new(local.cluster_id),
+            links: Links::default(),
+            handshakes: Arc::new(Semaphore::new(config.max_handshakes as usize)),
+            connections: Arc::new(Semaphore::new(config.max_connections as usize)),
+            id,
+            local_addr: addr,
+            advertised: addr,
+            config,
+            local,
+        });
+        if let Carrier::Simulated(port) = &shared.carrier {
+            port.listen(&shared);
+        }
+        Self { handle: Arc::new(Handle { shared }) }
     }
 
     /// This node, in this life.
@@ -240,10 +309,14 @@ impl Endpoint {
 
     /// Closes all connections, tells the peers, and waits until they know or a short time has passed.
     pub async fn shutdown(&self) {
-        let quinn = &self.handle.shared.quinn;
-        quinn.close(CloseCode::SHUTDOWN.0.into(), b"");
-        // A peer that does not answer any more need not hear of it.
-        let _ = timeout(GOODBYE, quinn.wait_idle()).await;
+        let carrier = &self.handle.shared.carrier;
+        carrier.close(CloseCode::SHUTDOWN);
+        match carrier {
+            // A peer that does not answer any more need not hear of it.
+            Carrier::Quic(quinn, _) => drop(timeout(GOODBYE, quinn.wait_idle()).await),
+            #[cfg(feature = "testing")]
+            Carrier::Simulated(_) => {}
+        }
     }
 }
 

@@ -6,4 +6,6 @@ mod writer;
 
 pub use batch::FrameBatch;
 pub use reader::FrameReader;
+pub(super) use reader::Source;
 pub use writer::FrameWriter;
+pub(super) use writer::Sink;

@@ -15,10 +15,8 @@
 //! assert!(outcome.counts.operations >= 2_000);
 //! ```
 
-pub mod checker;
 pub mod client;
 pub mod faults;
-pub mod history;
 pub mod hunt;
 pub mod mutants;
 pub mod network;
@@ -32,3 +30,5 @@ pub mod scenario;
 pub mod trace;
 pub mod wire;
 pub mod world;
+
+pub use artillery_ddata::testing::{checker, history};

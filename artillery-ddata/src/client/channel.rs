@@ -275,6 +275,7 @@ impl LaneTask {
     ) -> Option<Unknown> {
         let pending = self.pending.clone();
         tokio::select! {
+            biased;
             reason = receive(reader, &pending, connection) => Some(reason),
             sent = self.send(&mut writer) => sent.err(),
         }

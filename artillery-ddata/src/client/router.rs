@@ -1,6 +1,8 @@
 //! Finds who is to be asked, and asks until the answer is certain or the time is up.
 
 mod data;
+#[cfg(feature = "testing")]
+mod observed;
 mod pick;
 mod routes;
 
@@ -69,6 +71,9 @@ pub(crate) struct Router {
     changing: Mutex<()>,
     order: pick::Order,
     requests: Requests,
+    /// Who writes down what is asked and answered, in a test.
+    #[cfg(feature = "testing")]
+    pub(crate) observer: std::sync::OnceLock<crate::testing::Observer>,
 }
 
 #[derive(Clone)]
@@ -124,6 +129,8 @@ impl Router {
             changing: Mutex::default(),
             order,
             requests: Requests::default(),
+            #[cfg(feature = "testing")]
+            observer: std::sync::OnceLock::new(),
         }
     }
 
@@ -211,6 +218,17 @@ impl Router {
     }
 
     async fn attempt(&self, question: &Question, attempts: &Attempts, deadline: Instant) -> (Tried, Option<NodeId>) {
+        #[cfg(feature = "testing")]
+        if let Some(tried) = self.intercept(question, deadline).await {
+            return (tried, None);
+        }
+        let tried = self.try_once(question, attempts, deadline).await;
+        #[cfg(feature = "testing")]
+        let tried = self.swallow(tried, question, deadline).await;
+        tried
+    }
+
+    async fn try_once(&self, question: &Question, attempts: &Attempts, deadline: Instant) -> (Tried, Option<NodeId>) {
         match self.pick(question, attempts) {
             Pick::Here(handle, me, place) => (ask_here(handle, me, place, question, deadline).await, Some(me.node)),
             Pick::There { member, place, others } => {

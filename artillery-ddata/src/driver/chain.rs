@@ -1,6 +1,6 @@
 //! One task per chain: feeds the replica, and moves what it says into lanes and to callers.
 
-use std::{collections::BTreeMap, sync::Arc, time::SystemTime};
+use std::{collections::BTreeMap, sync::Arc};
 
 use artillery_core::{MemberId, Timestamp, clock};
 use slab::Slab;
@@ -108,6 +108,8 @@ impl Task {
             let tick = self.replica.next_tick();
             let pause = tick.map_or(std::time::Duration::ZERO, |at| at - clock::now());
             tokio::select! {
+                // Of whatever is ready something is taken in below: nobody is starved, and a run can be made again.
+                biased;
                 taken = self.commands.recv_many(&mut commands, BATCH) => if taken == 0 { return },
                 taken = self.reads.recv_many(&mut reads, BATCH) => if taken == 0 { return },
                 taken = self.writes.recv_many(&mut writes, 1), if room => if taken == 0 { return },
@@ -159,7 +161,7 @@ impl Task {
     fn write(&mut self, now: Timestamp, request: WriteRequest) {
         let token = Token(self.responders.insert(request.responder) as u64);
         let WriteRequest { request, write, deadline, .. } = request;
-        self.replica.handle(now, Input::Write { token, request, write, deadline, wall_clock: wall_clock() });
+        self.replica.handle(now, Input::Write { token, request, write, deadline, wall_clock: clock::wall() });
     }
 
     fn follow_links(&mut self) {
@@ -213,10 +215,4 @@ impl Task {
         // The queue has room for all events of an epoch; a node that is stopping doesn't read them.
         drop(self.events.try_send(event));
     }
-}
-
-#[allow(clippy::disallowed_methods, reason = "the only place where a driver reads the wall clock, for chain time")]
-fn wall_clock() -> u64 {
-    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }

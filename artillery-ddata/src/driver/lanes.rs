@@ -197,6 +197,7 @@ impl Task {
     /// The next connection; `None` once nobody holds the lanes any more.
     async fn connect(&mut self) -> Option<Connection> {
         tokio::select! {
+            biased;
             connection = self.link.connected() => connection.ok(),
             () = self.state.closed() => None,
         }
@@ -213,6 +214,7 @@ impl Task {
         wake_all(&self.wake);
         let mut updates = JoinSet::new();
         let outcome = tokio::select! {
+            biased;
             result = pump(&mut self.control, &mut control, encode_chain, || wake_all(&self.wake)) => result,
             result = pump(&mut self.formation, &mut formation, encode_formation, || {}) => result,
             result = pump_updates(&mut updates, &self.updates, &self.wake, connection) => result,
@@ -242,6 +244,7 @@ async fn pump_updates(
             });
         }
         tokio::select! {
+            biased;
             () = lanes.added.notified() => {}
             Some(ended) = pumps.join_next() => {
                 // Else it belonged to a chain that is there no more.

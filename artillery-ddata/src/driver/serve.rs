@@ -89,6 +89,7 @@ impl Server {
         let writing = write(writer, from_chains, others, &room);
         tokio::pin!(reading, writing);
         tokio::select! {
+            biased;
             read = &mut reading => match read {
                 // The sender has no more requests, and still wants its answers.
                 Ok(()) => writing.await,
@@ -296,6 +297,7 @@ async fn write(
     while chains_answer || others_answer {
         // Nothing received means that nobody is left who could send.
         tokio::select! {
+            biased;
             received = replies.recv_many(&mut from_chains, BATCH), if chains_answer => chains_answer = received > 0,
             received = responses.recv_many(&mut ready, BATCH), if others_answer => others_answer = received > 0,
         }

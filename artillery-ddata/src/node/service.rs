@@ -17,11 +17,11 @@ use crate::{
     wire::streams,
 };
 
-pub(super) struct DataService {
-    pub(super) chains: Arc<Chains>,
+pub(crate) struct DataService {
+    pub(crate) chains: Arc<Chains>,
     /// Set once the node has started; requests that come before are not taken.
-    pub(super) server: Arc<OnceLock<Arc<Server>>>,
-    pub(super) formation: mpsc::Sender<(MemberId, FormationMessage)>,
+    pub(crate) server: Arc<OnceLock<Arc<Server>>>,
+    pub(crate) formation: mpsc::Sender<(MemberId, FormationMessage)>,
 }
 
 impl Service for DataService {

@@ -2,7 +2,6 @@
 
 use std::{net::SocketAddr, sync::Arc};
 
-use rand::RngExt;
 use tokio::{
     sync::watch,
     time::{Instant, sleep},
@@ -47,18 +46,17 @@ pub(super) async fn run(
         if closed {
             return;
         }
-        if !pause(&mut backoff, &mut orders, dialable).await {
+        if !pause(&mut backoff, shared.carrier.chance(), &mut orders, dialable).await {
             return;
         }
     }
 }
 
 /// Waits for the time of the next dial, or new orders. `false` if the link is given up.
-async fn pause(backoff: &mut Backoff, orders: &mut watch::Receiver<Orders>, dialable: bool) -> bool {
-    #[allow(clippy::disallowed_methods, reason = "nodes that dial in step would go on so for ever")]
-    let chance = rand::rng().random::<f64>();
+async fn pause(backoff: &mut Backoff, chance: f64, orders: &mut watch::Receiver<Orders>, dialable: bool) -> bool {
     let pause = backoff.pause(chance);
     tokio::select! {
+        biased;
         () = sleep(pause), if dialable => true,
         changed = orders.changed() => {
             backoff.reset();
@@ -92,6 +90,7 @@ async fn unless_given_up<T>(orders: &mut watch::Receiver<Orders>, task: impl Fut
     let mut watched = orders.clone();
     let given_up = async { while watched.changed().await.is_ok() {} };
     tokio::select! {
+        biased;
         done = task => Some(done),
         () = given_up => None,
     }

@@ -17,15 +17,56 @@ const CHUNKS: usize = 32;
 /// The receiving end of a stream. Dropped before the end, it tells the sender that nothing more is wanted.
 #[derive(Debug)]
 pub struct FrameReader {
-    stream: RecvStream,
+    stream: Source,
     decoder: FrameDecoder,
     counters: Arc<Cells>,
     /// Why there is nothing more to read.
     failed: Option<ReadError>,
 }
 
+/// Where its bytes come from.
+#[derive(Debug)]
+pub(in crate::transport) enum Source {
+    Quic(RecvStream),
+    #[cfg(feature = "testing")]
+    Simulated(crate::transport::simulated::Outlet),
+}
+
+impl From<RecvStream> for Source {
+    fn from(stream: RecvStream) -> Self {
+        Self::Quic(stream)
+    }
+}
+
+#[cfg(feature = "testing")]
+impl From<crate::transport::simulated::Outlet> for Source {
+    fn from(outlet: crate::transport::simulated::Outlet) -> Self {
+        Self::Simulated(outlet)
+    }
+}
+
+impl Source {
+    /// Hands what comes next to `take`; `false` at the end.
+    async fn read(&mut self, mut take: impl FnMut(&[u8])) -> Result<bool, ReadError> {
+        match self {
+            Self::Quic(stream) => {
+                let mut chunks = [const { Bytes::new() }; CHUNKS];
+                let count = stream.read_chunks(&mut chunks).await.map_err(quic::read_error)?;
+                chunks[..count.unwrap_or(0)].iter().for_each(|chunk| take(chunk));
+                Ok(count.is_some())
+            }
+            #[cfg(feature = "testing")]
+            Self::Simulated(outlet) => {
+                let chunk = outlet.next().await?;
+                chunk.iter().for_each(|chunk| take(chunk));
+                Ok(chunk.is_some())
+            }
+        }
+    }
+}
+
 impl FrameReader {
-    pub(in crate::transport) fn new(stream: RecvStream, limit: usize, counters: Arc<Cells>) -> Self {
+    pub(in crate::transport) fn new(stream: Source, limit: usize, counters: Arc<Cells>) -> Self {
         Self { stream, decoder: FrameDecoder::new(limit), counters, failed: None }
     }
 
@@ -41,16 +82,16 @@ impl FrameReader {
             if let Some(error) = &self.failed {
                 return Err(error.clone());
             }
-            let mut chunks = [const { Bytes::new() }; CHUNKS];
-            match self.stream.read_chunks(&mut chunks).await {
-                Ok(Some(count)) => chunks[..count].iter().for_each(|chunk| self.decoder.push(chunk)),
-                Ok(None) => {
+            let decoder = &mut self.decoder;
+            match self.stream.read(|chunk| decoder.push(chunk)).await {
+                Ok(true) => {}
+                Ok(false) => {
                     return match self.decoder.finish() {
                         Ok(()) => Ok(None),
                         Err(error) => Err(self.fail(error.into())),
                     };
                 }
-                Err(error) => return Err(self.fail(quic::read_error(error))),
+                Err(error) => return Err(self.fail(error)),
             }
         }
     }
@@ -78,8 +119,12 @@ impl FrameReader {
 
     /// Tells the sender that nothing more of this stream is wanted.
     pub fn stop(&mut self, code: u32) {
-        // Fails only when the stream is at its end already.
-        let _ = self.stream.stop(code.into());
+        match &mut self.stream {
+            // Fails only when the stream is at its end already.
+            Source::Quic(stream) => drop(stream.stop(code.into())),
+            #[cfg(feature = "testing")]
+            Source::Simulated(outlet) => outlet.stop(code),
+        }
     }
 
     fn fail(&mut self, error: ReadError) -> ReadError {

@@ -15,7 +15,7 @@ use crate::{
 /// given up if a write was cancelled.
 #[derive(Debug)]
 pub struct FrameWriter {
-    stream: SendStream,
+    stream: Sink,
     limit: usize,
     counters: Arc<Cells>,
     single: FrameBatch,
@@ -23,8 +23,39 @@ pub struct FrameWriter {
     writing: bool,
 }
 
+/// Where its bytes go.
+#[derive(Debug)]
+pub(in crate::transport) enum Sink {
+    Quic(SendStream),
+    #[cfg(feature = "testing")]
+    Simulated(crate::transport::simulated::Inlet),
+}
+
+impl From<SendStream> for Sink {
+    fn from(stream: SendStream) -> Self {
+        Self::Quic(stream)
+    }
+}
+
+#[cfg(feature = "testing")]
+impl From<crate::transport::simulated::Inlet> for Sink {
+    fn from(inlet: crate::transport::simulated::Inlet) -> Self {
+        Self::Simulated(inlet)
+    }
+}
+
+impl Sink {
+    async fn write(&mut self, chunks: &mut [Bytes]) -> Result<(), WriteError> {
+        match self {
+            Self::Quic(stream) => stream.write_all_chunks(chunks).await.map_err(quic::write_error),
+            #[cfg(feature = "testing")]
+            Self::Simulated(inlet) => inlet.write(chunks).await,
+        }
+    }
+}
+
 impl FrameWriter {
-    pub(in crate::transport) fn new(stream: SendStream, limit: usize, counters: Arc<Cells>) -> Self {
+    pub(in crate::transport) fn new(stream: Sink, limit: usize, counters: Arc<Cells>) -> Self {
         Self { stream, limit, counters, single: FrameBatch::new(), writing: false }
     }
 
@@ -63,7 +94,7 @@ impl FrameWriter {
             return Err(WriteError::Interrupted);
         }
         let (frames, bytes) = (batch.frames() as u64, batch.bytes() as u64);
-        self.stream.write_all_chunks(batch.chunks()).await.map_err(quic::write_error)?;
+        self.stream.write(batch.chunks()).await?;
         self.writing = false;
         self.counters.writes.add(1);
         self.counters.frames_sent.add(frames);
@@ -73,20 +104,32 @@ impl FrameWriter {
 
     /// No frame follows. What was sent is still delivered.
     pub fn finish(&mut self) {
-        // Fails only when the stream is at its end already.
-        let _ = self.stream.finish();
+        match &mut self.stream {
+            // Fails only when the stream is at its end already.
+            Sink::Quic(stream) => drop(stream.finish()),
+            #[cfg(feature = "testing")]
+            Sink::Simulated(inlet) => inlet.finish(),
+        }
     }
 
     /// Gives the stream up: what was not delivered yet may never be.
     pub fn reset(&mut self, code: u32) {
-        // Fails only when the stream is at its end already.
-        let _ = self.stream.reset(code.into());
+        match &mut self.stream {
+            // Fails only when the stream is at its end already.
+            Sink::Quic(stream) => drop(stream.reset(code.into())),
+            #[cfg(feature = "testing")]
+            Sink::Simulated(inlet) => inlet.reset(code),
+        }
     }
 
     /// Waits until the peer has everything after [`FrameWriter::finish`], or wants no more, or is gone.
     pub async fn stopped(&self) {
-        // Which of them it was makes no difference to who waits for the end.
-        let _ = self.stream.stopped().await;
+        match &self.stream {
+            // Which of them it was makes no difference to who waits for the end.
+            Sink::Quic(stream) => drop(stream.stopped().await),
+            #[cfg(feature = "testing")]
+            Sink::Simulated(inlet) => inlet.stopped().await,
+        }
     }
 }
 

@@ -67,8 +67,13 @@ impl Router {
             Some(session) => Some(session.floor(routing.cluster, chain).ok_or(refused(Refusal::OtherHistory))?),
         };
         let operation = Operation::Read { query, mode: how.mode, floor };
+        #[cfg(feature = "testing")]
+        let noted = self.note(|| crate::testing::Ask::of(&operation), None);
         let question = Question { chain, forwarded: false, only, operation };
-        let answer = self.call(question, deadline).await.map_err(Failed::of_read)?;
+        let answer = self.call(question, deadline).await.map_err(Failed::of_read);
+        #[cfg(feature = "testing")]
+        super::observed::noted_read(noted, chain, &answer);
+        let answer = answer?;
         if let (Some(session), Some(as_of)) = (&how.session, as_of(&answer.reply)) {
             session.raise(routing.cluster, chain, as_of);
         }
@@ -77,6 +82,15 @@ impl Router {
 
     /// Writes, and says under which id.
     pub(crate) async fn write(&self, write: Write, how: HowToWrite) -> Result<(Answer, RequestId), Error> {
+        #[cfg(feature = "testing")]
+        let noted = self.note(|| crate::testing::Ask::Write(write.clone()), how.request_id);
+        let outcome = self.write_once(write, how).await;
+        #[cfg(feature = "testing")]
+        super::observed::noted_write(noted, outcome.as_ref().map(|(answer, id)| (&answer.reply, *id)));
+        outcome
+    }
+
+    async fn write_once(&self, write: Write, how: HowToWrite) -> Result<(Answer, RequestId), Error> {
         let deadline = from_now(how.timeout);
         self.check(&write)?;
         let routing = self.routing(deadline).await?;
@@ -174,7 +188,12 @@ impl Router {
     pub(crate) async fn resolve(&self, id: RequestId, timeout: Duration) -> Result<Answer, Error> {
         let deadline = from_now(timeout);
         let routing = self.routing(deadline).await?;
-        self.write_under(&routing, id.chain, Write::Resolve, id, deadline).await
+        #[cfg(feature = "testing")]
+        let noted = self.note(|| crate::testing::Ask::Write(Write::Resolve), Some(id));
+        let outcome = self.write_under(&routing, id.chain, Write::Resolve, id, deadline).await;
+        #[cfg(feature = "testing")]
+        super::observed::noted_write(noted, outcome.as_ref().map(|answer| (&answer.reply, id)));
+        outcome
     }
 
     fn check(&self, write: &Write) -> Result<(), Error> {

@@ -86,6 +86,7 @@ impl Routes {
             }
         };
         tokio::select! {
+            biased;
             () = changed => {}
             () = sleep_until(until) => {}
         }

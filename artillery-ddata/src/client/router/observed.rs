@@ -1,0 +1,60 @@
+//! What a test does to calls, and writes down of them.
+
+use tokio::time::Instant;
+
+use super::{Answer, Router, Tried};
+use crate::{
+    ChainId, Error, NodeId, RequestId,
+    client::channel::Question,
+    error::Unknown,
+    replica::Reply,
+    testing::{Ask, Noted},
+};
+
+impl Router {
+    /// Makes a try end without an answer before it is made, if the test wants that.
+    pub(super) async fn intercept(&self, question: &Question, deadline: Instant) -> Option<Tried> {
+        let observer = self.observer.get().filter(|_| !question.forwarded)?;
+        observer.before(question, deadline).await.then_some(Tried::Unanswered(Unknown::TimedOut))
+    }
+
+    /// Takes the answer of a try away, if the test wants that.
+    pub(super) async fn swallow(
+        &self,
+        (tried, asked): (Tried, Option<NodeId>),
+        question: &Question,
+        deadline: Instant,
+    ) -> (Tried, Option<NodeId>) {
+        if let Some(observer) = self.observer.get().filter(|_| !question.forwarded)
+            && let Tried::Answered(Answer { reply, .. }) = &tried
+            && observer.after(question, reply, deadline).await
+        {
+            return (Tried::Unanswered(Unknown::TimedOut), asked);
+        }
+        (tried, asked)
+    }
+
+    /// Begins to write a call down.
+    pub(super) fn note(&self, ask: impl FnOnce() -> Ask, id: Option<RequestId>) -> Option<Noted> {
+        Some(self.observer.get()?.begin(ask(), id))
+    }
+}
+
+/// How a read ended.
+pub(super) fn noted_read(noted: Option<Noted>, chain: ChainId, outcome: &Result<Answer, Error>) {
+    if let Some(noted) = noted {
+        noted.end(chain, outcome.as_ref().map(|answer| &answer.reply), None);
+    }
+}
+
+/// How a write ended, and under which id it was made.
+pub(super) fn noted_write(noted: Option<Noted>, outcome: Result<(&Reply, RequestId), &Error>) {
+    let Some(noted) = noted else { return };
+    match outcome {
+        Ok((reply, id)) => noted.end(id.chain, Ok(reply), Some(id)),
+        Err(error) => {
+            let id = if let Error::OutcomeUnknown { request_id, .. } = error { Some(*request_id) } else { None };
+            noted.end(id.map_or_else(ChainId::default, |id| id.chain), Err(error), id);
+        }
+    }
+}

@@ -1,0 +1,175 @@
+//! How the cluster of a test is made.
+
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, AtomicU32},
+    },
+};
+
+use artillery_core::{ClusterId, clock, transport::simulated::Network};
+use tokio::{
+    runtime::{Handle, RuntimeFlavor},
+    time::Instant,
+};
+
+use super::{Cluster, Inner, Trouble, Witness};
+use crate::{
+    Mode, NodeAddress, Routing,
+    control::{ChainSettings, Founder, Founding, Static},
+    replica::{Event, Settings},
+    testing::{node::Member, trouble},
+};
+
+/// A cluster that is about to start.
+#[derive(Debug, Clone)]
+#[must_use = "a builder does nothing until `start` is awaited"]
+pub struct Builder {
+    nodes: u32,
+    seed: u64,
+    chains: ChainSettings,
+    trouble: Trouble,
+    settings: Settings,
+}
+
+impl Builder {
+    pub(super) fn new() -> Self {
+        Self {
+            nodes: 3,
+            seed: 0,
+            chains: ChainSettings::default(),
+            trouble: Trouble::none(),
+            settings: Settings::default(),
+        }
+    }
+
+    /// How many nodes there are (3). All of them are members of each chain, unless [`replicas`](Self::replicas) says
+    /// that fewer are; the others are spares, and serve by asking a member.
+    ///
+    /// # Panics
+    /// Without a node, or with more than 250.
+    pub fn nodes(mut self, nodes: u32) -> Self {
+        assert!((1..=250).contains(&nodes), "from 1 to 250 nodes are possible");
+        (self.nodes, self.chains.replicas) = (nodes, nodes);
+        self
+    }
+
+    /// How many nodes serve each chain (all).
+    ///
+    /// # Panics
+    /// Without a replica.
+    pub fn replicas(mut self, replicas: u32) -> Self {
+        assert!(replicas > 0, "a chain has members");
+        self.chains.replicas = replicas;
+        self
+    }
+
+    /// How many chains the keys are spread over (1).
+    ///
+    /// # Panics
+    /// Without a chain, or with more than 1000.
+    pub fn chains(mut self, chains: u32) -> Self {
+        assert!((1..=1000).contains(&chains), "from 1 to 1000 chains are possible");
+        self.chains.chains = chains;
+        self
+    }
+
+    /// Where strong reads are served ([`Mode::Craq`]).
+    pub fn mode(mut self, mode: Mode) -> Self {
+        self.chains.mode = mode;
+        self
+    }
+
+    /// What everything is drawn from (0): the same seed makes the same run.
+    pub fn seed(mut self, seed: u64) -> Self {
+        self.seed = seed;
+        self
+    }
+
+    /// What goes wrong by itself ([`Trouble::none`]).
+    pub fn trouble(mut self, trouble: Trouble) -> Self {
+        self.trouble = trouble;
+        self
+    }
+
+    /// Takes a guard out of all members.
+    #[cfg(feature = "mutants")]
+    #[doc(hidden)]
+    pub fn mutant(mut self, mutant: crate::replica::Mutant) -> Self {
+        self.settings.mutant = Some(mutant);
+        self
+    }
+
+    /// Starts the nodes, and returns when all chains are open.
+    ///
+    /// # Panics
+    /// In a runtime that isn't a current-thread one with a paused clock: `#[tokio::test(start_paused = true)]`.
+    pub async fn start(self) -> Cluster {
+        assert_virtual();
+        let clock = clock::Followed::new();
+        let network = Network::new(self.seed, self.trouble.weather());
+        let cluster = ClusterId(u128::from(self.seed) + 1);
+        let members: Vec<Member> =
+            (1..=self.nodes).map(|number| Member::start(&network, cluster, number, self.seed)).collect();
+        let routing = Arc::new(self.routing(cluster, &members));
+        let mut events: Vec<_> = members.iter().flat_map(|member| member.form(&routing, &self.settings)).collect();
+        let witness = Witness::new(network.clone());
+        for (number, member) in (1..).zip(&members) {
+            member.observe(&witness, number);
+        }
+        for chain in &mut events {
+            while !matches!(chain.recv().await, Some(Event::Opened(_))) {}
+        }
+        let inner = Arc::new(Inner {
+            seed: self.seed,
+            network,
+            members,
+            routing,
+            witness,
+            clients: AtomicU32::new(101),
+            crashed: Mutex::default(),
+            calm: AtomicBool::new(false),
+            _events: events,
+            _clock: clock,
+        });
+        inner.witness.employ(inner.client("courier"));
+        inner.set_trouble(&self.trouble);
+        if self.trouble.interruptions {
+            tokio::spawn(trouble::interrupt(Arc::downgrade(&inner)));
+        }
+        Cluster { inner }
+    }
+
+    fn routing(&self, cluster: ClusterId, members: &[Member]) -> Routing {
+        let founder = |member: &Member| Founder {
+            id: member.id,
+            name: member.name().to_owned(),
+            addrs: vec![member.endpoint.advertised_addr()],
+        };
+        let founding = Founding {
+            cluster,
+            name: "test".to_owned(),
+            members: members.iter().map(founder).collect(),
+            settings: self.chains,
+        };
+        let chains = Static::new(&founding).configs().iter().cloned().collect();
+        let nodes: BTreeMap<_, _> = (founding.members.iter())
+            .map(|founder| (founder.id.node, NodeAddress { name: founder.name.clone(), addrs: founder.addrs.clone() }))
+            .collect();
+        Routing { cluster, chains, nodes }
+    }
+}
+
+/// A run is a function of its seed only if one thread runs all tasks and time moves when nothing else can.
+fn assert_virtual() {
+    let advice = "a test's cluster needs a paused clock and one thread: #[tokio::test(start_paused = true)]";
+    assert!(Handle::current().runtime_flavor() == RuntimeFlavor::CurrentThread, "{advice}");
+    #[allow(clippy::disallowed_methods, reason = "whether tokio's clock moves with the system's")]
+    let real = std::time::Instant::now;
+    let (since, virtually) = (real(), Instant::now());
+    while real() == since {
+        std::hint::spin_loop();
+    }
+    assert!(Instant::now() == virtually, "{advice}");
+}

@@ -1,0 +1,191 @@
+//! What must hold in the end.
+
+use std::{collections::BTreeSet, fmt, sync::atomic::Ordering, time::Duration};
+
+use bytes::Bytes;
+use tokio::time::sleep;
+
+use super::{Cluster, Inner, Trouble};
+use crate::{
+    ChainId, Sequence,
+    replica::Status,
+    store::Record,
+    testing::{
+        book::{Ask, Entry, Told, text},
+        node::Member,
+        verdict,
+    },
+};
+
+/// How long the members may take to agree, in virtual time.
+const PATIENCE: Duration = Duration::from_secs(120);
+/// How long each of the last reads may take, where members are crashed.
+const LAST_READ: Duration = Duration::from_secs(10);
+
+/// What a check that failed nowhere has looked at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Checked {
+    /// Calls by all handles, those of the check itself included.
+    pub calls: usize,
+    /// Keys.
+    pub keys: usize,
+}
+
+/// Something doesn't hold that must.
+///
+/// Its `Display` has the seed, what is wrong, and every call of the run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct CheckFailed {
+    /// The seed that shows it.
+    pub seed: u64,
+    /// What is wrong.
+    pub what: String,
+    /// Every call of the run, one a line.
+    pub history: String,
+}
+
+impl fmt::Display for CheckFailed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "with seed {}: {}\n\nall calls:\n{}", self.seed, self.what, self.history)
+    }
+}
+
+impl std::error::Error for CheckFailed {}
+
+impl Cluster {
+    /// Ends all trouble, [heals](Self::heal), waits in virtual time until the members agree, and checks what the
+    /// [module](crate::testing#what-is-checked) promises. May be called again, also while calls are under way: their outcome
+    /// counts as unknown.
+    ///
+    /// Members that were crashed aren't asked; a chain that has one needn't agree on what isn't committed.
+    ///
+    /// # Panics
+    /// With the seed, what is wrong, and every call.
+    pub async fn check(&self) {
+        if let Err(failed) = self.try_check().await {
+            panic!("{failed}");
+        }
+    }
+
+    /// As [`check`](Self::check), without a panic.
+    ///
+    /// # Errors
+    /// [`CheckFailed`].
+    pub async fn try_check(&self) -> Result<Checked, CheckFailed> {
+        let inner = &self.inner;
+        inner.calm.store(true, Ordering::Relaxed);
+        inner.set_trouble(&Trouble::none());
+        self.heal();
+        let failed = |what| CheckFailed { seed: inner.seed, what, history: inner.history() };
+        inner.settle().await.map_err(failed)?;
+        let keys = inner.keys();
+        inner.read_all(&keys).await;
+        inner.compare().map_err(failed)?;
+        let (calls, verdict) = inner.witness.with_book(|book| {
+            let verdict = match book.contradictions.first() {
+                Some(contradiction) => Err(contradiction.clone()),
+                None => verdict::judge(&book.entries, inner.routing.chains.len() as u32),
+            };
+            (book.entries.len(), verdict)
+        });
+        verdict.map_err(failed)?;
+        Ok(Checked { calls, keys: keys.len() })
+    }
+}
+
+impl Inner {
+    fn alive(&self) -> impl Iterator<Item = &Member> {
+        let crashed = self.crashed().clone();
+        self.members.iter().filter(move |member| !crashed.contains(&member.id.node))
+    }
+
+    /// Whether all members of a chain are there.
+    fn is_whole(&self, chain: ChainId) -> bool {
+        let crashed = self.crashed();
+        let config = self.routing.chain(chain);
+        config.is_some_and(|config| config.members.iter().all(|member| !crashed.contains(&member.id.node)))
+    }
+
+    /// Waits until nothing is late, and the members of each whole chain agree.
+    async fn settle(&self) -> Result<(), String> {
+        self.witness.all_brought().await;
+        let step = Duration::from_millis(20);
+        let mut waited = Duration::ZERO;
+        loop {
+            let mut statuses = Vec::new();
+            for member in self.alive() {
+                statuses.extend(member.statuses().await);
+            }
+            if let Some(halt) = statuses.iter().find_map(|status| status.halted.as_ref()) {
+                return Err(format!("a member stopped serving: {halt}"));
+            }
+            let agree = |chain| !self.is_whole(chain) || agree(chain, &statuses);
+            if (0..self.routing.chains.len() as u32).map(ChainId).all(agree) {
+                return Ok(());
+            }
+            if waited >= PATIENCE {
+                return Err(format!("the members don't agree after {waited:?}: {statuses:#?}"));
+            }
+            sleep(step).await;
+            waited += step;
+        }
+    }
+
+    /// Keys that occur in any call.
+    fn keys(&self) -> BTreeSet<Bytes> {
+        let of = |entry: &Entry| -> Vec<Bytes> {
+            match (&entry.ask, &entry.told) {
+                (Ask::Write(write), _) => write.keys().cloned().collect(),
+                (Ask::Read { .. }, Told::Reply(crate::replica::Reply::Page(page))) => {
+                    page.records.iter().map(|record| record.key.clone()).collect()
+                }
+                (Ask::Read { query, .. }, _) => query.keys().to_vec(),
+            }
+        };
+        self.witness.with_book(|book| book.entries.iter().flat_map(of).collect())
+    }
+
+    /// Reads everything once more, at every node: what nobody looked at would be missed by nobody.
+    async fn read_all(&self, keys: &BTreeSet<Bytes>) {
+        for member in self.alive() {
+            let kv = member.kv().with_timeout(LAST_READ);
+            for key in keys {
+                // Where a member is crashed, a key may be dirty for ever.
+                if let Err(error) = kv.get(key).await {
+                    tracing::debug!(key = text(key), %error, "a last read");
+                }
+            }
+        }
+    }
+
+    /// Whether all members of each whole chain hold the same.
+    fn compare(&self) -> Result<(), String> {
+        for config in self.routing.chains.iter().filter(|config| self.is_whole(config.chain)) {
+            let mut first: Option<(&Member, Vec<Record>)> = None;
+            for member in self.members.iter().filter(|member| config.role(member.id).is_some()) {
+                let scanned = member.store.scan(config.chain, b"", Sequence(u64::MAX));
+                let held: Result<Vec<Record>, _> = scanned.collect();
+                let mut held = held.map_err(|error| error.to_string())?;
+                // A store may forget what was deleted, when it likes.
+                held.retain(|record| record.held.value.is_some());
+                let (before, expected) = first.get_or_insert_with(|| (member, held.clone()));
+                if *expected != held {
+                    let (a, b) = (before.name(), member.name());
+                    return Err(format!("{a} and {b} don't hold the same: {expected:?} and {held:?}"));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn agree(chain: ChainId, statuses: &[Status]) -> bool {
+    let of_chain = |status: &&Status| status.config.as_ref().is_some_and(|config| config.chain == chain);
+    let mut of_chain = statuses.iter().filter(of_chain);
+    let Some(first) = of_chain.clone().next() else { return false };
+    of_chain.all(|status| {
+        status.open && status.last == first.last && status.watermark == first.last.sequence && status.in_flight == 0
+    })
+}

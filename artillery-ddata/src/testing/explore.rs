@@ -1,0 +1,61 @@
+//! One test under many seeds.
+
+use std::{
+    any::Any,
+    panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
+};
+
+use super::{Builder, Cluster, Trouble};
+
+/// Runs a test once for each seed, on a cluster of three nodes with [trouble of all kinds](Trouble::rough), and
+/// [checks](Cluster::check) it afterwards.
+///
+/// ```
+/// # use artillery_ddata::testing;
+/// testing::explore(0..10, |cluster| async move {
+///     // Its outcome may be unknown, and then it is settled.
+///     if let Err(error) = cluster.client().append("log", "x").await {
+///         println!("{error}");
+///     }
+/// });
+/// ```
+///
+/// To set more of the cluster, or less trouble: [`Builder::explore`].
+///
+/// # Panics
+/// With the first seed that fails, and why.
+pub fn explore<F: Future<Output = ()>>(seeds: impl IntoIterator<Item = u64>, test: impl Fn(Cluster) -> F) {
+    Cluster::builder().trouble(Trouble::rough()).explore(seeds, test);
+}
+
+impl Builder {
+    /// Runs a test once for each seed on such a cluster, each in a runtime of its own, and [checks](Cluster::check) it
+    /// afterwards. Not to be called within a runtime.
+    ///
+    /// # Panics
+    /// With the first seed that fails, and why.
+    pub fn explore<F: Future<Output = ()>>(self, seeds: impl IntoIterator<Item = u64>, test: impl Fn(Cluster) -> F) {
+        for seed in seeds {
+            if let Err(panic) = catch_unwind(AssertUnwindSafe(|| self.clone().run(seed, &test))) {
+                match words(&*panic) {
+                    Some(words) => panic!("seed {seed}: {words}"),
+                    None => resume_unwind(panic),
+                }
+            }
+        }
+    }
+
+    fn run<F: Future<Output = ()>>(self, seed: u64, test: impl Fn(Cluster) -> F) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
+        let runtime = runtime.unwrap_or_else(|error| panic!("no runtime: {error}"));
+        runtime.block_on(async {
+            let cluster = self.seed(seed).start().await;
+            test(cluster.clone()).await;
+            cluster.check().await;
+        });
+    }
+}
+
+fn words(panic: &(dyn Any + Send)) -> Option<&str> {
+    panic.downcast_ref::<String>().map(String::as_str).or_else(|| panic.downcast_ref::<&str>().copied())
+}

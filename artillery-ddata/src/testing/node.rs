@@ -1,0 +1,148 @@
+//! A node of a test's cluster: what a real one has, but for membership and formation.
+
+use std::sync::Arc;
+
+use artillery_core::{
+    Incarnation, MemberId, NodeId,
+    transport::{Endpoint, LocalInfo, PROTOCOL_VERSIONS, PeerKind, simulated::Network},
+};
+use bytes::Bytes;
+use tokio::sync::{mpsc, oneshot};
+
+use super::observer::{Observer, Witness};
+use crate::{
+    ChainConfig, ClusterId, Kv, Routing,
+    client::router::Router,
+    driver::{
+        chain::{self, Command, Parts},
+        lanes::Hub,
+        local::Local,
+        receive::Chains,
+        serve::Server,
+    },
+    node::service::DataService,
+    replica::{Event, Settings, Status},
+    store::{MemoryStore, Store},
+};
+
+/// The largest value, in bytes.
+const MAX_VALUE: u64 = 64 << 20;
+/// Events of one chain that wait: an epoch has three.
+const EVENTS: usize = 8;
+
+pub(super) struct Member {
+    pub(super) id: MemberId,
+    name: String,
+    pub(super) endpoint: Endpoint,
+    local: Arc<Local>,
+    chains: Arc<Chains>,
+    router: Arc<Router>,
+    hub: Arc<Hub>,
+    pub(super) store: Arc<dyn Store>,
+}
+
+impl std::fmt::Debug for Member {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Member").field("id", &self.id).field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+/// What endpoints of the cluster say of themselves.
+pub(super) fn local_info(cluster: ClusterId, incarnation: Incarnation, kind: PeerKind) -> LocalInfo {
+    LocalInfo { cluster: "test".to_owned(), cluster_id: Some(cluster), incarnation, kind, versions: PROTOCOL_VERSIONS }
+}
+
+impl Member {
+    /// A node that knows of no cluster yet.
+    pub(super) fn start(network: &Network, cluster: ClusterId, number: u32, seed: u64) -> Self {
+        let name = format!("node-{number}");
+        let id =
+            MemberId { node: NodeId::from_name(&name), incarnation: Incarnation { store: number.into(), starts: 1 } };
+        let chains = Arc::<Chains>::default();
+        let server = Arc::new(std::sync::OnceLock::new());
+        // Nobody forms anything here.
+        let (formation, _) = mpsc::channel(1);
+        let service = Arc::new(DataService { chains: chains.clone(), server: server.clone(), formation });
+        let endpoint = network.endpoint(&name, local_info(cluster, id.incarnation, PeerKind::Node), service);
+        let local = Arc::new(Local::new(id, name.clone()));
+        let router = Router::of_node(local.clone(), endpoint.clone(), MAX_VALUE);
+        let store: Arc<dyn Store> = Arc::new(MemoryStore::with_seed(seed));
+        let status = Box::new(|| -> crate::kv::Call<Bytes> { Box::pin(async { Bytes::from_static(b"{}") }) });
+        let serving = Server { local: local.clone(), router: router.clone(), max_value_bytes: MAX_VALUE, status };
+        // Set once, here.
+        let _ = server.set(Arc::new(serving));
+        let hub = Arc::new(Hub::new(endpoint.clone()));
+        Self { id, name, endpoint, local, chains, router, hub, store }
+    }
+
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Begins to serve what the routing says; its chains' events.
+    pub(super) fn form(&self, routing: &Routing, settings: &Settings) -> Vec<mpsc::Receiver<Event>> {
+        let mut opening = Vec::new();
+        let chains = routing.chains.iter().map(|config| {
+            config.role(self.id)?;
+            let (events, told) = mpsc::channel(EVENTS);
+            opening.push(told);
+            let (handle, commands) = chain::spawn(self.parts(routing, config, settings, events));
+            self.chains.add(config.chain, commands);
+            Some(handle)
+        });
+        let chains = chains.collect();
+        self.local.form(routing.clone(), chains);
+        opening
+    }
+
+    fn parts(
+        &self,
+        routing: &Routing,
+        config: &ChainConfig,
+        settings: &Settings,
+        events: mpsc::Sender<Event>,
+    ) -> Parts {
+        let others = config.members.iter().map(|member| member.id).filter(|id| *id != self.id);
+        let lanes = others.map(|id| {
+            let addrs = routing.nodes.get(&id.node).map_or(&[][..], |node| &node.addrs);
+            (id, self.hub.lanes(id.node, addrs))
+        });
+        Parts {
+            me: self.id,
+            config: Arc::new(config.clone()),
+            settings: settings.clone(),
+            store: self.store.clone(),
+            lanes: lanes.collect(),
+            events,
+        }
+    }
+
+    pub(super) fn observe(&self, witness: &Arc<Witness>, client: u32) {
+        // Set once, when the cluster is made.
+        let _ = self.router.observer.set(Observer::new(witness.clone(), client, Some(self.id.node)));
+    }
+
+    pub(super) fn kv(&self) -> Kv {
+        Kv::new(self.router.clone())
+    }
+
+    /// How its chains stand.
+    pub(super) async fn statuses(&self) -> Vec<Status> {
+        let mut statuses = Vec::new();
+        for commands in self.chains.all() {
+            let (asker, answer) = oneshot::channel();
+            if commands.send(Command::Status(asker)).await.is_ok() {
+                statuses.extend(answer.await);
+            }
+        }
+        statuses
+    }
+
+    /// Ends its tasks.
+    pub(super) fn stop(&self) {
+        self.chains.close();
+        self.local.close();
+        self.router.stop();
+        self.hub.close();
+    }
+}

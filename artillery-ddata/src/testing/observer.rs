@@ -1,0 +1,262 @@
+//! Stands beside every handle of a test's cluster: writes down what is asked and answered, and loses answers.
+
+use std::{
+    collections::{BTreeSet, VecDeque},
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
+    time::Duration,
+};
+
+use artillery_core::{clock, transport::simulated::Network};
+use bytes::Bytes;
+use tokio::{
+    sync::watch,
+    time::{Instant, sleep_until, timeout_at},
+};
+
+use super::book::{Ask, Book, Line};
+use crate::{
+    ChainId, Error, NodeId, RequestId, Sequence,
+    client::{channel::Question, router::Router},
+    replica::{Query, Read, ReadMode, Reply, Way, Write},
+    store::Held,
+    wire::request::Operation,
+};
+
+/// What becomes of a write whose outcome its caller is not told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Fate {
+    /// It is applied by then: the answer was lost.
+    Applied,
+    /// It isn't yet, and will be afterwards, unless its request id was settled by then: the request was held up on its way.
+    Late,
+    /// It never is: the request was lost.
+    Lost,
+}
+
+/// How long after its caller gave up a late request arrives, at most.
+const LATEST: Duration = Duration::from_secs(2);
+
+/// One for all handles of a cluster.
+#[derive(Debug)]
+pub(crate) struct Witness {
+    state: Mutex<State>,
+    network: Network,
+    paused: watch::Sender<BTreeSet<NodeId>>,
+    /// Brings late and doubled requests.
+    courier: OnceLock<Arc<Router>>,
+    /// Requests that it has still to bring.
+    to_bring: watch::Sender<usize>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    book: Book,
+    fates: VecDeque<Fate>,
+    /// Chances that an answer is lost, and that a request is doubled.
+    losses: f64,
+    doubles: f64,
+}
+
+impl Witness {
+    pub(crate) fn new(network: Network) -> Arc<Self> {
+        Arc::new(Self {
+            state: Mutex::default(),
+            network,
+            paused: watch::Sender::default(),
+            courier: OnceLock::new(),
+            to_bring: watch::Sender::new(0),
+        })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // No code that holds it can panic halfway through a change.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn with_book<T>(&self, f: impl FnOnce(&mut Book) -> T) -> T {
+        f(&mut self.lock().book)
+    }
+
+    pub(crate) fn employ(&self, courier: Arc<Router>) {
+        // Once, when the cluster is made.
+        let _ = self.courier.set(courier);
+    }
+
+    pub(crate) fn next_fate(&self, fate: Fate) {
+        self.lock().fates.push_back(fate);
+    }
+
+    pub(crate) fn set_chances(&self, losses: f64, doubles: f64) {
+        let mut state = self.lock();
+        (state.losses, state.doubles) = (losses, doubles);
+        if losses == 0.0 {
+            state.fates.clear();
+        }
+    }
+
+    pub(crate) fn pause(&self, node: NodeId) {
+        self.paused.send_if_modified(|paused| paused.insert(node));
+    }
+
+    pub(crate) fn resume(&self, node: NodeId) {
+        self.paused.send_if_modified(|paused| paused.remove(&node));
+    }
+
+    pub(crate) fn resume_all(&self) {
+        self.paused.send_if_modified(|paused| !std::mem::take(paused).is_empty());
+    }
+
+    /// Waits until nothing is late any more.
+    pub(crate) async fn all_brought(&self) {
+        // `self` holds the other end.
+        let _ = self.to_bring.subscribe().wait_for(|count| *count == 0).await;
+    }
+
+    /// Which fate a write that is to be sent now has, if any; one that is applied stays the next one.
+    fn fate(&self) -> Option<Fate> {
+        let mut state = self.lock();
+        if state.fates.is_empty() && state.losses > 0.0 && self.network.chance() < state.losses {
+            let fate = match (self.network.chance() * 3.0) as u32 {
+                0 => Fate::Applied,
+                1 => Fate::Late,
+                _ => Fate::Lost,
+            };
+            state.fates.push_back(fate);
+        }
+        match state.fates.front() {
+            Some(Fate::Applied) | None => None,
+            Some(_) => state.fates.pop_front(),
+        }
+    }
+
+    fn takes_answer(&self) -> bool {
+        let mut state = self.lock();
+        let takes = state.fates.front() == Some(&Fate::Applied);
+        if takes {
+            state.fates.pop_front();
+        }
+        takes
+    }
+
+    fn doubles(&self) -> bool {
+        let chance = self.lock().doubles;
+        chance > 0.0 && self.network.chance() < chance
+    }
+
+    /// Has a request brought once more.
+    fn bring(self: &Arc<Self>, question: Question, at: Instant) {
+        let Some(courier) = self.courier.get().cloned() else { return };
+        self.to_bring.send_modify(|count| *count += 1);
+        let witness = self.clone();
+        tokio::spawn(async move {
+            sleep_until(at).await;
+            // Whatever comes of it is told to nobody.
+            let brought = courier.call(question, Instant::now() + Duration::from_secs(5)).await;
+            tracing::trace!(?brought, "a late request");
+            witness.to_bring.send_modify(|count| *count -= 1);
+        });
+    }
+
+    fn moment_up_to(&self, longest: Duration) -> Duration {
+        Duration::from_millis(1) + longest.mul_f64(self.network.chance())
+    }
+}
+
+/// One for each handle that isn't a clone of another.
+#[derive(Clone, Debug)]
+pub(crate) struct Observer {
+    witness: Arc<Witness>,
+    client: u32,
+    /// The node inside which it is.
+    home: Option<NodeId>,
+}
+
+impl Observer {
+    pub(crate) fn new(witness: Arc<Witness>, client: u32, home: Option<NodeId>) -> Self {
+        Self { witness, client, home }
+    }
+
+    pub(crate) fn is_paused(&self) -> bool {
+        self.home.is_some_and(|home| self.witness.paused.borrow().contains(&home))
+    }
+
+    pub(crate) fn begin(&self, ask: Ask, id: Option<RequestId>) -> Noted {
+        let line = self.witness.with_book(|book| book.begin(self.client, clock::now(), ask, id));
+        Noted { witness: self.witness.clone(), line }
+    }
+
+    pub(crate) fn begin_local(&self, key: &[u8]) -> LocalRead {
+        LocalRead { observer: self.clone(), key: Bytes::copy_from_slice(key) }
+    }
+
+    /// Before a try: whether it is to end without an answer, when its time is up.
+    pub(crate) async fn before(&self, question: &Question, deadline: Instant) -> bool {
+        if self.is_paused() {
+            // Its process stands still: nothing is asked meanwhile.
+            let mut paused = self.witness.paused.subscribe();
+            let awake = paused.wait_for(|paused| self.home.is_none_or(|home| !paused.contains(&home)));
+            let _ = timeout_at(deadline, awake).await;
+        }
+        if !is_numbered(question) {
+            return false;
+        }
+        let Some(fate) = self.witness.fate() else { return false };
+        if fate == Fate::Late {
+            self.witness.bring(question.clone(), deadline + self.witness.moment_up_to(LATEST));
+        }
+        sleep_until(deadline).await;
+        true
+    }
+
+    /// After an answer to a try: whether it is lost, and the time of the call with it.
+    pub(crate) async fn after(&self, question: &Question, reply: &Reply, deadline: Instant) -> bool {
+        if !is_numbered(question) || !matches!(reply, Reply::Committed(_) | Reply::Conflict { .. }) {
+            return false;
+        }
+        if self.witness.doubles() {
+            self.witness.bring(question.clone(), Instant::now() + self.witness.moment_up_to(LATEST));
+        }
+        let lost = self.witness.takes_answer();
+        if lost {
+            sleep_until(deadline).await;
+        }
+        lost
+    }
+}
+
+/// Writes that have a request id: of others nobody is told an unknown outcome. To settle one is no write of its own.
+fn is_numbered(question: &Question) -> bool {
+    match &question.operation {
+        Operation::Write { request: Some(_), write } => *write != Write::Resolve,
+        _ => false,
+    }
+}
+
+/// A call under way. Dropped, nobody knows its outcome.
+#[derive(Debug)]
+pub(crate) struct Noted {
+    witness: Arc<Witness>,
+    line: Line,
+}
+
+impl Noted {
+    pub(crate) fn end(self, chain: ChainId, outcome: Result<&Reply, &Error>, id: Option<RequestId>) {
+        self.witness.with_book(|book| book.end(self.line, clock::now(), chain, outcome, id));
+    }
+}
+
+/// A local read, written down if it served.
+pub(crate) struct LocalRead {
+    observer: Observer,
+    key: Bytes,
+}
+
+impl LocalRead {
+    pub(crate) fn end_local(self, chain: ChainId, held: &Option<Held>, as_of: Sequence) {
+        let ask = Ask::Read { query: Query::Key(self.key), mode: ReadMode::Strong, floor: None };
+        let held = held.clone().filter(|held| held.value.is_some());
+        let reply = Reply::Read(Read { held, clean: true, way: Way::Local, as_of });
+        self.observer.begin(ask, None).end(chain, Ok(&reply), None);
+    }
+}

@@ -1,0 +1,6 @@
+//! Clusters of tests, tested.
+
+mod applications;
+#[cfg(feature = "mutants")]
+mod mutants;
+mod network;

@@ -1,0 +1,150 @@
+//! Small applications, right ones and wrong ones, under many seeds.
+
+use std::sync::{Arc, Mutex};
+
+use super::super::*;
+use crate::{Batch, Error, Expected, Kv, ReadMode, Session, Version};
+
+/// Pays once, whatever happens.
+async fn pay(kv: &Kv, amount: i64) {
+    let mut call = kv.increment("paid", amount);
+    loop {
+        match call.await {
+            Ok(_) => return,
+            Err(Error::OutcomeUnknown { request_id, .. }) => {
+                call = kv.increment("paid", amount).request_id(request_id);
+            }
+            Err(_) => call = kv.increment("paid", amount),
+        }
+    }
+}
+
+/// Takes a new request id after an unknown outcome: has paid twice if the first one was applied.
+async fn pay_again(kv: &Kv, amount: i64) {
+    while kv.increment("paid", amount).await.is_err() {}
+}
+
+async fn paid(kv: &Kv) -> i64 {
+    loop {
+        if let Ok(read) = kv.get("paid").await {
+            return read.value().map_or(0, |value| std::str::from_utf8(value).unwrap().parse().unwrap());
+        }
+    }
+}
+
+#[test]
+fn whoever_repeats_the_request_pays_once() {
+    explore(0..60, |cluster| async move {
+        let kv = cluster.client();
+        for _ in 0..5 {
+            pay(&kv, 3).await;
+        }
+        assert_eq!(paid(&kv).await, 15);
+    });
+}
+
+#[test]
+fn whoever_asks_anew_pays_twice_under_some_seed() {
+    let seeds = Arc::new(Mutex::new(Vec::new()));
+    let tried = seeds.clone();
+    let explored = std::panic::catch_unwind(move || {
+        explore(0..60, |cluster| {
+            tried.lock().unwrap().push(cluster.seed());
+            async move {
+                let kv = cluster.client();
+                for _ in 0..5 {
+                    pay_again(&kv, 3).await;
+                }
+                assert_eq!(paid(&kv).await, 15, "paid as often as asked for");
+            }
+        });
+    });
+    let words = explored.expect_err("nothing was found");
+    let words = words.downcast_ref::<String>().unwrap();
+    let last = *seeds.lock().unwrap().last().unwrap();
+    assert!(words.starts_with(&format!("seed {last}: ")) && words.contains("paid as often"), "{words}");
+}
+
+/// Everything at once, without a thought for what comes back.
+async fn everything(cluster: Cluster) {
+    let handles = [cluster.client(), cluster.client(), cluster.kv(cluster.head()), cluster.kv(cluster.tail())];
+    let tasks: Vec<_> = handles.into_iter().enumerate().map(|(number, kv)| tokio::spawn(mix(number, kv))).collect();
+    for task in tasks {
+        task.await.unwrap();
+    }
+}
+
+async fn mix(number: usize, kv: Kv) {
+    let session = Session::new();
+    for round in 0..4 {
+        let _ = kv.put("a", format!("{number}/{round}")).session(&session).await;
+        let _ = kv.get("a").mode(ReadMode::Eventual).session(&session).await;
+        let _ = kv.append("log", format!("{number}{round}")).await;
+        let _ = kv.increment("n", 1 + number as i64).await;
+        let read = kv.get("a").await;
+        let version = read.map_or(Version::NONE, |read| read.version());
+        let _ = kv.compare_and_swap("a", version, format!("swapped by {number}/{round}")).await;
+        let batch =
+            Batch::new().require("lock", Expected::Absent).put("lock", "held").increment("b", 1).append("c", "x");
+        let _ = kv.write(batch).await;
+        let _ = kv.get_many(["lock", "b", "c", "a"]).await;
+        let _ = kv.get_delete("lock").await;
+        let _ = kv.compare_and_delete("c", version).await;
+        let mut scan = kv.scan("");
+        while let Some(Ok(_)) = scan.next().await {}
+        if round == 2 {
+            let _ = kv.delete("log").await;
+        }
+    }
+}
+
+#[test]
+fn every_operation_is_linearizable_through_all_trouble() {
+    explore(0..40, everything);
+    Cluster::builder().nodes(4).replicas(2).chains(3).trouble(Trouble::rough()).explore(0..10, everything);
+}
+
+/// The calls of a run.
+fn history(seed: u64) -> String {
+    let history = Arc::new(Mutex::new(String::new()));
+    let told = history.clone();
+    explore([seed], |cluster| {
+        let told = told.clone();
+        async move {
+            everything(cluster.clone()).await;
+            cluster.check().await;
+            *told.lock().unwrap() = cluster.history();
+        }
+    });
+    history.lock().unwrap().clone()
+}
+
+#[test]
+fn a_seed_is_a_run() {
+    for seed in 0..6 {
+        let first = history(seed);
+        assert!(first.lines().count() > 100);
+        assert!(first.contains("unknown"), "trouble came");
+        assert_eq!(first, history(seed), "seed {seed}");
+        assert_ne!(first, history(seed + 1000));
+    }
+}
+
+#[test]
+fn clusters_side_by_side_are_apart() {
+    let alone: Vec<String> = (0..4).map(history).collect();
+    let threads: Vec<_> =
+        (0..4).map(|seed| std::thread::Builder::new().spawn(move || history(seed)).unwrap()).collect();
+    let together: Vec<String> = threads.into_iter().map(|thread| thread.join().unwrap()).collect();
+    assert_eq!(alone, together);
+}
+
+#[tokio::test(start_paused = true)]
+async fn two_clusters_in_one_test_are_apart() {
+    let (one, other) = (Cluster::builder().seed(1).start().await, Cluster::builder().seed(1).start().await);
+    one.client().put("k", "v").await.unwrap();
+    assert!(other.client().get("k").await.unwrap().value().is_none());
+    drop(one);
+    other.client().put("k", "w").await.unwrap();
+    other.check().await;
+}

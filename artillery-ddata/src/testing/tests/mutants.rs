@@ -1,0 +1,4 @@
+//! Members with a guard left out: somebody must notice.
+
+use super::super::*;
+use crate::replica::Mutant;

@@ -1,0 +1,109 @@
+//! Trouble that a seed draws while a test runs.
+
+use std::{sync::Weak, time::Duration};
+
+use artillery_core::transport::simulated::Weather;
+use tokio::time::sleep;
+
+use super::cluster::Inner;
+
+/// What goes wrong by itself, without the test's doing. All chances are from 0 to 1.
+#[derive(Debug, Clone, Copy, PartialEq)]
+#[non_exhaustive]
+pub struct Trouble {
+    /// The shortest time that anything is on its way.
+    pub shortest_delay: Duration,
+    /// The longest time, where nothing is lost.
+    pub longest_delay: Duration,
+    /// The chance that a packet is lost and sent again, 50 ms later.
+    pub lost_packets: f64,
+    /// The chance, for each thing sent, that its connection breaks, with all that is on its way.
+    pub broken_connections: f64,
+    /// The chance that a write ends with an unknown outcome.
+    pub lost_answers: f64,
+    /// The chance that a write's request arrives a second time, up to two seconds later.
+    pub doubled_requests: f64,
+    /// Every now and then, for up to 1.5 seconds, a member stands still or is set apart, or a link is cut in one direction.
+    pub interruptions: bool,
+}
+
+impl Trouble {
+    /// None: delays alone.
+    pub fn none() -> Self {
+        Self {
+            shortest_delay: Duration::from_micros(200),
+            longest_delay: Duration::from_millis(3),
+            lost_packets: 0.0,
+            broken_connections: 0.0,
+            lost_answers: 0.0,
+            doubled_requests: 0.0,
+            interruptions: false,
+        }
+    }
+
+    /// Something of everything, and nothing for so long that calls would fail for it that repeat themselves.
+    pub fn rough() -> Self {
+        Self {
+            longest_delay: Duration::from_millis(20),
+            lost_packets: 0.05,
+            broken_connections: 0.005,
+            lost_answers: 0.1,
+            doubled_requests: 0.2,
+            interruptions: true,
+            ..Self::none()
+        }
+    }
+
+    pub(super) fn weather(&self) -> Weather {
+        Weather {
+            shortest: self.shortest_delay,
+            longest: self.longest_delay,
+            lost: self.lost_packets,
+            broken: self.broken_connections,
+            ..Weather::default()
+        }
+    }
+}
+
+impl Default for Trouble {
+    fn default() -> Self {
+        Self::none()
+    }
+}
+
+/// One interruption after the other, until the cluster is calmed or gone.
+pub(super) async fn interrupt(cluster: Weak<Inner>) {
+    loop {
+        let Some(pause) = wait(&cluster, 600) else { return };
+        sleep(pause).await;
+        let (Some(lasts), Some(undo)) = (wait(&cluster, 1500), begin(&cluster)) else { return };
+        sleep(lasts).await;
+        undo(&cluster);
+    }
+}
+
+fn wait(cluster: &Weak<Inner>, longest_ms: u64) -> Option<Duration> {
+    let cluster = cluster.upgrade().filter(|cluster| !cluster.is_calm())?;
+    Some(Duration::from_millis(1) + Duration::from_millis(longest_ms).mul_f64(cluster.network.chance()))
+}
+
+type Undo = Box<dyn FnOnce(&Weak<Inner>) + Send>;
+
+fn begin(cluster: &Weak<Inner>) -> Option<Undo> {
+    let cluster = cluster.upgrade().filter(|cluster| !cluster.is_calm())?;
+    let (one, other) = (cluster.any_member(), cluster.any_member());
+    Some(match (cluster.network.chance() * 3.0) as u32 {
+        0 => {
+            cluster.pause(one);
+            Box::new(move |cluster| drop(cluster.upgrade().map(|cluster| cluster.resume(one))))
+        }
+        1 => {
+            cluster.network.set_apart(one);
+            Box::new(move |cluster| drop(cluster.upgrade().map(|cluster| cluster.network.rejoin(one))))
+        }
+        _ => {
+            cluster.network.cut(one, other);
+            Box::new(move |cluster| drop(cluster.upgrade().map(|cluster| cluster.network.mend(one, other))))
+        }
+    })
+}

@@ -1,0 +1,131 @@
+//! Whether all that was asked and answered in a run can have come from a correct store.
+//!
+//! Two checks that each see what the other one can't. The [checker](super::checker) takes every key for a versioned
+//! register and looks at *when* versions were seen. [`contents`] puts the writes of a key into the order of their versions,
+//! tries where those of unknown outcome may stand, and looks at *what* was computed and read: an append or increment that
+//! was applied twice or not at all shows there.
+
+mod contents;
+mod registers;
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+
+use super::{
+    book::{Ask, Entry, Told, text},
+    checker::{self, Budget},
+};
+use crate::{
+    ChainId, Version,
+    control::chain_of,
+    replica::{Computed, Query, Reply, Step, Write},
+};
+
+/// Which write of unknown outcome made a version of a key.
+type Makers = BTreeMap<(Bytes, Version), usize>;
+
+/// Judges a whole run.
+pub(super) fn judge(entries: &[Entry], chains: u32) -> Result<(), String> {
+    for chain in (0..chains).map(ChainId) {
+        let of_chain: Vec<(usize, &Entry)> =
+            entries.iter().enumerate().filter(|(_, entry)| chain_of_entry(entry, chains) == Some(chain)).collect();
+        let makers = contents::check(&of_chain)?;
+        let (history, keys) = registers::history(&of_chain, &makers);
+        let name = |key: u32| keys.get(key as usize).map_or_else(String::new, text);
+        checker::check(&history, Budget::default())
+            .map_err(|violation| format!("not linearizable, key {:?}: {violation}", name(violation.key)))?;
+        let names = || keys.iter().enumerate().map(|(key, name)| format!("{key}: {:?}", text(name)));
+        checker::check_more(&history)
+            .map_err(|broken| format!("{broken}\nkeys: {}", names().collect::<Vec<_>>().join(", ")))?;
+    }
+    Ok(())
+}
+
+fn chain_of_entry(entry: &Entry, chains: u32) -> Option<ChainId> {
+    let key = match &entry.ask {
+        Ask::Write(write) => write.keys().next(),
+        Ask::Read { query, .. } => query.keys().first(),
+    };
+    entry.chain.or_else(|| key.map(|key| chain_of(key, chains)))
+}
+
+/// What somebody saw of a key: a version, and its value where that was told.
+struct Sight<'a> {
+    key: &'a Bytes,
+    version: Version,
+    value: Option<&'a Bytes>,
+}
+
+/// Whatever an answer shows of keys that hold a value.
+fn sights(entry: &Entry) -> Vec<Sight<'_>> {
+    let Told::Reply(reply) = &entry.told else { return Vec::new() };
+    match (&entry.ask, reply) {
+        (Ask::Read { query: Query::Key(key), .. }, Reply::Read(read)) => {
+            let held = read.held.iter().filter(|held| held.value.is_some());
+            held.map(|held| Sight { key, version: held.version, value: held.value.as_ref() }).collect()
+        }
+        (Ask::Read { query: Query::Keys(keys), .. }, Reply::Cut(cut)) => {
+            let found = keys.iter().zip(&cut.found).filter_map(|(key, held)| Some((key, held.as_ref()?)));
+            let found = found.filter(|(_, held)| held.value.is_some());
+            found.map(|(key, held)| Sight { key, version: held.version, value: held.value.as_ref() }).collect()
+        }
+        (Ask::Read { .. }, Reply::Page(page)) => {
+            let sight = |record: &'_ crate::store::Record| record.held.value.is_some();
+            let records = page.records.iter().filter(|record| sight(record));
+            records
+                .map(|record| Sight {
+                    key: &record.key,
+                    version: record.held.version,
+                    value: record.held.value.as_ref(),
+                })
+                .collect()
+        }
+        (Ask::Write(write), Reply::Conflict { step, version, value, .. }) if !version.is_none() => {
+            let key = conflicting(write, *step);
+            key.map(|key| Sight { key, version: *version, value: value.as_ref() }).into_iter().collect()
+        }
+        (Ask::Write(Write::GetDelete { key }), Reply::Committed(done)) => match &done.result {
+            Computed::Took(Some((version, value))) => vec![Sight { key, version: *version, value: Some(value) }],
+            Computed::TookForgotten(version) => vec![Sight { key, version: *version, value: None }],
+            _ => Vec::new(),
+        },
+        _ => Vec::new(),
+    }
+}
+
+/// The key whose condition failed.
+fn conflicting(write: &Write, step: u32) -> Option<&Bytes> {
+    match write {
+        Write::Batch(steps) => steps.get(step as usize).map(Step::key),
+        write => write.keys().next(),
+    }
+}
+
+/// The keys that a write changes if it is applied, each once.
+fn changed(write: &Write) -> Vec<&Bytes> {
+    let keys: Vec<&Bytes> = match write {
+        Write::Batch(steps) => {
+            steps.iter().filter(|step| !matches!(step, Step::Require { .. })).map(Step::key).collect()
+        }
+        write => write.keys().collect(),
+    };
+    let mut distinct = Vec::new();
+    for key in keys {
+        if !distinct.contains(&key) {
+            distinct.push(key);
+        }
+    }
+    distinct
+}
+
+/// The version that an acknowledged write made, if it changed anything.
+fn made(entry: &Entry) -> Option<Version> {
+    match &entry.told {
+        Told::Reply(Reply::Committed(done)) if done.result != Computed::Took(None) => Some(done.version),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests;
