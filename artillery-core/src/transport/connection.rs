@@ -101,7 +101,8 @@ impl Connection {
 
     /// Opens a stream to the peer. Of several streams with data to send, those of higher `priority` go first.
     ///
-    /// Only the side that dialled may open streams; on the other side this waits for ever.
+    /// The side that was dialled may do so too; there this waits until the other side [takes in](Self::accept_uni) what
+    /// is open already, since that lets only a few be open at a time.
     ///
     /// # Errors
     /// [`WriteError::Lost`].
@@ -110,13 +111,35 @@ impl Connection {
         self.begin(stream, kind, priority).await
     }
 
-    /// Opens a stream with a way back.
+    /// Opens a stream with a way back. Only the side that dialled may; on the other side this waits for ever.
     ///
     /// # Errors
     /// [`WriteError::Lost`].
     pub async fn open_bi(&self, kind: StreamKind, priority: i32) -> Result<(FrameWriter, FrameReader), WriteError> {
         let (send, receive) = self.inner.quinn.open_bi().await.map_err(quic::close_reason)?;
         Ok((self.begin(send, kind, priority).await?, self.reader(receive)))
+    }
+
+    /// The next stream that the peer opened: for the side that dialled, and for one taker at a time. On the other side the
+    /// [`Service`](super::Service) gets all streams.
+    ///
+    /// A peer that opens a stream and doesn't say its kind holds up those behind it.
+    ///
+    /// # Errors
+    /// [`CloseReason`]: the connection is gone.
+    pub async fn accept_uni(&self) -> Result<(StreamKind, FrameReader), CloseReason> {
+        loop {
+            let mut stream = self.inner.quinn.accept_uni().await.map_err(quic::close_reason)?;
+            // Given up before it said its kind: there is nothing to take in.
+            if let Some(kind) = quic::read_kind(&mut stream).await {
+                return Ok((kind, self.reader(stream)));
+            }
+        }
+    }
+
+    /// Tells it from all other connections of this process that live at the same time.
+    pub fn id(&self) -> usize {
+        self.inner.quinn.stable_id()
     }
 
     async fn begin(
