@@ -105,6 +105,14 @@ impl FrameDecoder {
         Ok(Some(Frame { header, body: frame }))
     }
 
+    /// Bytes of header and body of the next frame, `None` until its lengths have come.
+    ///
+    /// # Errors
+    /// As [`FrameDecoder::next_frame`].
+    pub fn next_len(&self) -> Result<Option<usize>, FrameError> {
+        Ok(self.lengths()?.map(|(len, _)| len - 4))
+    }
+
     /// To be asked when the stream has ended: an error if that was inside a frame.
     ///
     /// # Errors

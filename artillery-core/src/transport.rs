@@ -1,7 +1,7 @@
 //! One QUIC endpoint per node: who may speak, long-lived streams of frames, datagrams, and links that are re-dialled.
 //!
 //! A node dials for what it *sends*: the side that dialled opens streams and sends datagrams, the other one takes them
-//! in through its [`Service`] and answers on bidirectional streams. So two nodes that send to each other have two
+//! in through its [`Service`] and answers on bidirectional streams, or on a few unidirectional ones of its own. So two nodes that send to each other have two
 //! connections, and nobody has to decide which of two is to be kept.
 
 mod accept;

@@ -52,6 +52,10 @@ pub struct Limits {
     pub backlog_bytes: usize,
     /// The largest value, inclusive.
     pub max_value_bytes: usize,
+    /// Each queue of requests and answers: reads that wait for a chain, and writes; of one connection, requests that are
+    /// handed on, and answers that wait to be sent. Past it, callers wait until their deadline. What is larger has the
+    /// queue to itself.
+    pub queue_bytes: usize,
 }
 
 impl Default for Config {
@@ -63,7 +67,12 @@ impl Default for Config {
             chains: ChainSettings::default(),
             discovery: DiscoveryConfig { mdns: true, interface: None, mdns_port: None, seeds: Vec::new() },
             transport: TransportConfig::default(),
-            limits: Limits { window_bytes: 64 << 20, backlog_bytes: 256 << 20, max_value_bytes: 64 << 20 },
+            limits: Limits {
+                window_bytes: 64 << 20,
+                backlog_bytes: 256 << 20,
+                max_value_bytes: 64 << 20,
+                queue_bytes: 64 << 20,
+            },
             timeout: Duration::from_secs(5),
         }
     }
@@ -115,6 +124,9 @@ impl Config {
         if self.limits.window_bytes == 0 {
             problem("limits.window_bytes", "must not be zero".to_owned());
         }
+        if self.limits.queue_bytes == 0 {
+            problem("limits.queue_bytes", "must not be zero".to_owned());
+        }
         if self.timeout.is_zero() {
             problem("timeout", "must not be zero".to_owned());
         }
@@ -140,6 +152,7 @@ mod tests {
         config.chains.min_members = 9;
         config.transport.max_udp_payload = 1;
         config.limits.window_bytes = 0;
+        config.limits.queue_bytes = 0;
         config.limits.max_value_bytes = usize::MAX;
         let fields: Vec<_> = config.validate().unwrap_err().into_iter().map(|problem| problem.field).collect();
         let expected = [
@@ -149,6 +162,7 @@ mod tests {
             "transport.max_udp_payload",
             "limits.max_value_bytes",
             "limits.window_bytes",
+            "limits.queue_bytes",
             "timeout",
         ];
         assert_eq!(fields, expected);

@@ -98,6 +98,8 @@
 
 #[cfg(feature = "net")]
 pub mod blocking;
+#[cfg(feature = "net")]
+mod budget;
 pub mod chain;
 #[cfg(feature = "net")]
 pub mod client;

@@ -84,7 +84,7 @@ async fn greet(shared: &Arc<Shared>, incoming: Incoming) -> Result<(quinn::Conne
 }
 
 async fn read_hello(receive: &mut RecvStream) -> Result<Frame, Refusal> {
-    let kind = read_kind(receive).await.ok_or_else(|| Refusal::Malformed("a stream without a kind".into()))?;
+    let kind = quic::read_kind(receive).await.ok_or_else(|| Refusal::Malformed("a stream without a kind".into()))?;
     if kind != StreamKind::HELLO {
         return Err(Refusal::Malformed(format!("a stream of kind {} came first", kind.0)));
     }
@@ -96,12 +96,6 @@ async fn tell(send: &mut SendStream, answer: &[u8]) -> Result<(), Refusal> {
     // Fails only for a stream at its end.
     let _ = send.finish();
     Ok(())
-}
-
-async fn read_kind(receive: &mut RecvStream) -> Option<StreamKind> {
-    let mut kind = [0];
-    receive.read_exact(&mut kind).await.ok()?;
-    Some(StreamKind(kind[0]))
 }
 
 /// Whether the peer may stay.
@@ -173,7 +167,7 @@ fn begin(
 ) {
     let (shared, connection) = (Arc::clone(shared), connection.clone());
     tokio::spawn(async move {
-        let Some(kind) = read_kind(&mut receive).await else { return };
+        let Some(kind) = quic::read_kind(&mut receive).await else { return };
         let reader = connection.reader(receive.into());
         match kind {
             kind if kind == StreamKind::MEMBERSHIP || kind >= StreamKind::FIRST_FREE => {

@@ -122,7 +122,8 @@ impl Connection {
 
     /// Opens a stream to the peer. Of several streams with data to send, those of higher `priority` go first.
     ///
-    /// Only the side that dialled may open streams; on the other side this waits for ever.
+    /// The side that was dialled may do so too; there this waits until the other side [takes in](Self::accept_uni) what
+    /// is open already, since that lets only a few be open at a time.
     ///
     /// # Errors
     /// [`WriteError::Lost`].
@@ -137,7 +138,7 @@ impl Connection {
         }
     }
 
-    /// Opens a stream with a way back.
+    /// Opens a stream with a way back. Only the side that dialled may; on the other side this waits for ever.
     ///
     /// # Errors
     /// [`WriteError::Lost`].
@@ -152,6 +153,36 @@ impl Connection {
                 let (send, receive) = end.open(kind, true).await?;
                 Ok((self.writer(send.into()), self.reader(receive.into())))
             }
+        }
+    }
+
+    /// The next stream that the peer opened: for the side that dialled, and for one taker at a time. On the other side the
+    /// [`Service`](super::Service) gets all streams.
+    ///
+    /// A peer that opens a stream and doesn't say its kind holds up those behind it.
+    ///
+    /// # Errors
+    /// [`CloseReason`]: the connection is gone.
+    pub async fn accept_uni(&self) -> Result<(StreamKind, FrameReader), CloseReason> {
+        match &self.inner.carrier {
+            Carrier::Quic(quinn) => loop {
+                let mut stream = quinn.accept_uni().await.map_err(quic::close_reason)?;
+                // Given up before it said its kind: there is nothing to take in.
+                if let Some(kind) = quic::read_kind(&mut stream).await {
+                    return Ok((kind, self.reader(stream.into())));
+                }
+            },
+            #[cfg(feature = "testing")]
+            Carrier::Simulated(end) => end.accept().await.map(|(kind, stream)| (kind, self.reader(stream.into()))),
+        }
+    }
+
+    /// Tells it from all other connections of this process that live at the same time.
+    pub fn id(&self) -> usize {
+        match &self.inner.carrier {
+            Carrier::Quic(quinn) => quinn.stable_id(),
+            #[cfg(feature = "testing")]
+            Carrier::Simulated(end) => end.id(),
         }
     }
 

@@ -15,7 +15,7 @@ use rand::RngExt;
 use rustls::pki_types::CertificateDer;
 use sha2::Sha256;
 
-use super::{CloseCode, LinkFilter, counters::Cells, hello, socket};
+use super::{CloseCode, LinkFilter, StreamKind, counters::Cells, hello, socket};
 use crate::{
     codec,
     config::TransportConfig,
@@ -26,6 +26,9 @@ use crate::{
 
 /// Quinn's guess of 333 ms would make the first lost packet of every handshake cost a second.
 const INITIAL_RTT: Duration = Duration::from_millis(100);
+
+/// Streams that the side that was dialled may have open at a time: answers too large for the stream of their requests.
+const STREAMS_BACK: u32 = 64;
 
 /// Bytes of datagrams that wait to be sent or to be read; older ones are dropped for newer ones.
 const DATAGRAM_BUFFER: usize = 1 << 20;
@@ -43,11 +46,12 @@ pub(super) fn endpoint(
     let client = QuicClientConfig::try_from(tls.client).map_err(|error| unusable(&error))?;
 
     let mut accept = ServerConfig::with_crypto(Arc::new(server));
-    accept.transport_config(Arc::new(transport(config, config.max_streams_per_connection)));
+    let streams = config.max_streams_per_connection;
+    accept.transport_config(Arc::new(transport(config, streams, streams)));
     accept.max_incoming(config.max_handshakes as usize);
     let mut dial = quinn::ClientConfig::new(Arc::new(client));
-    // The side that dialled takes in no streams: see the module's documentation.
-    dial.transport_config(Arc::new(transport(config, 0)));
+    // The side that dialled takes in no requests: see the module's documentation.
+    dial.transport_config(Arc::new(transport(config, 0, STREAMS_BACK.min(streams))));
 
     let failed = |source: io::Error| BindError::Socket { addr: config.listen, source };
     let udp = socket::bind(config.listen, config.socket_buffer_bytes).map_err(failed)?;
@@ -73,13 +77,13 @@ fn open(
     quinn::Endpoint::new_with_abstract_socket(endpoint, Some(accept), socket, Arc::new(TokioRuntime))
 }
 
-fn transport(config: &TransportConfig, streams: u32) -> QuinnTransport {
+fn transport(config: &TransportConfig, bidirectional: u32, unidirectional: u32) -> QuinnTransport {
     let mut transport = QuinnTransport::default();
     let mut mtu = MtuDiscoveryConfig::default();
     mtu.upper_bound(config.max_udp_payload);
     transport
-        .max_concurrent_bidi_streams(streams.into())
-        .max_concurrent_uni_streams(streams.into())
+        .max_concurrent_bidi_streams(bidirectional.into())
+        .max_concurrent_uni_streams(unidirectional.into())
         .stream_receive_window(config.stream_window_bytes.into())
         .receive_window(config.connection_window_bytes.into())
         .send_window(config.connection_window_bytes.into())
@@ -205,6 +209,13 @@ pub(super) fn peer_name(connection: &quinn::Connection) -> Result<String, String
     let chain = connection.peer_identity().and_then(|chain| chain.downcast::<Vec<CertificateDer<'static>>>().ok());
     let leaf = chain.as_deref().and_then(|chain| chain.first()).ok_or("no certificate was shown")?;
     name_of(leaf).map_err(|error| error.to_string())
+}
+
+/// The kind of a stream, which is its first byte; `None`: there is none.
+pub(super) async fn read_kind(stream: &mut RecvStream) -> Option<StreamKind> {
+    let mut kind = [0];
+    stream.read_exact(&mut kind).await.ok()?;
+    Some(StreamKind(kind[0]))
 }
 
 /// Reads the one frame of a hello or of its answer.

@@ -79,6 +79,8 @@ struct State {
     apart: BTreeSet<NodeId>,
     /// The same, for ever.
     dead: BTreeSet<NodeId>,
+    /// Of connections so far.
+    connections: usize,
 }
 
 impl Network {
@@ -91,6 +93,7 @@ impl Network {
             cut: BTreeSet::new(),
             apart: BTreeSet::new(),
             dead: BTreeSet::new(),
+            connections: 0,
         };
         Self { inner: Arc::new(Inner { state: Mutex::new(state), changed: watch::Sender::new(0) }) }
     }
@@ -156,6 +159,12 @@ impl Inner {
     fn lock(&self) -> MutexGuard<'_, State> {
         // No code that holds it can panic halfway through a change.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn next_id(&self) -> usize {
+        let state = &mut *self.lock();
+        state.connections += 1;
+        state.connections
     }
 
     fn change(&self, change: impl FnOnce(&mut State) -> bool) {

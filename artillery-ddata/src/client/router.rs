@@ -196,7 +196,12 @@ impl Router {
                     (tries.unanswered(), Error::not_applied(NotApplied::TimedOut))
                 }
                 Tried::Nothing(error) if error.way_on() == WayOn::Change => (Verdict::Over(tries.give_up()), error),
-                Tried::Nothing(error) => (Verdict::Again, error),
+                Tried::Nothing(error) => {
+                    if let Error::Refused { reason, .. } = &error {
+                        refusal = Some(*reason);
+                    }
+                    (Verdict::Again, error)
+                }
             };
             let ending = match verdict {
                 Verdict::Over(ending) => Some(ending),
@@ -271,7 +276,7 @@ impl Router {
                 }
                 _ => Tried::Unanswered(Unknown::NoAnswer),
             },
-            Outcome::NotSent(reason) => Tried::Nothing(not_sent(reason)),
+            Outcome::NotSent(reason) => Tried::Nothing(not_sent(reason, member.node)),
             Outcome::Unanswered(reason) => Tried::Unanswered(reason),
         }
     }
@@ -311,7 +316,7 @@ impl Router {
             let known = routing.as_ref().and_then(|routing| routing.nodes.get(&node));
             let Some(known) = known else { return Err(Error::not_applied(NotApplied::UnknownNode(node))) };
             let link = endpoint.link(node, known.addrs.clone());
-            let channel = Arc::new(Channel::new(link, endpoint.config().max_frame_bytes, &self.runtime));
+            let channel = Arc::new(Channel::new(link, endpoint.config(), &self.runtime));
             peers.channels.insert(node, channel.clone());
             Ok(channel)
         })
@@ -366,8 +371,10 @@ fn repeat(operation: &Operation) -> Repeat {
     }
 }
 
-fn not_sent(reason: NotSent) -> Error {
+fn not_sent(reason: NotSent, node: NodeId) -> Error {
     match reason {
+        NotSent::Busy => Error::refused(Refusal::Busy, None),
+        NotSent::Lost => Error::not_applied(NotApplied::Unreachable { node, reason: None }),
         NotSent::TimedOut => Error::not_applied(NotApplied::TimedOut),
         NotSent::Stopped => Error::not_applied(NotApplied::Stopped),
         NotSent::TooLarge { len, limit } => Error::refused(Refusal::ValueTooLarge { len, limit }, None),

@@ -7,7 +7,7 @@ use slab::Slab;
 use tokio::sync::{Notify, mpsc, oneshot};
 
 use super::{
-    handle::{ChainHandle, ReadRequest, Responder, WriteRequest},
+    handle::{ChainHandle, Queue, Queued, ReadRequest, Responder, WriteRequest},
     lanes::{Lanes, LinkState, UPDATES_ROOM},
 };
 use crate::{
@@ -19,7 +19,7 @@ use crate::{
 
 /// Frames from peers that wait for the task; each is of about [`UPDATES_ROOM`] bytes at most.
 const FRAMES: usize = 64;
-/// Reads, and writes, that wait for the task.
+/// Reads, and writes, that wait for the task; [`Parts::queue_bytes`] bounds their bytes.
 const REQUESTS: usize = 1024;
 /// Of each kind of input, how many are taken in before something is sent.
 const BATCH: usize = 256;
@@ -39,6 +39,8 @@ pub(crate) struct Parts {
     pub(crate) store: Arc<dyn Store>,
     /// To every other member.
     pub(crate) lanes: BTreeMap<MemberId, Lanes>,
+    /// Bytes of reads, and of writes, that wait for the task.
+    pub(crate) queue_bytes: usize,
     /// Told when the epoch is open here, or the replica has halted.
     pub(crate) events: mpsc::Sender<Event>,
 }
@@ -48,8 +50,8 @@ pub(crate) fn spawn(parts: Parts) -> (ChainHandle, mpsc::Sender<Command>) {
     let chain = parts.config.chain;
     let gate = Arc::new(Gate::new(chain));
     let (commands, command_queue) = mpsc::channel(FRAMES);
-    let (reads, read_queue) = mpsc::channel(REQUESTS);
-    let (writes, write_queue) = mpsc::channel(REQUESTS);
+    let (reads, read_queue) = Queue::new(REQUESTS, parts.queue_bytes);
+    let (writes, write_queue) = Queue::new(REQUESTS, parts.queue_bytes);
     let handle = ChainHandle { chain, gate: gate.clone(), store: parts.store.clone(), reads, writes };
     let wake = Arc::new(Notify::new());
     let lanes: BTreeMap<_, _> = parts.lanes.into_iter().map(|(id, lanes)| (id, Peer::new(lanes))).collect();
@@ -87,8 +89,8 @@ struct Task {
     peers: BTreeMap<MemberId, Peer>,
     responders: Slab<Responder>,
     commands: mpsc::Receiver<Command>,
-    reads: mpsc::Receiver<ReadRequest>,
-    writes: mpsc::Receiver<WriteRequest>,
+    reads: mpsc::Receiver<Queued<ReadRequest>>,
+    writes: mpsc::Receiver<Queued<WriteRequest>>,
     wake: Arc<Notify>,
     events: mpsc::Sender<Event>,
 }
@@ -152,13 +154,15 @@ impl Task {
         }
     }
 
-    fn read(&mut self, now: Timestamp, request: ReadRequest) {
+    fn read(&mut self, now: Timestamp, queued: Queued<ReadRequest>) {
+        let request = queued.request;
         let token = Token(self.responders.insert(request.responder) as u64);
         let ReadRequest { query, mode, floor, deadline, .. } = request;
         self.replica.handle(now, Input::Read { token, query, mode, floor, deadline });
     }
 
-    fn write(&mut self, now: Timestamp, request: WriteRequest) {
+    fn write(&mut self, now: Timestamp, queued: Queued<WriteRequest>) {
+        let request = queued.request;
         let token = Token(self.responders.insert(request.responder) as u64);
         let WriteRequest { request, write, deadline, .. } = request;
         self.replica.handle(now, Input::Write { token, request, write, deadline, wall_clock: clock::wall() });

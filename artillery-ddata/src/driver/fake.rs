@@ -19,14 +19,15 @@ use bytes::Bytes;
 use tokio::sync::mpsc;
 
 use super::{
-    handle::{ChainHandle, ReadRequest, WriteRequest},
+    handle::{ChainHandle, Queue, Queued, ReadRequest, WriteRequest},
     local::Local,
-    serve::Server,
+    serve::{Server, Sizes},
 };
 use crate::{
     ChainConfig, ChainId, ChainMember, ClusterId, Epoch, Incarnation, Kv, MemberId, Mode, NodeAddress, NodeId, Role,
     Routing, Timestamp,
     client::router::Router,
+    kv::Call,
     replica::{Gate, Input, Output, Replica, Settings, Token},
     store::{MemoryStore, Store},
     wire::streams::REQUESTS,
@@ -63,13 +64,17 @@ pub(crate) fn chain(me: MemberId, config: ChainConfig) -> ChainHandle {
     let mut replica = Replica::new(me, chain, Settings::default(), store.clone(), gate.clone());
     replica.handle(Timestamp::ZERO, Input::Enter(Arc::new(config)));
     replica.handle(Timestamp::ZERO, Input::Lease(Timestamp::MAX));
-    let (reads, read_queue) = mpsc::channel(8);
-    let (writes, write_queue) = mpsc::channel(8);
+    let (reads, read_queue) = Queue::new(8, QUEUE_BYTES);
+    let (writes, write_queue) = Queue::new(8, QUEUE_BYTES);
     tokio::spawn(run(replica, read_queue, write_queue));
     ChainHandle { chain, gate, store, reads, writes }
 }
 
-async fn run(mut replica: Replica, mut reads: mpsc::Receiver<ReadRequest>, mut writes: mpsc::Receiver<WriteRequest>) {
+async fn run(
+    mut replica: Replica,
+    mut reads: mpsc::Receiver<Queued<ReadRequest>>,
+    mut writes: mpsc::Receiver<Queued<WriteRequest>>,
+) {
     let now = artillery_core::clock::now;
     let mut waiting = BTreeMap::new();
     let mut last = 0;
@@ -78,12 +83,14 @@ async fn run(mut replica: Replica, mut reads: mpsc::Receiver<ReadRequest>, mut w
         let token = Token(last);
         tokio::select! {
             read = reads.recv() => {
-                let Some(ReadRequest { query, mode, floor, deadline, responder }) = read else { return };
+                let Some(read) = read else { return };
+                let ReadRequest { query, mode, floor, deadline, responder } = read.request;
                 waiting.insert(token, responder);
                 replica.handle(now(), Input::Read { token, query, mode, floor, deadline });
             }
             write = writes.recv() => {
-                let Some(WriteRequest { request, write, deadline, responder }) = write else { return };
+                let Some(write) = write else { return };
+                let WriteRequest { request, write, deadline, responder } = write.request;
                 waiting.insert(token, responder);
                 replica.handle(now(), Input::Write { token, request, write, deadline, wall_clock: 1 });
             }
@@ -123,16 +130,14 @@ impl Service for Streams {
 }
 
 pub(crate) const MAX_VALUE: u64 = 1 << 20;
+const QUEUE_BYTES: usize = 1 << 20;
 
 impl FakeNode {
     pub(crate) fn start(cluster: &str, name: &str) -> Self {
         let (node, streams) = Self::bind(cluster, name);
-        let server = Arc::new(Server {
-            local: node.local.clone(),
-            router: node.router.clone(),
-            max_value_bytes: MAX_VALUE,
-            status: Box::new(|| Box::pin(async { Bytes::from_static(b"{\"fine\":true}") })),
-        });
+        let sizes = Sizes::new(QUEUE_BYTES, &TransportConfig::default());
+        let status = Box::new(|| -> Call<Bytes> { Box::pin(async { Bytes::from_static(b"{\"fine\":true}") }) });
+        let server = Arc::new(Server::new(node.local.clone(), node.router.clone(), MAX_VALUE, sizes, status));
         let serve: Serve = Arc::new(move |stream| drop(tokio::spawn(server.clone().serve(stream))));
         assert!(streams.0.set(serve).is_ok());
         node

@@ -1,23 +1,35 @@
 //! Serves the requests of one stream: of clients, and of nodes that hand requests on.
 
+mod answers;
+mod room;
+
 use std::{sync::Arc, time::Duration};
 
 use artillery_core::{
     frame::Frame,
-    transport::{CloseCode, FrameBatch, FrameReader, FrameWriter, IncomingStream},
+    transport::{CloseCode, FrameReader, IncomingStream},
 };
 use bytes::Bytes;
 use tokio::{
-    sync::{Semaphore, mpsc},
+    sync::Semaphore,
     time::{Instant, timeout_at},
 };
 
+pub(crate) use self::{
+    answers::Answering,
+    room::{Sizes, large_bytes, unreceived_bytes},
+};
+use self::{
+    answers::Answers,
+    room::{Room, Rooms},
+};
 use super::{
     handle::{ChainHandle, ReadRequest, Responder, WriteRequest},
     local::Local,
 };
 use crate::{
     ChainId, Error, Mode, Place,
+    budget::{self, Share},
     client::{
         channel::Question,
         router::{Answer, Failed, Router, check_key, check_value, on_the_clock},
@@ -26,43 +38,23 @@ use crate::{
     error::NotApplied,
     kv::Call,
     replica::{Query, Read, ReadMode, Refusal, Reply, Way},
-    wire::request::{MAX_OUTSTANDING, Operation, Request, Response, ResponseAnswer, decode_request, encode_response},
+    wire::request::{MAX_OUTSTANDING, Operation, Request, ResponseAnswer, SMALL, decode_request},
 };
 
 /// No request waits here longer, whatever its sender says: nobody can make a node remember it for ever.
 const LONGEST_WAIT: Duration = Duration::from_secs(300);
-
-/// Responses that are written together at most.
-const BATCH: usize = 256;
 
 /// Says, as JSON, how this node stands.
 pub(crate) type StatusSource = Box<dyn Fn() -> Call<Bytes> + Send + Sync>;
 
 /// What answers the requests that come to a node.
 pub(crate) struct Server {
-    pub(crate) local: Arc<Local>,
-    pub(crate) router: Arc<Router>,
+    local: Arc<Local>,
+    router: Arc<Router>,
     /// Larger values are refused.
-    pub(crate) max_value_bytes: u64,
-    pub(crate) status: StatusSource,
-}
-
-/// Where the answers to one stream's requests go. There is room for as many as are let in.
-#[derive(Clone)]
-struct Answers {
-    replies: mpsc::Sender<(u64, Reply)>,
-    responses: mpsc::Sender<Response>,
-}
-
-impl Answers {
-    fn reply(&self, number: u64, reply: Reply) {
-        self.respond(Response { number, by: None, answer: ResponseAnswer::Reply(reply) });
-    }
-
-    fn respond(&self, response: Response) {
-        // Nobody is there to read it: the stream is gone.
-        drop(self.responses.try_send(response));
-    }
+    max_value_bytes: u64,
+    status: StatusSource,
+    rooms: Rooms,
 }
 
 /// Who a request is for.
@@ -72,6 +64,16 @@ enum For {
 }
 
 impl Server {
+    pub(crate) fn new(
+        local: Arc<Local>,
+        router: Arc<Router>,
+        max_value_bytes: u64,
+        sizes: Sizes,
+        status: StatusSource,
+    ) -> Self {
+        Self { local, router, max_value_bytes, status, rooms: Rooms::new(sizes) }
+    }
+
     /// Serves a stream of kind [`REQUESTS`](crate::wire::streams::REQUESTS) until it ends. Whoever breaks the rules
     /// loses the connection.
     pub(crate) async fn serve(self: Arc<Self>, stream: IncomingStream) {
@@ -80,13 +82,13 @@ impl Server {
             connection.close(CloseCode::VIOLATION, "requests without a way back");
             return;
         };
-        let room = Arc::new(Semaphore::new(MAX_OUTSTANDING));
-        let (replies, from_chains) = mpsc::channel(MAX_OUTSTANDING);
-        let (responses, others) = mpsc::channel(MAX_OUTSTANDING);
+        let room = self.rooms.of(&connection);
+        let outstanding = Semaphore::new(MAX_OUTSTANDING);
+        let (answers, waiting) = Answers::new(room.clone());
         // Lent, not given: a reader dropped before the connection is closed leaves a frame to send, and quinn then holds
         // the farewell back whenever the congestion window is full, a probe of the path's packet size being enough.
-        let reading = self.read(&mut reader, Answers { replies, responses }, &room);
-        let writing = write(writer, from_chains, others, &room);
+        let reading = self.read(&mut reader, answers, &outstanding, &room);
+        let writing = answers::write(writer, waiting, &outstanding, &room, &connection);
         tokio::pin!(reading, writing);
         tokio::select! {
             biased;
@@ -99,46 +101,59 @@ impl Server {
         }
     }
 
-    /// Takes requests in, no more than there is room for answers, until the sender has no more of them.
+    /// Takes requests in, no more than there is room for them and for their answers, until the sender has no more.
     async fn read(
         self: &Arc<Self>,
         reader: &mut FrameReader,
         answers: Answers,
-        room: &Semaphore,
+        outstanding: &Semaphore,
+        room: &Arc<Room>,
     ) -> Result<(), String> {
         loop {
             // A lost connection is no fault of the requests.
+            let Ok(Some(len)) = reader.next_len().await else { return Ok(()) };
+            let mut share = match len {
+                len if len > SMALL => room.large_requests.take(len).await,
+                _ => Share::none(),
+            };
             let Ok(Some(frame)) = reader.next().await else { return Ok(()) };
             let mut next = Some(frame);
             while let Some(frame) = next {
-                let Ok(permit) = room.acquire().await else { return Ok(()) };
+                let Ok(permit) = outstanding.acquire().await else { return Ok(()) };
                 permit.forget();
-                self.take_in(&frame, &answers).await?;
+                self.take_in(&frame, std::mem::replace(&mut share, Share::none()), &answers, room).await?;
                 next = reader.next_ready();
             }
         }
     }
 
-    async fn take_in(self: &Arc<Self>, frame: &Frame, answers: &Answers) -> Result<(), String> {
+    async fn take_in(
+        self: &Arc<Self>,
+        frame: &Frame,
+        share: Share,
+        answers: &Answers,
+        room: &Room,
+    ) -> Result<(), String> {
         let request = decode_request(frame).map_err(|error| format!("no request: {error}"))?;
         let number = request.number;
+        if let Operation::Read { query: Query::Key(key), mode: ReadMode::Strong, .. } = &request.operation
+            && let Some(reply) = self.local_read(request.chain, key)
+        {
+            answers.local(number, reply).await;
+            return Ok(());
+        }
+        let answering = answers.expect(number, &request.operation).await;
         match &request.operation {
-            Operation::Read { query: Query::Key(key), mode: ReadMode::Strong, .. } => {
-                match self.local_read(request.chain, key) {
-                    Some(reply) => answers.reply(number, reply),
-                    None => self.serve_or_forward(request, answers).await,
-                }
+            Operation::Read { .. } | Operation::Write { .. } => {
+                self.serve_or_forward(request, share, answering, answers, room).await;
             }
-            Operation::Read { .. } | Operation::Write { .. } => self.serve_or_forward(request, answers).await,
             Operation::Routing => {
                 let routing = self.local.routing().borrow().as_deref().cloned().map(Box::new);
-                answers.respond(Response { number, by: None, answer: ResponseAnswer::Routing(routing) });
+                answering.respond(ResponseAnswer::Routing(routing));
             }
             Operation::Status => {
-                let (json, answers) = ((self.status)(), answers.clone());
-                tokio::spawn(async move {
-                    answers.respond(Response { number, by: None, answer: ResponseAnswer::Status(json.await) });
-                });
+                let json = (self.status)();
+                tokio::spawn(async move { answering.respond(ResponseAnswer::Status(json.await)) });
             }
         }
         Ok(())
@@ -161,13 +176,28 @@ impl Server {
         chains > 0 && chain_of(key, chains) == chain
     }
 
-    async fn serve_or_forward(self: &Arc<Self>, request: Request, answers: &Answers) {
+    async fn serve_or_forward(
+        self: &Arc<Self>,
+        request: Request,
+        share: Share,
+        answering: Answering,
+        answers: &Answers,
+        room: &Room,
+    ) {
         let wait = Duration::from_millis(request.deadline_ms.into()).min(LONGEST_WAIT);
         let deadline = Instant::now() + wait;
-        match self.place(&request) {
-            Ok(For::Here(handle)) => serve_here(&handle, request, deadline, answers).await,
-            Ok(For::AnotherNode) => self.forward(request, deadline, answers.clone()),
-            Err(refusal) => answers.reply(request.number, Reply::Refused(refusal)),
+        let (number, is_write) = (request.number, request.operation.is_write());
+        let handed = match self.place(&request) {
+            Ok(For::Here(handle)) => timeout_at(deadline, serve_here(&handle, request, deadline, answering)).await,
+            Ok(For::AnotherNode) => timeout_at(deadline, self.forward(request, share, deadline, answering, room)).await,
+            Err(refusal) => {
+                answering.reply(Reply::Refused(refusal));
+                Ok(())
+            }
+        };
+        if handed.is_err() {
+            // Nobody ever saw it.
+            answers.brief(number, if is_write { Reply::Refused(Refusal::Busy) } else { Reply::Expired });
         }
     }
 
@@ -233,19 +263,33 @@ impl Server {
         config.is_some_and(|config| config.tail() == Some(self.local.me))
     }
 
-    /// Has the right node answer, in a task of its own: there are no more of them than there is room for answers.
-    fn forward(self: &Arc<Self>, request: Request, deadline: Instant, answers: Answers) {
+    /// Has the right node answer, in a task of its own, as soon as there is room for one more request that is handed on.
+    async fn forward(
+        self: &Arc<Self>,
+        request: Request,
+        share: Share,
+        deadline: Instant,
+        answering: Answering,
+        room: &Room,
+    ) {
+        let Request { chain, operation, .. } = request;
+        // One that is large has its room already.
+        let share = match share.is_none() {
+            true => room.forwards.take(budget::of_operation(&operation)).await,
+            false => share,
+        };
         let server = self.clone();
         tokio::spawn(async move {
-            let Request { number, chain, operation, .. } = request;
+            let _share = share;
             let is_write = operation.is_write();
             let question = Question { chain, forwarded: true, only: None, operation };
-            let (by, reply) = match server.router.call(question, deadline).await {
-                Ok(Answer { reply, node, .. }) => (Some(node).filter(|&by| by != server.local.me), reply),
-                Err(Failed::Certainly(error)) => (None, in_words_of_the_chain(&error, is_write)),
-                Err(Failed::Perhaps(_)) => (None, Reply::Expired),
-            };
-            answers.respond(Response { number, by, answer: ResponseAnswer::Reply(reply) });
+            match server.router.call(question, deadline).await {
+                Ok(Answer { reply, node, .. }) => {
+                    answering.reply_by(Some(node).filter(|&by| by != server.local.me), reply);
+                }
+                Err(Failed::Certainly(error)) => answering.reply(in_words_of_the_chain(&error, is_write)),
+                Err(Failed::Perhaps(_)) => answering.reply(Reply::Expired),
+            }
         });
     }
 }
@@ -261,72 +305,15 @@ fn in_words_of_the_chain(error: &Error, is_write: bool) -> Reply {
 }
 
 /// Hands the request to the chain's task, and waits while that has no room: then nothing more is read from the stream.
-async fn serve_here(handle: &ChainHandle, request: Request, deadline: Instant, answers: &Answers) {
-    let number = request.number;
-    let responder = Responder::Stream { number, responses: answers.replies.clone() };
-    let until = on_the_clock(deadline);
-    let is_write = request.operation.is_write();
-    let handed = async {
-        match request.operation {
-            Operation::Read { query, mode, floor } => {
-                handle.read(ReadRequest { query, mode, floor, deadline: until, responder }).await;
-            }
-            Operation::Write { request, write } => {
-                handle.write(WriteRequest { request, write, deadline: until, responder }).await;
-            }
-            Operation::Routing | Operation::Status => {}
+async fn serve_here(handle: &ChainHandle, request: Request, deadline: Instant, answering: Answering) {
+    let (responder, deadline) = (Responder::Stream(answering), on_the_clock(deadline));
+    match request.operation {
+        Operation::Read { query, mode, floor } => {
+            handle.read(ReadRequest { query, mode, floor, deadline, responder }).await;
         }
-    };
-    if timeout_at(deadline, handed).await.is_err() {
-        // The chain never saw it.
-        answers.reply(number, if is_write { Reply::Refused(Refusal::Busy) } else { Reply::Expired });
+        Operation::Write { request, write } => {
+            handle.write(WriteRequest { request, write, deadline, responder }).await;
+        }
+        Operation::Routing | Operation::Status => {}
     }
-}
-
-/// Writes what has been answered, many responses at a time, until nobody answers any more or the stream is lost.
-async fn write(
-    mut writer: FrameWriter,
-    mut replies: mpsc::Receiver<(u64, Reply)>,
-    mut responses: mpsc::Receiver<Response>,
-    room: &Semaphore,
-) {
-    let mut batch = FrameBatch::new();
-    let mut from_chains = Vec::with_capacity(BATCH);
-    let mut ready = Vec::with_capacity(BATCH);
-    let (mut chains_answer, mut others_answer) = (true, true);
-    while chains_answer || others_answer {
-        // Nothing received means that nobody is left who could send.
-        tokio::select! {
-            biased;
-            received = replies.recv_many(&mut from_chains, BATCH), if chains_answer => chains_answer = received > 0,
-            received = responses.recv_many(&mut ready, BATCH), if others_answer => others_answer = received > 0,
-        }
-        // Whatever else is ready goes along.
-        while let Ok(reply) = replies.try_recv() {
-            from_chains.push(reply);
-        }
-        while let Ok(response) = responses.try_recv() {
-            ready.push(response);
-        }
-        ready.extend(from_chains.drain(..).map(|(number, reply)| Response {
-            number,
-            by: None,
-            answer: ResponseAnswer::Reply(reply),
-        }));
-        for response in &ready {
-            match encode_response(response) {
-                Ok(encoded) => batch.push(&encoded.header, &encoded.body),
-                Err(error) => {
-                    tracing::error!(%error, number = response.number, "a response can't be sent");
-                    return;
-                }
-            }
-        }
-        if !batch.is_empty() && writer.send_all(&mut batch).await.is_err() {
-            return;
-        }
-        room.add_permits(ready.len());
-        ready.clear();
-    }
-    writer.finish();
 }

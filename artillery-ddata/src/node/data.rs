@@ -32,7 +32,7 @@ use crate::{
         lanes::Hub,
         local::Local,
         receive::Chains,
-        serve::Server,
+        serve::{Server, Sizes},
     },
     kv::Call,
     replica::{self, Event, Halt, Query, ReadMode},
@@ -108,7 +108,8 @@ impl Data {
             })
         });
         let max_value_bytes = self.config.limits.max_value_bytes as u64;
-        Arc::new(Server { local: self.local.clone(), router, max_value_bytes, status })
+        let sizes = Sizes::new(self.config.limits.queue_bytes, &self.config.transport);
+        Arc::new(Server::new(self.local.clone(), router, max_value_bytes, sizes, status))
     }
 
     /// Begins to look for the cluster, or to found it.
@@ -273,7 +274,8 @@ impl Data {
             backlog: self.config.limits.backlog_bytes,
             ..replica::Settings::default()
         };
-        Parts { me: self.id(), config: Arc::new(config.clone()), settings, store: self.store.clone(), lanes, events }
+        let (store, queue_bytes) = (self.store.clone(), self.config.limits.queue_bytes);
+        Parts { me: self.id(), config: Arc::new(config.clone()), settings, store, lanes, queue_bytes, events }
     }
 
     /// A member is ready when its chains are open, a spare when a member has answered it.

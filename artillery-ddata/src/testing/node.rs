@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use artillery_core::{
     Incarnation, MemberId, NodeId,
+    config::TransportConfig,
     transport::{Endpoint, LocalInfo, PROTOCOL_VERSIONS, PeerKind, simulated::Network},
 };
 use bytes::Bytes;
@@ -18,7 +19,7 @@ use crate::{
         lanes::Hub,
         local::Local,
         receive::Chains,
-        serve::Server,
+        serve::{Server, Sizes},
     },
     node::service::DataService,
     replica::{Event, Settings, Status},
@@ -27,6 +28,8 @@ use crate::{
 
 /// The largest value, in bytes.
 const MAX_VALUE: u64 = 64 << 20;
+/// Of each queue of requests and answers.
+const QUEUE_BYTES: usize = 64 << 20;
 /// Events of one chain that wait: an epoch has three.
 const EVENTS: usize = 8;
 
@@ -68,7 +71,8 @@ impl Member {
         let router = Router::of_node(local.clone(), endpoint.clone(), MAX_VALUE);
         let store: Arc<dyn Store> = Arc::new(MemoryStore::with_seed(seed));
         let status = Box::new(|| -> crate::kv::Call<Bytes> { Box::pin(async { Bytes::from_static(b"{}") }) });
-        let serving = Server { local: local.clone(), router: router.clone(), max_value_bytes: MAX_VALUE, status };
+        let sizes = Sizes::new(QUEUE_BYTES, &TransportConfig::default());
+        let serving = Server::new(local.clone(), router.clone(), MAX_VALUE, sizes, status);
         // Set once, here.
         let _ = server.set(Arc::new(serving));
         let hub = Arc::new(Hub::new(endpoint.clone()));
@@ -113,6 +117,7 @@ impl Member {
             settings: settings.clone(),
             store: self.store.clone(),
             lanes: lanes.collect(),
+            queue_bytes: QUEUE_BYTES,
             events,
         }
     }

@@ -1,8 +1,8 @@
 //! What clients ask of nodes, and nodes of each other on their behalf, as frames.
 //!
 //! Requests travel on streams of kind [`REQUESTS`](super::streams::REQUESTS), their responses come back on the same
-//! stream in any order. A request's number is the sender's own, and must not be used again on a stream before its
-//! response has come.
+//! stream in any order, or, if they are [large](SMALL), on streams of kind [`ANSWERS`](super::streams::ANSWERS). A
+//! request's number is the sender's own, and must not be used again on a connection before its response has come.
 
 mod answer;
 mod body;
@@ -11,7 +11,7 @@ mod question;
 #[cfg(test)]
 mod tests;
 
-pub use answer::{decode_response, encode_response};
+pub use answer::{decode_answer_to, decode_response, encode_answer_to, encode_response};
 use bytes::Bytes;
 pub use question::{decode_request, encode_request};
 
@@ -24,6 +24,11 @@ use crate::{
 
 /// Requests that may wait for their responses on one stream at a time. A receiver reads no further while so many do.
 pub const MAX_OUTSTANDING: usize = 1024;
+
+/// The largest body of a request or a reply, in bytes, that shares its stream with others. A larger request has a stream
+/// of kind [`REQUESTS`](super::streams::REQUESTS) to itself, a larger reply one of kind
+/// [`ANSWERS`](super::streams::ANSWERS).
+pub const SMALL: usize = 64 << 10;
 
 /// What is asked.
 #[derive(Clone, PartialEq, Eq, Debug)]

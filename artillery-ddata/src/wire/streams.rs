@@ -8,3 +8,10 @@ pub const CHAIN_UPDATES: u8 = 17;
 pub const FORMATION: u8 = 18;
 /// Requests of clients and their responses; bidirectional.
 pub const REQUESTS: u8 = 19;
+/// One large response to a request that came by another stream of the same connection; unidirectional, opened by the side
+/// that was dialled.
+pub const ANSWERS: u8 = 20;
+
+/// The priority of streams that carry one large request or response: behind all others, which have 0 and more.
+#[cfg(feature = "net")]
+pub(crate) const APART_PRIORITY: i32 = -1;

@@ -59,6 +59,9 @@ pub(super) struct NodeArgs {
     /// Bytes of committed updates kept for members that lost some
     #[arg(long, value_name = "BYTES", default_value = "256MiB")]
     pub(super) backlog_bytes: Bytes,
+    /// Bytes of each queue of requests and answers
+    #[arg(long, value_name = "BYTES", default_value = "64MiB")]
+    pub(super) queue_bytes: Bytes,
     /// The largest value, inclusive
     #[arg(long, value_name = "BYTES", default_value = "64MiB")]
     pub(super) max_value_bytes: Bytes,

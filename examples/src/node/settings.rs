@@ -54,6 +54,7 @@ fn config(args: &NodeArgs) -> Config {
     config.transport.advertise = args.advertise;
     config.limits.window_bytes = args.window_bytes.0;
     config.limits.backlog_bytes = args.backlog_bytes.0;
+    config.limits.queue_bytes = args.queue_bytes.0;
     config.limits.max_value_bytes = args.max_value_bytes.0;
     let largest = args.max_value_bytes.0.saturating_add(FRAME_MARGIN);
     config.transport.max_frame_bytes = config.transport.max_frame_bytes.max(largest);
@@ -87,6 +88,7 @@ mod tests {
         assert_eq!((ours.expect, ours.chains), (theirs.expect, theirs.chains));
         assert_eq!(ours.limits.window_bytes, theirs.limits.window_bytes);
         assert_eq!(ours.limits.backlog_bytes, theirs.limits.backlog_bytes);
+        assert_eq!(ours.limits.queue_bytes, theirs.limits.queue_bytes);
         assert_eq!(ours.limits.max_value_bytes, theirs.limits.max_value_bytes);
         assert_eq!(ours.transport.listen, theirs.transport.listen);
     }

@@ -4,6 +4,7 @@ mod ctl;
 mod forming;
 mod http;
 mod load;
+mod overload;
 mod quickstart;
 mod strangers;
 mod support;

@@ -105,6 +105,14 @@ impl Node {
         }
     }
 
+    /// Bytes of memory that it has in use.
+    pub(crate) fn resident(&self) -> u64 {
+        let id = self.child.id().expect("a node has ended before its time");
+        let status = std::fs::read_to_string(format!("/proc/{id}/status")).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+        line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() << 10
+    }
+
     pub(crate) async fn ended(&mut self) -> Option<i32> {
         timeout(PATIENCE, self.child.wait()).await.expect("a node didn't end").unwrap().code()
     }

@@ -1,11 +1,14 @@
-//! A connection: two sides, of which the one that dialled opens the streams.
+//! A connection: two sides, of which the one that dialled opens the streams, the other one only a few.
 
 use std::{
     sync::{Arc, Weak},
     time::Duration,
 };
 
-use tokio::{sync::watch, time::timeout};
+use tokio::{
+    sync::{Mutex, mpsc, watch},
+    time::timeout,
+};
 
 use super::{
     Inlet, Inner, Outlet,
@@ -25,11 +28,21 @@ pub(super) struct Line {
     /// Why it is gone, as each side knows it.
     closed: [watch::Sender<Option<CloseReason>>; 2],
     idle_timeout: Duration,
+    id: usize,
+    /// What the side that was dialled has opened, for the other one to take in.
+    opened: mpsc::Sender<(StreamKind, Outlet)>,
+    to_accept: Mutex<mpsc::Receiver<(StreamKind, Outlet)>>,
 }
+
+/// So many streams of the side that was dialled wait to be taken in.
+const OPENED: usize = 4;
 
 impl Line {
     pub(super) fn new(net: Arc<Inner>, nodes: [NodeId; 2], idle_timeout: Duration) -> Self {
-        Self { net, nodes, closed: [watch::Sender::new(None), watch::Sender::new(None)], idle_timeout }
+        let closed = [watch::Sender::new(None), watch::Sender::new(None)];
+        let (opened, to_accept) = mpsc::channel(OPENED);
+        let id = net.next_id();
+        Self { net, nodes, closed, idle_timeout, id, opened, to_accept: Mutex::new(to_accept) }
     }
 
     /// Whether what `side` sends arrives.
@@ -139,13 +152,15 @@ impl End {
         Arc::new(Self { line, side: 0, accepted: Some((accepted, acceptor)) })
     }
 
-    /// Opens a stream, with a way back if `both`. Only the side that dialled may; on the other side this waits for ever.
+    /// Opens a stream, with a way back if `both`. That only the side that dialled may; on the other side it waits for ever.
     pub(in crate::transport) async fn open(
         self: &Arc<Self>,
         kind: StreamKind,
         both: bool,
     ) -> Result<(Inlet, Outlet), WriteError> {
-        let Some((accepted, acceptor)) = &self.accepted else { return std::future::pending().await };
+        let Some((accepted, acceptor)) = &self.accepted else {
+            return if both { std::future::pending().await } else { self.open_back(kind).await };
+        };
         if let Some(reason) = self.close_reason() {
             return Err(WriteError::Lost(reason));
         }
@@ -164,6 +179,40 @@ impl End {
         });
         let back = if both { back } else { pipe::ended(self.line.clone()) };
         Ok((Inlet::new(there, Some(self.clone())), Outlet::new(back, Some(self.clone()))))
+    }
+
+    /// Opens a stream to the side that dialled, once there is room among those that it hasn't taken in.
+    async fn open_back(&self, kind: StreamKind) -> Result<(Inlet, Outlet), WriteError> {
+        let line = self.line.clone();
+        let room = tokio::select! {
+            biased;
+            reason = self.closed() => return Err(WriteError::Lost(reason)),
+            // The line keeps the other end.
+            room = line.opened.clone().reserve_owned() => room.map_err(|_| WriteError::Lost(CloseReason::TimedOut))?,
+        };
+        let pipe = Arc::new(Pipe::new(line.clone(), 1));
+        let (at, outlet) = (line.departure(), Outlet::new(pipe.clone(), None));
+        let arriving = line.clone();
+        tokio::spawn(async move {
+            if arriving.arrival(1, at).await.is_ok() {
+                room.send((kind, outlet));
+            }
+        });
+        Ok((Inlet::new(pipe, None), Outlet::new(pipe::ended(line), None)))
+    }
+
+    /// The next stream that the side which was dialled has opened.
+    pub(in crate::transport) async fn accept(&self) -> Result<(StreamKind, Outlet), CloseReason> {
+        let mut to_accept = self.line.to_accept.lock().await;
+        tokio::select! {
+            biased;
+            reason = self.closed() => Err(reason),
+            Some(opened) = to_accept.recv() => Ok(opened),
+        }
+    }
+
+    pub(in crate::transport) fn id(&self) -> usize {
+        self.line.id
     }
 
     pub(in crate::transport) fn close(&self, code: CloseCode, words: &str) {

@@ -79,20 +79,43 @@ impl FrameReader {
             if let Some(frame) = self.next_ready() {
                 return Ok(Some(frame));
             }
-            if let Some(error) = &self.failed {
-                return Err(error.clone());
+            if !self.read().await? {
+                return Ok(None);
             }
-            let decoder = &mut self.decoder;
-            match self.stream.read(|chunk| decoder.push(chunk)).await {
-                Ok(true) => {}
-                Ok(false) => {
-                    return match self.decoder.finish() {
-                        Ok(()) => Ok(None),
-                        Err(error) => Err(self.fail(error.into())),
-                    };
-                }
-                Err(error) => return Err(self.fail(error)),
+        }
+    }
+
+    /// Bytes of header and body of the next frame, as soon as the frame says so: whoever has no room for it reads no
+    /// further. `None` when the stream was finished after a whole frame. May be cancelled: nothing is lost.
+    ///
+    /// # Errors
+    /// As [`FrameReader::next`].
+    pub async fn next_len(&mut self) -> Result<Option<usize>, ReadError> {
+        loop {
+            match self.decoder.next_len() {
+                Ok(Some(len)) => return Ok(Some(len)),
+                Ok(None) => {}
+                Err(error) => return Err(self.fail(error.into())),
             }
+            if !self.read().await? {
+                return Ok(None);
+            }
+        }
+    }
+
+    /// Takes over what has come, waiting for it. Whether the stream goes on.
+    async fn read(&mut self) -> Result<bool, ReadError> {
+        if let Some(error) = &self.failed {
+            return Err(error.clone());
+        }
+        let decoder = &mut self.decoder;
+        match self.stream.read(|chunk| decoder.push(chunk)).await {
+            Ok(true) => Ok(true),
+            Ok(false) => match self.decoder.finish() {
+                Ok(()) => Ok(false),
+                Err(error) => Err(self.fail(error.into())),
+            },
+            Err(error) => Err(self.fail(error)),
         }
     }
 

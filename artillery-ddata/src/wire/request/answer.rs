@@ -1,6 +1,7 @@
 //! Responses as frames.
 
-use artillery_core::frame::Frame;
+use artillery_core::{codec, frame::Frame};
+use bytes::Bytes;
 
 use super::{
     DecodeError, EncodeError, Encoded, Response, ResponseAnswer,
@@ -86,6 +87,25 @@ fn computed_header(result: &Computed, body: &mut Pieces) -> Result<ComputedHeade
 
 fn held_header(held: &Held, body: &mut Pieces) -> Result<HeldHeader, EncodeError> {
     Ok(HeldHeader { version: held.version, value: body.add_some(held.value.as_ref())? })
+}
+
+/// The header of the frame, without a body, that stands before a large response on a stream of kind
+/// [`ANSWERS`](crate::wire::streams::ANSWERS): the number of its request.
+pub fn encode_answer_to(number: u64) -> Bytes {
+    let mut header = Vec::with_capacity(9);
+    // A number always has an encoding.
+    let _ = codec::encode(&number, &mut header);
+    header.into()
+}
+
+/// The number of the request that such a frame names.
+///
+/// # Errors
+/// [`DecodeError`]: the frame names none.
+pub fn decode_answer_to(frame: &Frame) -> Result<u64, DecodeError> {
+    let number = decoded(&frame.header)?;
+    Taker::new(&frame.body).end()?;
+    Ok(number)
 }
 
 /// The response that a frame carries.

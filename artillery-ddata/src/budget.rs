@@ -1,0 +1,178 @@
+//! Room in bytes: what bounds a queue whose items differ in size.
+
+use std::sync::Arc;
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use crate::{
+    replica::{Computed, Query, Reply, Write},
+    store::Held,
+    wire::request::Operation,
+};
+
+/// Bytes are counted in so many at a time.
+const UNIT: usize = 1 << 10;
+
+/// What an item takes beside its keys and values, and each of many things in it.
+const OVERHEAD: usize = 256;
+const ENTRY: usize = 64;
+
+/// So many bytes, to be shared by what is in a queue or under way. An item larger than all of it takes all of it.
+/// Clones are the same budget.
+#[derive(Debug, Clone)]
+pub(crate) struct Budget {
+    room: Arc<Semaphore>,
+    units: u32,
+}
+
+/// A part of a budget, given back when it is dropped.
+#[derive(Debug)]
+#[must_use = "dropped, it is given back"]
+pub(crate) struct Share(Option<OwnedSemaphorePermit>);
+
+impl Budget {
+    pub(crate) fn new(bytes: usize) -> Self {
+        let most = Semaphore::MAX_PERMITS.min(u32::MAX as usize);
+        let units = bytes.div_ceil(UNIT).clamp(1, most);
+        Self { room: Arc::new(Semaphore::new(units)), units: units as u32 }
+    }
+
+    fn units(&self, bytes: usize) -> u32 {
+        u32::try_from(bytes.div_ceil(UNIT)).unwrap_or(u32::MAX).clamp(1, self.units)
+    }
+
+    /// Waits for room, in the order of the calls. May be cancelled.
+    pub(crate) async fn take(&self, bytes: usize) -> Share {
+        // It is never closed.
+        Share(self.room.clone().acquire_many_owned(self.units(bytes)).await.ok())
+    }
+
+    /// The same, if there is room now.
+    pub(crate) fn try_take(&self, bytes: usize) -> Option<Share> {
+        self.room.clone().try_acquire_many_owned(self.units(bytes)).ok().map(|permit| Share(Some(permit)))
+    }
+
+    /// Bytes that nobody has taken.
+    #[cfg(test)]
+    pub(crate) fn left(&self) -> usize {
+        self.room.available_permits() * UNIT
+    }
+}
+
+impl Share {
+    /// Of no budget.
+    pub(crate) const fn none() -> Self {
+        Self(None)
+    }
+
+    pub(crate) const fn is_none(&self) -> bool {
+        self.0.is_none()
+    }
+
+    /// Whether it is enough for so many bytes.
+    pub(crate) fn covers(&self, bytes: usize) -> bool {
+        self.0.as_ref().is_some_and(|permit| permit.num_permits() * UNIT >= bytes)
+    }
+
+    /// Gives back what is beyond `bytes`.
+    pub(crate) fn shrink(&mut self, bytes: usize) {
+        let units = bytes.div_ceil(UNIT).max(1);
+        if let Some(permit) = &mut self.0 {
+            drop(permit.split(permit.num_permits().saturating_sub(units)));
+        }
+    }
+}
+
+/// What an operation takes in a queue, in bytes.
+pub(crate) fn of_operation(operation: &Operation) -> usize {
+    match operation {
+        Operation::Read { query, .. } => of_query(query),
+        Operation::Write { write, .. } => of_write(write),
+        Operation::Routing | Operation::Status => OVERHEAD,
+    }
+}
+
+pub(crate) fn of_query(query: &Query) -> usize {
+    OVERHEAD
+        + match query {
+            Query::Key(key) => key.len(),
+            Query::Keys(keys) => keys.iter().map(|key| ENTRY + key.len()).sum(),
+            Query::Scan(scan) => scan.prefix.len() + scan.after.as_ref().map_or(0, |after| after.len()),
+            Query::Changes(watch) => watch.prefix.len(),
+        }
+}
+
+pub(crate) fn of_write(write: &Write) -> usize {
+    let steps = if let Write::Batch(steps) = write { steps.len() * ENTRY } else { 0 };
+    let pieces = write.keys().chain(write.values());
+    OVERHEAD + steps + pieces.map(|piece| piece.len()).sum::<usize>()
+}
+
+/// What a reply takes in a queue, in bytes.
+pub(crate) fn of_reply(reply: &Reply) -> usize {
+    let held = |held: &Held| held.value.as_ref().map_or(0, |value| value.len());
+    OVERHEAD
+        + match reply {
+            Reply::Committed(done) => match &done.result {
+                Computed::Took(Some((_, value))) => value.len(),
+                _ => 0,
+            },
+            Reply::Conflict { value, .. } => value.as_ref().map_or(0, |value| value.len()),
+            Reply::Read(read) => read.held.as_ref().map_or(0, held),
+            Reply::Cut(cut) => cut.found.iter().map(|found| ENTRY + found.as_ref().map_or(0, held)).sum(),
+            Reply::Page(page) => page.records.iter().map(|record| ENTRY + record.key.len() + held(&record.held)).sum(),
+            Reply::Changes(changes) => {
+                changes.records.iter().map(|record| ENTRY + record.key.len() + held(&record.held)).sum()
+            }
+            Reply::Refused(_) | Reply::Expired => 0,
+        }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn what_is_larger_than_all_takes_all() {
+        let budget = Budget::new(10_000);
+        let small = budget.take(1).await;
+        assert_eq!(budget.left(), 9 << 10);
+        assert!(budget.try_take(usize::MAX).is_none());
+        drop(small);
+        let all = budget.take(usize::MAX).await;
+        assert_eq!(budget.left(), 0);
+        assert!(budget.try_take(0).is_none());
+        drop(all);
+        assert_eq!(budget.left(), 10 << 10);
+    }
+
+    #[tokio::test]
+    async fn what_is_not_needed_is_given_back() {
+        let budget = Budget::new(100 << 10);
+        let mut share = budget.take(64 << 10).await;
+        share.shrink(3000);
+        assert_eq!(budget.left(), 97 << 10);
+        share.shrink(50_000);
+        assert_eq!(budget.left(), 97 << 10);
+        Share::none().shrink(0);
+        drop(share);
+        assert_eq!(budget.left(), 100 << 10);
+    }
+
+    #[test]
+    fn keys_and_values_count() {
+        let (key, value) = (Bytes::from_static(b"key"), Bytes::from(vec![0; 1000]));
+        assert_eq!(of_query(&Query::Keys(vec![key.clone(), key.clone()])), OVERHEAD + 2 * (ENTRY + 3));
+        assert_eq!(of_write(&Write::Put { key: key.clone(), value: value.clone() }), OVERHEAD + 1003);
+        let conflict = Reply::Conflict {
+            at: crate::Version::NONE,
+            step: 0,
+            version: crate::Version::NONE,
+            value: Some(value),
+            replayed: false,
+        };
+        assert_eq!(of_reply(&conflict), OVERHEAD + 1000);
+    }
+}

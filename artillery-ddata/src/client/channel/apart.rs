@@ -1,0 +1,211 @@
+//! Large requests and large answers: each on a stream of its own.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, AtomicU64, Ordering},
+};
+
+use artillery_core::{
+    config::TransportConfig,
+    error::{CloseReason, ReadError, WriteError},
+    frame::Frame,
+    transport::{CloseCode, Connection, FrameReader, FrameWriter, Link, StreamKind},
+};
+use tokio::{
+    sync::oneshot,
+    task::JoinSet,
+    time::{Instant, timeout_at},
+};
+
+use super::{
+    NotSent, Outcome, Question,
+    lane::{encode, lost, request},
+    pending::{Pending, Waiting},
+};
+use crate::{
+    budget::{Budget, Share},
+    driver::serve::{large_bytes, unreceived_bytes},
+    error::Unknown,
+    wire::{
+        request::{Encoded, decode_answer_to, decode_response},
+        streams::{ANSWERS, APART_PRIORITY, REQUESTS},
+    },
+};
+
+/// Tells a node that nobody wants its answer any more.
+const UNWANTED: u32 = 3;
+
+/// Large requests to one node.
+pub(super) struct Apart {
+    link: Link,
+    max_frame: usize,
+    numbers: Arc<AtomicU64>,
+    pending: Arc<Pending>,
+    /// Bytes of those that aren't answered yet. The node takes in no more of one connection at a time, and what it doesn't
+    /// take in would fill the connection's window.
+    outstanding: Budget,
+    /// Bytes of those that QUIC has, and the node hasn't.
+    unreceived: Budget,
+}
+
+impl Apart {
+    pub(super) fn new(link: Link, config: &TransportConfig, numbers: Arc<AtomicU64>) -> Self {
+        Self {
+            link,
+            max_frame: config.max_frame_bytes,
+            numbers,
+            pending: Arc::default(),
+            outstanding: Budget::new(large_bytes(config)),
+            unreceived: Budget::new(unreceived_bytes(config)),
+        }
+    }
+
+    pub(super) const fn pending(&self) -> &Arc<Pending> {
+        &self.pending
+    }
+
+    /// Runs in the caller's task: dropped, it gives its stream up.
+    pub(super) async fn ask(&self, question: Question, bytes: usize, deadline: Instant) -> Outcome {
+        let handed_over = AtomicBool::new(false);
+        let room = async { (self.outstanding.take(bytes).await, self.unreceived.take(bytes).await) };
+        let Ok((outstanding, unreceived)) = timeout_at(deadline, room).await else {
+            return Outcome::NotSent(NotSent::Busy);
+        };
+        let asked = self.send(question, deadline, &handed_over, outstanding, unreceived);
+        match timeout_at(deadline, asked).await {
+            Ok(outcome) => outcome,
+            Err(_) if handed_over.load(Ordering::Relaxed) => Outcome::Unanswered(Unknown::TimedOut),
+            Err(_) => Outcome::NotSent(NotSent::TimedOut),
+        }
+    }
+
+    async fn send(
+        &self,
+        question: Question,
+        deadline: Instant,
+        handed_over: &AtomicBool,
+        outstanding: Share,
+        unreceived: Share,
+    ) -> Outcome {
+        let Ok(connection) = self.link.connected().await else { return Outcome::NotSent(NotSent::Stopped) };
+        let number = self.numbers.fetch_add(1, Ordering::Relaxed) + 1;
+        let encoded = match encode(&request(number, question, deadline), self.max_frame) {
+            Ok(encoded) => encoded,
+            Err(reason) => return Outcome::NotSent(reason),
+        };
+        let (answer, apart) = oneshot::channel();
+        let waiting = Waiting { answer, _permit: None, _share: outstanding };
+        let _entry = self.pending.enter(number, waiting);
+        let (mut writer, mut reader) = match connection.open_bi(StreamKind(REQUESTS), APART_PRIORITY).await {
+            Ok(stream) => stream,
+            // The next try finds another connection, or none.
+            Err(_) => return Outcome::NotSent(NotSent::Lost),
+        };
+        // Before all of it was handed over, nobody can have taken it for a request.
+        if write(&mut writer, &encoded).await.is_err() {
+            return Outcome::NotSent(NotSent::Lost);
+        }
+        handed_over.store(true, Ordering::Relaxed);
+        drop(encoded);
+        let received = async {
+            writer.finish();
+            writer.stopped().await;
+            drop(unreceived);
+            std::future::pending().await
+        };
+        tokio::select! {
+            biased;
+            outcome = answer_here(&connection, &mut reader, number) => outcome,
+            outcome = apart => outcome.unwrap_or(Outcome::Unanswered(Unknown::NoAnswer)),
+            never = received => never,
+        }
+    }
+}
+
+async fn write(writer: &mut FrameWriter, encoded: &Encoded) -> Result<(), WriteError> {
+    writer.send(&encoded.header, &encoded.body).await
+}
+
+/// The answer that comes back on the request's own stream, unless it comes apart.
+async fn answer_here(connection: &Connection, reader: &mut FrameReader, number: u64) -> Outcome {
+    let frame = match reader.next().await {
+        Ok(Some(frame)) => frame,
+        // Its answer is on its way, on another stream.
+        Ok(None) => std::future::pending().await,
+        Err(error) => return Outcome::Unanswered(lost(error)),
+    };
+    response(&frame, number).unwrap_or_else(|reason| Outcome::Unanswered(violation(connection, reason)))
+}
+
+fn response(frame: &Frame, number: u64) -> Result<Outcome, String> {
+    let response = decode_response(frame).map_err(|error| format!("no response: {error}"))?;
+    if response.number != number {
+        return Err(format!("a response to {} on the stream of {number}", response.number));
+    }
+    Ok(Outcome::Answered(response))
+}
+
+/// Closes the connection of a node that broke the rules. To be called while its stream is still held: what a dropped one
+/// leaves to be said can hold the farewell back.
+fn violation(connection: &Connection, reason: String) -> Unknown {
+    connection.close(CloseCode::VIOLATION, &reason);
+    Unknown::Lost(Arc::new(CloseReason::Protocol(reason)))
+}
+
+/// Takes in the streams on which a node sends large answers.
+pub(super) struct Returns {
+    link: Link,
+    pending: Arc<[Arc<Pending>]>,
+}
+
+impl Returns {
+    pub(super) fn new(link: Link, pending: Vec<Arc<Pending>>) -> Self {
+        Self { link, pending: pending.into() }
+    }
+
+    /// Over one connection after the other, until the endpoint is closed.
+    pub(super) async fn run(self) {
+        while let Ok(connection) = self.link.connected().await {
+            // There are no more of them than streams that a node may open at a time.
+            let mut streams = JoinSet::new();
+            while let Ok((kind, reader)) = connection.accept_uni().await {
+                while streams.try_join_next().is_some() {}
+                // Another kind is dropped, which tells the node that nobody here knows it.
+                if kind.0 == ANSWERS {
+                    streams.spawn(take_in(connection.clone(), reader, self.pending.clone()));
+                }
+            }
+            // Those that are under way see that the connection is lost.
+            while streams.join_next().await.is_some() {}
+        }
+    }
+}
+
+/// Takes in one large answer, as long as somebody wants it.
+async fn take_in(connection: Connection, mut reader: FrameReader, pending: Arc<[Arc<Pending>]>) {
+    let number = match reader.next().await {
+        Ok(Some(frame)) => decode_answer_to(&frame).map_err(|error| format!("no number of a request: {error}")),
+        Ok(None) => Err("a stream without an answer".to_owned()),
+        // Whoever waits sees it too, or isn't known.
+        Err(_) => return,
+    };
+    let number = match number {
+        Ok(number) => number,
+        Err(reason) => return drop(violation(&connection, reason)),
+    };
+    let Some(mut waiting) = pending.iter().find_map(|pending| pending.take(number)) else {
+        return reader.stop(UNWANTED);
+    };
+    let outcome = tokio::select! {
+        biased;
+        next = reader.next() => match next {
+            Ok(Some(frame)) => response(&frame, number),
+            Ok(None) => Err("a stream without an answer".to_owned()),
+            Err(ReadError::Frame(error)) => Err(error.to_string()),
+            Err(error) => Ok(Outcome::Unanswered(lost(error))),
+        },
+        () = waiting.answer.closed() => return reader.stop(UNWANTED),
+    };
+    let outcome = outcome.unwrap_or_else(|reason| Outcome::Unanswered(violation(&connection, reason)));
+    drop(waiting.answer.send(outcome));
+}

@@ -1,0 +1,162 @@
+//! The way back of one stream's requests.
+
+use std::sync::Arc;
+
+use artillery_core::transport::{Connection, FrameBatch, FrameWriter};
+use bytes::Bytes;
+use tokio::sync::{Semaphore, mpsc};
+
+use super::room::Room;
+use crate::{
+    MemberId,
+    budget::{self, Share},
+    replica::{Query, Refusal, Reply, Write},
+    wire::request::{Encoded, MAX_OUTSTANDING, Operation, Response, ResponseAnswer, SMALL, encode_response},
+};
+
+/// Responses that are written together at most.
+const BATCH: usize = 256;
+
+/// Where the answers to one stream's requests go. There is room for as many as are let in.
+#[derive(Clone)]
+pub(super) struct Answers {
+    queue: mpsc::Sender<Answered>,
+    room: Arc<Room>,
+}
+
+/// An answer on its way to the stream, and the room that it takes.
+struct Answered {
+    response: Response,
+    share: Share,
+}
+
+/// The answers that wait to be written.
+pub(super) struct Waiting(mpsc::Receiver<Answered>);
+
+/// Gives the answer to one request, or is dropped if there will be none.
+pub(crate) struct Answering {
+    number: u64,
+    is_write: bool,
+    answers: Answers,
+    share: Share,
+}
+
+impl Answers {
+    pub(super) fn new(room: Arc<Room>) -> (Self, Waiting) {
+        let (queue, waiting) = mpsc::channel(MAX_OUTSTANDING);
+        (Self { queue, room }, Waiting(waiting))
+    }
+
+    /// Waits for room for the answer of a request.
+    pub(super) async fn expect(&self, number: u64, operation: &Operation) -> Answering {
+        let share = self.room.answers.take(reserved(operation)).await;
+        Answering { number, is_write: operation.is_write(), answers: self.clone(), share }
+    }
+
+    /// Answers at once what was read here, as soon as there is room. What is large waits for none: it would hold up
+    /// whatever comes behind it.
+    pub(super) async fn local(&self, number: u64, reply: Reply) {
+        let bytes = budget::of_reply(&reply);
+        let share = if bytes <= SMALL { self.room.answers.take(bytes).await } else { Share::none() };
+        Answering { number, is_write: false, answers: self.clone(), share }.reply(reply);
+    }
+
+    /// Answers with a few words, for which there always is room.
+    pub(super) fn brief(&self, number: u64, reply: Reply) {
+        self.send(Response { number, by: None, answer: ResponseAnswer::Reply(reply) }, Share::none());
+    }
+
+    fn send(&self, response: Response, share: Share) {
+        // Nobody is there to read it: the stream is gone.
+        drop(self.queue.try_send(Answered { response, share }));
+    }
+}
+
+/// What the answer of an operation may take while it is small. Most of those that change something have nothing to show,
+/// and a watch may wait for long.
+fn reserved(operation: &Operation) -> usize {
+    match operation {
+        Operation::Read { query: Query::Changes(_), .. } => 1,
+        Operation::Read { .. } => SMALL,
+        Operation::Write { write, .. } => match write {
+            Write::CompareAndSwap { .. } | Write::GetDelete { .. } | Write::Batch(_) | Write::Resolve => SMALL,
+            _ => 1,
+        },
+        Operation::Routing | Operation::Status => 1,
+    }
+}
+
+impl Answering {
+    /// Never waits.
+    pub(crate) fn reply(self, reply: Reply) {
+        self.reply_by(None, reply);
+    }
+
+    /// The same for what another member has answered.
+    pub(super) fn reply_by(mut self, by: Option<MemberId>, reply: Reply) {
+        let bytes = budget::of_reply(&reply);
+        let room = &self.answers.room;
+        let (reply, share) = if self.share.covers(bytes) {
+            self.share.shrink(bytes);
+            (reply, self.share)
+        } else {
+            let budget = if bytes <= SMALL { &room.answers } else { &room.large_answers };
+            match budget.try_take(bytes) {
+                Some(share) => (reply, share),
+                // It is asked for again: a write finds what it did on record.
+                None if self.is_write => (Reply::Expired, self.share),
+                None => (Reply::Refused(Refusal::Busy), self.share),
+            }
+        };
+        self.answers.send(Response { number: self.number, by, answer: ResponseAnswer::Reply(reply) }, share);
+    }
+
+    /// Answers what is no read and no write.
+    pub(super) fn respond(self, answer: ResponseAnswer) {
+        self.answers.send(Response { number: self.number, by: None, answer }, self.share);
+    }
+}
+
+/// Writes what has been answered, many responses at a time, until nobody answers any more or the stream is lost. What is
+/// large goes another way.
+pub(super) async fn write(
+    mut writer: FrameWriter,
+    mut waiting: Waiting,
+    outstanding: &Semaphore,
+    room: &Arc<Room>,
+    connection: &Connection,
+) {
+    let mut batch = FrameBatch::new();
+    let mut ready = Vec::with_capacity(BATCH);
+    while waiting.0.recv_many(&mut ready, BATCH).await > 0 {
+        let answered = ready.len();
+        let mut shares = Vec::with_capacity(answered);
+        for Answered { response, share } in ready.drain(..) {
+            match encode_response(&response) {
+                Ok(encoded) if goes_apart(&response, &encoded) => {
+                    room.send_apart(connection, response.number, encoded, share);
+                }
+                Ok(encoded) => {
+                    batch.push(&encoded.header, &encoded.body);
+                    shares.push(share);
+                }
+                Err(error) => {
+                    tracing::error!(%error, number = response.number, "a response can't be sent");
+                    return;
+                }
+            }
+        }
+        if !batch.is_empty() && writer.send_all(&mut batch).await.is_err() {
+            return;
+        }
+        drop(shares);
+        outstanding.add_permits(answered);
+    }
+    writer.finish();
+}
+
+/// Whoever asks for the routing or the status may not take in streams yet.
+fn goes_apart(response: &Response, encoded: &Encoded) -> bool {
+    let is_reply = matches!(response.answer, ResponseAnswer::Reply(_));
+    is_reply && encoded.body.iter().map(Bytes::len).sum::<usize>() > SMALL
+}
