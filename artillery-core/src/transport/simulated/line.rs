@@ -1,11 +1,11 @@
 //! A connection: two sides, of which the one that dialled opens the streams.
 
 use std::{
-    sync::{Arc, Weak},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
     time::Duration,
 };
 
-use tokio::{sync::watch, time::timeout};
+use tokio::time::timeout;
 
 use super::{
     Inlet, Inner, Outlet,
@@ -14,7 +14,7 @@ use super::{
 use crate::{
     error::{CloseReason, WriteError},
     id::NodeId,
-    transport::{CloseCode, Connection, IncomingStream, PeerInfo, StreamKind, endpoint::Shared},
+    transport::{CloseCode, Connection, IncomingStream, PeerInfo, StreamKind, endpoint::Shared, waiters::Waiters},
 };
 
 #[derive(Debug)]
@@ -23,13 +23,19 @@ pub(super) struct Line {
     /// Who dialled, and who accepted.
     nodes: [NodeId; 2],
     /// Why it is gone, as each side knows it.
-    closed: [watch::Sender<Option<CloseReason>>; 2],
+    closed: Mutex<[Option<CloseReason>; 2]>,
+    waiters: Waiters,
     idle_timeout: Duration,
 }
 
 impl Line {
     pub(super) fn new(net: Arc<Inner>, nodes: [NodeId; 2], idle_timeout: Duration) -> Self {
-        Self { net, nodes, closed: [watch::Sender::new(None), watch::Sender::new(None)], idle_timeout }
+        Self { net, nodes, closed: Mutex::default(), waiters: Waiters::default(), idle_timeout }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, [Option<CloseReason>; 2]> {
+        // No code that holds it can panic halfway through a change.
+        self.closed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whether what `side` sends arrives.
@@ -38,13 +44,8 @@ impl Line {
     }
 
     fn set(&self, side: usize, reason: CloseReason) {
-        self.closed[side].send_if_modified(|present| {
-            let first = present.is_none();
-            if first {
-                *present = Some(reason);
-            }
-            first
-        });
+        self.lock()[side].get_or_insert(reason);
+        self.waiters.wake();
     }
 
     /// Closed by one side; the other one learns it unless the way there is cut.
@@ -66,14 +67,11 @@ impl Line {
     }
 
     pub(super) fn close_reason(&self, side: usize) -> Option<CloseReason> {
-        self.closed[side].borrow().clone()
+        self.lock()[side].clone()
     }
 
     pub(super) async fn closed(&self, side: usize) -> CloseReason {
-        let mut closed = self.closed[side].subscribe();
-        // Nobody drops the other end while this is borrowed.
-        let reason = closed.wait_for(Option::is_some).await.ok().and_then(|reason| reason.clone());
-        reason.unwrap_or(CloseReason::TimedOut)
+        self.waiters.until(|| self.close_reason(side)).await
     }
 
     /// Waits until a piece sent by `side` has arrived, and ends with its connection.
