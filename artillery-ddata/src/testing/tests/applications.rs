@@ -66,7 +66,7 @@ fn whoever_asks_anew_pays_twice_under_some_seed() {
 }
 
 /// Everything at once, without a thought for what comes back.
-async fn everything(cluster: Cluster) {
+pub(super) async fn everything(cluster: Cluster) {
     let handles = [cluster.client(), cluster.client(), cluster.kv(cluster.head()), cluster.kv(cluster.tail())];
     let tasks: Vec<_> = handles.into_iter().enumerate().map(|(number, kv)| tokio::spawn(mix(number, kv))).collect();
     for task in tasks {
