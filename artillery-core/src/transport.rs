@@ -18,6 +18,7 @@ mod service;
 pub mod simulated;
 mod socket;
 mod stream;
+mod waiters;
 
 #[cfg(test)]
 mod tests;

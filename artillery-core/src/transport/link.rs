@@ -11,7 +11,7 @@ use std::{
 
 use tokio::sync::watch;
 
-use super::{CloseCode, Connection, PeerInfo, endpoint::Shared};
+use super::{CloseCode, Connection, PeerInfo, endpoint::Shared, waiters::Waiters};
 use crate::{error::ConnectError, id::NodeId};
 
 /// Whether there is a connection now.
@@ -35,6 +35,30 @@ struct Inner {
     /// The task ends when this is dropped.
     orders: watch::Sender<Orders>,
     state: watch::Receiver<LinkState>,
+    waiters: Arc<Waiters>,
+}
+
+/// What a link's task tells.
+struct Teller {
+    /// `None` once it tells nothing more.
+    state: Option<watch::Sender<LinkState>>,
+    waiters: Arc<Waiters>,
+}
+
+impl Teller {
+    fn tell(&self, state: LinkState) {
+        if let Some(told) = &self.state {
+            told.send_replace(state);
+        }
+        self.waiters.wake();
+    }
+}
+
+impl Drop for Teller {
+    fn drop(&mut self) {
+        self.state = None;
+        self.waiters.wake();
+    }
 }
 
 /// What a link's task is told.
@@ -64,13 +88,11 @@ impl Link {
     /// # Errors
     /// [`ConnectError::EndpointClosed`].
     pub async fn connected(&self) -> Result<Connection, ConnectError> {
-        let mut state = self.inner.state.clone();
-        let up =
-            state.wait_for(|state| matches!(state, LinkState::Up(connection) if connection.close_reason().is_none()));
-        match up.await.as_deref() {
-            Ok(LinkState::Up(connection)) => Ok(connection.clone()),
-            _ => Err(ConnectError::EndpointClosed),
-        }
+        let found = || match self.connection() {
+            Some(connection) => Some(Ok(connection)),
+            None => self.inner.state.has_changed().is_err().then_some(Err(ConnectError::EndpointClosed)),
+        };
+        self.inner.waiters.until(found).await
     }
 
     /// Follows the link. It does not keep it: hold a [`Link`] too.
@@ -137,8 +159,10 @@ impl Links {
         }
         let (orders, todo) = watch::channel(Orders { addresses, nudges: 0 });
         let (told, state) = watch::channel(LinkState::Down(None));
-        tokio::spawn(task::run(Arc::clone(shared), peer, todo, told));
-        let inner = Arc::new(Inner { peer, orders, state });
+        let waiters = Arc::<Waiters>::default();
+        let teller = Teller { state: Some(told), waiters: waiters.clone() };
+        tokio::spawn(task::run(Arc::clone(shared), peer, todo, teller));
+        let inner = Arc::new(Inner { peer, orders, state, waiters });
         links.retain(|_, link| link.strong_count() > 0);
         links.insert(peer, Arc::downgrade(&inner));
         Link { inner }

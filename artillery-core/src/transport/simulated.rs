@@ -23,9 +23,8 @@ pub(super) use pipe::{Inlet, Outlet};
 pub(super) use port::Port;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
-use tokio::sync::watch;
 
-use super::{Endpoint, LocalInfo, Service, endpoint};
+use super::{Endpoint, LocalInfo, Service, endpoint, waiters::Waiters};
 use crate::id::{MemberId, NodeId};
 
 /// How a network treats what it carries.
@@ -64,8 +63,8 @@ pub struct Network {
 #[derive(Debug)]
 struct Inner {
     state: Mutex<State>,
-    /// Rises when what may pass has changed.
-    changed: watch::Sender<u64>,
+    /// Who waits until something may pass.
+    waiters: Waiters,
 }
 
 #[derive(Debug)]
@@ -95,7 +94,7 @@ impl Network {
             dead: BTreeSet::new(),
             connections: 0,
         };
-        Self { inner: Arc::new(Inner { state: Mutex::new(state), changed: watch::Sender::new(0) }) }
+        Self { inner: Arc::new(Inner { state: Mutex::new(state), waiters: Waiters::default() }) }
     }
 
     /// An endpoint of this name, at an address of its own. Call it within a tokio runtime.
@@ -169,7 +168,7 @@ impl Inner {
 
     fn change(&self, change: impl FnOnce(&mut State) -> bool) {
         if change(&mut self.lock()) {
-            self.changed.send_modify(|count| *count += 1);
+            self.waiters.wake();
         }
     }
 
@@ -181,11 +180,7 @@ impl Inner {
 
     /// Waits until `wanted` is so.
     async fn until(&self, wanted: impl Fn(&Self) -> bool) {
-        let mut changed = self.changed.subscribe();
-        while !wanted(self) {
-            // It never ends: `self` holds the other end.
-            let _ = changed.changed().await;
-        }
+        self.waiters.until(|| wanted(self).then_some(())).await;
     }
 
     /// How long the next piece is on its way, and whether it finds its connection broken.

@@ -2,6 +2,7 @@
 
 use std::{
     collections::{BTreeSet, VecDeque},
+    pin::pin,
     sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
     time::Duration,
 };
@@ -9,7 +10,7 @@ use std::{
 use artillery_core::{clock, transport::simulated::Network};
 use bytes::Bytes;
 use tokio::{
-    sync::watch,
+    sync::Notify,
     time::{Instant, sleep_until, timeout_at},
 };
 
@@ -42,11 +43,10 @@ const LATEST: Duration = Duration::from_secs(2);
 pub(crate) struct Witness {
     state: Mutex<State>,
     network: Network,
-    paused: watch::Sender<BTreeSet<NodeId>>,
+    /// Something stands still no more, or is late no more.
+    changed: Notify,
     /// Brings late and doubled requests.
     courier: OnceLock<Arc<Router>>,
-    /// Requests that it has still to bring.
-    to_bring: watch::Sender<usize>,
 }
 
 #[derive(Debug, Default)]
@@ -56,17 +56,15 @@ struct State {
     /// Chances that an answer is lost, and that a request is doubled.
     losses: f64,
     doubles: f64,
+    /// Nodes that stand still.
+    paused: BTreeSet<NodeId>,
+    /// Requests that the courier has still to bring.
+    to_bring: usize,
 }
 
 impl Witness {
     pub(crate) fn new(network: Network) -> Arc<Self> {
-        Arc::new(Self {
-            state: Mutex::default(),
-            network,
-            paused: watch::Sender::default(),
-            courier: OnceLock::new(),
-            to_bring: watch::Sender::new(0),
-        })
+        Arc::new(Self { state: Mutex::default(), network, changed: Notify::new(), courier: OnceLock::new() })
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -96,21 +94,35 @@ impl Witness {
     }
 
     pub(crate) fn pause(&self, node: NodeId) {
-        self.paused.send_if_modified(|paused| paused.insert(node));
+        self.lock().paused.insert(node);
     }
 
     pub(crate) fn resume(&self, node: NodeId) {
-        self.paused.send_if_modified(|paused| paused.remove(&node));
+        self.lock().paused.remove(&node);
+        self.changed.notify_waiters();
     }
 
     pub(crate) fn resume_all(&self) {
-        self.paused.send_if_modified(|paused| !std::mem::take(paused).is_empty());
+        self.lock().paused.clear();
+        self.changed.notify_waiters();
     }
 
     /// Waits until nothing is late any more.
     pub(crate) async fn all_brought(&self) {
-        // `self` holds the other end.
-        let _ = self.to_bring.subscribe().wait_for(|count| *count == 0).await;
+        self.until(|state| state.to_bring == 0).await;
+    }
+
+    /// Waits until something is so. Who waits is woken in order, unlike by a `watch`: a run is to be made again.
+    async fn until(&self, wanted: impl Fn(&State) -> bool) {
+        loop {
+            let mut changed = pin!(self.changed.notified());
+            // From here on nothing is missed.
+            changed.as_mut().enable();
+            if wanted(&self.lock()) {
+                return;
+            }
+            changed.await;
+        }
     }
 
     /// Which fate a write that is to be sent now has, if any; one that is applied stays the next one.
@@ -147,14 +159,15 @@ impl Witness {
     /// Has a request brought once more.
     fn bring(self: &Arc<Self>, question: Question, at: Instant) {
         let Some(courier) = self.courier.get().cloned() else { return };
-        self.to_bring.send_modify(|count| *count += 1);
+        self.lock().to_bring += 1;
         let witness = self.clone();
         tokio::spawn(async move {
             sleep_until(at).await;
             // Whatever comes of it is told to nobody.
             let brought = courier.call(question, Instant::now() + Duration::from_secs(5)).await;
             tracing::trace!(?brought, "a late request");
-            witness.to_bring.send_modify(|count| *count -= 1);
+            witness.lock().to_bring -= 1;
+            witness.changed.notify_waiters();
         });
     }
 
@@ -178,7 +191,7 @@ impl Observer {
     }
 
     pub(crate) fn is_paused(&self) -> bool {
-        self.home.is_some_and(|home| self.witness.paused.borrow().contains(&home))
+        self.home.is_some_and(|home| self.witness.lock().paused.contains(&home))
     }
 
     pub(crate) fn begin(&self, ask: Ask, id: Option<RequestId>) -> Noted {
@@ -194,9 +207,8 @@ impl Observer {
     pub(crate) async fn before(&self, question: &Question, deadline: Instant) -> bool {
         if self.is_paused() {
             // Its process stands still: nothing is asked meanwhile.
-            let mut paused = self.witness.paused.subscribe();
-            let awake = paused.wait_for(|paused| self.home.is_none_or(|home| !paused.contains(&home)));
-            let _ = timeout_at(deadline, awake).await;
+            let is_awake = |state: &State| self.home.is_none_or(|home| !state.paused.contains(&home));
+            let _ = timeout_at(deadline, self.witness.until(is_awake)).await;
         }
         if !is_numbered(question) {
             return false;

@@ -78,6 +78,7 @@ pub(super) async fn interrupt(cluster: Weak<Inner>) {
         sleep(pause).await;
         let (Some(lasts), Some(undo)) = (wait(&cluster, 1500), begin(&cluster)) else { return };
         sleep(lasts).await;
+        let Some(cluster) = cluster.upgrade() else { return };
         undo(&cluster);
     }
 }
@@ -87,7 +88,7 @@ fn wait(cluster: &Weak<Inner>, longest_ms: u64) -> Option<Duration> {
     Some(Duration::from_millis(1) + Duration::from_millis(longest_ms).mul_f64(cluster.network.chance()))
 }
 
-type Undo = Box<dyn FnOnce(&Weak<Inner>) + Send>;
+type Undo = Box<dyn FnOnce(&Inner) + Send>;
 
 fn begin(cluster: &Weak<Inner>) -> Option<Undo> {
     let cluster = cluster.upgrade().filter(|cluster| !cluster.is_calm())?;
@@ -95,15 +96,15 @@ fn begin(cluster: &Weak<Inner>) -> Option<Undo> {
     Some(match (cluster.network.chance() * 3.0) as u32 {
         0 => {
             cluster.pause(one);
-            Box::new(move |cluster| drop(cluster.upgrade().map(|cluster| cluster.resume(one))))
+            Box::new(move |cluster| cluster.resume(one))
         }
         1 => {
             cluster.network.set_apart(one);
-            Box::new(move |cluster| drop(cluster.upgrade().map(|cluster| cluster.network.rejoin(one))))
+            Box::new(move |cluster| cluster.network.rejoin(one))
         }
         _ => {
             cluster.network.cut(one, other);
-            Box::new(move |cluster| drop(cluster.upgrade().map(|cluster| cluster.network.mend(one, other))))
+            Box::new(move |cluster| cluster.network.mend(one, other))
         }
     })
 }

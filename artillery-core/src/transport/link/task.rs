@@ -7,7 +7,7 @@ use tokio::{
     time::{Instant, sleep},
 };
 
-use super::{LinkState, Orders, backoff::Backoff};
+use super::{LinkState, Orders, Teller, backoff::Backoff};
 use crate::{
     error::{CloseReason, ConnectError},
     id::NodeId,
@@ -15,12 +15,7 @@ use crate::{
 };
 
 /// Dials, waits until the connection is gone, dials again; until the link or the endpoint is given up.
-pub(super) async fn run(
-    shared: Arc<Shared>,
-    peer: NodeId,
-    mut orders: watch::Receiver<Orders>,
-    state: watch::Sender<LinkState>,
-) {
+pub(super) async fn run(shared: Arc<Shared>, peer: NodeId, mut orders: watch::Receiver<Orders>, teller: Teller) {
     let mut backoff = Backoff::new(shared.config.redial_min, shared.config.redial_max);
     loop {
         let addresses = orders.borrow_and_update().addresses.clone();
@@ -28,7 +23,7 @@ pub(super) async fn run(
         let lost = match dialled {
             Ok(connection) => {
                 let since = Instant::now();
-                state.send_replace(LinkState::Up(connection.clone()));
+                teller.tell(LinkState::Up(connection.clone()));
                 let Some(reason) = unless_given_up(&mut orders, connection.closed()).await else { return };
                 // One that breaks at once, again and again, must not be dialled without a pause.
                 if since.elapsed() > shared.config.redial_max {
@@ -42,7 +37,7 @@ pub(super) async fn run(
         let closed = lost == ConnectError::EndpointClosed;
         let dialable = lost != ConnectError::NoAddress;
         tracing::trace!(%peer, error = %lost, "link down");
-        state.send_replace(LinkState::Down(Some(Arc::new(lost))));
+        teller.tell(LinkState::Down(Some(Arc::new(lost))));
         if closed {
             return;
         }

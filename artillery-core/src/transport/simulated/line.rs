@@ -1,14 +1,11 @@
 //! A connection: two sides, of which the one that dialled opens the streams, the other one only a few.
 
 use std::{
-    sync::{Arc, Weak},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
     time::Duration,
 };
 
-use tokio::{
-    sync::{Mutex, mpsc, watch},
-    time::timeout,
-};
+use tokio::{sync::mpsc, time::timeout};
 
 use super::{
     Inlet, Inner, Outlet,
@@ -17,7 +14,7 @@ use super::{
 use crate::{
     error::{CloseReason, WriteError},
     id::NodeId,
-    transport::{CloseCode, Connection, IncomingStream, PeerInfo, StreamKind, endpoint::Shared},
+    transport::{CloseCode, Connection, IncomingStream, PeerInfo, StreamKind, endpoint::Shared, waiters::Waiters},
 };
 
 #[derive(Debug)]
@@ -26,12 +23,13 @@ pub(super) struct Line {
     /// Who dialled, and who accepted.
     nodes: [NodeId; 2],
     /// Why it is gone, as each side knows it.
-    closed: [watch::Sender<Option<CloseReason>>; 2],
+    closed: Mutex<[Option<CloseReason>; 2]>,
+    waiters: Waiters,
     idle_timeout: Duration,
     id: usize,
     /// What the side that was dialled has opened, for the other one to take in.
     opened: mpsc::Sender<(StreamKind, Outlet)>,
-    to_accept: Mutex<mpsc::Receiver<(StreamKind, Outlet)>>,
+    to_accept: tokio::sync::Mutex<mpsc::Receiver<(StreamKind, Outlet)>>,
 }
 
 /// So many streams of the side that was dialled wait to be taken in.
@@ -39,10 +37,22 @@ const OPENED: usize = 4;
 
 impl Line {
     pub(super) fn new(net: Arc<Inner>, nodes: [NodeId; 2], idle_timeout: Duration) -> Self {
-        let closed = [watch::Sender::new(None), watch::Sender::new(None)];
         let (opened, to_accept) = mpsc::channel(OPENED);
-        let id = net.next_id();
-        Self { net, nodes, closed, idle_timeout, id, opened, to_accept: Mutex::new(to_accept) }
+        Self {
+            id: net.next_id(),
+            net,
+            nodes,
+            closed: Mutex::default(),
+            waiters: Waiters::default(),
+            idle_timeout,
+            opened,
+            to_accept: tokio::sync::Mutex::new(to_accept),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, [Option<CloseReason>; 2]> {
+        // No code that holds it can panic halfway through a change.
+        self.closed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whether what `side` sends arrives.
@@ -51,13 +61,8 @@ impl Line {
     }
 
     fn set(&self, side: usize, reason: CloseReason) {
-        self.closed[side].send_if_modified(|present| {
-            let first = present.is_none();
-            if first {
-                *present = Some(reason);
-            }
-            first
-        });
+        self.lock()[side].get_or_insert(reason);
+        self.waiters.wake();
     }
 
     /// Closed by one side; the other one learns it unless the way there is cut.
@@ -79,14 +84,11 @@ impl Line {
     }
 
     pub(super) fn close_reason(&self, side: usize) -> Option<CloseReason> {
-        self.closed[side].borrow().clone()
+        self.lock()[side].clone()
     }
 
     pub(super) async fn closed(&self, side: usize) -> CloseReason {
-        let mut closed = self.closed[side].subscribe();
-        // Nobody drops the other end while this is borrowed.
-        let reason = closed.wait_for(Option::is_some).await.ok().and_then(|reason| reason.clone());
-        reason.unwrap_or(CloseReason::TimedOut)
+        self.waiters.until(|| self.close_reason(side)).await
     }
 
     /// Waits until a piece sent by `side` has arrived, and ends with its connection.

@@ -48,7 +48,7 @@ pub struct CheckFailed {
 
 impl fmt::Display for CheckFailed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "with seed {}: {}\n\nall calls:\n{}", self.seed, self.what, self.history)
+        write!(f, "seed {}: {}\n\nall calls:\n{}", self.seed, self.what, self.history)
     }
 }
 

@@ -110,8 +110,9 @@ async fn a_cut_is_one_way_and_heals() {
     let chain = cluster.chain();
     let kv = cluster.kv(chain[0]);
     kv.put("k", "v").await.unwrap();
-    // Watermarks come back this way, updates go the other one.
+    // Watermarks come back to the head, updates go the other way.
     cluster.cut(chain[1], chain[0]);
+    cluster.cut(chain[2], chain[0]);
     kv.put("k", "w").timeout(SECOND).await.unwrap_err();
     let tail = cluster.kv(chain[2]).get("k").await.unwrap();
     assert_eq!(text(tail.value()), Some("w"), "it passed, only nobody told the head");

@@ -1,0 +1,97 @@
+//! Tests of an application against a whole cluster in this process, on virtual time and without a socket: what happens
+//! once a year happens here in a moment, and again with the same seed. In a package of your own these functions are tests:
+//! `#[tokio::test(start_paused = true)]`, and `artillery-ddata` with feature `testing` among the `dev-dependencies`.
+
+use std::time::Duration;
+
+use artillery_ddata::{
+    Error, Kv, RequestId,
+    testing::{self, Cluster, Fate},
+};
+
+/// The application: takes an order, once, however often it has to ask. It was handed a `Kv`, and doesn't know whether that
+/// is a node's, a client's or a test's.
+async fn order(kv: &Kv, number: u32) -> Result<i64, Error> {
+    let mut id: Option<RequestId> = None;
+    loop {
+        let call = kv.increment("orders", 1).timeout(Duration::from_secs(1));
+        let asked = match id {
+            // The same request as before: if it was applied, this is its answer.
+            Some(id) => call.request_id(id).await,
+            None => call.await,
+        };
+        match asked {
+            Ok(done) => {
+                kv.put(format!("order/{number}"), done.result.to_string()).await?;
+                return Ok(done.result);
+            }
+            Err(Error::OutcomeUnknown { request_id, .. }) => id = Some(request_id),
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// The answer to a write is lost, in each of the ways in which it can be.
+async fn an_order_counts_once() {
+    let cluster = Cluster::builder().nodes(3).seed(7).start().await;
+    let kv = cluster.client();
+    for (number, fate) in (1..).zip([Fate::Applied, Fate::Lost, Fate::Late]) {
+        cluster.next_outcome_unknown(fate);
+        let orders = order(&kv, number).await.expect("an order");
+        assert_eq!(orders, i64::from(number), "{fate:?}");
+    }
+    // Whatever came late has come by now; the members agree, and all answers fit together.
+    cluster.check().await;
+}
+
+/// The network fails in one direction, and a member stands still.
+async fn orders_wait_for_the_network() {
+    let cluster = Cluster::builder().nodes(3).seed(7).start().await;
+    let (kv, inside) = (cluster.client(), cluster.kv(cluster.tail()));
+    cluster.cut(cluster.head(), cluster.chain()[1]);
+    // Virtual time passes only while everybody waits: the two seconds take none.
+    let early = tokio::time::timeout(Duration::from_secs(2), order(&kv, 1)).await;
+    assert!(early.is_err(), "nothing reaches the tail");
+    cluster.heal();
+    order(&kv, 2).await.expect("an order");
+
+    cluster.pause(cluster.chain()[1]);
+    let put = kv.put("note", "x").timeout(Duration::from_secs(1)).await;
+    assert!(matches!(put, Err(Error::OutcomeUnknown { .. })), "{put:?}");
+    assert!(inside.get("orders").await.is_ok(), "what is clean is read meanwhile");
+    cluster.check().await;
+}
+
+fn main() {
+    let run = |name, test: std::pin::Pin<Box<dyn Future<Output = ()>>>| {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
+        runtime.expect("a runtime").block_on(test);
+        println!("{name}: ok");
+    };
+    run("an order counts once", Box::pin(an_order_counts_once()));
+    run("orders wait for the network", Box::pin(orders_wait_for_the_network()));
+
+    // And under many seeds, with trouble of all kinds at any time. The first seed that fails is named.
+    testing::explore(0..100, |cluster| async move {
+        let (one, other) = (cluster.client(), cluster.kv(cluster.head()));
+        let (first, second) = tokio::join!(order(&one, 1), order(&other, 2));
+        // Certainly not taken, or taken once: there is no third.
+        let taken = [first, second].iter().filter(|order| order.is_ok()).count();
+        println!("seed {}: {taken} orders, all went as they must", cluster.seed());
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn once() {
+        an_order_counts_once().await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn patience() {
+        orders_wait_for_the_network().await;
+    }
+}
