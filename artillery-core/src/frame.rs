@@ -87,7 +87,22 @@ impl FrameDecoder {
 
     /// Takes in what was received next. Memory grows with what came, never with what a length claims.
     pub fn push(&mut self, received: &[u8]) {
+        self.make_room(received.len());
         self.buffer.extend_from_slice(received);
+    }
+
+    /// Growing by itself, the buffer would end up with up to twice the length of a large frame, and whoever keeps a value
+    /// out of it keeps all of that.
+    fn make_room(&mut self, more: usize) {
+        let needed = self.buffer.len() + more;
+        if needed > self.buffer.capacity()
+            && let Ok(Some((len, _))) = self.lengths()
+            && 4 + len > needed
+        {
+            let mut larger = BytesMut::with_capacity((4 + len).min(2 * needed));
+            larger.extend_from_slice(&self.buffer);
+            self.buffer = larger;
+        }
     }
 
     /// The next whole frame, `None` until more bytes come.

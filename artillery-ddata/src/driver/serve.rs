@@ -17,7 +17,7 @@ use tokio::{
 
 pub(crate) use self::{
     answers::Answering,
-    room::{Sizes, large_bytes, unreceived_bytes},
+    room::{Sizes, unreceived_bytes},
 };
 use self::{
     answers::Answers,

@@ -18,14 +18,19 @@ use crate::support::{Cluster, PATIENCE};
 
 const WINDOW: u64 = 4 << 20;
 const QUEUE: u64 = 1 << 20;
-/// Small beside the bounds, so that memory that grows with the callers shows.
-const FLAGS: [&str; 6] = ["--window-bytes", "4MiB", "--queue-bytes", "1MiB", "--backlog-bytes", "32MiB"];
+/// Bounds that even twice the callers that saturate reach.
+const FLAGS: [&str; 4] = ["--window-bytes", "4MiB", "--queue-bytes", "1MiB"];
 
 /// Every second key has a large value, so that bytes count and not only numbers.
 const SIZES: [usize; 2] = [1 << 10, 64 << 10];
 
 /// Callers share so many connections.
 const CLIENTS: usize = 4;
+
+/// When there are too many callers, each fourth has no patience: it gives up and calls again, and so leaves work behind that
+/// nobody waits for. Were any queue without a bound, that would fill it.
+const IMPATIENT: usize = 4;
+const PATIENCE_OF_THE_IMPATIENT: Duration = Duration::from_millis(50);
 
 /// More callers than this are never needed to keep three nodes busy on this machine.
 const MOST_TO_SATURATE: usize = 32;
@@ -37,6 +42,8 @@ struct Key {
     acknowledged: (u64, Option<Version>),
     /// The last number that was tried.
     tried: u64,
+    /// The outcome of some write is unknown: it may be applied after others that were acknowledged.
+    unsettled: bool,
 }
 
 #[derive(Default)]
@@ -55,6 +62,7 @@ struct Load {
 }
 
 /// What one phase came to.
+#[allow(dead_code, reason = "all of it is printed")]
 #[derive(Debug)]
 struct Phase {
     /// Per second.
@@ -84,52 +92,60 @@ impl Load {
             let seed = cluster.addrs[at % cluster.addrs.len()].parse().unwrap();
             let builder =
                 Client::builder().cluster(&cluster.name).secret(&cluster.secret).seed(seed).spread(Spread::RoundRobin);
-            kvs.push(builder.connect().await.unwrap().kv().with_timeout(Duration::from_secs(10)));
+            kvs.push(builder.connect().await.unwrap().kv().with_timeout(PATIENCE));
         }
         Self { kvs, keys: (0..keys).map(|_| Mutex::default()).collect() }
     }
 
-    async fn write(&self, kv: &Kv, key: usize, measured: &Measured) {
+    async fn write(&self, kv: &Kv, key: usize, patience: Duration, measured: &Measured) {
         let number = {
             let mut known = self.keys[key].lock().unwrap();
             known.tried += 1;
             known.tried
         };
-        match kv.put(name(key), value(key, number)).await {
+        match kv.put(name(key), value(key, number)).timeout(patience).await {
             Ok(done) => {
                 self.keys[key].lock().unwrap().acknowledged = (number, Some(done.version));
                 measured.bytes.fetch_add(SIZES[key % SIZES.len()] as u64, Ordering::Relaxed);
             }
             Err(error) if error.is_not_applied() => drop(measured.refused.fetch_add(1, Ordering::Relaxed)),
-            Err(_) => drop(measured.unknown.fetch_add(1, Ordering::Relaxed)),
+            Err(_) => {
+                self.keys[key].lock().unwrap().unsettled = true;
+                measured.unknown.fetch_add(1, Ordering::Relaxed);
+            }
         }
     }
 
     /// Writes and reads the keys that are this caller's, until it is over.
-    async fn call(self: Arc<Self>, caller: usize, callers: usize, measured: Arc<Measured>) {
+    async fn call(self: Arc<Self>, caller: usize, callers: usize, patience: Duration, measured: Arc<Measured>) {
         let kv = &self.kvs[caller % self.kvs.len()];
         for key in (caller..self.keys.len()).step_by(callers).cycle() {
             if measured.over.load(Ordering::Relaxed) {
                 return;
             }
             let begin = Instant::now();
-            self.write(kv, key, &measured).await;
+            self.write(kv, key, patience, &measured).await;
             let took = begin.elapsed();
-            measured.latencies.lock().unwrap().push(took);
+            if patience == PATIENCE {
+                measured.latencies.lock().unwrap().push(took);
+            }
             measured.operations.fetch_add(1, Ordering::Relaxed);
-            if let Ok(read) = kv.get(&name(key)).await {
+            if let Ok(read) = kv.get(&name(key)).timeout(patience).await {
                 let floor = self.keys[key].lock().unwrap().acknowledged.1;
                 assert!(floor.is_none_or(|floor| read.version() >= floor), "an older value of {key} came back");
             }
         }
     }
 
-    /// So many callers at a time, for so long.
-    async fn phase(self: &Arc<Self>, cluster: &Cluster, callers: usize, time: Duration) -> Phase {
+    /// So many callers at a time, for so long; whether some of them have no patience.
+    async fn phase(self: &Arc<Self>, cluster: &Cluster, callers: usize, impatient: bool, time: Duration) -> Phase {
         let measured = Arc::new(Measured::default());
         let mut calls = JoinSet::new();
         for caller in 0..callers {
-            calls.spawn(self.clone().call(caller, callers, measured.clone()));
+            // Of each client's callers some.
+            let gives_up = impatient && caller / CLIENTS % IMPATIENT == 0;
+            let patience = if gives_up { PATIENCE_OF_THE_IMPATIENT } else { PATIENCE };
+            calls.spawn(self.clone().call(caller, callers, patience, measured.clone()));
         }
         let begin = Instant::now();
         let mut resident = vec![0; cluster.nodes.len()];
@@ -159,7 +175,7 @@ impl Load {
     async fn saturate(self: &Arc<Self>, cluster: &Cluster) -> usize {
         let (mut callers, mut before) = (4, 0.0);
         loop {
-            let now = self.phase(cluster, callers, Duration::from_secs(1)).await.bytes;
+            let now = self.phase(cluster, callers, false, Duration::from_secs(1)).await.bytes;
             if now < before * 1.1 || callers >= MOST_TO_SATURATE {
                 return callers;
             }
@@ -169,13 +185,16 @@ impl Load {
 
     /// Everything that was acknowledged is there, whoever is asked.
     async fn verify(&self) {
+        let settled = self.keys.iter().filter(|key| !key.lock().unwrap().unsettled).count();
+        assert!(settled * 2 > self.keys.len(), "of {settled} keys it is known what they must hold");
         for (key, known) in self.keys.iter().enumerate() {
             let (name, known) = (name(key), known.lock().unwrap().clone());
             for kv in &self.kvs {
                 let read = kv.get(&name).await.unwrap();
                 let found = u64::from_be_bytes(read.value().unwrap()[..8].try_into().unwrap());
                 let (acknowledged, version) = known.acknowledged;
-                assert!((acknowledged..=known.tried).contains(&found), "{key}: {found}, not {acknowledged} or later");
+                let least = if known.unsettled { 1 } else { acknowledged };
+                assert!((least..=known.tried).contains(&found), "{key}: {found}, not {least} or later");
                 assert_eq!(read.value().unwrap()[..], value(key, found), "{key}");
                 assert!(version.is_none_or(|version| read.version() >= version), "{key}");
             }
@@ -188,16 +207,16 @@ async fn overload(steady: Duration, ten_fold: Duration) -> (Phase, Phase) {
     let cluster = Cluster::start(&FLAGS).await;
     let load = Arc::new(Load::connect(&cluster, 10 * MOST_TO_SATURATE).await);
     // Every key has its first value, and memory what it needs for all of them.
-    load.phase(&cluster, MOST_TO_SATURATE, steady / 4).await;
+    load.phase(&cluster, MOST_TO_SATURATE, false, steady / 4).await;
     let saturating = load.saturate(&cluster).await;
-    let twice = load.phase(&cluster, 2 * saturating, steady).await;
-    let tenfold = load.phase(&cluster, 10 * saturating, ten_fold).await;
+    let twice = load.phase(&cluster, 2 * saturating, false, steady).await;
+    let tenfold = load.phase(&cluster, 10 * saturating, true, ten_fold).await;
     println!("{saturating} callers saturate\ntwice:   {twice:?}\ntenfold: {tenfold:?}");
 
     // One caller alone is served again at once.
     let again = async {
-        load.write(&load.kvs[0], 0, &Measured::default()).await;
-        load.kvs[0].get(&name(0)).await.unwrap();
+        load.write(&load.kvs[0], 1, PATIENCE, &Measured::default()).await;
+        load.kvs[0].get(&name(1)).await.unwrap();
     };
     timeout(Duration::from_secs(5), again).await.expect("nobody was served within five seconds");
     load.verify().await;
@@ -208,7 +227,6 @@ async fn overload(steady: Duration, ten_fold: Duration) -> (Phase, Phase) {
     let before_it = WINDOW + QUEUE + 10 * saturating as u64 * mean;
     let bound = Duration::from_secs_f64(5.0 * before_it as f64 / tenfold.bytes);
     assert!(tenfold.p99 < bound, "{:?}, at most {bound:?} expected", tenfold.p99);
-    assert_eq!(tenfold.unknown, 0, "nothing was lost, so no outcome is unknown");
     (twice, tenfold)
 }
 

@@ -24,7 +24,7 @@ use super::{
 };
 use crate::{
     budget::{Budget, Share},
-    driver::serve::{large_bytes, unreceived_bytes},
+    driver::serve::unreceived_bytes,
     error::Unknown,
     wire::{
         request::{Encoded, decode_answer_to, decode_response},
@@ -41,11 +41,8 @@ pub(super) struct Apart {
     max_frame: usize,
     numbers: Arc<AtomicU64>,
     pending: Arc<Pending>,
-    /// Bytes of those that aren't answered yet. The node takes in no more of one connection at a time, and what it doesn't
-    /// take in would fill the connection's window.
+    /// Bytes of those that aren't answered yet: what the node doesn't take in must not fill the connection's window.
     outstanding: Budget,
-    /// Bytes of those that QUIC has, and the node hasn't.
-    unreceived: Budget,
 }
 
 impl Apart {
@@ -55,8 +52,7 @@ impl Apart {
             max_frame: config.max_frame_bytes,
             numbers,
             pending: Arc::default(),
-            outstanding: Budget::new(large_bytes(config)),
-            unreceived: Budget::new(unreceived_bytes(config)),
+            outstanding: Budget::new(unreceived_bytes(config)),
         }
     }
 
@@ -67,11 +63,10 @@ impl Apart {
     /// Runs in the caller's task: dropped, it gives its stream up.
     pub(super) async fn ask(&self, question: Question, bytes: usize, deadline: Instant) -> Outcome {
         let handed_over = AtomicBool::new(false);
-        let room = async { (self.outstanding.take(bytes).await, self.unreceived.take(bytes).await) };
-        let Ok((outstanding, unreceived)) = timeout_at(deadline, room).await else {
+        let Ok(share) = timeout_at(deadline, self.outstanding.take(bytes)).await else {
             return Outcome::NotSent(NotSent::Busy);
         };
-        let asked = self.send(question, deadline, &handed_over, outstanding, unreceived);
+        let asked = self.send(question, deadline, &handed_over, share);
         match timeout_at(deadline, asked).await {
             Ok(outcome) => outcome,
             Err(_) if handed_over.load(Ordering::Relaxed) => Outcome::Unanswered(Unknown::TimedOut),
@@ -79,14 +74,7 @@ impl Apart {
         }
     }
 
-    async fn send(
-        &self,
-        question: Question,
-        deadline: Instant,
-        handed_over: &AtomicBool,
-        outstanding: Share,
-        unreceived: Share,
-    ) -> Outcome {
+    async fn send(&self, question: Question, deadline: Instant, handed_over: &AtomicBool, share: Share) -> Outcome {
         let Ok(connection) = self.link.connected().await else { return Outcome::NotSent(NotSent::Stopped) };
         let number = self.numbers.fetch_add(1, Ordering::Relaxed) + 1;
         let encoded = match encode(&request(number, question, deadline), self.max_frame) {
@@ -94,7 +82,7 @@ impl Apart {
             Err(reason) => return Outcome::NotSent(reason),
         };
         let (answer, apart) = oneshot::channel();
-        let waiting = Waiting { answer, _permit: None, _share: outstanding };
+        let waiting = Waiting { answer, _permit: None, _share: share };
         let _entry = self.pending.enter(number, waiting);
         let (mut writer, mut reader) = match connection.open_bi(StreamKind(REQUESTS), APART_PRIORITY).await {
             Ok(stream) => stream,
@@ -107,17 +95,11 @@ impl Apart {
         }
         handed_over.store(true, Ordering::Relaxed);
         drop(encoded);
-        let received = async {
-            writer.finish();
-            writer.stopped().await;
-            drop(unreceived);
-            std::future::pending().await
-        };
+        writer.finish();
         tokio::select! {
             biased;
             outcome = answer_here(&connection, &mut reader, number) => outcome,
             outcome = apart => outcome.unwrap_or(Outcome::Unanswered(Unknown::NoAnswer)),
-            never = received => never,
         }
     }
 }

@@ -21,9 +21,9 @@ use crate::{
 /// Bytes that one connection may take up.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Sizes {
-    /// Small answers that wait to be written, and small requests that are handed on: each.
+    /// Small answers that wait to be written, small requests that are handed on, and large requests: each.
     queue: usize,
-    /// Large requests, and large answers: each.
+    /// Large answers: two of the largest.
     large: usize,
     /// Large answers handed to QUIC and not received yet: what is small must find room in the connection's window.
     sent: usize,
@@ -31,16 +31,16 @@ pub(crate) struct Sizes {
 
 impl Sizes {
     pub(crate) fn new(queue_bytes: usize, transport: &TransportConfig) -> Self {
-        Self { queue: queue_bytes, large: large_bytes(transport), sent: unreceived_bytes(transport) }
+        Self {
+            queue: queue_bytes,
+            large: transport.max_frame_bytes.saturating_mul(2),
+            sent: unreceived_bytes(transport),
+        }
     }
 }
 
-/// Bytes of large requests that are under way to one node at a time, and of large answers from it: two of the largest.
-pub(crate) const fn large_bytes(transport: &TransportConfig) -> usize {
-    transport.max_frame_bytes.saturating_mul(2)
-}
-
-/// Bytes of them that QUIC may have at a time without their having been received.
+/// Bytes of one kind of requests, or of answers, that may be under way on a connection at a time, so that what one kind
+/// leaves unread has not the whole of the connection's window: small reads, small writes and large requests are three.
 pub(crate) const fn unreceived_bytes(transport: &TransportConfig) -> usize {
     transport.connection_window_bytes as usize / 4
 }
@@ -84,7 +84,7 @@ impl Room {
         Self {
             forwards: Budget::new(sizes.queue),
             answers: Budget::new(sizes.queue),
-            large_requests: Budget::new(sizes.large),
+            large_requests: Budget::new(sizes.queue),
             large_answers: Budget::new(sizes.large),
             sent: Budget::new(sizes.sent),
         }
