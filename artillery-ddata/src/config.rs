@@ -52,6 +52,10 @@ pub struct Limits {
     pub backlog_bytes: usize,
     /// The largest value, inclusive.
     pub max_value_bytes: usize,
+    /// Client sessions and the records by which their retries are known, of each chain: past it the session that was used
+    /// the longest time ago is evicted, and its retries are told so. A session may have half of it. The same at all
+    /// nodes of a cluster.
+    pub sessions_bytes: usize,
 }
 
 impl Default for Config {
@@ -63,7 +67,12 @@ impl Default for Config {
             chains: ChainSettings::default(),
             discovery: DiscoveryConfig { mdns: true, interface: None, mdns_port: None, seeds: Vec::new() },
             transport: TransportConfig::default(),
-            limits: Limits { window_bytes: 64 << 20, backlog_bytes: 256 << 20, max_value_bytes: 64 << 20 },
+            limits: Limits {
+                window_bytes: 64 << 20,
+                backlog_bytes: 256 << 20,
+                max_value_bytes: 64 << 20,
+                sessions_bytes: 16 << 20,
+            },
             timeout: Duration::from_secs(5),
         }
     }
@@ -81,6 +90,9 @@ pub struct ConfigProblem {
 
 /// The most nodes that a cluster can be made to wait for.
 const MAX_EXPECT: u32 = 1000;
+
+/// Room for some sessions, and in half of it for some records with the values that they took away.
+const MIN_SESSIONS: usize = 64 << 10;
 
 impl Config {
     /// Checks every setting.
@@ -115,6 +127,9 @@ impl Config {
         if self.limits.window_bytes == 0 {
             problem("limits.window_bytes", "must not be zero".to_owned());
         }
+        if self.limits.sessions_bytes < MIN_SESSIONS {
+            problem("limits.sessions_bytes", format!("must be at least {MIN_SESSIONS}"));
+        }
         if self.timeout.is_zero() {
             problem("timeout", "must not be zero".to_owned());
         }
@@ -141,6 +156,7 @@ mod tests {
         config.transport.max_udp_payload = 1;
         config.limits.window_bytes = 0;
         config.limits.max_value_bytes = usize::MAX;
+        config.limits.sessions_bytes = MIN_SESSIONS - 1;
         let fields: Vec<_> = config.validate().unwrap_err().into_iter().map(|problem| problem.field).collect();
         let expected = [
             "cluster",
@@ -149,6 +165,7 @@ mod tests {
             "transport.max_udp_payload",
             "limits.max_value_bytes",
             "limits.window_bytes",
+            "limits.sessions_bytes",
             "timeout",
         ];
         assert_eq!(fields, expected);

@@ -271,6 +271,7 @@ impl Data {
             window: self.config.limits.window_bytes,
             max_value: self.config.limits.max_value_bytes,
             backlog: self.config.limits.backlog_bytes,
+            sessions: self.config.limits.sessions_bytes,
             ..replica::Settings::default()
         };
         Parts { me: self.id(), config: Arc::new(config.clone()), settings, store: self.store.clone(), lanes, events }
