@@ -56,6 +56,10 @@ pub struct Limits {
     /// handed on, and answers that wait to be sent. Past it, callers wait until their deadline. What is larger has the
     /// queue to itself.
     pub queue_bytes: usize,
+    /// Client sessions and the records by which their retries are known, of each chain: past it the session that was used
+    /// the longest time ago is evicted, and its retries are told so. A session may have half of it. The same at all
+    /// nodes of a cluster.
+    pub sessions_bytes: usize,
 }
 
 impl Default for Config {
@@ -72,6 +76,7 @@ impl Default for Config {
                 backlog_bytes: 256 << 20,
                 max_value_bytes: 64 << 20,
                 queue_bytes: 64 << 20,
+                sessions_bytes: 16 << 20,
             },
             timeout: Duration::from_secs(5),
         }
@@ -90,6 +95,9 @@ pub struct ConfigProblem {
 
 /// The most nodes that a cluster can be made to wait for.
 const MAX_EXPECT: u32 = 1000;
+
+/// Room for some sessions, and in half of it for some records with the values that they took away.
+const MIN_SESSIONS: usize = 64 << 10;
 
 impl Config {
     /// Checks every setting.
@@ -127,6 +135,9 @@ impl Config {
         if self.limits.queue_bytes == 0 {
             problem("limits.queue_bytes", "must not be zero".to_owned());
         }
+        if self.limits.sessions_bytes < MIN_SESSIONS {
+            problem("limits.sessions_bytes", format!("must be at least {MIN_SESSIONS}"));
+        }
         if self.timeout.is_zero() {
             problem("timeout", "must not be zero".to_owned());
         }
@@ -154,6 +165,7 @@ mod tests {
         config.limits.window_bytes = 0;
         config.limits.queue_bytes = 0;
         config.limits.max_value_bytes = usize::MAX;
+        config.limits.sessions_bytes = MIN_SESSIONS - 1;
         let fields: Vec<_> = config.validate().unwrap_err().into_iter().map(|problem| problem.field).collect();
         let expected = [
             "cluster",
@@ -163,6 +175,7 @@ mod tests {
             "limits.max_value_bytes",
             "limits.window_bytes",
             "limits.queue_bytes",
+            "limits.sessions_bytes",
             "timeout",
         ];
         assert_eq!(fields, expected);

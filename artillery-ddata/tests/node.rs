@@ -6,7 +6,7 @@ mod support;
 use std::time::Duration;
 
 use artillery_ddata::{Batch, Error, Place, ReadMode, ReadState, Session, Version, Way, client::Spread};
-use support::{TestCluster, classic, until, within};
+use support::{PATIENCE, TestCluster, classic, until, within};
 
 const SHORT: Duration = Duration::from_millis(300);
 
@@ -261,6 +261,77 @@ async fn everything_in_flight_together() {
         }
         assert_eq!(found, 10);
     }
+}
+
+/// Ten keys rewritten together ten thousand times, while they are read together and scanned at every node, among keys
+/// that are there throughout and others that come and go.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_read_of_many_keys_shows_half_of_a_rewrite() {
+    const REWRITES: u32 = 10_000;
+    // Several pages of a scan.
+    const THROUGHOUT: u32 = 600;
+    let cluster = TestCluster::start(3).await;
+    let kv = cluster.node(Place::Head).kv().with_timeout(PATIENCE);
+    let stays = (0..THROUGHOUT).map(|n| tokio::spawn(kv.put(format!("s/{n:04}"), "v").into_future()));
+    for put in stays.collect::<Vec<_>>() {
+        within(put).await.unwrap().unwrap();
+    }
+    let (done, is_done) = tokio::sync::watch::channel(false);
+    let readers = cluster.nodes.iter().flat_map(|node| {
+        let (cuts, scans) = (node.kv().with_timeout(PATIENCE), node.kv().with_timeout(PATIENCE));
+        [tokio::spawn(read_together(cuts, is_done.clone())), tokio::spawn(scan_all(scans, THROUGHOUT, is_done.clone()))]
+    });
+    let readers: Vec<_> = readers.collect();
+
+    let mut writes = tokio::task::JoinSet::new();
+    for n in 0..REWRITES {
+        let value = n.to_string();
+        let batch = (0..10).fold(Batch::new(), |batch, key| batch.put(format!("b/{key}"), value.clone()));
+        let comes = format!("s/{:04}x", n * 7 % THROUGHOUT);
+        let batch = if n % 2 == 0 { batch.put(comes, value) } else { batch.delete(comes) };
+        writes.spawn(kv.write(batch).into_future());
+        if writes.len() >= 64 {
+            within(writes.join_next()).await.unwrap().unwrap().unwrap().unwrap();
+        }
+    }
+    while let Some(write) = within(writes.join_next()).await {
+        write.unwrap().unwrap().unwrap();
+    }
+    done.send(true).unwrap();
+    for reader in readers {
+        assert!(within(reader).await.unwrap() > 0, "nothing was read");
+    }
+}
+
+/// Reads the ten keys together until the end; how often they had changed.
+async fn read_together(kv: artillery_ddata::Kv, done: tokio::sync::watch::Receiver<bool>) -> u32 {
+    let (mut changes, mut last) = (0, None);
+    while !*done.borrow() {
+        let cut = kv.get_many((0..10).map(|key| format!("b/{key}"))).await.unwrap();
+        let values: Vec<_> = cut.values().collect();
+        assert!(values.iter().all(|value| *value == values[0]), "half of a rewrite: {values:?}");
+        let value = values[0].cloned();
+        changes += u32::from(value != last);
+        last = value;
+    }
+    changes
+}
+
+/// Scans until the end; how many scans there were.
+async fn scan_all(kv: artillery_ddata::Kv, throughout: u32, done: tokio::sync::watch::Receiver<bool>) -> u32 {
+    let mut scans = 0;
+    while !*done.borrow() {
+        let (mut scan, mut found, mut last) = (kv.scan("s/"), 0, bytes::Bytes::new());
+        while let Some(entry) = scan.next().await {
+            let key = entry.unwrap().key;
+            assert!(key > last, "{key:?} behind {last:?}");
+            found += u32::from(!key.ends_with(b"x"));
+            last = key;
+        }
+        assert_eq!(found, throughout, "keys that are there throughout");
+        scans += 1;
+    }
+    scans
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

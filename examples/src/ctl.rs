@@ -11,6 +11,7 @@ mod output;
 mod put;
 mod scan;
 mod status;
+mod watch;
 
 use std::{process::ExitCode, time::Duration};
 
@@ -68,7 +69,7 @@ async fn run(args: &CtlArgs, output: Output) -> Result<u8, Failure> {
     tokio::select! {
         done = work => done,
         () = signals.asked_to_stop() => match args.command {
-            Command::Status { watch: true } => Ok(exit::DONE),
+            Command::Status { watch: true } | Command::Watch { .. } => Ok(exit::DONE),
             _ => Err(Failure::failed("stopped before the end")),
         },
     }
@@ -85,6 +86,7 @@ async fn command(client: &Client, command: &Command, timeout: Duration, output: 
         Command::Incr { key, by } => change::incr(&kv, key, *by, output).await,
         Command::Append { key, value } => change::append(&kv, key, value, output).await,
         Command::Scan { prefix } => scan::run(&kv, prefix, output).await,
+        Command::Watch { prefix, from } => watch::run(&kv, prefix, from.as_ref(), output).await,
         Command::Outcome { request } => outcome::run(&kv, *request, output).await,
         Command::Load(_) | Command::Other(_) => Ok(exit::DONE),
     }

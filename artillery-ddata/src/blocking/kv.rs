@@ -7,8 +7,11 @@ use futures_core::Stream;
 
 use super::runtime::{Driven, within_runtime};
 use crate::{
-    Batch, Committed, Conflict, Cut, Error, Kv, Read, ReadMode, RequestId, Resolution, Session, Taken, Version,
-    Versioned, error::NotApplied, kv::Scan, replica::NotLocal,
+    Batch, Committed, Conflict, Cut, Error, Frontier, Kv, Read, ReadMode, RequestId, Resolution, Session, Taken,
+    Version, Versioned,
+    error::NotApplied,
+    kv::{Scan, Watch},
+    replica::NotLocal,
 };
 
 /// The data of a cluster for plain threads: the calls of [`Kv`], each of which returns when it has ended.
@@ -111,6 +114,17 @@ impl BlockingKv {
         self.entries(self.kv.scan(prefix))
     }
 
+    /// As [`Kv::watch`]: each change is waited for, for as long as there is none.
+    /// `kv.changes(kv.kv().watch(…).from(…))` for one that goes on from elsewhere.
+    pub fn watch(&self, prefix: impl AsRef<[u8]>) -> Entries<Watch> {
+        self.changes(self.kv.watch(prefix))
+    }
+
+    /// The changes that a watch shows, as an iterator.
+    pub fn changes(&self, watch: Watch) -> Entries<Watch> {
+        self.entries(watch)
+    }
+
     /// As [`Kv::put`].
     ///
     /// # Errors
@@ -205,7 +219,7 @@ fn may_wait() -> Result<(), Error> {
     if within_runtime() { Err(Error::not_applied(NotApplied::WithinRuntime)) } else { Ok(()) }
 }
 
-/// The entries of a scan, one after the other. Ends as the scan does, and behind [`NotApplied::WithinRuntime`].
+/// The entries of a scan, or the changes of a watch, one after the other. Ends as that does, and behind [`NotApplied::WithinRuntime`].
 #[must_use = "an iterator does nothing until its entries are asked for"]
 pub struct Entries<S> {
     kv: BlockingKv,
@@ -230,6 +244,13 @@ where
         }
         let scan = &mut self.scan;
         self.kv.kv.runtime().block_on(poll_fn(|context| Pin::new(&mut *scan).poll_next(context)))
+    }
+}
+
+impl Entries<Watch> {
+    /// As [`Watch::position`]: up to where all changes have been handed out.
+    pub fn position(&self) -> Option<Frontier> {
+        self.scan.position()
     }
 }
 

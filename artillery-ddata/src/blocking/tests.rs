@@ -127,6 +127,29 @@ fn scans_are_iterators() {
 }
 
 #[test]
+fn watches_are_iterators() {
+    let node = Beside::start();
+    let kv = node.client().kv();
+    let first = kv.put("w/0", "v").unwrap();
+    let mut from = crate::Frontier::default();
+    from.raise(first.request_id.cluster, first.request_id.chain, first.version.sequence);
+    kv.delete("w/0").unwrap();
+    kv.write(Batch::new().put("w/1", "v").put("else", "v").put("w/2", "v")).unwrap().unwrap();
+    let mut watch = kv.changes(kv.kv().watch("w/").from(from));
+    let deleted = watch.next().unwrap().unwrap();
+    assert_eq!((&deleted.key[..], deleted.value), (&b"w/0"[..], None));
+    let behind = watch.position().unwrap();
+    assert_eq!(behind.floor(crate::ChainId(0)), deleted.version.sequence);
+    let keys: Vec<_> = watch.take(2).map(|change| change.unwrap().key).collect();
+    assert_eq!(keys, ["w/1", "w/2"]);
+    // Another one goes on there, and waits for what comes.
+    let writer = kv.clone();
+    let writer = spawn(move || writer.put("w/3", "v").unwrap());
+    let last = kv.changes(kv.kv().watch("w/").from(behind)).nth(2).unwrap().unwrap();
+    assert_eq!((&last.key[..], last.version), (&b"w/3"[..], writer.join().unwrap().version));
+}
+
+#[test]
 fn threads_share_a_client() {
     let node = Beside::start();
     let kv = node.client().kv();
@@ -151,7 +174,8 @@ fn within_a_runtime_calls_are_refused_and_handles_may_be_dropped() {
         let refused = Error::not_applied(NotApplied::WithinRuntime);
         assert_eq!(kv.put("k", "v"), Err(refused.clone()));
         let entries: Vec<_> = kv.scan("").collect();
-        assert_eq!(entries, [Err(refused)]);
+        assert_eq!(entries, [Err(refused.clone())]);
+        assert_eq!(kv.watch("").collect::<Vec<_>>(), [Err(refused)]);
         assert!(matches!(builder.connect(), Err(StartError::WithinRuntime)));
         client.close();
         drop((client, kv));

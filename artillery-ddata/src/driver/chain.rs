@@ -118,6 +118,10 @@ impl Task {
                 () = wake.notified() => {}
                 () = tokio::time::sleep(pause), if tick.is_some() => {}
             }
+            if self.responders.len() > 1 {
+                // Others wait already: whoever is about to hand something in may share what is sent next.
+                tokio::task::yield_now().await;
+            }
             let now = clock::now();
             commands.drain(..).for_each(|command| self.command(now, command));
             reads.drain(..).for_each(|read| self.read(now, read));

@@ -272,6 +272,7 @@ impl Data {
             window: self.config.limits.window_bytes,
             max_value: self.config.limits.max_value_bytes,
             backlog: self.config.limits.backlog_bytes,
+            sessions: self.config.limits.sessions_bytes,
             ..replica::Settings::default()
         };
         let (store, queue_bytes) = (self.store.clone(), self.config.limits.queue_bytes);

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use artillery_ddata::{ReadMode, RequestId, Version};
+use artillery_ddata::{Frontier, ReadMode, RequestId, Version};
 use clap::{Parser, Subcommand};
 
 use crate::{
@@ -31,10 +31,9 @@ pub(super) struct CtlArgs {
 }
 
 /// Commands that are planned and not there.
-pub(super) const LATER: [&str; 8] =
-    ["watch", "drain", "reorder", "recover", "rereplicate", "digest", "snapshot", "restore"];
+pub(super) const LATER: [&str; 7] = ["drain", "reorder", "recover", "rereplicate", "digest", "snapshot", "restore"];
 
-const LATER_HELP: &str = "Not yet: watch, drain, reorder, recover, rereplicate, digest, snapshot, restore";
+const LATER_HELP: &str = "Not yet: drain, reorder, recover, rereplicate, digest, snapshot, restore";
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {
@@ -96,6 +95,15 @@ pub(super) enum Command {
         /// The prefix
         #[arg(default_value = "")]
         prefix: String,
+    },
+    /// Print each key that begins with a prefix whenever it changes, until stopped; with --json its new value too
+    Watch {
+        /// The prefix
+        #[arg(default_value = "")]
+        prefix: String,
+        /// Changes behind this position, as --json told it with an earlier change (default: from now on)
+        #[arg(long, value_name = "POSITION")]
+        from: Option<Frontier>,
     },
     /// Say what became of a write, and settle it for ever: what wasn't applied by now never will be
     Outcome {

@@ -1,6 +1,6 @@
 //! What `ctl` answers, and its exit codes.
 
-use crate::support::{CTL, Cluster, expect, token};
+use crate::support::{CTL, Cluster, Node, expect, token};
 
 #[tokio::test]
 async fn values_versions_and_exit_codes() {
@@ -74,6 +74,32 @@ async fn what_is_counted_appended_and_scanned() {
     let request = appended["request"].as_str().unwrap().strip_suffix('1').unwrap().to_owned() + "9";
     let never = cluster.json(0, &["outcome", &request]).await;
     assert_eq!(never["outcome"], "never_applied", "{never}");
+}
+
+#[tokio::test]
+async fn changes_are_watched_from_a_position() {
+    let cluster = Cluster::start(&[]).await;
+    let at = cluster.addrs[1].as_str();
+    let first = cluster.json(0, &["put", "w/a", "1"]).await;
+    let life = first["request"].as_str().unwrap().split_once('/').unwrap().0.to_owned();
+    let from = format!("{life}/0={}", first["version"].as_str().unwrap().split_once('.').unwrap().1);
+    let watch = |from: String| {
+        let known = ["--json", "--cluster", &cluster.name, "--no-mdns", "--seed", at];
+        Node::of(CTL, &cluster.secret, &[&known[..], &["watch", "w/", "--from", &from]].concat())
+    };
+    let mut one = watch(from);
+    cluster.ctl(at, 0, &["put", "other", "x"]).await;
+    cluster.ctl(at, 0, &["put", "w/b", "2"]).await;
+    cluster.ctl(at, 0, &["del", "w/a"]).await;
+    let lines = one.out.until(|lines| lines.len() >= 2).await.unwrap();
+    let changes: Vec<serde_json::Value> = lines.iter().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!((&changes[0]["key"], &changes[0]["value"]), (&"w/b".into(), &"2".into()), "{lines:?}");
+    assert_eq!((&changes[1]["key"], &changes[1]["value"]), (&"w/a".into(), &serde_json::Value::Null), "{lines:?}");
+    // Behind the first of them there is the second one alone.
+    let mut other = watch(changes[0]["position"].as_str().unwrap().to_owned());
+    assert_eq!(other.out.until(|lines| !lines.is_empty()).await.unwrap(), lines[1..]);
+    let (_, err) = cluster.ctl(at, 2, &["watch", "w/", "--from", "1.7"]).await;
+    assert!(err.contains("frontier"), "{err}");
 }
 
 #[tokio::test]

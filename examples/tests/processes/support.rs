@@ -90,8 +90,12 @@ pub(crate) struct Node {
 
 impl Node {
     pub(crate) fn start(cluster: &str, secret: &str, more: &[&str]) -> Self {
-        let args = [&["--cluster", cluster], more].concat();
-        let mut command = command(NODE, Some(secret), &args);
+        Self::of(NODE, secret, &[&["--cluster", cluster], more].concat())
+    }
+
+    /// Another program that runs until it is ended.
+    pub(crate) fn of(program: &str, secret: &str, args: &[&str]) -> Self {
+        let mut command = command(program, Some(secret), args);
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let (out, err) = (Lines::of(child.stdout.take().unwrap()), Lines::of(child.stderr.take().unwrap()));
         Self { child, out, err }

@@ -38,7 +38,7 @@ async fn what_is_planned_is_refused() {
         (NODE, &["--chains", "4"]),
         (NODE, &["--leave-on-term"]),
         (QUICKSTART, &["--data", "x"]),
-        (CTL, &["watch"]),
+        (CTL, &["recover"]),
         (CTL, &["drain", "a", "--now"]),
     ];
     for (program, args) in planned {

@@ -1,0 +1,29 @@
+//! `ctl watch`.
+
+use artillery_ddata::{Frontier, Kv};
+use serde_json::{Map, Value, json};
+
+use super::output::{Output, put_value};
+use crate::exit::{self, Failure};
+
+/// Prints the keys of changes one to a line, with `--json` one object per change, until it is stopped.
+pub(super) async fn run(kv: &Kv, prefix: &str, from: Option<&Frontier>, output: Output) -> Result<u8, Failure> {
+    let mut watch = kv.watch(prefix);
+    if let Some(from) = from {
+        watch = watch.from(from.clone());
+    }
+    while let Some(change) = watch.next().await {
+        let change = change?;
+        if output.json {
+            let mut object = Map::new();
+            object.insert("key".to_owned(), json!(String::from_utf8_lossy(&change.key)));
+            put_value(&mut object, change.value.as_deref());
+            object.insert("version".to_owned(), json!(change.version.to_string()));
+            object.insert("position".to_owned(), json!(watch.position().map(|position| position.to_string())));
+            output.object(&Value::Object(object));
+        } else {
+            output.bytes(&change.key);
+        }
+    }
+    Ok(exit::DONE)
+}
