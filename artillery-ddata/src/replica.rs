@@ -228,7 +228,7 @@ impl Replica {
             pending_sessions_bytes: self.sessions.pending_bytes(),
             snapshots: self.snapshots.len(),
             watchers: self.watchers.len(),
-            reads: self.reads.counters,
+            reads: ReadCounts { version_queries: self.reads.queries.sent(), ..self.reads.counters },
             halted: self.halted.clone(),
         }
     }

@@ -99,6 +99,11 @@ impl Rounds {
         self.waiting.first().is_some_and(|&(round, _)| round > self.sent)
     }
 
+    /// How many were sent.
+    pub(super) fn sent(&self) -> u64 {
+        self.sent
+    }
+
     pub(super) fn is_waiting(&self) -> bool {
         !self.waiting.is_empty()
     }
@@ -283,7 +288,6 @@ impl Replica {
         let sent_at = self.reads.queries.sent_at;
         let Some(ids) = self.reads.queries.answer(answer.number) else { return };
         self.reads.shown = self.reads.shown.max(Some(sent_at));
-        self.reads.counters.version_queries += 1;
         self.reads.counters.shared_queries += (ids.len() as u64).saturating_sub(1);
         // Versions below our own watermark may be pruned already; above the answer, a watermark is as good (trap 12).
         let at_most = if self.is(Mutant::AnswerBelowOwnWatermark) {
