@@ -132,7 +132,7 @@ pub struct Counts {
     pub shared_queries: u64,
     /// Operations that were under way at the same time, at most.
     pub in_flight: u64,
-    /// Version queries that were answered.
+    /// Version queries that were sent.
     pub version_queries: u64,
     /// Attempts after one that wasn't answered.
     pub retries: u64,
