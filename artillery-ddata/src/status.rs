@@ -94,7 +94,7 @@ pub struct ReadsStatus {
     pub local_clean: u64,
     /// Dirty reads, served after the tail's word or a later watermark.
     pub dirty: u64,
-    /// Version queries that were answered to this node.
+    /// Version queries that this node sent.
     pub version_query: u64,
     /// Reads that shared such an answer with another one.
     pub shared_query: u64,

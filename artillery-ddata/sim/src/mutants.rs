@@ -31,13 +31,15 @@ pub enum MutantName {
     BelieveRefusals,
     /// Keys that are read together are read at two times.
     ReadKeysApart,
+    /// Changes are shown before they are committed.
+    WatchUncommitted,
     /// A piece of a large update is put behind what has come of it, wherever it belongs.
     JoinPieces,
 }
 
 impl MutantName {
     /// All of them.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::JoinQueryInFlight,
         Self::AnswerBelowOwnWatermark,
         Self::DirtyAsCommitted,
@@ -50,6 +52,7 @@ impl MutantName {
         Self::RunEvicted,
         Self::BelieveRefusals,
         Self::ReadKeysApart,
+        Self::WatchUncommitted,
         Self::JoinPieces,
     ];
 
@@ -68,6 +71,7 @@ impl MutantName {
             Self::RunEvicted => "run-evicted",
             Self::BelieveRefusals => "believe-refusals",
             Self::ReadKeysApart => "read-keys-apart",
+            Self::WatchUncommitted => "watch-uncommitted",
             Self::JoinPieces => "join-pieces",
         }
     }
@@ -87,6 +91,7 @@ impl MutantName {
             Self::RunEvicted => 32,
             Self::BelieveRefusals => 33,
             Self::ReadKeysApart => 34,
+            Self::WatchUncommitted => 18,
             Self::JoinPieces => 41,
         }
     }
@@ -105,6 +110,7 @@ impl MutantName {
             Self::RunEvicted => Scenario::Evictions,
             Self::BelieveRefusals => Scenario::Retries,
             Self::ReadKeysApart => Scenario::Batches,
+            Self::WatchUncommitted => Scenario::Watches,
             Self::JoinPieces => Scenario::Large,
         }
     }
@@ -123,6 +129,7 @@ impl MutantName {
             Self::AnswerPendingRecord => Mutant::AnswerPendingRecord,
             Self::RunEvicted => Mutant::RunEvicted,
             Self::ReadKeysApart => Mutant::ReadKeysApart,
+            Self::WatchUncommitted => Mutant::WatchUncommitted,
             Self::JoinPieces => Mutant::JoinPieces,
             Self::BelieveRefusals => return None,
         })

@@ -98,6 +98,8 @@ pub struct Node {
     pub rng: Rng,
     /// Requests that it owes an answer.
     pub owed: BTreeMap<Token, Origin>,
+    /// Questions for changes that it owes an answer: whose, and which attempt.
+    pub asked_for_changes: BTreeMap<Token, (usize, u64)>,
     next_token: u64,
     offset: u64,
     wall: u64,
@@ -138,6 +140,7 @@ impl Node {
             wall: rng.between(1_700_000_000_000, 1_700_000_100_000),
             rng,
             owed: BTreeMap::new(),
+            asked_for_changes: BTreeMap::new(),
             next_token: 0,
         }
     }
@@ -164,10 +167,21 @@ impl Node {
 
     /// A token for a request of `origin`.
     pub fn owe(&mut self, origin: Origin) -> Token {
-        self.next_token += 1;
-        let token = Token(self.next_token);
+        let token = self.token();
         self.owed.insert(token, origin);
         token
+    }
+
+    /// A token for a watcher's question.
+    pub fn owe_changes(&mut self, watcher: usize, attempt: u64) -> Token {
+        let token = self.token();
+        self.asked_for_changes.insert(token, (watcher, attempt));
+        token
+    }
+
+    fn token(&mut self) -> Token {
+        self.next_token += 1;
+        Token(self.next_token)
     }
 }
 

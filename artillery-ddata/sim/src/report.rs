@@ -281,6 +281,8 @@ impl Counts {
         self.shared_queries += other.shared_queries;
         self.in_flight = self.in_flight.max(other.in_flight);
         self.most_retries = self.most_retries.max(other.most_retries);
+        self.watched += other.watched;
+        self.fell_behind += other.fell_behind;
         self.session_bytes = self.session_bytes.max(other.session_bytes);
         self.version_queries += other.version_queries;
         self.retries += other.retries;

@@ -31,6 +31,8 @@ pub enum Concern {
     ClientLink(usize),
     /// What precedes the first configuration.
     Formation,
+    /// What one watcher does, and the fate of its questions.
+    Watcher(usize),
 }
 
 impl Concern {
@@ -44,6 +46,7 @@ impl Concern {
             Self::Client(client) => (6, client, 0),
             Self::ClientLink(client) => (7, client, 0),
             Self::Formation => (8, 0, 0),
+            Self::Watcher(watcher) => (9, watcher, 0),
         };
         kind << 48 | (a as u64) << 24 | b as u64
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use artillery_ddata::Mode;
 
-use self::draw::{batches, common, evictions, founded, large, mixed, one_key, readers, retries};
+use self::draw::{batches, common, evictions, founded, large, mixed, one_key, readers, retries, watches};
 
 use crate::{
     client::{Keys, Mix},
@@ -91,6 +91,8 @@ pub struct Setup {
     pub leases: bool,
     /// Operations at most.
     pub most: u64,
+    /// Clients that watch the changes of a chain, for each of them.
+    pub watchers: usize,
     /// Whether what nodes say to each other goes through bytes.
     pub wired: bool,
     /// How the cluster is formed; `None`: it is there from the start.
@@ -153,6 +155,8 @@ pub enum Scenario {
     Sessions,
     /// One key, one writer, 64 readers.
     Readers,
+    /// Clients that watch changes, from any member.
+    Watches,
     /// Values many times as large as a frame may be.
     Large,
     /// Everything at once.
@@ -161,7 +165,7 @@ pub enum Scenario {
 
 impl Scenario {
     /// All of them.
-    pub const ALL: [Self; 21] = [
+    pub const ALL: [Self; 22] = [
         Self::Calm,
         Self::Lossy,
         Self::Links,
@@ -181,6 +185,7 @@ impl Scenario {
         Self::Batches,
         Self::Sessions,
         Self::Readers,
+        Self::Watches,
         Self::Large,
         Self::Mixed,
     ];
@@ -207,6 +212,7 @@ impl Scenario {
             Self::Batches => "batches",
             Self::Sessions => "sessions",
             Self::Readers => "readers",
+            Self::Watches => "watches",
             Self::Large => "large",
             Self::Mixed => "mixed",
         }
@@ -234,6 +240,7 @@ impl Scenario {
             Self::Batches => "batches that write all keys, reads and scans of all of them",
             Self::Sessions => "reads in sessions that hop from node to node",
             Self::Readers => "one key, one writer, 64 readers",
+            Self::Watches => "changes are watched from any member, some by who falls behind",
             Self::Large => "values many times as large as a frame may be",
             Self::Mixed => "everything at once",
         }
@@ -267,6 +274,7 @@ impl Scenario {
             | Self::Evictions
             | Self::Batches
             | Self::Sessions
+            | Self::Watches
             | Self::Large
             | Self::Mixed => &[Loss, Duplication, Reorder, Delay, Break, Cut, Slow],
         }
@@ -318,6 +326,7 @@ impl Scenario {
                 setup.bursts = Some(80 * setup.profile.delay);
             }
             Self::Readers => readers(&mut setup),
+            Self::Watches => watches(&mut rng, &mut setup),
             Self::Large => large(&mut rng, &mut setup),
             Self::Mixed => mixed(&mut rng, &mut setup),
         }

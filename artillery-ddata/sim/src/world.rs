@@ -6,10 +6,11 @@ mod end;
 mod founding;
 mod records;
 mod steps;
+mod watches;
 
 use std::sync::Arc;
 
-use self::founding::Founders;
+use self::{founding::Founders, watches::Watcher};
 use artillery_ddata::{
     ChainConfig, ChainId, ChainMember, Epoch, MemberId, Role, Timestamp,
     replica::{Input, Reply},
@@ -59,6 +60,12 @@ pub(crate) enum Event {
     Unanswered { client: usize, number: u64, attempt: u32 },
     /// A client stops waiting.
     GiveUp { client: usize, number: u64 },
+    /// A watcher asks for changes, or asks again.
+    Watch { watcher: usize, attempt: u64 },
+    /// Its question reaches a node.
+    AskForChanges { watcher: usize, attempt: u64, node: usize },
+    /// An answer to it comes back.
+    Changes { watcher: usize, attempt: u64, reply: Box<Reply> },
     /// Something of the forming of the cluster.
     Founding(founding::Event),
     /// The fault with this index begins or ends.
@@ -125,7 +132,7 @@ pub struct Counts {
     pub shared_queries: u64,
     /// Operations that were under way at the same time, at most.
     pub in_flight: u64,
-    /// Version queries that were answered.
+    /// Version queries that were sent.
     pub version_queries: u64,
     /// Attempts after one that wasn't answered.
     pub retries: u64,
@@ -139,6 +146,10 @@ pub struct Counts {
     pub expired_sessions: u64,
     /// Attempts refused because a window was full.
     pub busy: u64,
+    /// Changes that watchers were shown.
+    pub watched: u64,
+    /// Times that a watcher was told that it had fallen behind.
+    pub fell_behind: u64,
     /// Faults planned in this seed.
     pub planned: u64,
     /// Faults by kind that had an effect.
@@ -182,6 +193,7 @@ pub struct World {
     histories: Vec<History>,
     /// By application and chain.
     standings: Vec<Vec<Standing>>,
+    watchers: Vec<Watcher>,
     claim: Option<Failure>,
     in_flight: u64,
     slow_steps: u64,
@@ -217,6 +229,9 @@ impl World {
             last_moment: 0,
             histories: vec![History::default(); setup.chains],
             standings: vec![vec![Standing::default(); setup.chains]; setup.clients.div_ceil(setup.lanes)],
+            watchers: (0..setup.watchers * setup.chains)
+                .map(|index| Watcher::new(seed, index, index % setup.chains))
+                .collect(),
             claim: None,
             in_flight: 0,
             slow_steps: 0,
@@ -299,6 +314,9 @@ impl World {
             let at = self.now + self.clients[client].rng.below(100_000_000);
             self.queue.push(at, Event::Think(client));
         }
+        for watcher in 0..self.watchers.len() {
+            self.queue.push(self.now + 1, Event::Watch { watcher, attempt: 0 });
+        }
     }
 
     fn handle(&mut self, event: Event) -> Result<(), Failure> {
@@ -309,6 +327,9 @@ impl World {
             Event::Reply(origin, reply) => return self.reply(origin, *reply),
             Event::GiveUp { client, number } => self.give_up(client, number),
             Event::Unanswered { client, number, attempt } => self.unanswered(client, number, attempt),
+            Event::Watch { watcher, attempt } => self.watch(watcher, attempt),
+            Event::AskForChanges { watcher, attempt, node } => self.ask_for_changes(watcher, attempt, node),
+            Event::Changes { watcher, attempt, reply } => return self.changes(watcher, attempt, *reply),
             Event::Founding(event) => return self.founding_event(event),
             Event::Tick { node, slot, number } => self.tick(node, slot, number),
             Event::Land { from, to, flight, frame } => self.land(from, to, flight, frame),

@@ -29,6 +29,8 @@ pub enum Mutant {
     RunEvicted,
     /// Keys that are read together are read at two times (trap 34).
     ReadKeysApart,
+    /// Changes are shown before they are committed (trap 18).
+    WatchUncommitted,
     /// A piece of a large update is put behind what has come of it, wherever it belongs (trap 41).
     JoinPieces,
 }

@@ -215,7 +215,7 @@ pub struct Status {
 /// Reads served by a replica, by their way; local clean ones are counted by its gate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct ReadCounts {
-    /// Version queries that were answered.
+    /// Version queries that were sent, whether their answers were still needed or not; one that is repeated counts once.
     pub version_queries: u64,
     /// Reads that shared such an answer with another one: all but the first of each.
     pub shared_queries: u64,

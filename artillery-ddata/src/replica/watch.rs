@@ -5,7 +5,7 @@
 
 use bytes::Bytes;
 
-use super::{Changes, Output, Refusal, Replica, Reply, Watch, reads::Asked};
+use super::{Changes, Mutant, Output, Refusal, Replica, Reply, Watch, reads::Asked};
 use crate::{
     Sequence, Timestamp,
     store::{Held, Record},
@@ -67,7 +67,8 @@ impl Replica {
         let mut changes = Changes { records: Vec::new(), upto: after };
         let mut bytes = 0;
         for update in self.history.from(after.next()) {
-            if update.version.sequence > self.watermark || bytes >= ANSWER_BYTES {
+            let is_shown = update.version.sequence <= self.watermark || self.is(Mutant::WatchUncommitted);
+            if !is_shown || bytes >= ANSWER_BYTES {
                 break;
             }
             for change in update.changes.iter().filter(|change| change.key.starts_with(prefix)) {

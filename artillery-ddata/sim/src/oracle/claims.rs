@@ -1,6 +1,10 @@
 //! What clients are told, held against the log.
 
-use artillery_ddata::{Sequence, Version, store::Held};
+use artillery_ddata::{
+    Sequence, Version,
+    replica::Changes,
+    store::{Held, Record},
+};
 use bytes::Bytes;
 
 use super::{ChainOracle, Failure, Oracle};
@@ -67,6 +71,35 @@ impl ChainOracle {
         }
         let what = format!("{key:?} was shown as {found:?} at {as_of}, when it was {expected:?}");
         Err(Failure::new(Oracle::Claims, what))
+    }
+
+    /// Checks that a watcher of a prefix was shown each change behind `from`, once and in order, as far as it was told.
+    ///
+    /// # Errors
+    /// [`Oracle::Claims`].
+    pub fn check_changes(&self, prefix: &[u8], from: Sequence, shown: &Changes) -> Result<(), Failure> {
+        let behind = self.log.iter().skip(from.0 as usize);
+        let upto = behind.take_while(|update| update.version.sequence <= shown.upto);
+        let expected = upto.flat_map(|update| update.changes.iter().map(move |change| (update.version, change)));
+        let mut expected = expected.filter(|(_, change)| change.key.starts_with(prefix));
+        let same = |record: &Record| {
+            expected.next().is_some_and(|(version, change)| {
+                (&record.key, record.held.version, &record.held.value) == (&change.key, version, &change.value)
+            })
+        };
+        let is_whole = shown.records.iter().all(same) && expected.next().is_none();
+        if is_whole && shown.upto >= from {
+            return Ok(());
+        }
+        let what = format!("who watched {prefix:?} from {from} on was shown {shown:?}, which isn't what was changed");
+        Err(Failure::new(Oracle::Claims, what))
+    }
+
+    /// Whether there are committed changes of a prefix behind `from`.
+    pub fn has_changes(&self, prefix: &[u8], from: Sequence) -> bool {
+        let behind = self.log.iter().skip(from.0 as usize);
+        let mut committed = behind.take_while(|update| update.version.sequence <= self.committed_up_to());
+        committed.any(|update| update.changes.iter().any(|change| change.key.starts_with(prefix)))
     }
 
     /// The newest change of `key` at or below `at_most`.

@@ -64,6 +64,7 @@ pub(super) fn common(rng: &mut Rng) -> Setup {
         batch: rng.pick(&[1, 4, 64]),
         leases: false,
         most: u64::MAX,
+        watchers: 0,
         wired: rng.chance(300),
         founding: None,
         faults: Vec::new(),
@@ -137,6 +138,15 @@ pub(super) fn large(rng: &mut Rng, setup: &mut Setup) {
     setup.profile.room = rng.between(4, 16) as usize * far as usize * (64 + setup.chunk);
 }
 
+pub(super) fn watches(rng: &mut Rng, setup: &mut Setup) {
+    setup.watchers = rng.between(3, 8) as usize;
+    setup.chains = rng.between(1, 2) as usize;
+    setup.keys.registers = rng.between(3, 6) as u32;
+    setup.mix = Mix { writes: rng.between(400, 700) as u32, batches: 300, ..setup.mix };
+    // Now and then so little is kept that whoever was cut off for a while has fallen behind.
+    setup.backlog = rng.pick(&[4 << 10, 64 << 10, 1 << 20]);
+}
+
 pub(super) fn founded(rng: &mut Rng, setup: &mut Setup) {
     let expect = rng.between(2, 5);
     setup.members = (expect + rng.below(2)) as usize;
@@ -154,4 +164,5 @@ pub(super) fn mixed(rng: &mut Rng, setup: &mut Setup) {
     if rng.chance(300) {
         setup.window = rng.between(300, 4000) as usize;
     }
+    setup.watchers = rng.below(3) as usize;
 }

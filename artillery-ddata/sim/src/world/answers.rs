@@ -18,6 +18,9 @@ use crate::{
 impl World {
     /// A replica answers a request.
     pub(super) fn answer(&mut self, index: usize, slot: usize, token: Token, reply: Reply) -> Result<(), Failure> {
+        if let Some((watcher, attempt)) = self.nodes[index].asked_for_changes.remove(&token) {
+            return self.answer_changes(watcher, attempt, reply);
+        }
         let Some(origin) = self.nodes[index].owed.remove(&token) else {
             return Err(Failure::new(Oracle::Answers, format!("n{index} answers {token:?} without being asked")));
         };

@@ -47,6 +47,7 @@ impl World {
         for chain in 0..self.setup.chains {
             self.check_chain(chain)?;
         }
+        self.check_watchers()?;
         Ok(())
     }
 

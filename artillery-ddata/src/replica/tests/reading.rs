@@ -85,11 +85,13 @@ fn a_lone_dirty_read_costs_one_round_trip_more_than_a_clean_one() {
         rig.heartbeat();
         rig.settle();
         assert_eq!(frames_for_a_read(&mut rig, n), []);
+        assert_eq!(rig.replicas[&n].status().reads.version_queries, 0);
         rig.put(1, "k", "new");
         rig.run(1, 2);
         for time in 1..4 {
             assert_eq!(frames_for_a_read(&mut rig, n), [(n, 3), (3, n)]);
-            assert_eq!(rig.replicas[&n].status().reads.dirty, time);
+            let reads = rig.replicas[&n].status().reads;
+            assert_eq!((reads.dirty, reads.version_queries), (time, time));
         }
     }
 }

@@ -1,0 +1,14 @@
+//! Those who watch are shown every committed change once and in order, or told that they fell behind.
+
+use artillery_sim::{runner::run, scenario::Scenario, world::Counts};
+
+#[test]
+fn watchers_see_every_change_or_are_told() {
+    let mut sum = Counts::default();
+    for seed in 0..12 {
+        let outcome = run(Scenario::Watches, seed, None, false);
+        assert_eq!(outcome.failure, None, "seed {seed}");
+        sum.add(&outcome.counts);
+    }
+    assert!(sum.watched >= 10_000 && sum.fell_behind >= 10, "{sum:?}");
+}
