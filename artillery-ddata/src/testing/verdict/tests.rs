@@ -1,1 +1,151 @@
+//! Runs written by hand: what fits together and what doesn't.
 
+use bytes::Bytes;
+
+use super::judge;
+use crate::{
+    Sequence, Timestamp, Version,
+    replica::{Committed, Computed, Query, Read, ReadMode, Reply, Step, Way, Write},
+    store::Held,
+    testing::book::{Ask, Entry, NEVER, Told},
+};
+
+/// Calls one after the other, unless they say otherwise.
+#[derive(Default)]
+struct Run(Vec<Entry>);
+
+impl Run {
+    fn add(mut self, ask: Ask, told: Told) -> Self {
+        let called = 2 * self.0.len() as u64 + 1;
+        let returned = if told == Told::Unknown { NEVER } else { called + 1 };
+        let (began, ended) = (Timestamp::ZERO, Timestamp::ZERO);
+        self.0.push(Entry { client: 1, called, returned, began, ended, ask, told, id: None, chain: None });
+        self
+    }
+
+    fn done(self, write: Write, sequence: u64, result: Computed) -> Self {
+        let version = Version::new(1, sequence);
+        let done = Committed { version, copies: 3, replayed: false, result };
+        self.add(Ask::Write(write), Told::Reply(Reply::Committed(done)))
+    }
+
+    fn unknown(self, write: Write) -> Self {
+        self.add(Ask::Write(write), Told::Unknown)
+    }
+
+    fn read(self, found: Option<(u64, &str)>) -> Self {
+        let held = found.map(|(sequence, value)| Held {
+            version: Version::new(1, sequence),
+            value: Some(Bytes::copy_from_slice(value.as_bytes())),
+        });
+        let query = Query::Key(Bytes::from_static(b"k"));
+        let read = Read { held, clean: true, way: Way::Local, as_of: Sequence(1) };
+        self.add(Ask::Read { query, mode: ReadMode::Strong, floor: None }, Told::Reply(Reply::Read(read)))
+    }
+
+    fn fits(&self) -> bool {
+        judge(&self.0, 1).is_ok()
+    }
+
+    fn why(&self) -> String {
+        judge(&self.0, 1).expect_err("it should not fit together")
+    }
+}
+
+fn put(value: &'static str) -> Write {
+    Write::Put { key: Bytes::from_static(b"k"), value: Bytes::from_static(value.as_bytes()) }
+}
+
+fn append(value: &'static str) -> Write {
+    Write::Append { key: Bytes::from_static(b"k"), value: Bytes::from_static(value.as_bytes()) }
+}
+
+fn increment(by: i64) -> Write {
+    Write::Increment { key: Bytes::from_static(b"k"), by }
+}
+
+#[test]
+fn what_was_written_is_read() {
+    let run = || Run::default().done(put("a"), 1, Computed::Nothing);
+    assert!(run().read(Some((1, "a"))).fits());
+    assert!(run().read(Some((1, "b"))).why().contains("was seen after"));
+    assert!(run().read(None).why().contains("linearizable"));
+    let newer = || run().done(put("b"), 2, Computed::Nothing);
+    assert!(newer().read(Some((2, "b"))).fits());
+    assert!(newer().read(Some((1, "a"))).why().contains("after a newer write"));
+    assert!(newer().read(Some((3, "c"))).why().contains("nobody wrote"));
+}
+
+#[test]
+fn an_acknowledged_increment_counts_once() {
+    let run = || Run::default().done(increment(2), 1, Computed::Number(2));
+    assert!(run().done(increment(3), 2, Computed::Number(5)).read(Some((2, "5"))).fits());
+    assert!(run().done(increment(3), 2, Computed::Number(7)).why().contains("told"), "the first one counted twice");
+    assert!(run().done(increment(3), 2, Computed::Number(3)).why().contains("told"), "the first one was lost");
+    assert!(run().read(Some((3, "4"))).why().contains("nobody wrote"), "it was applied again");
+}
+
+#[test]
+fn an_unknown_increment_counts_at_most_once_and_not_before_it_was_asked_for() {
+    let run = || Run::default().done(increment(2), 1, Computed::Number(2)).unknown(increment(10));
+    assert!(run().read(Some((1, "2"))).fits());
+    assert!(run().read(Some((2, "12"))).fits());
+    assert!(run().done(increment(1), 3, Computed::Number(13)).fits(), "nobody saw its version");
+    assert!(run().done(increment(1), 2, Computed::Number(3)).fits());
+    assert!(run().done(increment(1), 4, Computed::Number(23)).why().contains("told"));
+    let before = Run::default().done(increment(1), 2, Computed::Number(11)).unknown(increment(10));
+    assert!(before.why().contains("told"));
+}
+
+#[test]
+fn unknown_writes_that_look_alike_are_told_apart_by_what_follows() {
+    let run = Run::default().unknown(append("x")).unknown(append("xy"));
+    let run = run.read(Some((1, "xy"))).done(append("z"), 3, Computed::Length(4)).read(Some((3, "xyxz")));
+    assert!(run.fits());
+    let run = Run::default().unknown(append("x")).read(Some((1, "x"))).done(append("z"), 3, Computed::Length(3));
+    assert!(run.why().contains("told"), "it stands there twice");
+}
+
+#[test]
+fn conditions_are_looked_at() {
+    let swap = |expected| Write::CompareAndSwap {
+        key: Bytes::from_static(b"k"),
+        expected,
+        value: Some(Bytes::from_static(b"new")),
+    };
+    let run = || Run::default().done(put("a"), 1, Computed::Nothing);
+    let conflict = |version| {
+        Told::Reply(Reply::Conflict { at: Version::new(1, 2), step: 0, version, value: None, replayed: false })
+    };
+    assert!(run().done(swap(Version::new(1, 1)), 2, Computed::Nothing).fits());
+    assert!(run().done(swap(Version::NONE), 2, Computed::Nothing).why().contains("succeeded"));
+    assert!(run().add(Ask::Write(swap(Version::NONE)), conflict(Version::new(1, 1))).fits());
+    let wrong = run().add(Ask::Write(swap(Version::new(1, 1))), conflict(Version::new(1, 1)));
+    assert!(wrong.why().contains("found what it expected"));
+    let absent = run().add(Ask::Write(swap(Version::new(1, 1))), conflict(Version::NONE));
+    assert!(absent.why().contains("failed over"));
+}
+
+#[test]
+fn a_batch_is_applied_as_a_whole() {
+    let key = |name: &'static str| Bytes::from_static(name.as_bytes());
+    let steps = || vec![Step::Increment { key: key("k"), by: 1 }, Step::Increment { key: key("l"), by: 1 }];
+    let run = || Run::default().unknown(Write::Batch(steps())).read(Some((1, "1")));
+    let other = |run: Run, held: Option<Held>| {
+        let read = Read { held, clean: true, way: Way::Local, as_of: Sequence(1) };
+        let ask = Ask::Read { query: Query::Key(key("l")), mode: ReadMode::Strong, floor: None };
+        run.add(ask, Told::Reply(Reply::Read(read)))
+    };
+    let whole = other(run(), Some(Held { version: Version::new(1, 1), value: Some(key("1")) }));
+    assert!(whole.fits());
+    assert!(other(run(), None).why().contains("linearizable"), "half of it");
+}
+
+#[test]
+fn long_runs_are_no_burden() {
+    let mut run = Run::default();
+    for n in 1..=20_000 {
+        run = run.done(increment(1), n, Computed::Number(n as i64));
+    }
+    assert!(run.fits());
+}
