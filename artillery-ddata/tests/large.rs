@@ -3,7 +3,15 @@
 
 mod support;
 
-use std::time::Duration;
+use std::{
+    collections::BTreeSet,
+    net::SocketAddr,
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
 
 use artillery_ddata::{Client, Kv, client::Spread};
 use support::{TestCluster, within};
@@ -40,12 +48,26 @@ fn assert_not_held_back(what: &str, mut during: Vec<u64>) {
     assert!(during[during.len() / 2] < MARGIN, "{what}: {during:?}");
 }
 
+/// Of the packets between a client and the nodes, one of so many is lost. So congestion control keeps little in flight,
+/// as on any real link; on loopback it would let tens of megabytes stand in the system's buffers, where nobody overtakes.
+const LOSS: u64 = 40;
+
 async fn start() -> (TestCluster, Client, Kv) {
-    let cluster = TestCluster::start(3).await;
+    let nodes = Arc::new(OnceLock::<BTreeSet<SocketAddr>>::new());
+    let packets = Arc::new(AtomicU64::new(0));
+    let cluster = TestCluster::start_with(3, |builder| {
+        let (nodes, packets) = (nodes.clone(), packets.clone());
+        builder.link_filter(Arc::new(move |addr| {
+            let is_node = nodes.get().is_none_or(|nodes| nodes.contains(&addr));
+            is_node || packets.fetch_add(1, Ordering::Relaxed) % LOSS != 0
+        }))
+    })
+    .await;
     let client = cluster.client(Spread::Sticky).await;
     let kv = client.kv().with_timeout(Duration::from_secs(25));
     within(kv.put("small", "v")).await.unwrap();
     within(kv.get("small")).await.unwrap();
+    assert!(nodes.set(cluster.nodes.iter().map(|node| node.addr()).collect()).is_ok());
     (cluster, client, kv)
 }
 

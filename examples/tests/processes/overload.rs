@@ -244,6 +244,12 @@ async fn too_many_callers_lose_nothing() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn memory_is_flat_under_ten_times_too_many_callers() {
     let (twice, tenfold) = overload(Duration::from_secs(16), Duration::from_secs(30)).await;
+    let mib = |phase: &Phase| phase.resident.iter().map(|bytes| bytes >> 20).collect::<Vec<_>>();
+    println!(
+        "resident MiB: {:?} with twice the callers that saturate, {:?} with ten times as many",
+        mib(&twice),
+        mib(&tenfold)
+    );
     for (before, after) in twice.resident.iter().zip(&tenfold.resident) {
         assert!(after * 10 <= before * 11, "{before} bytes, and ten-fold {after}");
     }
