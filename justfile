@@ -47,6 +47,10 @@ draw *ARGS:
 per-operation *ARGS:
     cargo run --release -p artillery-benches --bin per_operation -- {{ARGS}}
 
+# Ten times too many callers for half a minute: memory, latency, and whether anything is lost.
+overload:
+    .ci/run overload
+
 # Every decoder, SECONDS each; needs nightly and cargo-fuzz.
 fuzz SECONDS="300":
     FUZZ_SECONDS={{SECONDS}} .ci/run fuzz

@@ -13,8 +13,8 @@ use artillery_ddata::{
     store::{Held, Record},
     update::RequestKey,
     wire::request::{
-        Encoded, Operation, Request, Response, ResponseAnswer, decode_request, decode_response, encode_request,
-        encode_response,
+        Encoded, Operation, Request, Response, ResponseAnswer, decode_answer_to, decode_request, decode_response,
+        encode_answer_to, encode_request, encode_response,
     },
 };
 use bytes::Bytes;
@@ -202,4 +202,11 @@ fn no_vector_is_forgotten() {
         let ours = name.starts_with("request-") || name.starts_with("response-");
         assert!(!ours || listed.contains(&name), "{} is not tested", path.display());
     }
+}
+
+/// What stands before a large response on a stream of its own.
+#[test]
+fn a_large_response_is_announced() {
+    let announced = Encoded { header: encode_answer_to(70_000), body: Vec::new() };
+    check("answer-to", &70_000, announced, decode_answer_to);
 }

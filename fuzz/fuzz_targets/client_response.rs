@@ -10,6 +10,9 @@ fuzz_target!(|data: &[u8]| {
     let [cut, bytes @ ..] = data else { return };
     let (header, body) = bytes.split_at(usize::from(*cut).min(bytes.len()));
     let frame = Frame { header: Bytes::copy_from_slice(header), body: Bytes::copy_from_slice(body) };
+    if let Ok(number) = request::decode_answer_to(&frame) {
+        assert_eq!(request::encode_answer_to(number), frame.header);
+    }
     let Ok(message) = request::decode_response(&frame) else { return };
     let again = request::encode_response(&message).expect("what was taken in can be said");
     let again = Frame { header: again.header, body: again.body.concat().into() };

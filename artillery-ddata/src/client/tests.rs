@@ -1,3 +1,5 @@
+mod large;
+
 use std::{sync::Arc, time::Duration};
 
 use artillery_core::{

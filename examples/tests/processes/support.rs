@@ -90,12 +90,16 @@ pub(crate) struct Node {
 
 impl Node {
     pub(crate) fn start(cluster: &str, secret: &str, more: &[&str]) -> Self {
-        Self::of(NODE, secret, &[&["--cluster", cluster], more].concat())
+        let args = [&["--cluster", cluster], more].concat();
+        Self::of(NODE, secret, &args)
     }
 
     /// Another program that runs until it is ended.
     pub(crate) fn of(program: &str, secret: &str, args: &[&str]) -> Self {
-        let mut command = command(program, Some(secret), args);
+        Self::spawn(command(program, Some(secret), args))
+    }
+
+    fn spawn(mut command: Command) -> Self {
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let (out, err) = (Lines::of(child.stdout.take().unwrap()), Lines::of(child.stderr.take().unwrap()));
         Self { child, out, err }
@@ -147,10 +151,24 @@ pub(crate) struct Cluster {
 impl Cluster {
     /// Three nodes with nothing but the cluster's name and the secret, and these flags.
     pub(crate) async fn start(flags: &[&str]) -> Self {
+        Self::begin(|name, secret| Node::start(name, secret, flags)).await
+    }
+
+    /// The same, with a variable of the environment.
+    pub(crate) async fn start_with((variable, value): (&str, &str), flags: &[&str]) -> Self {
+        Self::begin(|name, secret| {
+            let mut command = command(NODE, Some(secret), &[&["--cluster", name], flags].concat());
+            command.env(variable, value);
+            Node::spawn(command)
+        })
+        .await
+    }
+
+    async fn begin(start: impl Fn(&str, &str) -> Node) -> Self {
         let (name, secret) = (format!("test-{}", token()), token());
         let mut starting = JoinSet::new();
         for _ in 0..3 {
-            let mut node = Node::start(&name, &secret, flags);
+            let mut node = start(&name, &secret);
             starting.spawn(async move { (node.ready().await, node) });
         }
         let mut ready = starting.join_all().await;

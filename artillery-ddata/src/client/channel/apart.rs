@@ -7,7 +7,7 @@ use std::sync::{
 
 use artillery_core::{
     config::TransportConfig,
-    error::{CloseReason, ReadError, WriteError},
+    error::{CloseReason, ReadError},
     frame::Frame,
     transport::{CloseCode, Connection, FrameReader, FrameWriter, Link, StreamKind},
 };
@@ -27,12 +27,12 @@ use crate::{
     driver::serve::unreceived_bytes,
     error::Unknown,
     wire::{
-        request::{Encoded, decode_answer_to, decode_response},
+        request::{decode_answer_to, decode_response},
         streams::{ANSWERS, APART_PRIORITY, REQUESTS},
     },
 };
 
-/// Tells a node that nobody wants its answer any more.
+/// Tells a node that nobody wants to know any more.
 const UNWANTED: u32 = 3;
 
 /// Large requests to one node.
@@ -85,17 +85,17 @@ impl Apart {
         let waiting = Waiting { answer, _permit: None, _share: share };
         let _entry = self.pending.enter(number, waiting);
         let (mut writer, mut reader) = match connection.open_bi(StreamKind(REQUESTS), APART_PRIORITY).await {
-            Ok(stream) => stream,
+            Ok((writer, reader)) => (GivenUp(writer), reader),
             // The next try finds another connection, or none.
             Err(_) => return Outcome::NotSent(NotSent::Lost),
         };
         // Before all of it was handed over, nobody can have taken it for a request.
-        if write(&mut writer, &encoded).await.is_err() {
+        if writer.0.send(&encoded.header, &encoded.body).await.is_err() {
             return Outcome::NotSent(NotSent::Lost);
         }
         handed_over.store(true, Ordering::Relaxed);
         drop(encoded);
-        writer.finish();
+        writer.0.finish();
         tokio::select! {
             biased;
             outcome = answer_here(&connection, &mut reader, number) => outcome,
@@ -104,8 +104,14 @@ impl Apart {
     }
 }
 
-async fn write(writer: &mut FrameWriter, encoded: &Encoded) -> Result<(), WriteError> {
-    writer.send(&encoded.header, &encoded.body).await
+/// The stream of a request. Dropped, it is given up: what the node hasn't read by then needn't be kept for it. Behind an
+/// answer there is nothing left to be given up.
+struct GivenUp(FrameWriter);
+
+impl Drop for GivenUp {
+    fn drop(&mut self) {
+        self.0.reset(UNWANTED);
+    }
 }
 
 /// The answer that comes back on the request's own stream, unless it comes apart.

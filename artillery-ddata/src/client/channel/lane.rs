@@ -85,7 +85,7 @@ impl Lane {
     pub(super) async fn ask(&self, question: Question, bytes: usize, deadline: Instant) -> Outcome {
         let (answer, wait) = oneshot::channel();
         let ticket = Arc::new(Ticket::default());
-        let asking = Asking { ticket: ticket.clone(), pending: &self.pending };
+        let asking = Asking { ticket: ticket.clone() };
         let queue = async { (self.outstanding.take(bytes).await, self.queue.reserve().await) };
         let Ok((share, place)) = timeout_at(deadline, queue).await else { return Outcome::NotSent(NotSent::Busy) };
         let Ok(place) = place else { return Outcome::NotSent(NotSent::Stopped) };
@@ -191,7 +191,7 @@ impl LaneTask {
             Err(reason) => return drop(ask.answer.send(Outcome::NotSent(reason))),
         };
         let sent = self.pending.with(|all| {
-            let sent = ask.ticket.send(number);
+            let sent = ask.ticket.send();
             if sent {
                 all.insert(number, Waiting { answer: ask.answer, _permit: Some(permit), _share: ask.share });
             }

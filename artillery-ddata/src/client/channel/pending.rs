@@ -4,7 +4,7 @@ use std::{
     collections::BTreeMap,
     sync::{
         Arc, Mutex, PoisonError,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicU8, Ordering},
     },
 };
 
@@ -15,23 +15,24 @@ use crate::{budget::Share, error::Unknown, wire::request::Response};
 
 /// Settles between the asker, who may give up, and the writer, who may send, which of them was first.
 #[derive(Default)]
-pub(super) struct Ticket(AtomicU64);
+pub(super) struct Ticket(AtomicU8);
 
 impl Ticket {
-    const GIVEN_UP: u64 = u64::MAX;
+    const SENT: u8 = 1;
+    const GIVEN_UP: u8 = 2;
 
-    fn settle(&self, state: u64) -> Result<u64, u64> {
+    fn settle(&self, state: u8) -> Result<u8, u8> {
         self.0.compare_exchange(0, state, Ordering::AcqRel, Ordering::Acquire)
     }
 
-    /// Whether it may be sent under `number` (above 0): afterwards it counts as sent.
-    pub(super) fn send(&self, number: u64) -> bool {
-        self.settle(number).is_ok()
+    /// Whether it may be sent: afterwards it counts as sent.
+    pub(super) fn send(&self) -> bool {
+        self.settle(Self::SENT).is_ok()
     }
 
-    /// Gives it up; the number, if it was sent before.
-    pub(super) fn give_up(&self) -> Option<u64> {
-        self.settle(Self::GIVEN_UP).err().filter(|&state| state != Self::GIVEN_UP)
+    /// Gives it up; whether it was sent before.
+    fn give_up(&self) -> bool {
+        self.settle(Self::GIVEN_UP) == Err(Self::SENT)
     }
 }
 
@@ -64,7 +65,7 @@ impl Pending {
     }
 
     pub(super) fn answer(&self, response: Response) {
-        // Whoever gave up has taken its entry along.
+        // Whoever gave up doesn't hear it.
         if let Some(waiting) = self.take(response.number) {
             drop(waiting.answer.send(Outcome::Answered(response)));
         }
@@ -89,22 +90,20 @@ impl Drop for Entry<'_> {
     }
 }
 
-/// Takes back what an asker that goes away has left.
-pub(super) struct Asking<'a> {
+/// Notes that an asker goes away.
+pub(super) struct Asking {
     pub(super) ticket: Arc<Ticket>,
-    pub(super) pending: &'a Pending,
 }
 
-impl Asking<'_> {
-    /// Whether it had been sent.
+impl Asking {
+    /// Whether it had been sent. Then its place stays taken until the node has answered, or the connection is lost: who
+    /// gives up again and again gets no more of it than others.
     pub(super) fn give_up(&self) -> bool {
-        let Some(number) = self.ticket.give_up() else { return false };
-        self.pending.with(|all| all.remove(&number));
-        true
+        self.ticket.give_up()
     }
 }
 
-impl Drop for Asking<'_> {
+impl Drop for Asking {
     fn drop(&mut self) {
         self.give_up();
     }

@@ -148,7 +148,7 @@ pub enum Refusal {
     /// Its lease is out.
     #[error("this node holds no lease")]
     NoLease,
-    /// The window is full.
+    /// The window is full, or a queue on the way to it.
     #[error("too many bytes are in flight")]
     Busy,
     /// Fewer members serve than the configuration wants for writes.

@@ -1,0 +1,191 @@
+//! What is large has streams of its own; what is too much waits, and hears that it was too much.
+
+use artillery_core::{
+    error::{ReadError, WriteError},
+    transport::Connection,
+};
+
+use super::*;
+use crate::{
+    replica::Read,
+    store::Held,
+    wire::{
+        request::{SMALL, encode_answer_to},
+        streams::ANSWERS,
+    },
+};
+
+const LARGE: usize = 300_000;
+
+/// The stream of one large request, and what came on it.
+async fn large_request(streams: &mut mpsc::Receiver<IncomingStream>) -> (IncomingStream, usize) {
+    loop {
+        let mut stream = streams.recv().await.unwrap();
+        match stream.reader.next_len().await {
+            Ok(Some(len)) if len > SMALL => return (stream, len),
+            // That of the small ones.
+            Ok(_) => {
+                let IncomingStream { mut reader, writer, .. } = stream;
+                let mut writer = writer.unwrap();
+                open_session(&mut reader, &mut writer).await;
+                tokio::spawn(async move {
+                    while let Ok(Some(_)) = reader.next().await {}
+                    drop(writer);
+                });
+            }
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
+
+/// A client of a node that says nothing by itself.
+async fn client_of_silence(cluster: &str) -> (Client, FakeNode, FakeNode, mpsc::Receiver<IncomingStream>) {
+    let (silent, streams) = silent(cluster);
+    let seed = FakeNode::start(cluster, "seed");
+    seed.form(&routing(config(&[silent.me()], 1), &[&silent, &seed]));
+    let client = connect(cluster, &seed).await;
+    (client, silent, seed, streams)
+}
+
+#[tokio::test]
+async fn large_ones_are_handed_on_too() {
+    let cluster = unique("client");
+    let (head, spare) = (FakeNode::start(&cluster, "head"), FakeNode::start(&cluster, "spare"));
+    let routing = routing(config(&[head.me()], 1), &[&head, &spare]);
+    head.form(&routing);
+    spare.form(&routing);
+    let liar = FakeNode::start(&cluster, "liar");
+    liar.local.form(fake::routing(config(&[spare.me()], 1), &[&head, &spare]), vec![None]);
+    let kv = connect(&cluster, &liar).await.kv();
+    let value = Bytes::from(vec![7; LARGE]);
+    kv.put("k", value.clone()).await.unwrap();
+    let seen = kv.get("k").await.unwrap();
+    assert_eq!((seen.value(), seen.served.node), (Some(&value), head.me().node));
+    // A large request with a large answer, and a small one with a large answer.
+    let conflict = kv.compare_and_swap("k", Version::NONE, value.clone()).await.unwrap().unwrap_err();
+    assert_eq!(conflict.current.unwrap().1, value);
+    let taken = kv.get_delete("k").await.unwrap().result;
+    assert_eq!(taken.into_value(), Some(value));
+    assert_eq!(spare.local.forwarded(), 5, "the opening of a session too");
+}
+
+#[tokio::test]
+async fn who_gives_a_large_write_up_stops_its_stream() {
+    let cluster = unique("client");
+    let (client, _silent, _seed, mut streams) = client_of_silence(&cluster).await;
+    let put = tokio::spawn(client.kv().put("k", vec![7; LARGE]).into_future());
+    let (mut stream, len) = large_request(&mut streams).await;
+    assert!(len > LARGE);
+    put.abort();
+    assert!(put.await.unwrap_err().is_cancelled());
+    // What the node hasn't read yet doesn't come any more, and the way back is closed.
+    assert!(matches!(stream.reader.next().await, Err(ReadError::Reset(_))));
+    let mut writer = stream.writer.unwrap();
+    let refused = loop {
+        if let Err(error) = writer.send(b"anything", &[]).await {
+            break error;
+        }
+        tokio::task::yield_now().await;
+    };
+    assert!(matches!(refused, WriteError::Stopped(_)), "{refused:?}");
+    assert_eq!(stream.connection.close_reason(), None);
+
+    // More than QUIC takes without the node's reading: nobody can have seen all of it, so the outcome is certain.
+    let put = tokio::spawn(client.kv().put("k", vec![7; 40 << 20]).timeout(Duration::from_millis(500)).into_future());
+    let (mut stream, _) = large_request(&mut streams).await;
+    let error = put.await.unwrap().unwrap_err();
+    assert!(error.is_not_applied(), "{error:?}");
+    assert!(matches!(stream.reader.next().await, Err(ReadError::Reset(_))));
+}
+
+#[tokio::test]
+async fn too_much_to_one_node_waits_and_hears_so() {
+    let cluster = unique("client");
+    let (client, _silent, _seed, mut streams) = client_of_silence(&cluster).await;
+    let mut puts = JoinSet::new();
+    // A quarter of the connection's window is 16 MiB; 25 MB is more.
+    for n in 0..500 {
+        puts.spawn(client.kv().put(format!("k/{n}"), vec![7; 50_000]).timeout(Duration::from_secs(2)).into_future());
+    }
+    let IncomingStream { mut reader, writer, .. } = streams.recv().await.unwrap();
+    let mut writer = writer.unwrap();
+    open_session(&mut reader, &mut writer).await;
+    let (mut busy, mut unknown) = (0, 0);
+    while let Some(put) = puts.join_next().await {
+        match put.unwrap() {
+            Err(Error::Refused { reason: Refusal::Busy, node: None }) => busy += 1,
+            Err(Error::OutcomeUnknown { .. }) => unknown += 1,
+            other => panic!("{other:?}"),
+        }
+    }
+    assert!(busy > 150 && unknown > 300, "{busy} busy, {unknown} unknown");
+}
+
+/// A read of a large value that waits for its answer, and the connection by which that must come.
+async fn waiting_read(
+    client: &Client,
+    streams: &mut mpsc::Receiver<IncomingStream>,
+) -> (tokio::task::JoinHandle<Result<crate::Read, Error>>, u64, IncomingStream) {
+    let kv = client.kv();
+    let get = tokio::spawn(async move { kv.get("k").timeout(Duration::from_secs(5)).await });
+    let mut stream = streams.recv().await.unwrap();
+    let number = decode_request(&stream.reader.next().await.unwrap().unwrap()).unwrap().number;
+    (get, number, stream)
+}
+
+async fn answer_apart(connection: &Connection, head: &[u8]) -> FrameWriter {
+    let mut writer = connection.open_uni(StreamKind(ANSWERS), 0).await.unwrap();
+    writer.send(head, &[]).await.unwrap();
+    writer
+}
+
+fn large_answer(number: u64) -> crate::wire::request::Encoded {
+    let held = Held { version: Version::new(1, 1), value: Some(vec![7; LARGE].into()) };
+    let read = Read { held: Some(held), clean: true, way: Way::Local, as_of: crate::Sequence(1) };
+    encode_response(&Response { number, by: None, answer: ResponseAnswer::Reply(Reply::Read(read)) }).unwrap()
+}
+
+#[tokio::test]
+async fn a_large_answer_finds_its_request() {
+    let cluster = unique("client");
+    let (client, _silent, _seed, mut streams) = client_of_silence(&cluster).await;
+    let (get, number, stream) = waiting_read(&client, &mut streams).await;
+    // One that nobody waits for isn't wanted; that breaks no rule.
+    let mut unwanted = answer_apart(&stream.connection, &encode_answer_to(number + 1)).await;
+    unwanted.stopped().await;
+    assert!(matches!(unwanted.send(b"more", &[]).await, Err(WriteError::Stopped(_))));
+    let mut writer = answer_apart(&stream.connection, &encode_answer_to(number)).await;
+    let answer = large_answer(number);
+    writer.send(&answer.header, &answer.body).await.unwrap();
+    writer.finish();
+    assert_eq!(get.await.unwrap().unwrap().value().map(Bytes::len), Some(LARGE));
+}
+
+#[tokio::test]
+async fn a_large_answer_that_nobody_waits_for_any_more_is_stopped() {
+    let cluster = unique("client");
+    let (client, _silent, _seed, mut streams) = client_of_silence(&cluster).await;
+    let (get, number, stream) = waiting_read(&client, &mut streams).await;
+    let writer = answer_apart(&stream.connection, &encode_answer_to(number)).await;
+    get.abort();
+    writer.stopped().await;
+    assert_eq!(stream.connection.close_reason(), None);
+}
+
+#[tokio::test]
+async fn an_answer_that_is_none_closes_the_connection() {
+    let cluster = unique("client");
+    let (client, _silent, _seed, mut streams) = client_of_silence(&cluster).await;
+    for nonsense in ["no number", "another number", "no response"] {
+        let (get, number, stream) = waiting_read(&client, &mut streams).await;
+        let head = if nonsense == "no number" { Bytes::from("nonsense") } else { encode_answer_to(number) };
+        let mut writer = answer_apart(&stream.connection, &head).await;
+        let answer = large_answer(if nonsense == "another number" { number + 1 } else { number });
+        let body = if nonsense == "no response" { Vec::new() } else { answer.body };
+        drop(writer.send(&answer.header, &body).await);
+        let reason = stream.connection.closed().await;
+        let violation = CloseCode::VIOLATION.0;
+        assert!(matches!(&reason, CloseReason::Peer { code, .. } if *code == violation), "{nonsense}: {reason:?}");
+        get.abort();
+    }
+}
