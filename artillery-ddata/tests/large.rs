@@ -59,7 +59,7 @@ async fn start() -> (TestCluster, Client, Kv) {
         let (nodes, packets) = (nodes.clone(), packets.clone());
         builder.link_filter(Arc::new(move |addr| {
             let is_node = nodes.get().is_none_or(|nodes| nodes.contains(&addr));
-            is_node || packets.fetch_add(1, Ordering::Relaxed) % LOSS != 0
+            is_node || !packets.fetch_add(1, Ordering::Relaxed).is_multiple_of(LOSS)
         }))
     })
     .await;
