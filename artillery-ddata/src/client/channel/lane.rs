@@ -74,7 +74,9 @@ impl Lane {
         let task = LaneTask { link, priority, max_frame, queue, pending: pending.clone(), held: None, numbers };
         runtime.spawn(task.run());
         // What the node doesn't take in must leave room in the connection's window for other streams.
-        Self { queue: sender, pending, outstanding: Budget::new(unreceived_bytes(config)) }
+        // What its stream takes in before the node reads on, so that what is under way is not held up here instead.
+        let outstanding = unreceived_bytes(config).min(config.stream_window_bytes as usize);
+        Self { queue: sender, pending, outstanding: Budget::new(outstanding) }
     }
 
     pub(super) const fn pending(&self) -> &Arc<Pending> {
