@@ -37,6 +37,17 @@ fn deliver_pieces(rig: &mut Rig, from: u8, to: u8, count: usize) {
     }
 }
 
+/// The middle of three has two pieces of a large value and has handed them on; nothing is on its way.
+fn halfway() -> Rig {
+    let mut rig = chain(&[1, 2, 3]);
+    rig.put(1, "k", LARGE);
+    rig.transmit();
+    deliver_pieces(&mut rig, 1, 2, 2);
+    rig.run(2, 3);
+    rig.wire.clear();
+    rig
+}
+
 #[test]
 fn a_large_value_arrives_in_pieces() {
     let mut rig = chain(&[1, 2, 3]);
@@ -82,12 +93,7 @@ fn what_comes_behind_a_large_value_waits_for_it() {
 
 #[test]
 fn after_a_broken_connection_sending_goes_on_where_it_was() {
-    let mut rig = chain(&[1, 2, 3]);
-    rig.put(1, "k", LARGE);
-    rig.transmit();
-    deliver_pieces(&mut rig, 1, 2, 2);
-    rig.run(2, 3);
-    rig.wire.clear();
+    let mut rig = halfway();
     for (n, other) in [(1, 2), (2, 1)] {
         rig.input(n, Input::Disconnected(member(other)));
         rig.input(n, Input::Connected(member(other)));
@@ -163,12 +169,7 @@ fn pieces_of_another_update_are_not_mixed_in() {
 
 #[test]
 fn a_new_epoch_begins_with_whole_updates() {
-    let mut rig = chain(&[1, 2, 3]);
-    rig.put(1, "k", LARGE);
-    rig.transmit();
-    deliver_pieces(&mut rig, 1, 2, 2);
-    rig.run(2, 3);
-    rig.wire.clear();
+    let mut rig = halfway();
     let mut next = (*config(2, &[2, 3])).clone();
     next.epoch = Epoch(2);
     for n in [2, 3] {
