@@ -49,7 +49,7 @@ per-operation *ARGS:
 
 # Ten times too many callers for half a minute: memory, latency, and whether anything is lost.
 overload:
-    .ci/run overload
+    OVERLOAD_STRICT=1 .ci/run overload
 
 # Every decoder, SECONDS each; needs nightly and cargo-fuzz.
 fuzz SECONDS="300":

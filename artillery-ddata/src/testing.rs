@@ -1,6 +1,6 @@
 //! Tests of what is built on this crate: whole clusters in one process, on virtual time and without a socket.
 //!
-//! [`Cluster`] (feature `testing`) runs the very code of nodes and clients; only the network below their connections is
+//! `Cluster` (feature `testing`) runs the very code of nodes and clients; only the network below their connections is
 //! made up, and everything that is left to chance there comes from a seed. Your own code takes a [`Kv`](crate::Kv) and
 //! notices no difference. What a test does meanwhile is what happens rarely enough in production never to be tried: an
 //! answer is lost, a member stands still, a link is cut in one direction, a member dies.
@@ -42,21 +42,21 @@
 //! # #[cfg(not(feature = "testing"))] fn main() {}
 //! ```
 //!
-//! [`explore`] runs a test under many seeds, with trouble of all kinds meanwhile.
+//! `explore` runs a test under many seeds, with trouble of all kinds meanwhile.
 //!
 //! # What is checked
 //!
-//! [`Cluster::check`] takes all trouble back, waits until the members agree, and looks at every call that was made by any
+//! `Cluster::check` takes all trouble back, waits until the members agree, and looks at every call that was made by any
 //! handle of the cluster: whether strong reads and writes are linearizable, each write happened at most once and computed
 //! what it must, sessions never went back, and the members hold the same. That is a check of the store, and of this
 //! crate. What the calls mean to *your* program it can't know: a program that pays once more under a new request id after
 //! an unknown outcome has asked for two payments. Say what must hold of your data, in assertions, and let
-//! [`explore`] find the seed for which it doesn't.
+//! `explore` find the seed for which it doesn't.
 //!
 //! # What is the same in each run
 //!
 //! In a current-thread runtime whose clock is paused a run is a function of the seed and of the test: order of events,
-//! times, versions, request ids and node ids; [`Cluster::start`](Builder::start) refuses any other runtime. It stays so as
+//! times, versions, request ids and node ids; a cluster refuses to start in any other runtime. It stays so as
 //! long as the test uses no clock, no thread, no order of a hash map and no randomness of its own; `tokio::select!`
 //! draws the order of its branches, unless it is `biased`.
 //!

@@ -320,6 +320,8 @@ impl Scenario {
                 setup.mix = Mix { writes: rng.between(300, 600) as u32, sessions: 1000, eventual: 600, ..setup.mix };
                 // One operation upon the other, and some members far from the tail, so that they are behind.
                 setup.profile.uneven = true;
+                // Far enough that an attempt must be given more time than a write takes to get there and back.
+                setup.attempt.1 += 100 * setup.profile.delay;
                 setup.favourite = 0;
                 setup.lanes = 4;
                 setup.clients += 4;

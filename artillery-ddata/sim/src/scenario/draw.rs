@@ -24,7 +24,7 @@ pub(super) fn common(rng: &mut Rng) -> Setup {
     let uneven = rng.chance(600);
     let delay = if uneven { delay / 4 } else { delay };
     let rooms: &[usize] = if delay < MILLI { &[200, 1000, 16 << 10, 1 << 20] } else { &[2000, 16 << 10, 1 << 20] };
-    Setup {
+    let mut setup = Setup {
         members: 3,
         chains: 1,
         // Far away, more clients are needed for as many operations.
@@ -70,7 +70,12 @@ pub(super) fn common(rng: &mut Rng) -> Setup {
         faults: Vec::new(),
         crash: None,
         mutant: None,
+    };
+    // A piece at a time on a far link would be all that a run sees.
+    if setup.profile.room < 16 << 10 {
+        setup.chunk = 64 << 10;
     }
+    setup
 }
 
 pub(super) fn one_key() -> Keys {

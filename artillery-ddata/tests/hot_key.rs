@@ -1,0 +1,45 @@
+//! One key that everybody wants, written all the time.
+#![allow(missing_docs)]
+
+mod support;
+
+use artillery_ddata::{Node, Place};
+use support::{TestCluster, within};
+use tokio::task::JoinSet;
+
+const CALLERS: usize = 64;
+const CALLS: usize = 300;
+
+/// Dirty reads that the chains of a node have served, and the version queries that they sent for them.
+async fn dirty_and_queries(node: &Node) -> (u64, u64) {
+    let reads = node.status().await.reads;
+    (reads.dirty, reads.version_query)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_dirty_reads_share_one_version_query() {
+    let cluster = TestCluster::start(3).await;
+    let middle = cluster.node(Place::Middle);
+    within(middle.kv().put("hot", "first")).await.unwrap();
+    let before = dirty_and_queries(middle).await;
+    let mut callers = JoinSet::new();
+    for caller in 0..CALLERS {
+        let kv = middle.kv();
+        callers.spawn(async move {
+            for call in 0..CALLS {
+                if (caller + call) % 10 == 0 {
+                    kv.put("hot", format!("{caller}/{call}")).await.unwrap();
+                } else {
+                    assert!(kv.get("hot").await.unwrap().value().is_some());
+                }
+            }
+        });
+    }
+    while let Some(done) = within(callers.join_next()).await {
+        done.unwrap();
+    }
+    let after = dirty_and_queries(middle).await;
+    let (dirty, queries) = (after.0 - before.0, after.1 - before.1);
+    println!("{dirty} dirty reads, {queries} version queries");
+    assert!(queries > 0 && dirty >= 8 * queries, "{dirty} dirty reads for {queries} version queries");
+}
