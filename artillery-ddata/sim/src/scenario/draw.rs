@@ -96,6 +96,8 @@ pub(super) fn retries(rng: &mut Rng, setup: &mut Setup) {
         settled: rng.between(0, 200) as u32,
         ..setup.mix
     };
+    // Records of what all of them have under way fit into half of the table.
+    setup.session_bytes = setup.session_bytes.max(16 << 10);
     // An append weighs as much as its whole list.
     setup.window = rng.pick(&[16 << 10, 64 << 10, 1 << 20]);
 }
