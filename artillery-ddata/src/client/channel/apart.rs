@@ -7,9 +7,9 @@ use std::sync::{
 
 use artillery_core::{
     config::TransportConfig,
-    error::{CloseReason, ReadError},
+    error::ReadError,
     frame::Frame,
-    transport::{CloseCode, Connection, FrameReader, FrameWriter, Link, StreamKind},
+    transport::{Connection, FrameReader, FrameWriter, Link, StreamKind},
 };
 use tokio::{
     sync::oneshot,
@@ -19,7 +19,7 @@ use tokio::{
 
 use super::{
     NotSent, Outcome, Question,
-    lane::{encode, lost, request},
+    lane::{encode, lost, request, response, violation},
     pending::{Pending, Waiting},
 };
 use crate::{
@@ -27,7 +27,7 @@ use crate::{
     driver::serve::unreceived_bytes,
     error::Unknown,
     wire::{
-        request::{decode_answer_to, decode_response},
+        request::decode_answer_to,
         streams::{ANSWERS, APART_PRIORITY, REQUESTS},
     },
 };
@@ -122,22 +122,16 @@ async fn answer_here(connection: &Connection, reader: &mut FrameReader, number: 
         Ok(None) => std::future::pending().await,
         Err(error) => return Outcome::Unanswered(lost(error)),
     };
-    response(&frame, number).unwrap_or_else(|reason| Outcome::Unanswered(violation(connection, reason)))
+    answer(&frame, number).unwrap_or_else(|reason| Outcome::Unanswered(violation(connection, reason)))
 }
 
-fn response(frame: &Frame, number: u64) -> Result<Outcome, String> {
-    let response = decode_response(frame).map_err(|error| format!("no response: {error}"))?;
+/// The answer to the request of this number.
+fn answer(frame: &Frame, number: u64) -> Result<Outcome, String> {
+    let response = response(frame)?;
     if response.number != number {
         return Err(format!("a response to {} on the stream of {number}", response.number));
     }
     Ok(Outcome::Answered(response))
-}
-
-/// Closes the connection of a node that broke the rules. To be called while its stream is still held: what a dropped one
-/// leaves to be said can hold the farewell back.
-fn violation(connection: &Connection, reason: String) -> Unknown {
-    connection.close(CloseCode::VIOLATION, &reason);
-    Unknown::Lost(Arc::new(CloseReason::Protocol(reason)))
 }
 
 /// Takes in the streams on which a node sends large answers.
@@ -187,7 +181,7 @@ async fn take_in(connection: Connection, mut reader: FrameReader, pending: Arc<[
     let outcome = tokio::select! {
         biased;
         next = reader.next() => match next {
-            Ok(Some(frame)) => response(&frame, number),
+            Ok(Some(frame)) => answer(&frame, number),
             Ok(None) => Err("a stream without an answer".to_owned()),
             Err(ReadError::Frame(error)) => Err(error.to_string()),
             Err(error) => Ok(Outcome::Unanswered(lost(error))),

@@ -29,7 +29,7 @@ use crate::{
     driver::serve::unreceived_bytes,
     error::Unknown,
     wire::{
-        request::{EncodeError, Encoded, MAX_OUTSTANDING, Request, decode_response, encode_request},
+        request::{EncodeError, Encoded, MAX_OUTSTANDING, Request, Response, decode_response, encode_request},
         streams::REQUESTS,
     },
 };
@@ -73,8 +73,8 @@ impl Lane {
         let max_frame = config.max_frame_bytes;
         let task = LaneTask { link, priority, max_frame, queue, pending: pending.clone(), held: None, numbers };
         runtime.spawn(task.run());
-        // What the node doesn't take in must leave room in the connection's window for other streams.
-        // What its stream takes in before the node reads on, so that what is under way is not held up here instead.
+        // What the node doesn't take in must leave room in the connection's window for other streams; and no more than its
+        // stream takes in before the node reads on, so that what is under way is not held up here instead.
         let outstanding = unreceived_bytes(config).min(config.stream_window_bytes as usize);
         Self { queue: sender, pending, outstanding: Budget::new(outstanding) }
     }
@@ -234,19 +234,25 @@ async fn receive(mut reader: FrameReader, pending: &Pending, connection: &Connec
             Err(error) => return lost(error),
         };
         while let Some(frame) = next {
-            if let Err(reason) = take_in(&frame, pending) {
-                connection.close(CloseCode::VIOLATION, &reason);
-                return Unknown::Lost(Arc::new(CloseReason::Protocol(reason)));
+            match response(&frame) {
+                Ok(response) => pending.answer(response),
+                Err(reason) => return violation(connection, reason),
             }
             next = reader.next_ready();
         }
     }
 }
 
-fn take_in(frame: &Frame, pending: &Pending) -> Result<(), String> {
-    let response = decode_response(frame).map_err(|error| format!("no response: {error}"))?;
-    pending.answer(response);
-    Ok(())
+/// The response in a frame.
+pub(super) fn response(frame: &Frame) -> Result<Response, String> {
+    decode_response(frame).map_err(|error| format!("no response: {error}"))
+}
+
+/// Closes the connection of a node that broke the rules. To be called while its stream is still held: what a dropped one
+/// leaves to be said can hold the farewell back.
+pub(super) fn violation(connection: &Connection, reason: String) -> Unknown {
+    connection.close(CloseCode::VIOLATION, &reason);
+    Unknown::Lost(Arc::new(CloseReason::Protocol(reason)))
 }
 
 /// Why there is no answer on a stream that can't be read.
