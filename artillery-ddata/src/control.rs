@@ -13,7 +13,7 @@ use std::net::SocketAddr;
 use serde::{Deserialize, Serialize};
 
 pub use self::{
-    log::{ConfigLog, Configs, Static},
+    log::{ConfigLog, Configs, Static, Term},
     placement::{chain_of, first_configs},
 };
 use crate::{ClusterId, MemberId, Mode};

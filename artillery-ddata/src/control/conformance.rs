@@ -7,14 +7,15 @@ use std::{
     task::{Context, Poll},
 };
 
-use super::log::{AppendError, Change, ConfigLog, Configs, LogEntry, LogIndex, LogStream};
+use super::log::{AppendError, Change, ConfigLog, Configs, LogEntry, LogIndex, LogStream, Term};
 
 /// What a log that has entries and is only read must do.
 ///
 /// # Panics
 /// If it doesn't.
 pub async fn readable(log: &dyn ConfigLog) {
-    let last = log.confirm().await.expect("a log that can be reached confirms its last entry");
+    let term = log.leads().unwrap_or_default();
+    let last = log.confirm(term).await.expect("a log that can be reached confirms its last entry");
     assert!(last >= LogIndex(1), "the suite wants a log with an entry in it");
     let entries = read(log, LogIndex::default(), last).await;
     let indices: Vec<_> = entries.iter().map(|entry| entry.index).collect();
@@ -28,7 +29,8 @@ pub async fn readable(log: &dyn ConfigLog) {
     assert_eq!(configs.applied(), last);
     let mut end = log.follow(last.next());
     assert!(poll_fn(|cx| Poll::Ready(is_waiting(&mut end, cx))).await, "behind the last entry a follower waits");
-    assert!(log.confirm().await.expect("it is still reached") >= last, "the last entry never moves back");
+    assert!(log.confirm(term).await.expect("it is still reached") >= last, "the last entry never moves back");
+    assert!(log.configs().iter().eq(configs.iter()), "what the entries come to is the same for everybody");
 }
 
 /// What a log must do that takes changes; nobody else may append meanwhile.
@@ -36,19 +38,29 @@ pub async fn readable(log: &dyn ConfigLog) {
 /// # Panics
 /// If it doesn't.
 pub async fn appendable(log: &dyn ConfigLog) {
-    let last = log.confirm().await.expect("a log that can be reached confirms its last entry");
+    let term = log.leads().expect("the suite wants a log that this node leads");
+    let last = log.confirm(term).await.expect("a log that can be reached confirms its last entry");
     let mut follower = log.follow(last.next());
     let change = Change::Chains(Vec::new());
-    log.append(last.next(), change.clone()).await.expect("the place is free");
+    log.append(term, last.next(), change.clone()).await.expect("the place is free");
     let entry = follower.next_entry().await.expect("the log has not ended").expect("the log can be read");
-    assert_eq!(entry, LogEntry { index: last.next(), change: change.clone() }, "a follower sees what is appended");
-    let confirmed = log.confirm().await.expect("it is still reached");
+    assert_eq!(
+        entry,
+        LogEntry { index: last.next(), term, change: change.clone() },
+        "a follower sees what is appended"
+    );
+    let confirmed = log.confirm(term).await.expect("it is still reached");
     assert_eq!(confirmed, last.next(), "what is confirmed includes what was appended before the call");
     for taken in [last, last.next()] {
-        let result = log.append(taken, change.clone()).await;
+        let result = log.append(term, taken, change.clone()).await;
         assert_eq!(result, Err(AppendError::Taken { last: confirmed }), "only the first takes a place");
     }
-    let gap = log.append(confirmed.next().next(), change).await;
+    for other in [Term(term.0 + 1), Term(term.0.saturating_sub(1))] {
+        let result = log.append(other, confirmed.next(), change.clone()).await;
+        assert_eq!(result, Err(AppendError::NotLeading), "a proposal counts only in the term that it names");
+        assert!(log.confirm(other).await.is_err(), "nobody leads in two terms");
+    }
+    let gap = log.append(term, confirmed.next().next(), change).await;
     assert!(gap.is_err(), "no place behind a free one can be taken");
     readable(log).await;
 }
@@ -59,12 +71,12 @@ pub async fn appendable(log: &dyn ConfigLog) {
 /// If it doesn't.
 pub async fn fixed(log: &dyn ConfigLog) {
     readable(log).await;
-    let last = log.confirm().await.expect("a fixed log confirms its last entry");
+    let last = log.confirm(Term(0)).await.expect("a fixed log confirms its last entry");
     for at in [LogIndex(1), last, last.next()] {
-        let result = log.append(at, Change::Chains(Vec::new())).await;
+        let result = log.append(Term(0), at, Change::Chains(Vec::new())).await;
         assert_eq!(result, Err(AppendError::ReadOnly), "a fixed log takes no change");
     }
-    assert_eq!(log.confirm().await, Ok(last), "and has none");
+    assert_eq!(log.confirm(Term(0)).await, Ok(last), "and has none");
     assert!(!log.needs_leases(), "where nothing changes, leases protect nothing");
 }
 

@@ -23,7 +23,7 @@ use crate::{
     client::router::{HowToRead, Router},
     config::Config,
     control::{
-        Founder, Founding, Static,
+        Configs, Founder, Founding,
         formation::{self, Formation, FormationMessage, InvalidSettings},
     },
     driver::{
@@ -239,7 +239,7 @@ impl Data {
         let (Some(cluster), Some(hub)) = (self.cluster.get(), self.hub.get()) else { return };
         let (cluster, id) = (cluster.clone(), founding.cluster);
         tokio::spawn(async move { cluster.set_cluster_id(id).await });
-        let configs = Static::new(founding).configs();
+        let configs = Configs::of(founding);
         let mut here = Vec::new();
         let mut opened = Vec::new();
         for config in configs.iter() {

@@ -7,7 +7,7 @@ use std::{
 
 use super::*;
 use crate::{
-    ChainMember, ClusterId, Incarnation, MemberId, Mode, NodeId, Role,
+    ChainId, ChainMember, ClusterId, Incarnation, MemberId, Mode, NodeId, Role,
     control::{ChainSettings, Founder, conformance},
 };
 
@@ -29,7 +29,7 @@ fn config(chain: u32, members: &[u8]) -> ChainConfig {
 fn entry(index: u64, changes: &[(u64, ChainConfig)]) -> LogEntry {
     let changes =
         changes.iter().map(|(replaces, config)| ChainChange { replaces: Epoch(*replaces), config: config.clone() });
-    LogEntry { index: LogIndex(index), change: Change::Chains(changes.collect()) }
+    LogEntry { index: LogIndex(index), term: Term(0), change: Change::Chains(changes.collect()) }
 }
 
 /// Runs a future that never has to wait for another thread.
@@ -53,7 +53,8 @@ fn static_yields_the_first_configurations() {
     let entry = run(log.follow(LogIndex(0)).next_entry()).unwrap().unwrap();
     let mut configs = Configs::default();
     assert_eq!(configs.apply(&entry), Ok(first_configs(&founding)));
-    assert_eq!(configs, log.configs());
+    assert!(configs.iter().eq(log.configs().iter()));
+    assert_eq!(log.configs().nodes().count(), 3);
 }
 
 #[test]
@@ -117,8 +118,11 @@ enum Broken {
     Overwrites,
     SkipsTheFirst,
     ConfirmsOldEntries,
+    AnyTerm,
     Ends,
 }
+
+const TERM: Term = Term(3);
 
 struct Follower {
     entries: Arc<Mutex<Vec<LogEntry>>>,
@@ -146,12 +150,15 @@ impl InMemory {
 }
 
 impl ConfigLog for InMemory {
-    fn append(&self, at: LogIndex, change: Change) -> BoxFuture<'_, Result<(), AppendError>> {
+    fn append(&self, term: Term, at: LogIndex, change: Change) -> BoxFuture<'_, Result<(), AppendError>> {
         let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
         let last = LogIndex(entries.len() as u64);
-        let result = if at == last.next() || (self.broken == Broken::Overwrites && at == last) {
+        let leads = term == TERM || self.broken == Broken::AnyTerm;
+        let result = if !leads {
+            Err(AppendError::NotLeading)
+        } else if at == last.next() || (self.broken == Broken::Overwrites && at == last) {
             entries.truncate(at.0 as usize - 1);
-            entries.push(LogEntry { index: at, change });
+            entries.push(LogEntry { index: at, term, change });
             Ok(())
         } else if at <= last {
             Err(AppendError::Taken { last })
@@ -167,10 +174,38 @@ impl ConfigLog for InMemory {
         LogStream::new(Follower { entries: self.entries.clone(), next, ends: self.broken == Broken::Ends })
     }
 
-    fn confirm(&self) -> BoxFuture<'_, Result<LogIndex, ConfigLogError>> {
+    fn confirm(&self, term: Term) -> BoxFuture<'_, Result<LogIndex, ConfigLogError>> {
         let count = self.entries.lock().unwrap_or_else(PoisonError::into_inner).len() as u64;
         let last = if self.broken == Broken::ConfirmsOldEntries { 1 } else { count };
-        Box::pin(std::future::ready(Ok(LogIndex(last))))
+        let confirmed = if term == TERM { Ok(LogIndex(last)) } else { Err(ConfigLogError::NoQuorum) };
+        Box::pin(std::future::ready(confirmed))
+    }
+
+    fn leads(&self) -> Option<Term> {
+        Some(TERM)
+    }
+
+    fn leader(&self) -> Option<MemberId> {
+        Some(member(1))
+    }
+
+    fn configs(&self) -> Arc<Configs> {
+        let mut configs = Configs::default();
+        let entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
+        entries.iter().for_each(|entry| drop(configs.apply(entry)));
+        Arc::new(configs)
+    }
+
+    fn voters(&self) -> BTreeSet<MemberId> {
+        [member(1)].into()
+    }
+
+    fn set_voters(&self, _: Term, _: BTreeSet<MemberId>) -> BoxFuture<'_, Result<(), AppendError>> {
+        Box::pin(std::future::ready(Err(AppendError::NotLeading)))
+    }
+
+    fn changed(&self, _: u64) -> BoxFuture<'_, u64> {
+        Box::pin(std::future::pending())
     }
 }
 
@@ -181,8 +216,47 @@ fn a_log_in_memory_conforms() {
 
 #[test]
 fn the_suite_catches_what_is_broken() {
-    for broken in [Broken::Overwrites, Broken::SkipsTheFirst, Broken::ConfirmsOldEntries, Broken::Ends] {
+    let all = [Broken::Overwrites, Broken::SkipsTheFirst, Broken::ConfirmsOldEntries, Broken::AnyTerm, Broken::Ends];
+    for broken in all {
         let result = std::panic::catch_unwind(|| run(conformance::appendable(&InMemory::new(broken))));
         assert!(result.is_err(), "{broken:?} was not seen");
     }
+}
+
+fn node(n: u8, life: u64) -> Founder {
+    let id = MemberId { incarnation: Incarnation { store: 1, starts: life }, ..member(n) };
+    Founder { id, name: format!("n{n}"), addrs: vec![] }
+}
+
+fn nodes(index: u64, add: &[Founder], remove: &[MemberId]) -> LogEntry {
+    let change = Change::Nodes { add: add.to_vec(), remove: remove.to_vec() };
+    LogEntry { index: LogIndex(index), term: Term(1), change }
+}
+
+#[test]
+fn a_new_life_takes_the_place_of_the_old_one() {
+    let mut configs = Configs::of(&founding(1));
+    configs.apply(&nodes(2, &[node(2, 2), node(7, 1)], &[])).unwrap();
+    assert_eq!(configs.node(member(2)), None, "that life is over");
+    assert_eq!(configs.node(node(2, 2).id).unwrap().id.incarnation.starts, 2);
+    assert_eq!(configs.nodes().count(), 4);
+    configs.apply(&nodes(3, &[], &[node(7, 1).id, member(0), member(2)])).unwrap();
+    assert_eq!(configs.nodes().count(), 3, "members and other lives stay");
+    assert!(configs.node(member(0)).is_some());
+}
+
+#[test]
+fn a_member_serves_from_the_entry_on_that_made_it_what_it_is() {
+    let mut configs = Configs::default();
+    configs.apply(&entry(1, &[(0, config(0, &[1, 2, 3]))])).unwrap();
+    configs.apply(&entry(2, &[(1, config(0, &[1, 3]))])).unwrap();
+    assert_eq!(configs.serves_since(member(1)), Some(LogIndex(1)));
+    assert_eq!(configs.serves_since(member(2)), None);
+    let mut back = config(0, &[1, 3, 2]);
+    back.members[2].role = Role::Syncing;
+    configs.apply(&entry(3, &[(2, back)])).unwrap();
+    assert_eq!(configs.serves_since(member(2)), None, "a syncing member serves nothing");
+    configs.apply(&entry(4, &[(3, config(0, &[1, 3, 2]))])).unwrap();
+    assert_eq!(configs.serves_since(member(2)), Some(LogIndex(4)), "not from its former life as a member");
+    assert_eq!(configs.serves_since(member(3)), Some(LogIndex(1)));
 }

@@ -17,7 +17,7 @@ use tokio::{
 use super::{Cluster, Inner, Trouble, Witness};
 use crate::{
     Mode, NodeAddress, Routing,
-    control::{ChainSettings, Founder, Founding, Static},
+    control::{ChainSettings, Configs, Founder, Founding},
     replica::{Event, Settings},
     testing::{node::Member, trouble},
 };
@@ -153,7 +153,7 @@ impl Builder {
             members: members.iter().map(founder).collect(),
             settings: self.chains,
         };
-        let chains = Static::new(&founding).configs().iter().cloned().collect();
+        let chains = Configs::of(&founding).iter().cloned().collect();
         let nodes: BTreeMap<_, _> = (founding.members.iter())
             .map(|founder| (founder.id.node, NodeAddress { name: founder.name.clone(), addrs: founder.addrs.clone() }))
             .collect();

@@ -1,0 +1,131 @@
+//! What the entries of the log come to.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::{ChainChange, Change, LogEntry, LogIndex};
+use crate::{
+    ChainConfig, ChainId, Epoch, MemberId, NodeId,
+    control::{Founder, Founding, first_configs},
+};
+
+/// The present configuration of each chain and the nodes of the cluster, as the entries up to some index make them.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Configs {
+    applied: LogIndex,
+    chains: BTreeMap<ChainId, ChainConfig>,
+    nodes: BTreeMap<NodeId, Founder>,
+    since: BTreeMap<MemberId, LogIndex>,
+}
+
+impl Configs {
+    /// What a founding makes: the first configuration of each chain, at index 1, and its founders.
+    pub fn of(founding: &Founding) -> Self {
+        let nodes = founding.members.iter().map(|founder| (founder.id.node, founder.clone()));
+        let mut configs = Self { applied: LogIndex(1), nodes: nodes.collect(), ..Self::default() };
+        for config in first_configs(founding) {
+            configs.take(&ChainChange { replaces: Epoch(0), config });
+        }
+        configs
+    }
+
+    /// The last entry applied.
+    pub fn applied(&self) -> LogIndex {
+        self.applied
+    }
+
+    /// The present configuration of `chain`.
+    pub fn get(&self, chain: ChainId) -> Option<&ChainConfig> {
+        self.chains.get(&chain)
+    }
+
+    /// All present configurations, by chain.
+    pub fn iter(&self) -> impl Iterator<Item = &ChainConfig> {
+        self.chains.values()
+    }
+
+    /// The nodes of the cluster, in the lives that were made known last.
+    pub fn nodes(&self) -> impl Iterator<Item = &Founder> {
+        self.nodes.values()
+    }
+
+    /// What is known of exactly this life of a node.
+    pub fn node(&self, id: MemberId) -> Option<&Founder> {
+        self.nodes.get(&id.node).filter(|founder| founder.id == id)
+    }
+
+    /// Whether any configuration names this life of a node.
+    pub fn names(&self, id: MemberId) -> bool {
+        self.chains.values().any(|config| config.role(id).is_some())
+    }
+
+    /// The entry from which on this life of a node has served wherever it serves now; `None`: it serves nowhere.
+    ///
+    /// Who has not applied that entry may still act as what it was before, and gets no lease (trap 28).
+    pub fn serves_since(&self, id: MemberId) -> Option<LogIndex> {
+        self.since.get(&id).copied()
+    }
+
+    /// Applies the next entry and returns the configurations that it made; those that it names for another epoch
+    /// than the present one came too late and change nothing. Entries that were applied before are ignored.
+    ///
+    /// The new epoch and index are settled here, whatever the proposal says of them: so no epoch is ever given twice.
+    ///
+    /// # Errors
+    /// [`OutOfOrder`]: an entry is missing before this one. Nothing was changed.
+    pub fn apply(&mut self, entry: &LogEntry) -> Result<Vec<ChainConfig>, OutOfOrder> {
+        if entry.index <= self.applied {
+            return Ok(Vec::new());
+        }
+        if entry.index != self.applied.next() {
+            return Err(OutOfOrder { expected: self.applied.next(), found: entry.index });
+        }
+        self.applied = entry.index;
+        match &entry.change {
+            Change::Chains(changes) => Ok(changes.iter().filter_map(|change| self.take(change)).collect()),
+            Change::Nodes { add, remove } => {
+                self.meet(add, remove);
+                Ok(Vec::new())
+            }
+        }
+    }
+
+    fn take(&mut self, change: &ChainChange) -> Option<ChainConfig> {
+        let chain = change.config.chain;
+        let present = self.chains.get(&chain).map_or(Epoch(0), |config| config.epoch);
+        if change.replaces != present || change.config.serving().next().is_none() {
+            return None;
+        }
+        let config = ChainConfig { epoch: Epoch(present.0 + 1), index: self.applied.0, ..change.config.clone() };
+        let before = self.chains.insert(chain, config.clone());
+        let served = |id| before.as_ref().is_some_and(|before| before.serving().any(|member| member == id));
+        for id in config.serving().filter(|&id| !served(id)) {
+            self.since.insert(id, self.applied);
+        }
+        let chains = &self.chains;
+        self.since.retain(|&id, _| chains.values().any(|config| config.serving().any(|member| member == id)));
+        Some(config)
+    }
+
+    fn meet(&mut self, add: &[Founder], remove: &[MemberId]) {
+        for &id in remove {
+            if self.node(id).is_some() && !self.names(id) {
+                self.nodes.remove(&id.node);
+            }
+        }
+        for founder in add {
+            self.nodes.insert(founder.id.node, founder.clone());
+        }
+    }
+}
+
+/// An entry is missing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("entry {found} of the configuration log came, {expected} is the next")]
+pub struct OutOfOrder {
+    /// The next entry.
+    pub expected: LogIndex,
+    /// The one that came.
+    pub found: LogIndex,
+}
