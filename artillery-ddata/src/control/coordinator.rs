@@ -1,0 +1,330 @@
+//! Who may serve, and who takes the place of whom: what the leader of the configuration log's group decides. Sans-IO.
+//!
+//! Every node that keeps the log has a [`Coordinator`]; it acts while its node leads. Hand in what happened with
+//! [`Coordinator::handle`], take the outputs with [`Coordinator::poll_output`] until there are none, hand in
+//! [`Input::Tick`] at [`Coordinator::next_tick`].
+//!
+//! The rules (docs/DESIGN.md §5 and §6), each found necessary by a model:
+//!
+//! - A lease is granted only once a quorum has confirmed, *after the renewal was received*, that this node still leads
+//!   (module `grants`).
+//! - Whoever is to be removed is *fenced* first: no lease is renewed, and the proposal waits until the last one is
+//!   certainly out, by this node's clock and the bound on drift. Until the proposal is decided nothing is renewed, and
+//!   it counts only in the term in which the fence was made.
+//! - A new leader knows nothing of the leases that others granted, so it waits for one whole lease and the drift before
+//!   it removes anybody.
+//! - Every proposal names the epoch that it replaces, and at most one is under way.
+
+mod grants;
+mod mutant;
+mod plan;
+mod settings;
+#[cfg(test)]
+mod tests;
+mod voters;
+
+use std::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    sync::Arc,
+};
+
+#[cfg(feature = "mutants")]
+pub use self::mutant::Mutant;
+#[cfg(not(feature = "mutants"))]
+use self::mutant::Mutant;
+pub use self::settings::Settings;
+use self::{grants::Grants, plan::View};
+use super::{
+    Founder,
+    log::{Change, Configs, LogIndex, Term},
+    message::{Promotion, Renewal, Renewed},
+};
+use crate::{MemberId, Timestamp};
+
+/// What happened.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Input {
+    /// What this node knows of the log's group has changed.
+    Log {
+        /// The term in which this node leads, if it does.
+        leads: Option<Term>,
+        /// Who leads, as far as is known.
+        leader: Option<MemberId>,
+        /// What the entries applied here come to.
+        configs: Arc<Configs>,
+        /// Who keeps the log.
+        voters: BTreeSet<MemberId>,
+    },
+    /// A node renews; the driver vouches for who it is.
+    Renewal {
+        /// Who.
+        from: MemberId,
+        /// What it says.
+        renewal: Renewal,
+    },
+    /// What came of the round of [`Output::Confirm`]: whether this node still led after it began.
+    Confirmed {
+        /// Which round.
+        round: u64,
+        /// Whether a quorum has said so.
+        leads: bool,
+    },
+    /// What came of [`Output::Append`].
+    Appended {
+        /// The place that it was to take.
+        at: LogIndex,
+        /// What became of it.
+        fate: Fate,
+    },
+    /// [`Output::SetVoters`] has come to its end, however.
+    VotersSet,
+    /// Time has passed.
+    Tick,
+}
+
+/// What became of a proposal.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Fate {
+    /// It has its place, or another entry has: the log tells.
+    Decided,
+    /// It never will be in the log.
+    Refused,
+    /// Nobody can say.
+    Unknown,
+}
+
+/// What the driver is to do.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Output {
+    /// Answer a renewal.
+    Answer {
+        /// Whose.
+        to: MemberId,
+        /// What.
+        renewed: Renewed,
+    },
+    /// Find out, beginning now, whether this node still leads in this term. One round at a time.
+    Confirm {
+        /// Names the round.
+        round: u64,
+        /// The term.
+        term: Term,
+    },
+    /// Propose this. One proposal at a time.
+    Append {
+        /// The term in which it counts.
+        term: Term,
+        /// The place that it must take.
+        at: LogIndex,
+        /// What.
+        change: Change,
+    },
+    /// Have the log kept by these. One such change at a time.
+    SetVoters {
+        /// The term in which it counts.
+        term: Term,
+        /// Who.
+        voters: BTreeSet<MemberId>,
+    },
+}
+
+/// Decides, while its node leads.
+#[derive(Debug)]
+pub struct Coordinator {
+    me: MemberId,
+    settings: Settings,
+    configs: Arc<Configs>,
+    leader: Option<MemberId>,
+    voters: BTreeSet<MemberId>,
+    leading: Option<Leading>,
+    rounds: u64,
+    outputs: VecDeque<Output>,
+    mutant: Option<Mutant>,
+}
+
+/// What is known in one term of leadership; nothing of it outlives the term.
+#[derive(Debug)]
+struct Leading {
+    term: Term,
+    since: Timestamp,
+    nodes: BTreeMap<MemberId, Seen>,
+    /// Members that are to be removed, for whom nothing is renewed.
+    fenced: BTreeSet<MemberId>,
+    grants: Grants,
+    proposal: Option<Proposal>,
+    /// After a refusal: not before then.
+    pause: Timestamp,
+    sets_voters: bool,
+}
+
+/// A node that has renewed in this term.
+#[derive(Debug)]
+struct Seen {
+    founder: Founder,
+    heard: Timestamp,
+    /// Leases granted by this leader are certainly out then.
+    out: Timestamp,
+    leaving: bool,
+    promotions: Vec<Promotion>,
+}
+
+#[derive(Debug)]
+struct Proposal {
+    at: LogIndex,
+    change: Change,
+    /// It may be in the log or not: ask again then.
+    ask_again: Option<Timestamp>,
+}
+
+impl Coordinator {
+    /// The coordinator of a node that keeps the log, or may come to keep it.
+    pub fn new(me: MemberId, settings: Settings) -> Self {
+        Self {
+            me,
+            settings,
+            configs: Arc::default(),
+            leader: None,
+            voters: BTreeSet::new(),
+            leading: None,
+            rounds: 0,
+            outputs: VecDeque::new(),
+            mutant: None,
+        }
+    }
+
+    /// Takes a guard out, for tests that show that it is missed.
+    #[cfg(feature = "mutants")]
+    pub fn with_mutant(mut self, mutant: Option<Mutant>) -> Self {
+        self.mutant = mutant;
+        self
+    }
+
+    /// The term in which it decides, if it does.
+    pub fn leads(&self) -> Option<Term> {
+        self.leading.as_ref().map(|leading| leading.term)
+    }
+
+    /// What the driver is to do next.
+    pub fn poll_output(&mut self) -> Option<Output> {
+        self.outputs.pop_front()
+    }
+
+    /// When [`Input::Tick`] is wanted, as of `now`.
+    pub fn next_tick(&self, now: Timestamp) -> Option<Timestamp> {
+        self.leading.as_ref().map(|_| now + self.settings.tick)
+    }
+
+    /// Takes in what happened at `now`.
+    pub fn handle(&mut self, now: Timestamp, input: Input) {
+        match input {
+            Input::Log { leads, leader, configs, voters } => {
+                self.leader = leader;
+                self.voters = voters;
+                self.configs = configs;
+                self.follow_log(now, leads);
+            }
+            Input::Renewal { from, renewal } => self.renewal(now, from, renewal),
+            Input::Confirmed { round, leads } => self.confirmed(now, round, leads),
+            Input::Appended { at, fate } => self.appended(now, at, fate),
+            Input::VotersSet => {
+                if let Some(leading) = &mut self.leading {
+                    leading.sets_voters = false;
+                }
+            }
+            Input::Tick => {}
+        }
+        self.decide(now);
+    }
+
+    fn follow_log(&mut self, now: Timestamp, leads: Option<Term>) {
+        let keeps = |leading: &Leading| Some(leading.term) == leads;
+        if !self.leading.as_ref().is_some_and(keeps) {
+            self.leading = leads.map(|term| Leading::new(term, now));
+        }
+        let applied = self.configs.applied();
+        if let Some(leading) = &mut self.leading
+            && leading.proposal.as_ref().is_some_and(|proposal| proposal.at <= applied)
+        {
+            leading.proposal = None;
+        }
+    }
+
+    fn appended(&mut self, now: Timestamp, at: LogIndex, fate: Fate) {
+        let applied = self.configs.applied();
+        let Some(leading) = &mut self.leading else { return };
+        let Some(proposal) = leading.proposal.as_mut().filter(|proposal| proposal.at == at) else { return };
+        match fate {
+            // What it came to is known once it has been applied here.
+            Fate::Decided if at > applied => {}
+            Fate::Decided => leading.proposal = None,
+            Fate::Refused => {
+                leading.proposal = None;
+                leading.pause = now + self.settings.tick;
+            }
+            Fate::Unknown => proposal.ask_again = Some(now + self.settings.tick),
+        }
+    }
+
+    fn is(&self, mutant: Mutant) -> bool {
+        self.mutant == Some(mutant)
+    }
+
+    /// Fences, proposes, and sees to it that the log is kept by nodes that live.
+    fn decide(&mut self, now: Timestamp) {
+        let Some(leading) = &self.leading else { return };
+        let (term, since) = (leading.term, leading.since);
+        self.fence(now);
+        self.keep_voters(now, term);
+        let Some(leading) = &mut self.leading else { return };
+        if let Some(proposal) = &mut leading.proposal {
+            if proposal.ask_again.take_if(|at| *at <= now).is_some() {
+                let (at, change) = (proposal.at, proposal.change.clone());
+                self.outputs.push_back(Output::Append { term, at, change });
+            }
+            return;
+        }
+        if now < leading.pause {
+            return;
+        }
+        let view = View { now, since, nodes: &leading.nodes, settings: &self.settings, mutant: self.mutant };
+        let Some(change) = view.change(&self.configs) else { return };
+        let at = self.configs.applied().next();
+        leading.proposal = Some(Proposal { at, change: change.clone(), ask_again: None });
+        self.outputs.push_back(Output::Append { term, at, change });
+    }
+
+    /// Stops renewing for members that are to go, and renews again for those that are there again, unless their removal
+    /// has been proposed: then nothing is renewed until that is decided (trap 35).
+    fn fence(&mut self, now: Timestamp) {
+        let renews_on = self.is(Mutant::RenewWhileDeciding);
+        let Some(leading) = &mut self.leading else { return };
+        let proposed = leading.proposal.is_some() && !renews_on;
+        let view =
+            View { now, since: leading.since, nodes: &leading.nodes, settings: &self.settings, mutant: self.mutant };
+        let serving = self.configs.iter().flat_map(|config| config.serving());
+        let gone: BTreeSet<_> = serving.filter(|&id| view.is_gone(id)).collect();
+        leading.fenced.retain(|_| proposed);
+        leading.fenced.extend(gone);
+    }
+}
+
+impl Leading {
+    fn new(term: Term, now: Timestamp) -> Self {
+        Self {
+            term,
+            since: now,
+            nodes: BTreeMap::new(),
+            fenced: BTreeSet::new(),
+            grants: Grants::default(),
+            proposal: None,
+            pause: Timestamp::ZERO,
+            sets_voters: false,
+        }
+    }
+}
+
+impl Seen {
+    fn is_gone(&self, now: Timestamp, since: Timestamp, settings: &Settings) -> bool {
+        self.leaving || now - self.heard.max(since) >= settings.suspect
+    }
+}

@@ -1,0 +1,120 @@
+//! Leases: who gets one, and when they are out.
+
+use super::{Coordinator, Leading, Mutant, Output, Seen};
+use crate::{
+    MemberId, Timestamp,
+    control::{
+        log::LogIndex,
+        message::{Renewal, Renewed},
+    },
+};
+
+/// Renewals on their way to an answer.
+#[derive(Debug, Default)]
+pub(super) struct Grants {
+    /// Received before the round that is under way began.
+    asked: Vec<Waiting>,
+    /// Received since.
+    next: Vec<Waiting>,
+    round: Option<u64>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Waiting {
+    from: MemberId,
+    number: u64,
+    applied: LogIndex,
+    received: Timestamp,
+}
+
+/// Renewals that wait, at most: each node has one or two under way.
+const MOST: usize = 4096;
+
+impl Coordinator {
+    pub(super) fn renewal(&mut self, now: Timestamp, from: MemberId, renewal: Renewal) {
+        let Renewal { number, me, applied, leaving, promotions } = renewal;
+        let Some(leading) = self.leading.as_mut().filter(|_| me.id == from) else {
+            return self.answer(from, number, applied, None);
+        };
+        let seen = leading.nodes.entry(from).or_insert_with(|| Seen {
+            founder: me.clone(),
+            heard: now,
+            out: Timestamp::ZERO,
+            leaving: false,
+            promotions: Vec::new(),
+        });
+        seen.heard = now;
+        seen.founder = me;
+        seen.leaving |= leaving;
+        seen.promotions = promotions;
+        let waiting = Waiting { from, number, applied, received: now };
+        if self.may_have_lease(waiting) {
+            if self.is(Mutant::GrantUnconfirmed) {
+                return self.grant(waiting);
+            }
+            let joins = self.is(Mutant::JoinRound);
+            if let Some(Leading { grants, .. }) = &mut self.leading
+                && grants.next.len() < MOST
+            {
+                let queue = if joins && grants.round.is_some() { &mut grants.asked } else { &mut grants.next };
+                queue.push(waiting);
+            }
+            self.confirm();
+        } else {
+            self.answer(from, number, applied, None);
+        }
+    }
+
+    /// Whether a lease may be granted: to a serving member that acts by the entry that made it one, and isn't to go.
+    fn may_have_lease(&self, waiting: Waiting) -> bool {
+        let Some(leading) = &self.leading else { return false };
+        let goes =
+            leading.fenced.contains(&waiting.from) || leading.nodes.get(&waiting.from).is_none_or(|seen| seen.leaving);
+        let since = self.configs.serves_since(waiting.from);
+        let acts = since.is_some_and(|since| waiting.applied >= since || self.is(Mutant::GrantToFormerSelf));
+        acts && !goes
+    }
+
+    fn confirm(&mut self) {
+        let Some(leading) = &mut self.leading else { return };
+        let grants = &mut leading.grants;
+        if grants.round.is_some() || grants.next.is_empty() {
+            return;
+        }
+        self.rounds += 1;
+        grants.round = Some(self.rounds);
+        grants.asked = std::mem::take(&mut grants.next);
+        self.outputs.push_back(Output::Confirm { round: self.rounds, term: leading.term });
+    }
+
+    pub(super) fn confirmed(&mut self, _now: Timestamp, round: u64, leads: bool) {
+        let Some(leading) = self.leading.as_mut().filter(|leading| leading.grants.round == Some(round)) else { return };
+        leading.grants.round = None;
+        let asked = std::mem::take(&mut leading.grants.asked);
+        for waiting in asked {
+            // What held when it was received may hold no longer.
+            if leads && self.may_have_lease(waiting) {
+                self.grant(waiting);
+            } else {
+                self.answer(waiting.from, waiting.number, waiting.applied, None);
+            }
+        }
+        self.confirm();
+    }
+
+    fn grant(&mut self, waiting: Waiting) {
+        let Waiting { from, number, applied, received } = waiting;
+        let runs = if self.is(Mutant::ForgetDrift) { self.settings.lease } else { self.settings.lease_and_drift() };
+        if let Some(seen) = self.leading.as_mut().and_then(|leading| leading.nodes.get_mut(&from)) {
+            // It was sent before it was received.
+            seen.out = seen.out.max(received + runs);
+        }
+        self.answer(from, number, applied, Some(self.settings.lease));
+    }
+
+    fn answer(&mut self, to: MemberId, number: u64, applied: LogIndex, lease: Option<std::time::Duration>) {
+        let configs = (self.configs.applied() > applied).then(|| Box::new((*self.configs).clone()));
+        let leader = if self.leading.is_some() { Some(self.me) } else { self.leader };
+        self.outputs.push_back(Output::Answer { to, renewed: Renewed { number, lease, leader, configs } });
+    }
+}

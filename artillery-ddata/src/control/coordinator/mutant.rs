@@ -1,0 +1,24 @@
+//! Test-only switches: each takes one guard out (docs/adr/0003-mutants.md).
+
+/// A guard that can be left out.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[non_exhaustive]
+#[cfg_attr(not(feature = "mutants"), allow(dead_code, unreachable_pub, reason = "never made without the feature"))]
+pub enum Mutant {
+    /// A member is removed as soon as it is suspected, while its lease may run (trap 4).
+    RemoveAtOnce,
+    /// A new leader doesn't wait for the leases that others granted (trap 4).
+    NewLeaderDoesNotWait,
+    /// Leases are renewed while the removal of their holder is being decided (trap 35).
+    RenewWhileDeciding,
+    /// A lease is granted without a quorum's word that this node still leads (trap 14).
+    GrantUnconfirmed,
+    /// A renewal is answered by a round that began before it was received (trap 14).
+    JoinRound,
+    /// A member gets a lease though it may still act as what it was before it was expelled (trap 28).
+    GrantToFormerSelf,
+    /// The granter takes a lease to be out by its own clock, whatever the rate of the holder's (trap 4).
+    ForgetDrift,
+    /// A request for a promotion counts in later epochs too (trap 5).
+    PromoteInAnyEpoch,
+}

@@ -1,0 +1,133 @@
+//! What should be otherwise: the next change, if there is one.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{Mutant, Seen, Settings};
+use crate::{
+    ChainConfig, ChainMember, MemberId, NodeId, Role, Timestamp,
+    control::{
+        Founder,
+        log::{ChainChange, Change, Configs},
+        message::Promotion,
+        placement::rank,
+    },
+};
+
+/// What the leader sees.
+pub(super) struct View<'a> {
+    pub(super) now: Timestamp,
+    /// When its term began.
+    pub(super) since: Timestamp,
+    pub(super) nodes: &'a BTreeMap<MemberId, Seen>,
+    pub(super) settings: &'a Settings,
+    pub(super) mutant: Option<Mutant>,
+}
+
+impl View<'_> {
+    /// The next change: of chains first, since writes may wait for it.
+    pub(super) fn change(&self, configs: &Configs) -> Option<Change> {
+        let chains: Vec<_> = configs.iter().filter_map(|config| self.of_chain(configs, config)).collect();
+        if !chains.is_empty() {
+            return Some(Change::Chains(chains));
+        }
+        let (add, remove) = (self.lives_to_add(configs), self.lives_to_remove(configs));
+        (!add.is_empty() || !remove.is_empty()).then_some(Change::Nodes { add, remove })
+    }
+
+    fn is(&self, mutant: Mutant) -> bool {
+        self.mutant == Some(mutant)
+    }
+
+    /// Whether nothing was heard of it for too long, or it said that it goes.
+    pub(super) fn is_gone(&self, id: MemberId) -> bool {
+        match self.nodes.get(&id) {
+            Some(seen) => seen.is_gone(self.now, self.since, self.settings),
+            None => self.now - self.since >= self.settings.suspect,
+        }
+    }
+
+    fn is_there(&self, id: MemberId) -> bool {
+        self.nodes.contains_key(&id) && !self.is_gone(id)
+    }
+
+    /// Whether every lease that it may hold is certainly out (rule 5.2): those that this leader granted, and those of
+    /// others, which asked for them before this term began.
+    fn is_out(&self, id: MemberId) -> bool {
+        if self.is(Mutant::RemoveAtOnce) {
+            return true;
+        }
+        let seen = self.nodes.get(&id);
+        let others = self.since + self.settings.lease_and_drift();
+        let others_are_out = self.now >= others || self.is(Mutant::NewLeaderDoesNotWait);
+        seen.is_some_and(|seen| seen.leaving) || (others_are_out && seen.is_none_or(|seen| self.now >= seen.out))
+    }
+
+    fn of_chain(&self, configs: &Configs, config: &ChainConfig) -> Option<ChainChange> {
+        let mut members = self.that_stay(config);
+        let syncing = config.syncing().filter(|&id| !self.is_gone(id));
+        match syncing {
+            Some(id) => {
+                let promoted = self.asks_for(config, id) && members.len() == config.serving().count();
+                let role = if promoted { Role::Serving } else { Role::Syncing };
+                members.push(ChainMember { id, role });
+            }
+            None if members.len() < self.settings.replicas => {
+                members.extend(self.spare(configs, config).map(|id| ChainMember { id, role: Role::Syncing }));
+            }
+            None => {}
+        }
+        (members != config.members)
+            .then(|| ChainChange { replaces: config.epoch, config: ChainConfig { members, ..config.clone() } })
+    }
+
+    /// The serving members but for those that can be removed now; never all of them.
+    fn that_stay(&self, config: &ChainConfig) -> Vec<ChainMember> {
+        let serving = || config.members.iter().filter(|member| member.role == Role::Serving).copied();
+        if !serving().any(|member| self.is_there(member.id)) {
+            return serving().collect();
+        }
+        serving().filter(|member| !(self.is_gone(member.id) && self.is_out(member.id))).collect()
+    }
+
+    /// Whether the tail asks, in this very epoch, to have the member behind it serve (rule 5.6).
+    fn asks_for(&self, config: &ChainConfig, member: MemberId) -> bool {
+        let Some(seen) = config.tail().and_then(|tail| self.nodes.get(&tail)) else { return false };
+        let any_epoch = self.is(Mutant::PromoteInAnyEpoch);
+        let counts = |wish: &Promotion| {
+            wish.chain == config.chain && wish.member == member && (wish.epoch == config.epoch || any_epoch)
+        };
+        seen.promotions.iter().any(counts)
+    }
+
+    /// The node that should be a member next: the first by placement of those that are there.
+    fn spare(&self, configs: &Configs, config: &ChainConfig) -> Option<MemberId> {
+        let named: BTreeSet<NodeId> = config.members.iter().map(|member| member.id.node).collect();
+        let free = configs.nodes().map(|founder| founder.id);
+        let free = free.filter(|id| !named.contains(&id.node) && self.is_there(*id));
+        rank(self.settings.cluster, config.chain, free).into_iter().next()
+    }
+
+    /// Lives of nodes that aren't known by the log yet, or at another address. While the known life of a node is heard
+    /// of, another one has to wait: two processes may claim to be the same node.
+    fn lives_to_add(&self, configs: &Configs) -> Vec<Founder> {
+        let mut known: BTreeMap<NodeId, &Founder> = configs.nodes().map(|founder| (founder.id.node, founder)).collect();
+        let mut add = Vec::new();
+        for (&id, seen) in self.nodes.iter().filter(|(id, seen)| self.is_there(**id) && !seen.leaving) {
+            let free = known.get(&id.node).is_none_or(|other| match other.id == id {
+                true => **other != seen.founder,
+                false => self.is_gone(other.id),
+            });
+            if free {
+                known.insert(id.node, &seen.founder);
+                add.push(seen.founder.clone());
+            }
+        }
+        add
+    }
+
+    fn lives_to_remove(&self, configs: &Configs) -> Vec<MemberId> {
+        let heard = |id| self.nodes.get(&id).map_or(self.since, |seen: &Seen| seen.heard.max(self.since));
+        let all = configs.nodes().map(|founder| founder.id).filter(|&id| !configs.names(id));
+        all.filter(|&id| self.now - heard(id) >= self.settings.forget).collect()
+    }
+}

@@ -1,0 +1,48 @@
+//! What a coordinator goes by.
+
+use std::time::Duration;
+
+use crate::ClusterId;
+
+/// Settings of a coordinator: the same at all nodes of a cluster.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Settings {
+    /// The cluster, by whose id nodes are ranked.
+    pub cluster: ClusterId,
+    /// How long a lease runs from the moment at which its renewal was sent.
+    pub lease: Duration,
+    /// By how much two clocks may differ in rate, in millionths.
+    pub drift_ppm: u32,
+    /// Who was not heard of for so long is taken to be gone.
+    pub suspect: Duration,
+    /// Serving members that each chain is to have.
+    pub replicas: usize,
+    /// Nodes that keep the log, at most; an odd number of them do.
+    pub max_voters: usize,
+    /// A node that is no member and wasn't heard of for so long is forgotten.
+    pub forget: Duration,
+    /// How often it looks at the clock.
+    pub tick: Duration,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            cluster: ClusterId(0),
+            lease: Duration::from_secs(1),
+            drift_ppm: 10_000,
+            suspect: Duration::from_millis(500),
+            replicas: 3,
+            max_voters: 5,
+            forget: Duration::from_secs(600),
+            tick: Duration::from_millis(50),
+        }
+    }
+}
+
+impl Settings {
+    /// After so long by this node's clock, a lease that was asked for before is out by any clock within the drift.
+    pub fn lease_and_drift(&self) -> Duration {
+        self.lease + self.lease.mul_f64(f64::from(self.drift_ppm) / 1e6)
+    }
+}

@@ -1,0 +1,299 @@
+use std::time::Duration;
+
+use super::*;
+use crate::{
+    ChainConfig, ChainId, ClusterId, Epoch, Incarnation, NodeId, Role,
+    control::{ChainSettings, Founding, log::LogEntry},
+};
+
+fn id(n: u8) -> MemberId {
+    MemberId { node: NodeId::from_bytes([n; 16]), incarnation: Incarnation { store: 1, starts: 1 } }
+}
+
+fn founder(n: u8) -> Founder {
+    Founder { id: id(n), name: format!("n{n}"), addrs: vec![] }
+}
+
+/// A leader over a log that says yes, with nodes that renew when they are told to.
+struct World {
+    coordinator: Coordinator,
+    configs: Configs,
+    now: Timestamp,
+    term: u64,
+    number: u64,
+    confirms: bool,
+    /// Proposals that wait for their decision, if decisions are put off.
+    put_off: Option<Vec<(Term, LogIndex, Change)>>,
+}
+
+impl World {
+    /// Nodes 0 to `founders` found the cluster; node 0 leads.
+    fn new(founders: u8, replicas: u32) -> Self {
+        let settings = ChainSettings { replicas, ..ChainSettings::default() };
+        let members = (0..founders).map(founder).collect();
+        let founding = Founding { cluster: ClusterId(5), name: "shop".into(), members, settings };
+        let settings = Settings { replicas: replicas as usize, ..Settings::default() };
+        let mut world = Self {
+            coordinator: Coordinator::new(id(0), settings),
+            configs: Configs::of(&founding),
+            now: Timestamp::from_nanos(1 << 40),
+            term: 1,
+            number: 0,
+            confirms: true,
+            put_off: None,
+        };
+        world.log();
+        world
+    }
+
+    fn config(&self) -> &ChainConfig {
+        self.configs.get(ChainId(0)).unwrap()
+    }
+
+    fn serving(&self) -> Vec<MemberId> {
+        self.config().serving().collect()
+    }
+
+    fn log(&mut self) {
+        let leads = (self.term > 0).then_some(Term(self.term));
+        let configs = Arc::new(self.configs.clone());
+        self.handle(Input::Log { leads, leader: leads.map(|_| id(0)), configs, voters: [id(0)].into() });
+    }
+
+    fn handle(&mut self, input: Input) -> Vec<Renewed> {
+        self.coordinator.handle(self.now, input);
+        let mut answers = Vec::new();
+        while let Some(output) = self.coordinator.poll_output() {
+            match output {
+                Output::Answer { renewed, .. } => answers.push(renewed),
+                Output::Confirm { round, .. } => {
+                    let leads = self.confirms;
+                    self.coordinator.handle(self.now, Input::Confirmed { round, leads });
+                }
+                Output::Append { term, at, change } => match &mut self.put_off {
+                    Some(waiting) => waiting.push((term, at, change)),
+                    None => self.append(term, at, change),
+                },
+                Output::SetVoters { .. } => {}
+            }
+        }
+        answers
+    }
+
+    fn append(&mut self, term: Term, at: LogIndex, change: Change) {
+        let fate = match term == Term(self.term) && at == self.configs.applied().next() {
+            true => Fate::Decided,
+            false => Fate::Refused,
+        };
+        if fate == Fate::Decided {
+            self.configs.apply(&LogEntry { index: at, term, change }).unwrap();
+        }
+        self.coordinator.handle(self.now, Input::Appended { at, fate });
+        self.log();
+    }
+
+    fn renewal(&mut self, n: u8) -> Renewal {
+        self.number += 1;
+        Renewal {
+            number: self.number,
+            me: founder(n),
+            applied: self.configs.applied(),
+            leaving: false,
+            promotions: vec![],
+        }
+    }
+
+    fn renew(&mut self, n: u8) -> Option<Duration> {
+        let renewal = self.renewal(n);
+        self.renew_with(n, renewal)
+    }
+
+    fn renew_with(&mut self, n: u8, renewal: Renewal) -> Option<Duration> {
+        let answers = self.handle(Input::Renewal { from: id(n), renewal });
+        answers.last().and_then(|renewed| renewed.lease)
+    }
+
+    /// Lets time pass, while `there` renew; returns when the configuration first had another epoch.
+    fn pass(&mut self, millis: u64, there: &[u8]) -> Option<u64> {
+        let (before, mut at) = (self.config().epoch, None);
+        for passed in (0..millis).step_by(50) {
+            self.now = self.now + Duration::from_millis(50);
+            if passed % 250 == 0 {
+                for &n in there {
+                    self.renew(n);
+                }
+            }
+            self.handle(Input::Tick);
+            if self.config().epoch != before {
+                at = at.or(Some(passed + 50));
+            }
+        }
+        at
+    }
+}
+
+#[test]
+fn a_lease_needs_the_word_of_a_quorum() {
+    let mut world = World::new(3, 3);
+    assert_eq!(world.renew(1), Some(Duration::from_secs(1)));
+    world.confirms = false;
+    assert_eq!(world.renew(1), None, "another may lead by now");
+    world.confirms = true;
+    world.term = 0;
+    world.log();
+    assert_eq!(world.renew(1), None, "who doesn't lead grants nothing");
+}
+
+#[test]
+fn only_serving_members_that_know_that_they_are_get_leases() {
+    let mut world = World::new(4, 3);
+    let serving = world.serving();
+    for n in 0..4 {
+        assert_eq!(world.renew(n).is_some(), serving.contains(&id(n)), "{n}");
+    }
+    let n = (0..4).find(|&n| serving.contains(&id(n))).unwrap();
+    let old = Renewal { applied: LogIndex(0), ..world.renewal(n) };
+    assert_eq!(world.renew_with(n, old), None, "it may act as what it was before");
+    let boast = Renewal { me: founder(9), ..world.renewal(n) };
+    assert_eq!(world.renew_with(n, boast), None, "it speaks for another one");
+}
+
+#[test]
+fn who_is_gone_is_removed_once_its_lease_is_out() {
+    let mut world = World::new(3, 3);
+    world.pass(2000, &[0, 1, 2]);
+    assert_eq!(world.config().epoch, Epoch(1));
+    world.renew(2);
+    let granted = world.now;
+    let at = world.pass(3000, &[0, 1]).expect("it is removed");
+    assert!((1010..=1100).contains(&at), "{at} ms after its last renewal");
+    assert_eq!(world.serving().len(), 2);
+    assert!(world.now > granted);
+    world.pass(3000, &[]);
+    assert_eq!(world.serving().len(), 2, "nobody lives, so nothing is won by a change");
+    world.pass(3000, &[0]);
+    assert_eq!(world.serving(), [id(0)]);
+}
+
+#[test]
+fn a_new_leader_waits_for_leases_that_others_granted() {
+    let mut world = World::new(3, 3);
+    world.pass(2000, &[0, 1, 2]);
+    world.term = 2;
+    world.log();
+    let at = world.pass(3000, &[0, 1]).expect("it is removed");
+    assert!((1010..=1100).contains(&at), "{at} ms after its term began");
+}
+
+#[test]
+fn who_says_that_it_goes_is_not_waited_for() {
+    let mut world = World::new(3, 3);
+    world.pass(2000, &[0, 1, 2]);
+    let leaving = Renewal { leaving: true, ..world.renewal(2) };
+    assert_eq!(world.renew_with(2, leaving), None);
+    assert!(!world.serving().contains(&id(2)));
+    assert_eq!(world.renew(2), None, "for good");
+}
+
+#[test]
+fn nothing_is_renewed_while_a_removal_is_decided() {
+    let mut world = World::new(3, 3);
+    world.pass(2000, &[0, 1, 2]);
+    world.put_off = Some(vec![]);
+    world.pass(1200, &[0, 1]);
+    assert_eq!(world.put_off.as_ref().unwrap().len(), 1, "one proposal at a time");
+    assert_eq!(world.renew(2), None, "its removal may be in the log already");
+    assert!(world.renew(1).is_some());
+    // Another entry takes the place: the proposal is void, and the member is there again.
+    let (term, at, _) = world.put_off.take().unwrap().remove(0);
+    world.append(term, at, Change::Nodes { add: vec![founder(7)], remove: vec![] });
+    world.renew(2);
+    assert!(world.renew(2).is_some());
+    assert_eq!(world.serving().len(), 3);
+}
+
+#[test]
+fn a_fenced_member_that_speaks_again_before_the_proposal_stays() {
+    let mut world = World::new(3, 3);
+    world.pass(2000, &[0, 1, 2]);
+    assert_eq!(world.pass(700, &[0, 1]), None);
+    assert_eq!(world.renew(2), None, "it was fenced when it spoke");
+    assert!(world.renew(2).is_some());
+    assert_eq!(world.pass(1000, &[0, 1, 2]), None);
+}
+
+#[test]
+fn a_spare_takes_the_empty_place_and_is_promoted_by_the_tails_word() {
+    let mut world = World::new(4, 3);
+    let spare = (0..4).find(|&n| !world.serving().contains(&id(n))).unwrap();
+    let gone = (1..4).find(|&n| n != spare).unwrap();
+    let there: Vec<u8> = (0..4).filter(|&n| n != gone).collect();
+    world.pass(2000, &[0, 1, 2, 3]);
+    world.pass(2000, &there);
+    assert_eq!(world.config().syncing(), Some(id(spare)));
+    assert_eq!(world.serving().len(), 2);
+    let present = world.config().clone();
+    let tail = (0..4).find(|&n| Some(id(n)) == present.tail()).unwrap();
+    let head = (0..4).find(|&n| Some(id(n)) == present.head()).unwrap();
+    let wish = Promotion { chain: ChainId(0), epoch: present.epoch, member: id(spare) };
+    let stale = Promotion { epoch: Epoch(present.epoch.0 - 1), ..wish };
+    for (n, wish) in [(head, wish), (tail, stale)] {
+        let renewal = Renewal { promotions: vec![wish], ..world.renewal(n) };
+        world.renew_with(n, renewal);
+        assert_eq!(world.config().syncing(), Some(id(spare)), "not its wish, or not in this epoch");
+    }
+    let renewal = Renewal { promotions: vec![wish], ..world.renewal(tail) };
+    world.renew_with(tail, renewal);
+    assert_eq!(world.config().tail(), Some(id(spare)));
+    assert_eq!(world.config().role(id(spare)), Some(Role::Serving));
+}
+
+#[test]
+fn a_joiner_that_dies_is_dropped() {
+    let mut world = World::new(4, 3);
+    let spare = (0..4).find(|&n| !world.serving().contains(&id(n))).unwrap();
+    let gone = (1..4).find(|&n| n != spare).unwrap();
+    let there: Vec<u8> = (0..4).filter(|&n| n != gone).collect();
+    world.pass(2000, &[0, 1, 2, 3]);
+    world.pass(2000, &there);
+    assert_eq!(world.config().syncing(), Some(id(spare)));
+    let left: Vec<u8> = there.into_iter().filter(|&n| n != spare).collect();
+    world.pass(1000, &left);
+    assert_eq!(world.config().syncing(), None);
+}
+
+#[test]
+fn another_life_of_a_node_waits_until_the_known_one_is_silent() {
+    let mut world = World::new(3, 3);
+    world.pass(2000, &[0, 1, 2]);
+    let mut again = founder(2);
+    again.id.incarnation.starts = 2;
+    let renewal = Renewal { me: again.clone(), ..world.renewal(2) };
+    world.handle(Input::Renewal { from: again.id, renewal: renewal.clone() });
+    assert_eq!(world.configs.node(id(2)).map(|known| known.id), Some(id(2)));
+    for _ in 0..8 {
+        world.pass(250, &[0, 1]);
+        world.handle(Input::Renewal { from: again.id, renewal: renewal.clone() });
+    }
+    assert_eq!(world.configs.node(again.id), Some(&again));
+    assert_eq!(world.config().syncing(), Some(again.id), "and comes back as a new member");
+    assert_eq!(world.serving().len(), 2);
+}
+
+#[test]
+fn the_log_is_kept_by_nodes_that_live() {
+    let mut world = World::new(5, 3);
+    world.pass(3000, &[0, 1, 2, 3, 4]);
+    let wanted = |voters: &[u8], there: &[u8]| {
+        let voters: BTreeSet<_> = voters.iter().copied().map(id).collect();
+        super::voters::wanted(&world.configs, &voters, id(0), 5, |member| there.iter().any(|&n| id(n) == *member))
+            .map(|set| (0..5).filter(|&n| set.contains(&id(n))).collect::<Vec<u8>>())
+    };
+    assert_eq!(wanted(&[0, 1, 2], &[0, 1, 2]), None);
+    assert_eq!(wanted(&[0, 1, 2], &[0, 1, 3]), Some(vec![0, 1, 3]), "the dead one is replaced");
+    assert_eq!(wanted(&[0, 1, 2], &[0, 1]), None, "two are no better than two of three");
+    assert_eq!(wanted(&[0, 1, 2, 3, 4], &[0, 1, 2]), Some(vec![0, 1, 2]));
+    assert_eq!(wanted(&[0, 1, 2], &[0, 1, 2, 3, 4]), Some(vec![0, 1, 2, 3, 4]));
+    assert_eq!(wanted(&[0], &[0, 1]), None);
+    assert_eq!(wanted(&[0, 1], &[0, 1, 2]), Some(vec![0, 1, 2]));
+}

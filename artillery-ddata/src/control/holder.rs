@@ -1,0 +1,207 @@
+//! The part of a node that asks for leases: whom, when, and what the answers come to. Sans-IO.
+//!
+//! A lease runs from the moment at which its renewal was *sent*, by this node's own clock (docs/DESIGN.md §6): whatever
+//! delays the way there and back only makes it shorter.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
+
+use super::{
+    Founder,
+    log::{Configs, LogIndex},
+    message::{Promotion, Renewal, Renewed},
+};
+use crate::{MemberId, Timestamp};
+
+/// Renewals whose answers are still taken in.
+const REMEMBERED: usize = 64;
+
+/// How often to renew.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Settings {
+    /// The time between two renewals.
+    pub renew: Duration,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self { renew: Duration::from_millis(250) }
+    }
+}
+
+/// What an answer came to.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Learned {
+    /// The lease of this node runs until then now: later than before.
+    pub lease: Option<Timestamp>,
+    /// What the log comes to, newer than what was known.
+    pub configs: Option<Arc<Configs>>,
+}
+
+/// Asks for leases.
+#[derive(Debug)]
+pub struct Holder {
+    me: Founder,
+    settings: Settings,
+    configs: Arc<Configs>,
+    /// The last entry that all chains of this node act by.
+    acted: LogIndex,
+    leader: Option<MemberId>,
+    /// Who was asked last without an answer since; the next one is asked next time.
+    unanswered: Option<MemberId>,
+    number: u64,
+    sent: BTreeMap<u64, Timestamp>,
+    next_at: Timestamp,
+    until: Timestamp,
+    leaving: bool,
+    promotions: BTreeSet<Promotion>,
+}
+
+impl Holder {
+    /// A node that knows this much of the log and has acted by it.
+    pub fn new(me: Founder, settings: Settings, configs: Arc<Configs>) -> Self {
+        Self {
+            me,
+            settings,
+            acted: configs.applied(),
+            configs,
+            leader: None,
+            unanswered: None,
+            number: 0,
+            sent: BTreeMap::new(),
+            next_at: Timestamp::ZERO,
+            until: Timestamp::ZERO,
+            leaving: false,
+            promotions: BTreeSet::new(),
+        }
+    }
+
+    /// What the log comes to, as far as is known here.
+    pub fn configs(&self) -> &Arc<Configs> {
+        &self.configs
+    }
+
+    /// Until when the lease runs; [`Timestamp::ZERO`]: none was granted yet.
+    pub fn until(&self) -> Timestamp {
+        self.until
+    }
+
+    /// When [`renew`](Self::renew) has something to say next.
+    pub fn next_tick(&self) -> Timestamp {
+        self.next_at
+    }
+
+    /// Takes in what the log comes to, from whatever node: what was applied anywhere is true. Whether it is news.
+    pub fn learn(&mut self, configs: &Arc<Configs>) -> bool {
+        let news = configs.applied() > self.configs.applied();
+        if news {
+            self.configs = configs.clone();
+            let present = |wish: &Promotion| configs.get(wish.chain).is_some_and(|config| config.epoch == wish.epoch);
+            self.promotions.retain(present);
+        }
+        news
+    }
+
+    /// All chains of this node act by the log up to here: whoever it expels has been refused since.
+    pub fn acts_by(&mut self, now: Timestamp, applied: LogIndex) {
+        if applied > self.acted {
+            self.acted = applied;
+            self.next_at = now;
+        }
+    }
+
+    /// Somebody is said to lead.
+    pub fn leads(&mut self, leader: MemberId) {
+        if self.leader != Some(leader) {
+            self.leader = Some(leader);
+            self.unanswered = None;
+        }
+    }
+
+    /// A chain of this node asks for a promotion as its tail.
+    pub fn promote(&mut self, now: Timestamp, wish: Promotion) {
+        if self.promotions.insert(wish) {
+            self.next_at = now;
+        }
+    }
+
+    /// Says with the next renewal, which is due now, that this node serves nothing any more. For good.
+    pub fn leave(&mut self, now: Timestamp) {
+        self.leaving = true;
+        self.next_at = now;
+    }
+
+    /// The renewal that is due, and to whom.
+    pub fn renew(&mut self, now: Timestamp) -> Option<(MemberId, Renewal)> {
+        if now < self.next_at {
+            return None;
+        }
+        self.next_at = now + self.settings.renew;
+        let to = self.whom()?;
+        self.unanswered = Some(to);
+        self.number += 1;
+        self.sent.insert(self.number, now);
+        while self.sent.len() > REMEMBERED {
+            self.sent.pop_first();
+        }
+        let renewal = Renewal {
+            number: self.number,
+            me: self.me.clone(),
+            applied: self.acted,
+            leaving: self.leaving,
+            promotions: self.promotions.iter().copied().collect(),
+        };
+        Some((to, renewal))
+    }
+
+    /// The leader; if it isn't known or doesn't answer, one node after the other.
+    fn whom(&mut self) -> Option<MemberId> {
+        match (self.leader, self.unanswered) {
+            (Some(leader), None) => Some(leader),
+            (_, last) => {
+                self.leader = None;
+                let all = || self.configs.nodes().map(|founder| founder.id);
+                let next = all().find(|&id| last.is_none_or(|last| id > last));
+                next.or_else(|| all().next())
+            }
+        }
+    }
+
+    /// Takes in an answer.
+    pub fn answered(&mut self, now: Timestamp, from: MemberId, renewed: Renewed) -> Learned {
+        let Some(&sent) = self.sent.get(&renewed.number) else { return Learned::default() };
+        if self.unanswered == Some(from) {
+            self.unanswered = None;
+        }
+        match renewed.leader {
+            Some(leader) if leader != from => {
+                // Somebody else is to be asked, at once, unless we come from there.
+                if self.leader != Some(leader) {
+                    self.leader = Some(leader);
+                    self.next_at = now;
+                }
+            }
+            Some(leader) => self.leader = Some(leader),
+            // It doesn't know either: the next one may.
+            None => self.unanswered = Some(from),
+        }
+        let mut learned = Learned::default();
+        if let Some(configs) = renewed.configs {
+            let configs = Arc::<Configs>::from(configs);
+            if self.learn(&configs) {
+                learned.configs = Some(configs);
+            }
+        }
+        if let Some(lease) = renewed.lease
+            && !self.leaving
+            && sent + lease > self.until
+        {
+            self.until = sent + lease;
+            learned.lease = Some(self.until);
+        }
+        learned
+    }
+}
