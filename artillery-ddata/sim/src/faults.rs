@@ -25,11 +25,15 @@ pub enum Kind {
     Crash,
     /// A node starts anew, with nothing in memory: another life of it.
     Restart,
+    /// A node does nothing for a while, and then goes on as if no time had passed.
+    Pause,
+    /// Nothing gets to a node or from it, and no connection breaks.
+    Isolate,
 }
 
 impl Kind {
     /// All of them.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 11] = [
         Self::Loss,
         Self::Duplication,
         Self::Reorder,
@@ -39,6 +43,8 @@ impl Kind {
         Self::Slow,
         Self::Crash,
         Self::Restart,
+        Self::Pause,
+        Self::Isolate,
     ];
 
     /// Its name in reports.
@@ -53,6 +59,8 @@ impl Kind {
             Self::Slow => "slow",
             Self::Crash => "crash",
             Self::Restart => "restart",
+            Self::Pause => "pause",
+            Self::Isolate => "isolate",
         }
     }
 }
@@ -84,6 +92,10 @@ pub enum Fault {
     Crash(usize),
     /// This node is down, and then starts another life.
     Restart(usize),
+    /// This node does nothing.
+    Pause(usize),
+    /// Nothing gets to this node or from it.
+    Isolate(usize),
 }
 
 impl Fault {
@@ -99,6 +111,8 @@ impl Fault {
             Self::Slow(..) => Kind::Slow,
             Self::Crash(_) => Kind::Crash,
             Self::Restart(_) => Kind::Restart,
+            Self::Pause(_) => Kind::Pause,
+            Self::Isolate(_) => Kind::Isolate,
         }
     }
 }
@@ -115,6 +129,8 @@ impl fmt::Display for Fault {
             Self::Slow(node, nanos) => write!(f, "slow n{node} by {nanos} ns"),
             Self::Crash(node) => write!(f, "crash of n{node}"),
             Self::Restart(node) => write!(f, "restart of n{node}"),
+            Self::Pause(node) => write!(f, "pause of n{node}"),
+            Self::Isolate(node) => write!(f, "isolation of n{node}"),
         }
     }
 }
@@ -175,6 +191,18 @@ pub fn restarts(rng: &mut Rng, nodes: usize, until: u64) -> Vec<Planned> {
     (0..count).map(|_| one(rng)).collect()
 }
 
+/// Restarts of `nodes`, one after the other, between `from` and `until`, and when each is over.
+pub fn rolling(rng: &mut Rng, nodes: usize, from: u64, until: u64) -> Vec<Planned> {
+    let mut at = from;
+    let mut plan = Vec::new();
+    while at < until {
+        let end = at + rng.between(100, 2500) * MILLI;
+        plan.push(Planned { fault: Fault::Restart(rng.index(nodes)), start: at, end });
+        at = end + rng.between(500, 5000) * MILLI;
+    }
+    plan
+}
+
 fn draw(rng: &mut Rng, kind: Kind, nodes: usize) -> Fault {
     let (a, b) = two(rng, nodes);
     match kind {
@@ -187,6 +215,8 @@ fn draw(rng: &mut Rng, kind: Kind, nodes: usize) -> Fault {
         Kind::Slow => Fault::Slow(a, rng.between(MILLI / 5, 15 * MILLI)),
         Kind::Crash => Fault::Crash(a),
         Kind::Restart => Fault::Restart(a),
+        Kind::Pause => Fault::Pause(a),
+        Kind::Isolate => Fault::Isolate(a),
     }
 }
 

@@ -117,7 +117,13 @@ impl Network {
                 Fault::Reorder(permille) => self.reorder = self.reorder.max(permille),
                 Fault::Delay(factor) => self.factor = self.factor.max(factor),
                 Fault::Cut(from, to) => self.links[from * self.nodes + to].cut = true,
-                Fault::Break(..) | Fault::Slow(..) | Fault::Crash(_) | Fault::Restart(_) => {}
+                Fault::Isolate(node) => {
+                    for other in 0..self.nodes {
+                        self.links[node * self.nodes + other].cut = true;
+                        self.links[other * self.nodes + node].cut = true;
+                    }
+                }
+                Fault::Break(..) | Fault::Slow(..) | Fault::Crash(_) | Fault::Restart(_) | Fault::Pause(_) => {}
             }
         }
     }
@@ -147,6 +153,12 @@ impl Network {
             link.latest = 0;
         }
         Some(generation)
+    }
+
+    /// Whether anything gets from `a` to `b` and back now.
+    pub fn joins(&self, a: usize, b: usize) -> bool {
+        let cut = |from: usize, to: usize| self.links[from * self.nodes + to].cut;
+        self.connections[self.pair(a, b)].up && !cut(a, b) && !cut(b, a)
     }
 
     /// Bytes that `from` may send to `to` now.

@@ -92,6 +92,10 @@ pub struct Node {
     pub crashed: bool,
     /// Whether it isn't there at the moment.
     pub down: bool,
+    /// Whether it does nothing at the moment.
+    pub paused: bool,
+    /// By how many millionths its clock is fast.
+    pub fast: i64,
     /// What it knows of its peers, by index.
     pub peers: Vec<PeerView>,
     /// Its randomness.
@@ -135,6 +139,8 @@ impl Node {
             cost: QUICK,
             crashed: false,
             down: false,
+            paused: false,
+            fast: 0,
             peers: vec![PeerView::default(); setup.members],
             offset: rng.between(0, 1 << 50),
             wall: rng.between(1_700_000_000_000, 1_700_000_100_000),
@@ -152,12 +158,18 @@ impl Node {
 
     /// What its clock shows at virtual time `now`.
     pub fn clock(&self, now: u64) -> Timestamp {
-        Timestamp::from_nanos(self.offset + now)
+        let ahead = now as i128 * i128::from(self.fast) / 1_000_000;
+        Timestamp::from_nanos((i128::from(self.offset + now) + ahead) as u64)
     }
 
     /// The virtual time at which its clock shows `at`.
     pub fn moment(&self, at: Timestamp) -> u64 {
-        at.as_nanos().saturating_sub(self.offset)
+        let passed = i128::from(at.as_nanos().saturating_sub(self.offset));
+        if self.fast == 0 {
+            return passed as u64;
+        }
+        // Rounded up: then the clock shows no less.
+        (passed * 1_000_000 / i128::from(1_000_000 + self.fast)) as u64 + 1
     }
 
     /// What its wall clock shows, in milliseconds: nobody else's.

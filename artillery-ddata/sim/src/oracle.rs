@@ -5,6 +5,7 @@
 //! `history(i) = history(i+1) ⊕ sent(i)` the other half is that `sent(i)` is kept.
 
 mod claims;
+mod moving;
 mod once;
 
 use std::{collections::BTreeMap, fmt};
@@ -136,13 +137,22 @@ pub struct ChainOracle {
     /// The first request that was done twice: kept, so that clients can notice it too.
     twice: Option<Failure>,
     members: Vec<Progress>,
+    /// Of a chain whose members come and go: then the log holds what is committed, and nothing else.
+    moving: Option<moving::Moving>,
 }
 
 impl ChainOracle {
     /// A chain of `members` places, with nothing in it.
     pub fn new(members: usize) -> Self {
         let members = vec![Progress::default(); members];
-        Self { log: Vec::new(), by_key: BTreeMap::new(), requests: Requests::default(), twice: None, members }
+        Self {
+            log: Vec::new(),
+            by_key: BTreeMap::new(),
+            requests: Requests::default(),
+            twice: None,
+            members,
+            moving: None,
+        }
     }
 
     /// Looks at the member in `place` after a step of it.
@@ -276,6 +286,9 @@ impl ChainOracle {
 
     /// The highest sequence that the tail has committed.
     pub fn committed_up_to(&self) -> Sequence {
+        if self.moving.is_some() {
+            return Sequence(self.log.len() as u64);
+        }
         self.members.last().map_or(Sequence::ZERO, |tail| tail.watermark)
     }
 
@@ -291,6 +304,9 @@ impl ChainOracle {
 
     /// The update that made `version`.
     pub fn update(&self, version: Version) -> Option<&Update> {
+        if self.moving.is_some() {
+            return self.ever(version);
+        }
         let index = version.sequence.0.checked_sub(1)?;
         self.log.get(index as usize).filter(|update| update.version == version)
     }

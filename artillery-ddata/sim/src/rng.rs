@@ -33,6 +33,8 @@ pub enum Concern {
     Formation,
     /// What one watcher does, and the fate of its questions.
     Watcher(usize),
+    /// Who leads, and what becomes of proposals.
+    Control,
 }
 
 impl Concern {
@@ -47,6 +49,7 @@ impl Concern {
             Self::ClientLink(client) => (7, client, 0),
             Self::Formation => (8, 0, 0),
             Self::Watcher(watcher) => (9, watcher, 0),
+            Self::Control => (10, 0, 0),
         };
         kind << 48 | (a as u64) << 24 | b as u64
     }

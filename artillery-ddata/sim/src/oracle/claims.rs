@@ -49,7 +49,9 @@ impl ChainOracle {
                 let deleted = |update: &artillery_ddata::update::Update| {
                     update.changes.iter().any(|change| change.key == key && change.value.is_none())
                 };
-                newest.is_none() || later.filter(|update| update.version >= newest).any(deleted)
+                newest.is_none()
+                    || later.filter(|update| update.version >= newest).any(deleted)
+                    || self.ever_from(newest).any(deleted)
             }
         };
         if fine {

@@ -70,7 +70,11 @@ impl ChainOracle {
         let mut below = self.log.iter().take(status.watermark.0 as usize);
         let last = below.rfind(|update| update.kind != UpdateKind::SESSION_EVICT);
         let added = |upto| self.requests.added_upto(upto);
-        let adds_pending = added(status.last.sequence) - added(status.watermark);
+        // What isn't committed may vanish where members come and go: it stands in no log.
+        let adds_pending = match self.moving {
+            Some(_) => pending,
+            None => added(status.last.sequence) - added(status.watermark),
+        };
         if committed <= limit + last.map_or(0, adds) && pending <= adds_pending {
             return Ok(());
         }

@@ -1,0 +1,122 @@
+//! A chain whose members come and go: what is committed is settled by whoever commits it first, and by nobody otherwise
+//! afterwards; what isn't may vanish.
+
+use std::collections::BTreeMap;
+
+use artillery_ddata::{MemberId, Sequence, Version, replica::Status, update::Update};
+
+use super::{ChainOracle, Failure, HaltText, Oracle};
+
+/// What was seen of a chain whose members come and go.
+#[derive(Debug, Default)]
+pub(super) struct Moving {
+    /// Every update that any member ever had.
+    versions: BTreeMap<Version, Update>,
+    /// By node: its present life.
+    lives: BTreeMap<usize, Life>,
+}
+
+/// One life of a node, as it was seen last.
+#[derive(Debug)]
+struct Life {
+    id: MemberId,
+    /// The versions above its watermark, and the newest one.
+    held: BTreeMap<Sequence, Version>,
+    last: Version,
+    watermark: Sequence,
+}
+
+impl ChainOracle {
+    /// A chain whose members come and go.
+    pub fn moving() -> Self {
+        Self { moving: Some(Moving::default()), ..Self::new(0) }
+    }
+
+    /// Looks at a node's replica after a step of it.
+    ///
+    /// # Errors
+    /// The rule that its present state breaks.
+    pub fn observe_life<'a>(
+        &mut self,
+        node: usize,
+        id: MemberId,
+        status: &Status,
+        history: impl DoubleEndedIterator<Item = &'a Update>,
+    ) -> Result<(), Failure> {
+        if let Some(halt) = &status.halted {
+            return Err(Failure::new(Oracle::Halted, format!("n{node} halted: {}", HaltText(halt))));
+        }
+        let Some(moving) = &mut self.moving else { return Ok(()) };
+        let new = || Life { id, held: BTreeMap::new(), last: Version::NONE, watermark: Sequence::ZERO };
+        let life = moving.lives.entry(node).or_insert_with(new);
+        if life.id != id {
+            *life = new();
+        }
+        if status.watermark > status.last.sequence {
+            let what = format!("n{node}: watermark {} is above its newest version {}", status.watermark, status.last);
+            return Err(Failure::new(Oracle::Watermark, what));
+        }
+        if status.watermark < life.watermark {
+            // Only a full resync begins anew, and from nothing.
+            if status.watermark != Sequence::ZERO {
+                let what = format!("n{node}: watermark {} went back from {}", status.watermark, life.watermark);
+                return Err(Failure::new(Oracle::Watermark, what));
+            }
+            *life = new();
+        }
+        if status.last != life.last {
+            life.last = status.last;
+            life.held.split_off(&status.last.sequence.next());
+            for update in history.rev() {
+                let Version { sequence, .. } = update.version;
+                if sequence <= life.watermark || life.held.get(&sequence) == Some(&update.version) {
+                    break;
+                }
+                life.held.insert(sequence, update.version);
+                let known = moving.versions.entry(update.version).or_insert_with(|| update.clone());
+                if known != update {
+                    let what = format!("n{node} has {update:?} under the version of {known:?}");
+                    return Err(Failure::new(Oracle::Prefix, what));
+                }
+            }
+        }
+        self.commit_life(node, status)
+    }
+
+    /// What a member has committed now is what others have committed, or the first word of it.
+    fn commit_life(&mut self, node: usize, status: &Status) -> Result<(), Failure> {
+        let Some(moving) = &mut self.moving else { return Ok(()) };
+        let Some(life) = moving.lives.get_mut(&node) else { return Ok(()) };
+        if status.watermark == life.watermark {
+            return Ok(());
+        }
+        let mut new = Vec::new();
+        for sequence in (life.watermark.0 + 1..=status.watermark.0).map(Sequence) {
+            let held = life.held.remove(&sequence);
+            match (self.log.get(sequence.0 as usize - 1), held) {
+                (Some(known), Some(version)) if known.version != version => {
+                    let what = format!("n{node} has committed {version} where {} is committed", known.version);
+                    return Err(Failure::new(Oracle::Prefix, what));
+                }
+                (Some(_), _) => {}
+                (None, Some(version)) => new.extend(moving.versions.get(&version).cloned()),
+                (None, None) => {
+                    let what = format!("n{node} has committed {sequence} before anybody, and doesn't keep it");
+                    return Err(Failure::new(Oracle::Sent, what));
+                }
+            }
+        }
+        life.watermark = status.watermark;
+        new.iter().try_for_each(|update| self.extend(update))
+    }
+
+    /// The update that made a version, committed or not.
+    pub(super) fn ever(&self, version: Version) -> Option<&Update> {
+        self.moving.as_ref().and_then(|moving| moving.versions.get(&version))
+    }
+
+    /// All updates of `key` from `version` on that any member ever had.
+    pub(super) fn ever_from(&self, version: Version) -> impl Iterator<Item = &Update> + '_ {
+        self.moving.iter().flat_map(move |moving| moving.versions.range(version..).map(|(_, update)| update))
+    }
+}

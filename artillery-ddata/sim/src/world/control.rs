@@ -1,0 +1,481 @@
+//! Clusters whose configuration changes: the coordinators and holders of the nodes, and a log that they agree on.
+//!
+//! The log itself is not under test here: [`group`] is a model of what a consensus log promises, as unfriendly as it
+//! may be. Leaders come and go, old ones go on believing that they lead, proposals are lost, or come into the log late.
+
+mod group;
+
+use std::{collections::BTreeSet, fmt::Write as _, sync::Arc};
+
+use artillery_ddata::{
+    ClusterId, MemberId,
+    control::{
+        ChainSettings, Founder, Founding,
+        coordinator::{Coordinator, Fate, Input, Output, Settings},
+        holder::{self, Holder},
+        log::{Change, Configs, LogIndex, Term},
+        message::{Promotion, Renewal, Renewed},
+    },
+    replica,
+};
+
+use self::group::Group;
+use super::World;
+use crate::{
+    network::Flight,
+    node::{Node, Work},
+    oracle::{ChainOracle, Failure},
+    rng::{Concern, Rng},
+    scenario::{ControlSetup, HEALED, SECOND, Setup},
+};
+
+/// What is going to happen about the configuration.
+#[derive(Debug)]
+pub(crate) enum Event {
+    /// Whether there is a leader, and whether it goes on.
+    Look,
+    /// A node learns what the log comes to.
+    Log { node: usize, id: MemberId, leads: Option<Term>, leader: Option<MemberId>, configs: Arc<Configs> },
+    /// A coordinator looks at the clock.
+    Tick { node: usize, id: MemberId },
+    /// A holder may have something to say.
+    Renew { node: usize, id: MemberId, number: u64 },
+    /// A round of confirmation ends.
+    Confirmed { node: usize, id: MemberId, round: u64, term: Term },
+    /// A proposal reaches the log.
+    Append { node: usize, id: MemberId, term: Term, at: LogIndex, change: Box<Change> },
+    /// Its fate is known to its proposer.
+    Appended { node: usize, id: MemberId, at: LogIndex, fate: Fate },
+    /// The log is kept by others from now on.
+    SetVoters { node: usize, id: MemberId, term: Term, voters: BTreeSet<MemberId> },
+    /// A message arrives.
+    Message { from: usize, to: usize, ends: [MemberId; 2], flight: Flight, message: Box<Message> },
+    /// A node starts another life.
+    Start(usize),
+    /// Something that waited for a node to go on.
+    Held(Box<super::Event>),
+}
+
+/// What nodes say to each other about leases.
+#[derive(Clone, Debug)]
+pub(crate) enum Message {
+    Renewal(Renewal),
+    Renewed(Renewed),
+}
+
+/// The control half of all nodes.
+#[derive(Debug)]
+pub(super) struct Control {
+    seed: u64,
+    rng: Rng,
+    founding: Founding,
+    settings: Settings,
+    renew: std::time::Duration,
+    group: Group,
+    nodes: Vec<Half>,
+    lives: Vec<u64>,
+    /// What a paused node has to take in when it goes on.
+    held: Vec<Vec<super::Event>>,
+}
+
+/// The control half of one life of a node.
+#[derive(Debug)]
+struct Half {
+    coordinator: Coordinator,
+    holder: Holder,
+    /// Names the newest of its scheduled renewals.
+    renewals: u64,
+    ticks: bool,
+}
+
+impl Control {
+    pub(super) fn new(seed: u64, control: &ControlSetup, setup: &Setup, ids: &[MemberId]) -> Self {
+        let mut rng = Rng::new(seed, Concern::Control);
+        let settings = ChainSettings {
+            chains: setup.chains as u32,
+            replicas: control.replicas,
+            mode: setup.mode,
+            min_members: 1,
+        };
+        let founders = ids.iter().take(control.founders).enumerate();
+        let members = founders.map(|(index, &id)| founder(index, id)).collect();
+        let cluster = ClusterId(u128::from(rng.below(u64::MAX)));
+        let founding = Founding { cluster, name: "simulated".into(), members, settings };
+        let settings = Settings {
+            cluster,
+            lease: control.lease,
+            suspect: control.suspect,
+            replicas: control.replicas as usize,
+            tick: control.suspect / 10,
+            ..Settings::default()
+        };
+        let group = Group::new(&founding, rng.fork());
+        let mut new = Self {
+            seed,
+            rng,
+            settings,
+            renew: control.lease / 4,
+            group,
+            nodes: Vec::new(),
+            lives: vec![1; ids.len()],
+            held: ids.iter().map(|_| Vec::new()).collect(),
+            founding,
+        };
+        new.nodes = ids.iter().enumerate().map(|(index, &id)| new.half(index, id, setup)).collect();
+        new
+    }
+
+    fn half(&self, index: usize, id: MemberId, setup: &Setup) -> Half {
+        let configs = Arc::new(Configs::of(&self.founding));
+        let settings = holder::Settings { renew: self.renew };
+        let coordinator = Coordinator::new(id, self.settings);
+        let mutant = setup.mutant.and_then(crate::mutants::MutantName::coordinator);
+        Half {
+            coordinator: coordinator.with_mutant(mutant),
+            holder: Holder::new(founder(index, id), settings, configs),
+            renewals: 0,
+            ticks: false,
+        }
+    }
+
+    /// What the log comes to.
+    pub(super) fn configs(&self) -> &Configs {
+        self.group.configs()
+    }
+}
+
+fn founder(index: usize, id: MemberId) -> Founder {
+    Founder { id, name: format!("n{index}"), addrs: Vec::new() }
+}
+
+impl World {
+    pub(super) fn begin_control(&mut self) {
+        let Some(control) = &mut self.control else { return };
+        let most = i64::from(self.setup.control.as_ref().map_or(0, |control| control.drift));
+        for node in &mut self.nodes {
+            node.fast = control.rng.between(0, 2 * most as u64) as i64 - most;
+        }
+        for oracle in &mut self.oracles {
+            *oracle = ChainOracle::moving();
+        }
+        for node in 0..self.nodes.len() {
+            for peer in 0..node {
+                self.set_connection(node, peer, true);
+            }
+            self.begin_half(node);
+        }
+        self.queue.push(0, super::Event::Control(Event::Look));
+        self.begin_clients();
+    }
+
+    /// A life of a node enters the chains that name it, and begins to renew.
+    fn begin_half(&mut self, node: usize) {
+        let Some(control) = &mut self.control else { return };
+        let configs = control.nodes[node].holder.configs().clone();
+        let id = self.ids[node];
+        let at = self.now + control.rng.below(50_000_000);
+        let event = Event::Log { node, id, leads: None, leader: None, configs };
+        self.queue.push(at, super::Event::Control(event));
+    }
+
+    pub(super) fn control_event(&mut self, event: Event) -> Result<(), Failure> {
+        if let Some(node) = target(&event).filter(|&node| self.nodes[node].paused) {
+            if let Some(control) = &mut self.control {
+                control.held[node].push(super::Event::Control(event));
+            }
+            return Ok(());
+        }
+        let lives = |node: usize, id: MemberId| self.nodes[node].is_alive() && self.ids[node] == id;
+        match event {
+            Event::Look => self.look(),
+            Event::Log { node, id, leads, leader, configs } if lives(node, id) => {
+                self.learn(node, &configs)?;
+                let Some(control) = &mut self.control else { return Ok(()) };
+                let voters = control.group.voters().clone();
+                if let Some(leader) = leader {
+                    control.nodes[node].holder.leads(leader);
+                }
+                self.tell_coordinator(node, Input::Log { leads, leader, configs, voters });
+                self.schedule_renewal(node);
+            }
+            Event::Tick { node, id } if lives(node, id) => {
+                if let Some(control) = &mut self.control {
+                    control.nodes[node].ticks = false;
+                }
+                self.tell_coordinator(node, Input::Tick);
+            }
+            Event::Renew { node, id, number } if lives(node, id) => self.renew(node, number),
+            Event::Confirmed { node, id, round, term } if lives(node, id) => {
+                let leads = self.has_majority(id, term);
+                self.tell_coordinator(node, Input::Confirmed { round, leads });
+            }
+            Event::Append { node, id, term, at, change } => self.append(node, id, term, at, *change),
+            Event::Appended { node, id, at, fate } if lives(node, id) => {
+                self.tell_coordinator(node, Input::Appended { at, fate });
+            }
+            Event::SetVoters { node, id, term, voters } if lives(node, id) => self.set_voters(node, id, term, voters),
+            Event::Message { from, to, ends, flight, message } => return self.heard(from, to, ends, flight, *message),
+            Event::Start(node) => self.start_again(node),
+            Event::Held(event) => return self.handle(*event),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// A node takes in what the log comes to, and acts by it before it says so.
+    fn learn(&mut self, node: usize, configs: &Arc<Configs>) -> Result<(), Failure> {
+        let Some(control) = &mut self.control else { return Ok(()) };
+        let half = &mut control.nodes[node];
+        let first = half.renewals == 0;
+        if !half.holder.learn(configs) && !first {
+            return Ok(());
+        }
+        self.act(node)
+    }
+
+    fn act(&mut self, node: usize) -> Result<(), Failure> {
+        let Some(control) = &self.control else { return Ok(()) };
+        let configs = control.nodes[node].holder.configs().clone();
+        let me = self.ids[node];
+        for config in configs.iter() {
+            let slot = config.chain.0 as usize;
+            let input = match config.role(me) {
+                Some(_) => replica::Input::Enter(Arc::new(config.clone())),
+                None => replica::Input::Expelled(config.epoch),
+            };
+            self.take_in(node, Work { slot, input, flight: None });
+        }
+        self.settle(node)?;
+        self.send_all(node)?;
+        let Some(control) = &mut self.control else { return Ok(()) };
+        control.nodes[node].holder.acts_by(self.nodes[node].clock(self.now), configs.applied());
+        self.schedule_renewal(node);
+        Ok(())
+    }
+
+    /// A tail asks to have the member behind it serve.
+    pub(super) fn promote(&mut self, node: usize, promotion: Promotion) {
+        let clock = self.nodes[node].clock(self.now);
+        let Some(control) = &mut self.control else { return };
+        control.nodes[node].holder.promote(clock, promotion);
+        self.schedule_renewal(node);
+    }
+
+    fn schedule_renewal(&mut self, node: usize) {
+        let Some(control) = &mut self.control else { return };
+        let half = &mut control.nodes[node];
+        half.renewals += 1;
+        let at = self.nodes[node].moment(half.holder.next_tick()).max(self.now);
+        let event = Event::Renew { node, id: self.ids[node], number: half.renewals };
+        self.queue.push(at, super::Event::Control(event));
+    }
+
+    fn renew(&mut self, node: usize, number: u64) {
+        let clock = self.nodes[node].clock(self.now);
+        let Some(control) = &mut self.control else { return };
+        let half = &mut control.nodes[node];
+        if half.renewals != number {
+            return;
+        }
+        if let Some((to, renewal)) = half.holder.renew(clock) {
+            self.say(node, to, Message::Renewal(renewal));
+        }
+        self.schedule_renewal(node);
+    }
+
+    fn say(&mut self, from: usize, to: MemberId, message: Message) {
+        let ends = [self.ids[from], to];
+        let Some(index) = self.ids.iter().position(|id| id.node == to.node) else { return };
+        self.trace.line(self.now, |out| write!(out, "n{from} says to n{index} {message:?}"));
+        let message = Box::new(message);
+        if index == from {
+            let flight = Flight { at: self.now, generation: 0, lost: false, counted: 0 };
+            let event = Event::Message { from, to: from, ends, flight, message };
+            return self.queue.push(self.now + 1_000, super::Event::Control(event));
+        }
+        let (up, generation) = self.network.connection(from, index);
+        if !up {
+            return;
+        }
+        let (first, copy) = self.network.send(self.now, from, index, generation, 0);
+        for flight in std::iter::once(first).chain(copy).filter(|flight| !flight.lost) {
+            let event = Event::Message { from, to: index, ends, flight, message: message.clone() };
+            self.queue.push(flight.at, super::Event::Control(event));
+        }
+    }
+
+    fn heard(
+        &mut self,
+        from: usize,
+        to: usize,
+        ends: [MemberId; 2],
+        flight: Flight,
+        message: Message,
+    ) -> Result<(), Failure> {
+        let [sender, receiver] = ends;
+        let there = self.ids[to] == receiver && self.nodes[to].is_alive();
+        if !there || (from != to && !self.network.arrives(from, to, flight)) {
+            return Ok(());
+        }
+        match message {
+            Message::Renewal(renewal) => self.tell_coordinator(to, Input::Renewal { from: sender, renewal }),
+            Message::Renewed(renewed) => {
+                let clock = self.nodes[to].clock(self.now);
+                let Some(control) = &mut self.control else { return Ok(()) };
+                let learned = control.nodes[to].holder.answered(clock, sender, renewed);
+                if learned.configs.is_some() {
+                    self.act(to)?;
+                }
+                if let Some(until) = learned.lease {
+                    for slot in 0..self.setup.chains {
+                        self.enqueue(to, Work { slot, input: replica::Input::Lease(until), flight: None });
+                    }
+                }
+                self.schedule_renewal(to);
+            }
+        }
+        Ok(())
+    }
+
+    /// Hands a node's coordinator an input and does what it says.
+    fn tell_coordinator(&mut self, node: usize, input: Input) {
+        let (clock, id) = (self.nodes[node].clock(self.now), self.ids[node]);
+        self.trace.line(self.now, |out| write!(out, "n{node} coordinator {input:?}"));
+        let Some(control) = &mut self.control else { return };
+        control.nodes[node].coordinator.handle(clock, input);
+        while let Some(control) = &mut self.control
+            && let Some(output) = control.nodes[node].coordinator.poll_output()
+        {
+            let delay = 1 + control.rng.below(2 * self.setup.profile.delay + 1_000_000);
+            let at = self.now + delay;
+            let event = match output {
+                Output::Answer { to, renewed } => {
+                    self.say(node, to, Message::Renewed(renewed));
+                    continue;
+                }
+                Output::Confirm { round, term } => Event::Confirmed { node, id, round, term },
+                Output::Append { term, at, change } => {
+                    self.trace.line(self.now, |out| write!(out, "n{node} proposes {at} in term {term}: {change:?}"));
+                    Event::Append { node, id, term, at, change: Box::new(change) }
+                }
+                Output::SetVoters { term, voters } => Event::SetVoters { node, id, term, voters },
+            };
+            self.queue.push(at, super::Event::Control(event));
+        }
+        let Some(control) = &mut self.control else { return };
+        let half = &mut control.nodes[node];
+        if let Some(tick) = half.coordinator.next_tick(clock).filter(|_| !half.ticks) {
+            half.ticks = true;
+            let at = self.nodes[node].moment(tick).max(self.now + 1);
+            self.queue.push(at, super::Event::Control(Event::Tick { node, id }));
+        }
+    }
+
+    /// Stops a life of a node, unless the chains or the log could not go on without it.
+    pub(super) fn stop_life(&mut self, node: usize) {
+        if !self.nodes[node].is_alive() || !self.can_spare(node) {
+            return;
+        }
+        self.restarts += 1;
+        self.nodes[node].down = true;
+        self.disconnect(node);
+    }
+
+    /// Whether each chain has another serving member, and the log a majority, without this node.
+    pub(super) fn can_spare(&self, node: usize) -> bool {
+        let Some(control) = &self.control else { return true };
+        let without = self.ids[node];
+        let lives = |id: MemberId| {
+            id != without && self.ids.iter().position(|&other| other == id).is_some_and(|at| self.nodes[at].is_alive())
+        };
+        let chains = control.configs().iter().all(|config| config.serving().any(lives));
+        let voters = control.group.voters();
+        chains && 2 * voters.iter().filter(|&&id| lives(id)).count() > voters.len()
+    }
+
+    pub(super) fn restart_life(&mut self, node: usize) {
+        if self.nodes[node].down {
+            self.queue.push(self.now, super::Event::Control(Event::Start(node)));
+        }
+    }
+
+    fn start_again(&mut self, index: usize) {
+        let Some(control) = &mut self.control else { return };
+        if !self.nodes[index].down {
+            return;
+        }
+        control.lives[index] += 1;
+        let (cost, fast) = (self.nodes[index].cost, self.nodes[index].fast);
+        let generations: Vec<u64> = self.nodes[index].peers.iter().map(|view| view.generation).collect();
+        self.nodes[index] = Node::new(control.seed, index, control.lives[index], &self.setup);
+        (self.nodes[index].cost, self.nodes[index].fast) = (cost, fast);
+        for (view, generation) in self.nodes[index].peers.iter_mut().zip(generations) {
+            view.generation = generation;
+        }
+        let id = self.nodes[index].id;
+        self.ids[index] = id;
+        control.nodes[index] = control.half(index, id, &self.setup);
+        self.trace.line(self.now, |out| write!(out, "n{index} starts another life"));
+        for peer in 0..self.nodes.len() {
+            if peer != index && self.nodes[peer].is_alive() {
+                self.set_connection(index, peer, !self.is_broken(index, peer));
+            }
+        }
+        self.begin_half(index);
+    }
+
+    /// A node does nothing from now on, or goes on.
+    pub(super) fn pause(&mut self, node: usize, paused: bool) {
+        if self.nodes[node].paused == paused || !self.nodes[node].is_alive() {
+            return;
+        }
+        self.nodes[node].paused = paused;
+        self.pauses += u64::from(paused);
+        let Some(control) = &mut self.control else { return };
+        if !paused {
+            for event in std::mem::take(&mut control.held[node]) {
+                self.queue.push(self.now, super::Event::Control(Event::Held(Box::new(event))));
+            }
+        }
+    }
+
+    /// Keeps what a paused node would have to do.
+    pub(super) fn hold(&mut self, node: usize, event: super::Event) -> Option<super::Event> {
+        if !self.nodes[node].paused {
+            return Some(event);
+        }
+        if let Some(control) = &mut self.control {
+            control.held[node].push(event);
+        }
+        None
+    }
+
+    /// Whether all has healed and settled: each chain has as many members as it can have.
+    pub(super) fn is_settled(&self) -> bool {
+        let Some(control) = &self.control else { return true };
+        let alive = self.nodes.iter().filter(|node| node.is_alive()).count();
+        let wanted = control.settings.replicas.min(alive);
+        let lives = |id: MemberId| self.ids.iter().position(|&other| other == id).is_some();
+        control.configs().iter().all(|config| {
+            config.serving().count() == wanted && config.syncing().is_none() && config.serving().all(lives)
+        })
+    }
+
+    /// By when all is to have settled.
+    pub(super) fn settled_by(&self) -> u64 {
+        HEALED + 20 * SECOND
+    }
+}
+
+fn target(event: &Event) -> Option<usize> {
+    match event {
+        Event::Log { node, .. }
+        | Event::Tick { node, .. }
+        | Event::Renew { node, .. }
+        | Event::Confirmed { node, .. }
+        | Event::Appended { node, .. }
+        | Event::SetVoters { node, .. } => Some(*node),
+        Event::Message { to, .. } => Some(*to),
+        Event::Look | Event::Append { .. } | Event::Start(_) | Event::Held(_) => None,
+    }
+}
