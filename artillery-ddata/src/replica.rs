@@ -11,12 +11,14 @@
 //!
 //! Local clean reads don't pass through here at all: [`Gate`] serves them from any thread.
 
+mod commit;
 mod gate;
 mod history;
 mod incoming;
 mod links;
 mod look;
 mod mutant;
+mod place;
 mod reads;
 mod resolve;
 mod sessions;
@@ -40,16 +42,16 @@ use incoming::Incoming;
 use links::Peer;
 use look::Snapshots;
 pub use mutant::Mutant;
+use place::Place;
 use reads::{Asked, Reads};
 use sessions::Sessions;
-use smallvec::SmallVec;
 pub use types::*;
 use watch::Watchers;
 use writes::{Asker, Writes};
 
 use crate::{
-    ChainConfig, ChainId, MemberId, Mode, Role, Sequence, Timestamp,
-    store::{Store, StoreBatch, StoreOp},
+    ChainConfig, ChainId, MemberId, Sequence, Timestamp,
+    store::Store,
     update::Update,
     wire::message::{ChainFrame, ChainMessage},
 };
@@ -88,41 +90,6 @@ pub struct Replica {
     outputs: VecDeque<Output>,
     next_heartbeat: Timestamp,
     halted: Option<Halt>,
-}
-
-/// Where this member stands in the configuration that it entered.
-#[derive(Clone, Copy, Debug, Default)]
-struct Place {
-    role: Option<Role>,
-    head: Option<MemberId>,
-    tail: Option<MemberId>,
-    predecessor: Option<MemberId>,
-    successor: Option<MemberId>,
-    is_head: bool,
-    is_tail: bool,
-}
-
-impl Place {
-    fn of(config: &ChainConfig, me: MemberId) -> Self {
-        let (head, tail) = (config.head(), config.tail());
-        Self {
-            role: config.role(me),
-            head,
-            tail,
-            predecessor: config.predecessor(me),
-            successor: config.successor(me),
-            is_head: head == Some(me),
-            is_tail: tail == Some(me),
-        }
-    }
-
-    fn serves(&self) -> bool {
-        self.role == Some(Role::Serving)
-    }
-
-    fn serves_local_reads(&self, mode: Mode) -> bool {
-        self.serves() && (self.is_tail || mode != Mode::Classic)
-    }
 }
 
 impl fmt::Debug for Replica {
@@ -283,87 +250,6 @@ impl Replica {
         self.due_for(self.place.successor);
         self.due_for(self.place.predecessor);
         self.commit_as_tail(now);
-    }
-
-    /// Takes in the next update of the history: the store first, then whoever may see it.
-    fn apply(&mut self, update: Update) -> Result<(), Halt> {
-        if !update.kind.is_known() {
-            return Err(Halt::UnknownKind(update.kind.0));
-        }
-        let ops: SmallVec<[StoreOp; 2]> = update
-            .changes
-            .iter()
-            .map(|change| StoreOp::Put {
-                key: change.key.clone(),
-                held: crate::store::Held { version: update.version, value: change.value.clone() },
-            })
-            .collect();
-        let taken = self.taken_by(&update)?;
-        if !ops.is_empty() {
-            self.store.apply(&StoreBatch { chain: self.chain, keep_from: self.watermark, ops })?;
-        }
-        self.sessions.note(&update, taken);
-        self.count_for_snapshots(update.cost());
-        self.history.push(update);
-        Ok(())
-    }
-
-    /// How far the tail may commit. The one place that knows the rule: in memory, applied by the tail is applied by all.
-    fn committable(&self) -> Sequence {
-        self.history.last().sequence
-    }
-
-    fn commit_as_tail(&mut self, now: Timestamp) {
-        if self.place.is_tail && self.is_open() && self.committable() > self.watermark {
-            self.commit(now, self.committable());
-            self.peers.values_mut().for_each(|peer| peer.due = true);
-        }
-    }
-
-    /// Takes in a watermark of this epoch. Not before it is known that our history is the chain's: what a returning
-    /// member holds beyond that stands under sequences that the watermark means otherwise.
-    fn learn(&mut self, now: Timestamp, watermark: Sequence) {
-        if !self.is_prefix {
-            return;
-        }
-        let last = self.history.last().sequence;
-        if watermark > last && self.place.serves() {
-            // Whatever the tail has committed has passed us: a bug, here or there. Better no answer than a wrong one.
-            self.halt(Halt::WatermarkAhead { watermark, last });
-        } else if watermark.min(last) > self.watermark {
-            self.commit(now, watermark.min(last));
-        }
-    }
-
-    /// Everything up to `watermark` is committed: show it to readers first, then forget what it supersedes.
-    fn commit(&mut self, now: Timestamp, watermark: Sequence) {
-        self.gate.commit(watermark);
-        let before = std::mem::replace(&mut self.watermark, watermark);
-        if let Err(error) = self.prune(before) {
-            self.halt(error);
-            return;
-        }
-        let (sessions, history) = (&mut self.sessions, &self.history);
-        let committed = history.from(before.next()).take_while(|update| update.version.sequence <= watermark);
-        committed.for_each(|update| sessions.commit(update));
-        self.answer_writes();
-        self.serve_committed_reads(now);
-        self.answer_watchers();
-        self.history.commit(watermark, self.settings.backlog);
-    }
-
-    fn prune(&mut self, before: Sequence) -> Result<(), Halt> {
-        let ops: SmallVec<[StoreOp; 2]> = self
-            .history
-            .from(before.next())
-            .take_while(|update| update.version.sequence <= self.watermark)
-            .flat_map(|update| &update.changes)
-            .map(|change| StoreOp::Prune { key: change.key.clone() })
-            .collect();
-        if !ops.is_empty() {
-            self.store.apply(&StoreBatch { chain: self.chain, keep_from: self.watermark, ops })?;
-        }
-        Ok(())
     }
 
     /// Stops serving for good: local readers first, then everybody who waits.

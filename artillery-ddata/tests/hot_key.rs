@@ -3,7 +3,9 @@
 
 mod support;
 
-use artillery_ddata::{Node, Place};
+use std::time::Duration;
+
+use artillery_ddata::{Error, Node, Place, Way};
 use support::{TestCluster, within};
 use tokio::task::JoinSet;
 
@@ -16,6 +18,7 @@ async fn dirty_and_queries(node: &Node) -> (u64, u64) {
     (reads.dirty, reads.version_query)
 }
 
+/// All ways to an answer together: most reads are answered by a watermark before a query is.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn many_dirty_reads_share_one_version_query() {
     let cluster = TestCluster::start(3).await;
@@ -42,4 +45,34 @@ async fn many_dirty_reads_share_one_version_query() {
     let (dirty, queries) = (after.0 - before.0, after.1 - before.1);
     println!("{dirty} dirty reads, {queries} version queries");
     assert!(queries > 0 && dirty >= 8 * queries, "{dirty} dirty reads for {queries} version queries");
+}
+
+/// The update never gets to the tail, so no watermark answers: each read needs a query that was sent after it came.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_query_answers_all_that_waited_for_it() {
+    let cluster = TestCluster::start(3).await;
+    let head = cluster.node(Place::Head).clone();
+    within(head.kv().put("hot", "old")).await.unwrap();
+    cluster.cut(Place::Head, Place::Middle);
+    let write = within(head.kv().put("hot", "new").timeout(Duration::from_millis(300))).await;
+    assert!(matches!(write, Err(Error::OutcomeUnknown { .. })), "{write:?}");
+    let before = dirty_and_queries(&head).await;
+    let mut callers = JoinSet::new();
+    for _ in 0..CALLERS {
+        let kv = head.kv();
+        callers.spawn(async move {
+            for _ in 0..CALLS {
+                let read = kv.get("hot").await.unwrap();
+                assert_eq!((read.served.way, read.into_value().unwrap()), (Way::Query, "old".into()));
+            }
+        });
+    }
+    while let Some(done) = within(callers.join_next()).await {
+        done.unwrap();
+    }
+    let after = dirty_and_queries(&head).await;
+    let (dirty, queries) = (after.0 - before.0, after.1 - before.1);
+    println!("{dirty} dirty reads, {queries} version queries");
+    assert_eq!(dirty, (CALLERS * CALLS) as u64);
+    assert!(dirty >= 8 * queries, "{dirty} dirty reads for {queries} version queries");
 }

@@ -66,11 +66,13 @@ async fn run(args: &CtlArgs, output: Output) -> Result<u8, Failure> {
         client.close().await;
         done
     };
+    let is_endless = matches!(args.command, Command::Status { watch: true } | Command::Watch { .. });
     tokio::select! {
         done = work => done,
-        () = signals.asked_to_stop() => match args.command {
-            Command::Status { watch: true } | Command::Watch { .. } => Ok(exit::DONE),
-            _ => Err(Failure::failed("stopped before the end")),
+        () = output::reader_gone(), if is_endless => Ok(exit::DONE),
+        () = signals.asked_to_stop() => match is_endless {
+            true => Ok(exit::DONE),
+            false => Err(Failure::failed("stopped before the end")),
         },
     }
 }

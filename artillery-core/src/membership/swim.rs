@@ -1,5 +1,9 @@
 //! The state machine.
 
+mod healing;
+mod lives;
+mod profiles;
+
 use std::{
     collections::{BTreeMap, VecDeque},
     fmt,
@@ -12,9 +16,9 @@ use rand_chacha::{ChaCha8Rng, rand_core::SeedableRng};
 use tracing::debug;
 
 use super::{
-    Event, Member, MemberState, Output, PacketError, Peer, SettingsError, SwimSettings,
+    Member, MemberState, Output, PacketError, Peer, SettingsError, SwimSettings,
     effects::{Effects, Timers},
-    identity::{Identity, LifeOrder, canonical},
+    identity::{Identity, canonical},
     profile::{Profile, Profiles},
     view::Views,
     wire::{Codec, Entry, Packet, PacketWriter, get_header},
@@ -333,125 +337,6 @@ impl Swim {
 
     fn push(&mut self, to: Peer, bytes: Bytes) {
         self.outputs.push_back(Output::Packet { to, bytes });
-    }
-}
-
-/// Profiles.
-impl Swim {
-    fn take_profile(&mut self, profile: Profile) {
-        if profile.member.node == self.me.member.node {
-            self.hear_of_another_life(profile.member, profile.life_order());
-        } else if self.views.knows(&profile.member) {
-            self.profiles.take(profile);
-        }
-    }
-
-    /// Sends what the other has not, and asks for what it has more.
-    fn answer(&mut self, from: MemberId, entries: &[Entry]) {
-        let Some(to) = self.views.get(&from.node).map(|view| view.identity).filter(|to| to.member == from) else {
-            return;
-        };
-        let mut writer = PacketWriter::new(self.settings.max_packet);
-        for theirs in entries {
-            let profile = if theirs.member == self.me.member {
-                Some(&self.me)
-            } else if self.views.knows(&theirs.member) {
-                self.profiles.of(&theirs.member)
-            } else {
-                continue;
-            };
-            let version = profile.map_or(0, |profile| profile.version);
-            match profile {
-                Some(profile) if version > theirs.version => writer.profile(profile),
-                // Of ourselves nobody knows more than we.
-                _ if version < theirs.version && theirs.member != self.me.member => {
-                    writer.entry(Entry { member: theirs.member, version });
-                }
-                _ => {}
-            }
-        }
-        if !writer.is_empty() {
-            self.push(to.peer(), writer.finish(&[]));
-        }
-    }
-
-    /// Sends our profile to everybody that seems to be there, without waiting to be asked.
-    fn push_profile(&mut self) {
-        let mut writer = PacketWriter::new(self.settings.max_packet);
-        writer.profile(&self.me);
-        let packet = writer.finish(&[]);
-        let active: Vec<_> = self.foca.iter_members().map(|known| known.id().peer()).collect();
-        for to in active {
-            self.push(to, packet.clone());
-        }
-    }
-}
-
-/// Other lives of our own node.
-impl Swim {
-    /// A life of our node that has begun later than this one ends it. Whether it did.
-    fn yield_to_a_later_life(&mut self) -> bool {
-        let ours = self.me.member.node;
-        let other = self.foca.iter_membership_state().map(|known| *known.id()).find(|id| id.member.node == ours);
-        if let Some(other) = other {
-            self.hear_of_another_life(other.member, other.life_order());
-        }
-        self.stopped
-    }
-
-    /// The order of two lives rests on wall clocks, which may have been set back. So a life that has only begun, and
-    /// nobody has accepted, takes itself for the later one whatever the clocks said; one that was a member yields.
-    fn hear_of_another_life(&mut self, other: MemberId, order: LifeOrder) {
-        if self.stopped || other == self.me.member || order <= self.me.life_order() {
-            return;
-        }
-        if self.accepted || self.claims == MAX_CLAIMS || order.0 == u64::MAX {
-            self.outputs.retain(|output| matches!(output, Output::Event(_)));
-            self.outputs.push_back(Output::Event(Event::Superseded { by: other }));
-            self.stop();
-            return;
-        }
-        self.claims += 1;
-        self.me.started_at_ms = order.0 + 1;
-        self.me.version += 1;
-        let identity = Identity { started_at_ms: self.me.started_at_ms, ..*self.foca.identity() };
-        if let Err(error) = self.foca.change_identity(identity, &mut self.effects) {
-            debug!(%error, "SWIM claim");
-        }
-        for peer in std::mem::take(&mut self.greeted).into_values() {
-            self.greeted.insert(peer.id.node, peer);
-            self.announce(Identity::somebody(peer));
-        }
-    }
-}
-
-/// Finding those again that were lost.
-impl Swim {
-    fn lost(&self) -> impl Iterator<Item = Identity> {
-        self.views.iter().filter(|view| view.state == MemberState::Down).map(|view| view.identity)
-    }
-
-    fn plan_healing(&mut self, now: Timestamp) {
-        if self.lost().next().is_none() {
-            self.heal_at = None;
-            self.effects.rejoined = false;
-            return;
-        }
-        let soon = std::mem::take(&mut self.effects.rejoined);
-        let at = now + if soon { self.settings.probe_rtt } else { self.settings.heal_period };
-        self.heal_at = Some(self.heal_at.map_or(at, |planned| planned.min(at)));
-    }
-
-    /// Announces us to some of those that are down, each in turn.
-    fn heal(&mut self, now: Timestamp) {
-        self.heal_at = None;
-        let lost: Vec<_> = self.lost().collect();
-        let next = lost.iter().position(|lost| self.healed < Some(lost.member.node)).unwrap_or(0);
-        for to in lost.iter().cycle().skip(next).take(self.settings.heal_fan_out.min(lost.len())) {
-            self.healed = Some(to.member.node);
-            self.announce(*to);
-        }
-        self.settle(now);
     }
 }
 

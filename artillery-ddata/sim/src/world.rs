@@ -2,7 +2,10 @@
 
 mod answers;
 mod clients;
+mod counts;
 mod end;
+mod event;
+mod faults;
 mod founding;
 mod records;
 mod steps;
@@ -10,151 +13,22 @@ mod watches;
 
 use std::sync::Arc;
 
+pub use self::counts::Counts;
+pub(crate) use self::event::{Addressed, Arrival, Event, Phase};
 use self::{founding::Founders, watches::Watcher};
-use artillery_ddata::{
-    ChainConfig, ChainId, ChainMember, Epoch, MemberId, Role, Timestamp,
-    replica::{Input, Reply},
-    update::RequestKey,
-    wire::message::ChainFrame,
-};
+use artillery_ddata::{ChainConfig, ChainId, ChainMember, Epoch, MemberId, Role, Timestamp, replica::Input};
 
 use crate::{
-    client::{Client, Request, Standing},
-    faults::{Fault, Kind},
+    client::{Client, Standing},
     history::{History, Value},
-    network::{Flight, Network},
-    node::{Node, Origin, QUICK, Work},
+    network::Network,
+    node::{Node, Work},
     oracle::{ChainOracle, Failure, Oracle},
     queue::Queue,
     rng::{Concern, Rng},
     scenario::{HEALED, LAST, OPERATIONS, SECOND, STOP, Scenario, Setup},
     trace::Trace,
 };
-
-/// What is going to happen.
-#[derive(Debug)]
-pub(crate) enum Event {
-    /// A node takes in what waits for it.
-    Step(usize),
-    /// Messages are taken from a node's replicas.
-    Poll(usize),
-    /// A replica wanted a tick.
-    Tick { node: usize, slot: usize, number: u64 },
-    /// A copy of a frame arrives.
-    Land { from: usize, to: usize, flight: Flight, frame: Option<Box<Addressed>> },
-    /// A node notices the state of a connection.
-    Notice { node: usize, peer: usize, generation: u64, connected: bool },
-    /// A node learns the configuration of a chain.
-    Enter { node: usize, slot: usize },
-    /// A node's lease is renewed.
-    Lease(usize),
-    /// A client's request reaches a node.
-    Request(Box<Arrival>),
-    /// A reply reaches a client.
-    Reply(Origin, Box<Reply>),
-    /// A client begins something.
-    Think(usize),
-    /// A client tries again.
-    Retry { client: usize, number: u64 },
-    /// A client waited long enough for an attempt.
-    Unanswered { client: usize, number: u64, attempt: u32 },
-    /// A client stops waiting.
-    GiveUp { client: usize, number: u64 },
-    /// A watcher asks for changes, or asks again.
-    Watch { watcher: usize, attempt: u64 },
-    /// Its question reaches a node.
-    AskForChanges { watcher: usize, attempt: u64, node: usize },
-    /// An answer to it comes back.
-    Changes { watcher: usize, attempt: u64, reply: Box<Reply> },
-    /// Something of the forming of the cluster.
-    Founding(founding::Event),
-    /// The fault with this index begins or ends.
-    Fault { index: usize, begins: bool },
-    /// The run enters its next part.
-    Phase(Phase),
-}
-
-/// A frame, and the lives of the nodes that it is from and for.
-pub(crate) type Addressed = ([MemberId; 2], ChainFrame);
-
-/// A client's request on its way to a node.
-#[derive(Debug)]
-pub(crate) struct Arrival {
-    pub(crate) origin: Origin,
-    pub(crate) node: usize,
-    pub(crate) request: Request,
-    pub(crate) key: Option<RequestKey>,
-    /// When the client stops waiting.
-    pub(crate) until: u64,
-}
-
-/// Parts of a run.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(crate) enum Phase {
-    /// Clients work, things fail.
-    Work,
-    /// Clients begin nothing more.
-    Quiet,
-    /// Everything is read once more at every node.
-    Verify,
-    /// What nobody waits for any longer comes to its end.
-    Drain,
-    /// Nothing is left to do.
-    End,
-}
-
-/// What happened in a run, in numbers.
-#[derive(Clone, PartialEq, Eq, Default, Debug)]
-pub struct Counts {
-    /// Virtual nanoseconds.
-    pub virtual_nanos: u64,
-    /// Events handled.
-    pub events: u64,
-    /// Operations that clients began.
-    pub operations: u64,
-    /// Operations that ended in a refusal.
-    pub refused: u64,
-    /// Operations that ended without an answer.
-    pub unanswered: u64,
-    /// Operations begun after healing and before anybody crashed.
-    pub healed: u64,
-    /// Those of them that were refused or not answered.
-    pub healed_refused: u64,
-    /// Writes acknowledged.
-    pub acknowledged: u64,
-    /// Compare-and-swaps whose condition failed.
-    pub conflicts: u64,
-    /// Reads served without the replica.
-    pub local_reads: u64,
-    /// Reads served after a version query.
-    pub dirty_reads: u64,
-    /// Reads that shared another one's version query.
-    pub shared_queries: u64,
-    /// Operations that were under way at the same time, at most.
-    pub in_flight: u64,
-    /// Version queries that were sent.
-    pub version_queries: u64,
-    /// Attempts after one that wasn't answered.
-    pub retries: u64,
-    /// Retries of one operation, at most.
-    pub most_retries: u64,
-    /// Bytes of the table of sessions, at most.
-    pub session_bytes: u64,
-    /// Answered writes that were asked for once more.
-    pub duplicates: u64,
-    /// Attempts refused because their session was evicted.
-    pub expired_sessions: u64,
-    /// Attempts refused because a window was full.
-    pub busy: u64,
-    /// Changes that watchers were shown.
-    pub watched: u64,
-    /// Times that a watcher was told that it had fallen behind.
-    pub fell_behind: u64,
-    /// Faults planned in this seed.
-    pub planned: u64,
-    /// Faults by kind that had an effect.
-    pub faults: [u64; Kind::ALL.len()],
-}
 
 /// How a run ended.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -345,73 +219,6 @@ impl World {
             Event::Phase(phase) => self.enter_phase(phase),
         }
         Ok(())
-    }
-
-    fn planned(&self, index: usize) -> Fault {
-        let plan = &self.setup.faults;
-        plan.get(index).or(self.setup.crash.as_ref()).map_or(Fault::Loss(0), |planned| planned.fault)
-    }
-
-    fn fault(&mut self, index: usize, begins: bool) {
-        use std::fmt::Write as _;
-        let fault = self.planned(index);
-        if matches!(fault, Fault::Crash(_)) && self.counts.operations < OPERATIONS && self.now < LAST / 2 {
-            // Not before the clients have done most of what they are to do.
-            self.queue.push(self.now + SECOND, Event::Fault { index, begins });
-            return;
-        }
-        self.trace.line(self.now, |out| write!(out, "{} {fault}", if begins { "begin" } else { "end" }));
-        self.active[index] = begins;
-        let active: Vec<Fault> =
-            (0..self.active.len()).filter(|&at| self.active[at]).map(|at| self.planned(at)).collect();
-        self.network.set_faults(active.iter().copied());
-        for (index, node) in self.nodes.iter_mut().enumerate() {
-            node.cost = active.iter().fold(QUICK, |cost, fault| match fault {
-                Fault::Slow(slow, nanos) if *slow == index => cost.max(*nanos),
-                _ => cost,
-            });
-        }
-        match fault {
-            Fault::Break(a, b) if a != b => {
-                self.set_connection(a, b, !self.is_broken(a, b));
-            }
-            Fault::Crash(node) if begins => self.crash(node),
-            Fault::Restart(node) if begins => self.stop(node),
-            Fault::Restart(node) => self.restart(node),
-            _ => {}
-        }
-    }
-
-    /// Whether a fault keeps `a` and `b` from being connected.
-    fn is_broken(&self, a: usize, b: usize) -> bool {
-        let pair = |fault: Fault| matches!(fault, Fault::Break(c, d) if (c, d) == (a, b) || (d, c) == (a, b));
-        (0..self.active.len()).any(|at| self.active[at] && pair(self.planned(at)))
-    }
-
-    fn crash(&mut self, node: usize) {
-        self.crashes += 1;
-        self.nodes[node].crashed = true;
-        self.disconnect(node);
-    }
-
-    fn disconnect(&mut self, node: usize) {
-        self.nodes[node].inbox.clear();
-        for peer in 0..self.nodes.len() {
-            if peer != node {
-                self.set_connection(node, peer, false);
-            }
-        }
-    }
-
-    /// Breaks or makes a connection; each side notices in its own time.
-    fn set_connection(&mut self, a: usize, b: usize, up: bool) {
-        let up = up && self.nodes[a].is_alive() && self.nodes[b].is_alive();
-        let Some(generation) = self.network.set_up(a, b, up) else { return };
-        for (node, peer) in [(a, b), (b, a)] {
-            let late = self.notices.chance(200);
-            let after = self.notices.below(if late { 400_000_000 } else { 30_000_000 });
-            self.queue.push(self.now + after, Event::Notice { node, peer, generation, connected: up });
-        }
     }
 
     fn lease(&mut self, node: usize) {

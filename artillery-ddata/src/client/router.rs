@@ -3,51 +3,37 @@
 mod data;
 #[cfg(feature = "testing")]
 mod observed;
+mod once;
+mod peers;
 mod pick;
 mod routes;
 
 use std::{
     collections::BTreeMap,
     fmt,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex},
     time::Duration,
 };
 
 use arc_swap::ArcSwap;
-use artillery_core::{clock, error::ConnectError, transport::Endpoint};
+use artillery_core::{clock, transport::Endpoint};
 use bytes::Bytes;
-use tokio::{
-    runtime::Handle,
-    sync::oneshot,
-    time::{Instant, timeout_at},
-};
+use tokio::{runtime::Handle, time::Instant};
 
 pub(crate) use self::data::{HowToRead, HowToWrite};
-use self::pick::{Attempts, Pick};
 pub(super) use self::routes::ask_on;
 pub(crate) use self::routes::{Asked, Routes};
-use super::{
-    channel::{Channel, NotSent, Outcome, Question},
-    requests::Requests,
-};
+use self::{once::Tried, peers::Peers, pick::Attempts};
+use super::{channel::Question, requests::Requests};
 use crate::{
-    ChainId, Error, MemberId, NodeId, Place, Routing, Timestamp,
-    driver::{
-        handle::{ChainHandle, ReadRequest, Responder, WriteRequest},
-        local::Local,
-    },
+    Error, MemberId, NodeId, Place, Routing, Timestamp,
+    driver::local::Local,
     error::{NotApplied, Unknown, WayOn},
-    replica::{Query, Refusal, Reply, Write},
+    replica::{Refusal, Reply, Write},
     tries::{Ending, Repeat, Tries, Verdict},
     update::MAX_KEY,
-    wire::request::{Operation, ResponseAnswer},
+    wire::request::Operation,
 };
-
-/// A connection that isn't there yet is waited for so long before somebody else is tried, or the routing is asked for.
-const CONNECT_PATIENCE: Duration = Duration::from_millis(250);
-
-/// A read that one member hasn't answered for so long is put to another one.
-const READ_PATIENCE: Duration = Duration::from_secs(1);
 
 /// With less time left nothing is tried any more: the outcome would rather be unknown than good.
 const LEAST_TRY: Duration = Duration::from_millis(10);
@@ -76,13 +62,6 @@ pub(crate) struct Router {
     pub(crate) observer: std::sync::OnceLock<crate::testing::Observer>,
 }
 
-#[derive(Clone)]
-struct Peers {
-    /// `None` once stopped.
-    endpoint: Option<Endpoint>,
-    channels: BTreeMap<NodeId, Arc<Channel>>,
-}
-
 /// How a call ended that has no answer.
 #[derive(Debug)]
 pub(crate) enum Failed {
@@ -100,15 +79,6 @@ impl Failed {
             Self::Perhaps(_) => Error::not_applied(NotApplied::TimedOut),
         }
     }
-}
-
-/// What came of one try.
-enum Tried {
-    Answered(Answer),
-    /// Certainly nothing: may be tried again, if that helps.
-    Nothing(Error),
-    /// The read or write may have been taken in.
-    Unanswered(Unknown),
 }
 
 impl Router {
@@ -233,109 +203,6 @@ impl Router {
         tried
     }
 
-    async fn try_once(&self, question: &Question, attempts: &Attempts, deadline: Instant) -> (Tried, Option<NodeId>) {
-        match self.pick(question, attempts) {
-            Pick::Here(handle, me, place) => (ask_here(handle, me, place, question, deadline).await, Some(me.node)),
-            Pick::There { member, place, others } => {
-                if let Some(local) = self.local().filter(|_| attempts.is_first()) {
-                    local.count_forwarded();
-                }
-                let tried = self.ask_there(member, place, others, question, deadline).await;
-                (tried, Some(member.node))
-            }
-            Pick::Nobody => (Tried::Nothing(Error::not_applied(NotApplied::NotFormed)), None),
-        }
-    }
-
-    async fn ask_there(
-        &self,
-        member: MemberId,
-        place: Place,
-        others: bool,
-        question: &Question,
-        deadline: Instant,
-    ) -> Tried {
-        let channel = match self.reached(member.node, deadline).await {
-            Ok(channel) => channel,
-            // A refusal may name somebody whom the routing doesn't know yet.
-            Err(Error::NotApplied { reason: NotApplied::UnknownNode(node) }) => {
-                return Tried::Nothing(Error::not_applied(NotApplied::Unreachable { node, reason: None }));
-            }
-            Err(error) => return Tried::Nothing(error),
-        };
-        // Who asks for changes wants to wait.
-        let waits = matches!(question.operation, Operation::Read { query: Query::Changes(_), .. });
-        let is_read = !question.operation.is_write();
-        let until = if is_read && others && !waits { deadline.min(Instant::now() + READ_PATIENCE) } else { deadline };
-        match channel.ask(question.clone(), until).await {
-            Outcome::Answered(response) => match response.answer {
-                ResponseAnswer::Reply(reply) => {
-                    let node = response.by.unwrap_or(member);
-                    let place = if node == member { place } else { self.place(question.chain, node) };
-                    Tried::Answered(Answer { reply, node, place })
-                }
-                _ => Tried::Unanswered(Unknown::NoAnswer),
-            },
-            Outcome::NotSent(reason) => Tried::Nothing(not_sent(reason, member.node)),
-            Outcome::Unanswered(reason) => Tried::Unanswered(reason),
-        }
-    }
-
-    fn place(&self, chain: ChainId, member: MemberId) -> Place {
-        self.known().and_then(|routing| Some(routing.chain(chain)?.place(member))).unwrap_or(Place::Spare)
-    }
-
-    /// The way to a node, once there is a connection; it isn't waited for as long as the call may take.
-    async fn reached(&self, node: NodeId, deadline: Instant) -> Result<Arc<Channel>, Error> {
-        let channel = self.channel(node)?;
-        if channel.is_connected() {
-            return Ok(channel);
-        }
-        let until = deadline.min(Instant::now() + CONNECT_PATIENCE);
-        match timeout_at(until, channel.link().connected()).await {
-            Ok(Ok(_)) => Ok(channel),
-            Ok(Err(ConnectError::EndpointClosed)) => Err(Error::not_applied(NotApplied::Stopped)),
-            Ok(Err(reason)) => {
-                Err(Error::not_applied(NotApplied::Unreachable { node, reason: Some(Arc::new(reason)) }))
-            }
-            Err(_) => Err(Error::not_applied(NotApplied::Unreachable { node, reason: channel.failure() })),
-        }
-    }
-
-    fn channel(&self, node: NodeId) -> Result<Arc<Channel>, Error> {
-        if let Some(channel) = self.peers.load().channels.get(&node) {
-            return Ok(channel.clone());
-        }
-        let routing = self.known();
-        self.change_peers(|peers| {
-            let Some(endpoint) = &peers.endpoint else { return Err(Error::not_applied(NotApplied::Stopped)) };
-            // Somebody else may have been first.
-            if let Some(channel) = peers.channels.get(&node) {
-                return Ok(channel.clone());
-            }
-            let known = routing.as_ref().and_then(|routing| routing.nodes.get(&node));
-            let Some(known) = known else { return Err(Error::not_applied(NotApplied::UnknownNode(node))) };
-            let link = endpoint.link(node, known.addrs.clone());
-            let channel = Arc::new(Channel::new(link, endpoint.config(), &self.runtime));
-            peers.channels.insert(node, channel.clone());
-            Ok(channel)
-        })
-    }
-
-    /// One change after the other, each seen as a whole.
-    fn change_peers<T>(&self, change: impl FnOnce(&mut Peers) -> T) -> T {
-        // A panic leaves nothing half done: what is changed is a copy.
-        let _one_at_a_time = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut peers = Peers::clone(&self.peers.load());
-        let result = change(&mut peers);
-        self.peers.store(Arc::new(peers));
-        result
-    }
-
-    fn is_connected(&self, node: NodeId) -> bool {
-        self.peers.load().channels.get(&node).is_some_and(|channel| channel.is_connected())
-    }
-
     /// Waits a little, growing from try to try, or until there is another routing. Whether there is time for a try.
     async fn pause(&self, attempts: &mut Attempts, deadline: Instant) -> bool {
         if Instant::now() >= deadline || self.peers.load().endpoint.is_none() {
@@ -368,45 +235,6 @@ fn repeat(operation: &Operation) -> Repeat {
         Operation::Write { request: None, write: Write::OpenSession } => Repeat::Harmless,
         Operation::Write { .. } => Repeat::Twice,
         Operation::Read { .. } | Operation::Routing | Operation::Status => Repeat::Harmless,
-    }
-}
-
-fn not_sent(reason: NotSent, node: NodeId) -> Error {
-    match reason {
-        NotSent::Busy => Error::refused(Refusal::Busy, None),
-        NotSent::Lost => Error::not_applied(NotApplied::Unreachable { node, reason: None }),
-        NotSent::TimedOut => Error::not_applied(NotApplied::TimedOut),
-        NotSent::Stopped => Error::not_applied(NotApplied::Stopped),
-        NotSent::TooLarge { len, limit } => Error::refused(Refusal::ValueTooLarge { len, limit }, None),
-    }
-}
-
-/// Asks the chain of this very node.
-async fn ask_here(handle: ChainHandle, me: MemberId, place: Place, question: &Question, deadline: Instant) -> Tried {
-    let (responder, reply) = oneshot::channel();
-    let (responder, until) = (Responder::Caller(responder), on_the_clock(deadline));
-    let is_write = question.operation.is_write();
-    let handed = async {
-        match &question.operation {
-            Operation::Read { query, mode, floor } => {
-                let (query, mode, floor) = (query.clone(), *mode, *floor);
-                handle.read(ReadRequest { query, mode, floor, deadline: until, responder }).await;
-            }
-            Operation::Write { request, write } => {
-                let (request, write) = (*request, write.clone());
-                handle.write(WriteRequest { request, write, deadline: until, responder }).await;
-            }
-            Operation::Routing | Operation::Status => {}
-        }
-    };
-    if timeout_at(deadline, handed).await.is_err() {
-        return Tried::Nothing(Error::refused(Refusal::Busy, Some(me.node)));
-    }
-    match timeout_at(deadline, reply).await {
-        Ok(Ok(reply)) => Tried::Answered(Answer { reply, node: me, place }),
-        Ok(Err(_)) if is_write => Tried::Unanswered(Unknown::NoAnswer),
-        Ok(Err(_)) => Tried::Nothing(Error::not_applied(NotApplied::Stopped)),
-        Err(_) => Tried::Unanswered(Unknown::TimedOut),
     }
 }
 

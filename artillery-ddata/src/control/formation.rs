@@ -56,7 +56,9 @@ mod interface;
 mod message;
 mod mutant;
 mod poll;
+mod propose;
 mod random;
+mod receive;
 mod seen;
 mod settings;
 
@@ -64,7 +66,6 @@ use std::{
     collections::{BTreeMap, VecDeque},
     net::SocketAddr,
     sync::Arc,
-    time::Duration,
 };
 
 #[cfg(not(feature = "mutants"))]
@@ -78,7 +79,7 @@ pub use self::{
     settings::{InvalidSettings, Settings},
 };
 use super::{Founder, Founding};
-use crate::{ClusterId, MemberId, Timestamp};
+use crate::{MemberId, Timestamp};
 
 /// Nodes, and lives of nodes, that are remembered while no cluster is formed.
 const MAX_NODES: usize = 4096;
@@ -243,110 +244,6 @@ impl Formation {
         }
     }
 
-    fn receive(&mut self, now: Timestamp, from: MemberId, message: FormationMessage) {
-        match (&mut self.state, message) {
-            (State::Replaced, _) => {}
-            (State::Settled(_), FormationMessage::Propose { proposal, progress })
-                if self.mutant == Some(Mutant::FormAgain) =>
-            {
-                self.consider(now, from, *proposal, &progress);
-            }
-            (State::Settled(founding), message) => match message {
-                FormationMessage::Formed(_) | FormationMessage::Refused { .. } => {}
-                _ => {
-                    let message = FormationMessage::Formed(Box::new(Founding::clone(founding)));
-                    self.send(from, message);
-                }
-            },
-            (_, FormationMessage::Formed(founding)) => self.hear_of_cluster(from, *founding),
-            (State::Accepted(attempt), FormationMessage::Propose { proposal, progress })
-                if proposal.id() == attempt.proposal().id() =>
-            {
-                attempt.receive(now, from, &progress);
-            }
-            (State::Accepted(attempt), FormationMessage::Progress { id, progress })
-                if id == attempt.proposal().id() =>
-            {
-                attempt.receive(now, from, &progress);
-            }
-            (State::Accepted(attempt), FormationMessage::Refused { id, reason })
-                if id == attempt.proposal().id() && attempt.founding().names(from) =>
-            {
-                self.give_up(Some((from, reason)));
-            }
-            (_, FormationMessage::Propose { proposal, progress }) => self.consider(now, from, *proposal, &progress),
-            (_, FormationMessage::Progress { id, .. }) => self.answer_progress(from, id),
-            (_, FormationMessage::Refused { .. } | FormationMessage::Ask) => {}
-        }
-    }
-
-    /// Somebody takes this node for one that has accepted `id`, which it has no part in now.
-    fn answer_progress(&mut self, from: MemberId, id: ProposalId) {
-        // Whoever says so knows it from us: it was accepted here, and given up. Otherwise nothing is settled by it.
-        if self.answered.get(&id.proposer).is_some_and(|&answered| id.attempt <= answered) {
-            self.send(from, FormationMessage::Refused { id, reason: Reason::Over });
-        }
-    }
-
-    /// Accepts a proposal, or refuses it for ever.
-    fn consider(&mut self, now: Timestamp, from: MemberId, proposal: Proposal, progress: &Progress) {
-        let id = proposal.id();
-        let (founding, loose) = (&proposal.founding, self.mutant == Some(Mutant::AnyLife));
-        let Some(me) = founding.find(self.me.id, loose) else { return };
-        if !self.well_formed(&proposal) || founding.find(from, loose).is_none() {
-            return;
-        }
-        let answered = self.answered.get(&id.proposer).copied();
-        // A life that can't be remembered can't be refused for ever either: its proposals wait for a ballot.
-        if answered.is_none() && self.answered.len() >= MAX_NODES {
-            return;
-        }
-        let late = answered.is_some_and(|answered| id.attempt <= answered) && self.mutant != Some(Mutant::RefuseForNow);
-        let reason = if late { Some(Reason::Over) } else { self.objection(&proposal, progress) };
-        if !late {
-            self.answered.insert(id.proposer, id.attempt);
-        }
-        if let Some(reason) = reason {
-            return self.send(from, FormationMessage::Refused { id, reason });
-        }
-        self.accept(now, proposal, me);
-        if let State::Accepted(attempt) = &mut self.state {
-            attempt.receive(now, from, progress);
-        }
-    }
-
-    /// Whether it is a proposal at all: of a sane size, each node once, and the proposer among them.
-    fn well_formed(&self, proposal: &Proposal) -> bool {
-        let members = &proposal.founding.members;
-        let mut nodes: Vec<_> = members.iter().map(|founder| founder.id.node).collect();
-        nodes.sort_unstable();
-        nodes.dedup();
-        nodes.len() == members.len()
-            && members.len() <= usize::from(MAX_FOUNDERS)
-            && proposal.founding.names(proposal.proposer)
-    }
-
-    /// Why a proposal that wasn't answered yet is refused.
-    fn objection(&self, proposal: &Proposal, progress: &Progress) -> Option<Reason> {
-        let founding = &proposal.founding;
-        let mine = &self.settings;
-        if matches!(self.state, State::Accepted(_)) && self.mutant != Some(Mutant::AcceptTwo) {
-            Some(Reason::Busy)
-        } else if self.seen.members().next().is_some() {
-            Some(Reason::Elsewhere)
-        } else if (founding.members.len(), &founding.name, founding.settings)
-            != (usize::from(mine.expect), &mine.name, mine.chains)
-        {
-            Some(Reason::Settings)
-        } else if progress.vote.is_some_and(|vote| vote.verdict == Verdict::Abandon)
-            || founding.members.iter().any(|founder| self.seen.is_replaced(founder.id))
-        {
-            Some(Reason::Over)
-        } else {
-            None
-        }
-    }
-
     fn accept(&mut self, now: Timestamp, proposal: Proposal, me: usize) {
         let mut attempt =
             Box::new(Attempt::new(now, proposal, me as u16, &self.settings, &mut self.random, self.mutant));
@@ -357,24 +254,6 @@ impl Formation {
         }
         self.state = State::Accepted(attempt);
         self.propose_at = None;
-    }
-
-    fn hear_of_cluster(&mut self, from: MemberId, founding: Founding) {
-        if founding.members.is_empty() || founding.settings.validate().is_err() {
-            return;
-        }
-        self.seen.belongs(from, founding.cluster);
-        if let State::Accepted(attempt) = &self.state {
-            let same = attempt.founding().cluster == founding.cluster;
-            // A founder that belongs elsewhere has no part in this proposal, and never will.
-            if !same && !attempt.founding().names(from) {
-                return;
-            }
-            if !same {
-                self.give_up(Some((from, Reason::Elsewhere)));
-            }
-        }
-        self.settle(Arc::new(founding));
     }
 
     fn settle(&mut self, founding: Arc<Founding>) {
@@ -421,58 +300,6 @@ impl Formation {
             self.send(to, FormationMessage::Formed(Box::new(Founding::clone(&founding))));
         }
         self.settle(founding);
-    }
-
-    /// A free node asks members of a cluster, if it sees any, and otherwise proposes one when enough are there.
-    fn look_around(&mut self, now: Timestamp) {
-        let members: Vec<_> = self.seen.members().collect();
-        if !members.is_empty() {
-            self.propose_at = None;
-            if now >= self.ask_at {
-                self.ask_at = now + self.settings.repeat;
-                let first = self.random.below(members.len() as u64) as usize;
-                for to in members.iter().cycle().skip(first).take(members.len().min(ASKED)) {
-                    self.send(*to, FormationMessage::Ask);
-                }
-            }
-        } else if self.seen.free() + 1 < usize::from(self.settings.expect) {
-            self.propose_at = None;
-        } else {
-            match self.propose_at {
-                None => self.propose_at = Some(now + self.delay()),
-                Some(at) if now >= at => self.propose(now),
-                Some(_) => {}
-            }
-            // A cluster of one, or no delay at all: nothing to wait for.
-            if self.propose_at == Some(now) {
-                self.propose(now);
-            }
-        }
-    }
-
-    /// How long to wait before proposing, so that few do so at once.
-    fn delay(&mut self) -> Duration {
-        if self.settings.expect == 1 {
-            return Duration::ZERO;
-        }
-        let rank = self.seen.rank(self.me.id).min(16) as u32;
-        let spread = self.settings.stagger * (1 << self.failures.min(5));
-        self.settings.settle + self.settings.stagger * rank + self.random.up_to(spread)
-    }
-
-    fn propose(&mut self, now: Timestamp) {
-        self.attempts += 1;
-        let others = usize::from(self.settings.expect) - 1;
-        let founding = Founding {
-            cluster: ClusterId(self.random.draw()),
-            name: self.settings.name.clone(),
-            members: self.seen.founders(&self.me, others),
-            settings: self.settings.chains,
-        };
-        let Some(me) = founding.position(self.me.id) else { return };
-        self.answered.insert(self.me.id, self.attempts);
-        self.accept(now, Proposal { proposer: self.me.id, attempt: self.attempts, founding }, me);
-        self.advance(now);
     }
 
     fn send(&mut self, to: MemberId, message: FormationMessage) {

@@ -1,9 +1,13 @@
 //! What `ctl` prints: bytes and words for people, objects for scripts (`docs/json.md`).
 
 use std::io::{self, Write};
+#[cfg(target_os = "linux")]
+use std::os::fd::AsFd;
 
 use artillery_ddata::Committed;
 use serde_json::{Map, Value, json};
+#[cfg(target_os = "linux")]
+use tokio::{io::Interest, net::unix::pipe::Sender};
 
 use crate::exit::Failure;
 
@@ -13,16 +17,16 @@ pub(super) struct Output {
 }
 
 impl Output {
-    /// One object, on a line of its own.
-    pub(super) fn object(self, value: &Value) {
-        self.bytes(value.to_string().as_bytes());
+    /// One object, on a line of its own. Whether it could be written.
+    pub(super) fn object(self, value: &Value) -> bool {
+        self.bytes(value.to_string().as_bytes())
     }
 
-    /// Bytes as they are, and a newline.
-    pub(super) fn bytes(self, bytes: &[u8]) {
+    /// Bytes as they are, and a newline. Whether they could be written: whoever read our output may be gone, and nothing
+    /// is left to be done for them.
+    pub(super) fn bytes(self, bytes: &[u8]) -> bool {
         let mut out = io::stdout().lock();
-        // Whoever read our output may be gone: nothing is left to be done for them.
-        let _ = out.write_all(bytes).and_then(|()| out.write_all(b"\n")).and_then(|()| out.flush());
+        out.write_all(bytes).and_then(|()| out.write_all(b"\n")).and_then(|()| out.flush()).is_ok()
     }
 
     /// That nothing came of it; without `--json` standard error has it already.
@@ -31,6 +35,17 @@ impl Output {
             self.object(&json!({ "error": failure.to_string(), "kind": failure.kind }));
         }
     }
+}
+
+/// Waits until whoever reads our output is gone: for ever, where that can't be seen, as with a file.
+pub(super) async fn reader_gone() {
+    #[cfg(target_os = "linux")]
+    if let Ok(out) = io::stdout().as_fd().try_clone_to_owned().and_then(Sender::from_owned_fd_unchecked)
+        && out.ready(Interest::ERROR).await.is_ok()
+    {
+        return;
+    }
+    std::future::pending().await
 }
 
 /// What `--json` says of a committed write.

@@ -20,19 +20,22 @@ pub(super) async fn run(client: &Client, timeout: Duration, output: Output, watc
     let mut ticks = tokio::time::interval(PERIOD);
     loop {
         ticks.tick().await;
-        match gather::gather(client, timeout).await {
+        let is_written = match gather::gather(client, timeout).await {
             Ok(whole) if output.json => output.object(&gather::object(&whole)),
             Ok(whole) => {
                 if watch && io::stdout().is_terminal() {
                     // Home, and clear what is below.
                     print!("\x1b[H\x1b[J");
                 }
-                output.bytes(table::text(&whole).as_bytes());
+                output.bytes(table::text(&whole).as_bytes())
             }
-            Err(failure) if watch => eprintln!("{failure}"),
+            Err(failure) if watch => {
+                eprintln!("{failure}");
+                true
+            }
             Err(failure) => return Err(failure),
-        }
-        if !watch {
+        };
+        if !watch || !is_written {
             return Ok(exit::DONE);
         }
     }

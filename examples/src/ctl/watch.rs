@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 use super::output::{Output, put_value};
 use crate::exit::{self, Failure};
 
-/// Prints the keys of changes one to a line, with `--json` one object per change, until it is stopped.
+/// Prints the keys of changes one to a line, with `--json` one object per change, until it is stopped or nobody reads it.
 pub(super) async fn run(kv: &Kv, prefix: &str, from: Option<&Frontier>, output: Output) -> Result<u8, Failure> {
     let mut watch = kv.watch(prefix);
     if let Some(from) = from {
@@ -14,15 +14,18 @@ pub(super) async fn run(kv: &Kv, prefix: &str, from: Option<&Frontier>, output: 
     }
     while let Some(change) = watch.next().await {
         let change = change?;
-        if output.json {
+        let is_written = if output.json {
             let mut object = Map::new();
             object.insert("key".to_owned(), json!(String::from_utf8_lossy(&change.key)));
             put_value(&mut object, change.value.as_deref());
             object.insert("version".to_owned(), json!(change.version.to_string()));
             object.insert("position".to_owned(), json!(watch.position().map(|position| position.to_string())));
-            output.object(&Value::Object(object));
+            output.object(&Value::Object(object))
         } else {
-            output.bytes(&change.key);
+            output.bytes(&change.key)
+        };
+        if !is_written {
+            break;
         }
     }
     Ok(exit::DONE)

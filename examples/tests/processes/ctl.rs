@@ -102,6 +102,24 @@ async fn changes_are_watched_from_a_position() {
     assert!(err.contains("frontier"), "{err}");
 }
 
+/// Whoever reads its output has seen enough, and no further change comes that would show it.
+#[tokio::test]
+async fn who_watches_ends_when_its_reader_is_gone() {
+    const PIPE: &str = r#"{ "$0" "$@"; echo "exit code $?" >&2; } | head -n 1"#;
+    let cluster = Cluster::start(&[]).await;
+    let at = cluster.addrs[1].as_str();
+    let first = cluster.json(0, &["put", "w/a", "1"]).await;
+    let life = first["request"].as_str().unwrap().split_once('/').unwrap().0.to_owned();
+    let from = format!("{life}/0={}", first["version"].as_str().unwrap().split_once('.').unwrap().1);
+    cluster.ctl(at, 0, &["put", "w/b", "2"]).await;
+    let known = ["-c", PIPE, CTL, "--cluster", &cluster.name, "--no-mdns", "--seed", at];
+    for (command, line) in [(&["watch", "w/", "--from", &from][..], "w/b\n"), (&["status", "--watch"], "")] {
+        let (out, err) = expect(0, "sh", Some(&cluster.secret), &[&known[..], command].concat()).await;
+        assert!(out.lines().count() == 1 && out.starts_with(line), "{out}");
+        assert_eq!(err, "exit code 0\n");
+    }
+}
+
 #[tokio::test]
 async fn a_wrong_secret_is_named() {
     let cluster = Cluster::start(&[]).await;

@@ -183,7 +183,7 @@ impl Router {
                 ResponseAnswer::Status(json) => Ok(String::from_utf8_lossy(&json).into_owned()),
                 _ => Err(Error::not_applied(NotApplied::Unreachable { node, reason: None })),
             },
-            Outcome::NotSent(reason) => Err(super::not_sent(reason, node)),
+            Outcome::NotSent(reason) => Err(super::once::not_sent(reason, node)),
             Outcome::Unanswered(_) => Err(Error::not_applied(NotApplied::TimedOut)),
         }
     }

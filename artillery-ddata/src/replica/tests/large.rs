@@ -11,9 +11,22 @@ use crate::{
 const CHUNK: usize = 10;
 
 fn chain(nodes: &[u8]) -> Rig {
-    let mut rig = Rig::new(nodes, &Settings { chunk: CHUNK, ..Settings::default() });
+    chain_with(nodes, Settings::default())
+}
+
+fn chain_with(nodes: &[u8], settings: Settings) -> Rig {
+    let mut rig = Rig::new(nodes, &Settings { chunk: CHUNK, ..settings });
     rig.enter_all(&config(1, nodes));
     rig.settle();
+    rig
+}
+
+/// A chain whose head has taken in a large value, and has sent so many pieces of it that arrived.
+fn sending(nodes: &[u8], arrived: usize) -> Rig {
+    let mut rig = chain(nodes);
+    rig.put(1, "k", LARGE);
+    rig.transmit();
+    deliver_pieces(&mut rig, 1, 2, arrived);
     rig
 }
 
@@ -37,12 +50,14 @@ fn deliver_pieces(rig: &mut Rig, from: u8, to: u8, count: usize) {
     }
 }
 
+/// What a member serves of the key.
+fn value(rig: &Rig, n: u8) -> bytes::Bytes {
+    rig.local(n, "k").unwrap().unwrap().value.unwrap()
+}
+
 /// The middle of three has two pieces of a large value and has handed them on; nothing is on its way.
 fn halfway() -> Rig {
-    let mut rig = chain(&[1, 2, 3]);
-    rig.put(1, "k", LARGE);
-    rig.transmit();
-    deliver_pieces(&mut rig, 1, 2, 2);
+    let mut rig = sending(&[1, 2, 3], 2);
     rig.run(2, 3);
     rig.wire.clear();
     rig
@@ -61,15 +76,13 @@ fn a_large_value_arrives_in_pieces() {
     rig.settle();
     rig.committed(put);
     for n in [1, 2, 3] {
-        assert_eq!(rig.local(n, "k").unwrap().unwrap().value.unwrap(), LARGE);
+        assert_eq!(value(&rig, n), LARGE);
     }
 }
 
 #[test]
 fn a_member_hands_on_the_first_piece_before_it_has_the_last() {
-    let mut rig = chain(&[1, 2, 3]);
-    rig.put(1, "k", LARGE);
-    rig.transmit();
+    let mut rig = sending(&[1, 2, 3], 0);
     for n in 1..=3 {
         deliver_pieces(&mut rig, 1, 2, 1);
         rig.transmit();
@@ -108,15 +121,12 @@ fn after_a_broken_connection_sending_goes_on_where_it_was() {
     assert_eq!(again[0].part, Part::Behind(2 * CHUNK as u64));
     rig.settle();
     assert_eq!(rig.watermark(1), 1);
-    assert_eq!(rig.local(3, "k").unwrap().unwrap().value.unwrap(), LARGE);
+    assert_eq!(value(&rig, 3), LARGE);
 }
 
 #[test]
 fn a_lost_piece_is_asked_for() {
-    let mut rig = chain(&[1, 2]);
-    rig.put(1, "k", LARGE);
-    rig.transmit();
-    deliver_pieces(&mut rig, 1, 2, 1);
+    let mut rig = sending(&[1, 2], 1);
     let lost = rig.wire.get_mut(&(1, 2)).unwrap().pop_front().unwrap();
     rig.run(1, 2);
     rig.transmit();
@@ -124,17 +134,14 @@ fn a_lost_piece_is_asked_for() {
     assert_eq!(said.partial, Some(Partial { version: Version::new(1, 1), bytes: CHUNK as u64 }));
     assert_eq!(said.resume.as_ref().unwrap().last, Version::NONE);
     rig.settle();
-    assert_eq!(rig.local(2, "k").unwrap().unwrap().value.unwrap(), LARGE);
+    assert_eq!(value(&rig, 2), LARGE);
     rig.input(2, Input::Receive { from: member(1), frame: lost });
     assert_eq!(rig.last(2), Version::new(1, 1), "and it changes nothing when it comes late");
 }
 
 #[test]
 fn where_nothing_else_tells_the_last_piece_is_sent_again() {
-    let settings = Settings { chunk: CHUNK, resend: Some(Duration::from_millis(100)), ..Settings::default() };
-    let mut rig = Rig::new(&[1, 2], &settings);
-    rig.enter_all(&config(1, &[1, 2]));
-    rig.settle();
+    let mut rig = chain_with(&[1, 2], Settings { resend: Some(Duration::from_millis(100)), ..Settings::default() });
     rig.put(1, "k", LARGE);
     rig.transmit();
     let count = pieces(&rig, 1, 2).len();
@@ -152,10 +159,7 @@ fn where_nothing_else_tells_the_last_piece_is_sent_again() {
 
 #[test]
 fn pieces_of_another_update_are_not_mixed_in() {
-    let mut rig = chain(&[1, 2]);
-    rig.put(1, "k", LARGE);
-    rig.transmit();
-    deliver_pieces(&mut rig, 1, 2, 2);
+    let mut rig = sending(&[1, 2], 2);
     let frame = rig.wire[&(1, 2)].front().cloned().unwrap();
     let ChainMessage::Chunk(next) = frame.message.clone() else { panic!("{frame:?} is no piece") };
     let other = Chunk { version: Version::new(2, 1), bytes: "somebody's".into(), ..next };
@@ -164,7 +168,7 @@ fn pieces_of_another_update_are_not_mixed_in() {
         Input::Receive { from: member(1), frame: ChainFrame { message: ChainMessage::Chunk(other), ..frame } },
     );
     rig.settle();
-    assert_eq!(rig.local(2, "k").unwrap().unwrap().value.unwrap(), LARGE);
+    assert_eq!(value(&rig, 2), LARGE);
 }
 
 #[test]
@@ -179,5 +183,5 @@ fn a_new_epoch_begins_with_whole_updates() {
     let put = rig.put(2, "k", "a value of as many bytes as the one that was lost");
     rig.settle();
     assert_eq!(rig.committed(put), Version::new(2, 1));
-    assert_eq!(rig.local(3, "k").unwrap().unwrap().value.unwrap(), "a value of as many bytes as the one that was lost");
+    assert_eq!(value(&rig, 3), "a value of as many bytes as the one that was lost");
 }

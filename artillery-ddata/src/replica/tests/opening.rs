@@ -2,7 +2,7 @@
 
 use super::{super::*, rig::*};
 use crate::{
-    Epoch, Version,
+    Epoch, Role, Version,
     wire::message::{Control, Cut, Position},
 };
 

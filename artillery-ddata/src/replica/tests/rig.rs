@@ -10,7 +10,7 @@ use bytes::Bytes;
 
 use super::super::*;
 use crate::{
-    ChainMember, Epoch, Incarnation, Mode, NodeId, Version,
+    ChainMember, Epoch, Incarnation, Mode, NodeId, Role, Version,
     store::{Held, MemoryStore},
     update::RequestKey,
     wire::message::{Control, Updates},

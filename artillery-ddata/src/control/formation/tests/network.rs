@@ -12,7 +12,7 @@ use rand_chacha::{
 };
 
 use super::super::*;
-use crate::{Incarnation, NodeId, control::ChainSettings};
+use crate::{ClusterId, Incarnation, NodeId, control::ChainSettings};
 
 pub(super) const MILLI: u64 = 1_000_000;
 

@@ -6,7 +6,7 @@ use super::{
     super::*,
     network::{Network, founder},
 };
-use crate::{Incarnation, NodeId, control::ChainSettings};
+use crate::{ClusterId, Incarnation, NodeId, control::ChainSettings};
 
 const NOW: Timestamp = Timestamp::from_nanos(1_000_000_000);
 

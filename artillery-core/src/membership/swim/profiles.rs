@@ -1,0 +1,60 @@
+//! What members say of themselves, brought to where it isn't known yet.
+
+use super::Swim;
+use crate::{
+    MemberId,
+    membership::{
+        profile::Profile,
+        wire::{Entry, PacketWriter},
+    },
+};
+
+impl Swim {
+    pub(super) fn take_profile(&mut self, profile: Profile) {
+        if profile.member.node == self.me.member.node {
+            self.hear_of_another_life(profile.member, profile.life_order());
+        } else if self.views.knows(&profile.member) {
+            self.profiles.take(profile);
+        }
+    }
+
+    /// Sends what the other has not, and asks for what it has more.
+    pub(super) fn answer(&mut self, from: MemberId, entries: &[Entry]) {
+        let Some(to) = self.views.get(&from.node).map(|view| view.identity).filter(|to| to.member == from) else {
+            return;
+        };
+        let mut writer = PacketWriter::new(self.settings.max_packet);
+        for theirs in entries {
+            let profile = if theirs.member == self.me.member {
+                Some(&self.me)
+            } else if self.views.knows(&theirs.member) {
+                self.profiles.of(&theirs.member)
+            } else {
+                continue;
+            };
+            let version = profile.map_or(0, |profile| profile.version);
+            match profile {
+                Some(profile) if version > theirs.version => writer.profile(profile),
+                // Of ourselves nobody knows more than we.
+                _ if version < theirs.version && theirs.member != self.me.member => {
+                    writer.entry(Entry { member: theirs.member, version });
+                }
+                _ => {}
+            }
+        }
+        if !writer.is_empty() {
+            self.push(to.peer(), writer.finish(&[]));
+        }
+    }
+
+    /// Sends our profile to everybody that seems to be there, without waiting to be asked.
+    pub(super) fn push_profile(&mut self) {
+        let mut writer = PacketWriter::new(self.settings.max_packet);
+        writer.profile(&self.me);
+        let packet = writer.finish(&[]);
+        let active: Vec<_> = self.foca.iter_members().map(|known| known.id().peer()).collect();
+        for to in active {
+            self.push(to, packet.clone());
+        }
+    }
+}

@@ -1,0 +1,56 @@
+//! What happened in a run, in numbers.
+
+use crate::faults::Kind;
+
+/// What happened in a run, in numbers.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct Counts {
+    /// Virtual nanoseconds.
+    pub virtual_nanos: u64,
+    /// Events handled.
+    pub events: u64,
+    /// Operations that clients began.
+    pub operations: u64,
+    /// Operations that ended in a refusal.
+    pub refused: u64,
+    /// Operations that ended without an answer.
+    pub unanswered: u64,
+    /// Operations begun after healing and before anybody crashed.
+    pub healed: u64,
+    /// Those of them that were refused or not answered.
+    pub healed_refused: u64,
+    /// Writes acknowledged.
+    pub acknowledged: u64,
+    /// Compare-and-swaps whose condition failed.
+    pub conflicts: u64,
+    /// Reads served without the replica.
+    pub local_reads: u64,
+    /// Reads served after a version query.
+    pub dirty_reads: u64,
+    /// Reads that shared another one's version query.
+    pub shared_queries: u64,
+    /// Operations that were under way at the same time, at most.
+    pub in_flight: u64,
+    /// Version queries that were sent.
+    pub version_queries: u64,
+    /// Attempts after one that wasn't answered.
+    pub retries: u64,
+    /// Retries of one operation, at most.
+    pub most_retries: u64,
+    /// Bytes of the table of sessions, at most.
+    pub session_bytes: u64,
+    /// Answered writes that were asked for once more.
+    pub duplicates: u64,
+    /// Attempts refused because their session was evicted.
+    pub expired_sessions: u64,
+    /// Attempts refused because a window was full.
+    pub busy: u64,
+    /// Changes that watchers were shown.
+    pub watched: u64,
+    /// Times that a watcher was told that it had fallen behind.
+    pub fell_behind: u64,
+    /// Faults planned in this seed.
+    pub planned: u64,
+    /// Faults by kind that had an effect.
+    pub faults: [u64; Kind::ALL.len()],
+}

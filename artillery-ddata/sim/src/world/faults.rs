@@ -1,0 +1,77 @@
+//! Faults that begin and end, and the connections that they break.
+
+use super::{Event, World};
+use crate::{
+    faults::Fault,
+    node::QUICK,
+    scenario::{LAST, OPERATIONS, SECOND},
+};
+
+impl World {
+    pub(super) fn planned(&self, index: usize) -> Fault {
+        let plan = &self.setup.faults;
+        plan.get(index).or(self.setup.crash.as_ref()).map_or(Fault::Loss(0), |planned| planned.fault)
+    }
+
+    pub(super) fn fault(&mut self, index: usize, begins: bool) {
+        use std::fmt::Write as _;
+        let fault = self.planned(index);
+        if matches!(fault, Fault::Crash(_)) && self.counts.operations < OPERATIONS && self.now < LAST / 2 {
+            // Not before the clients have done most of what they are to do.
+            self.queue.push(self.now + SECOND, Event::Fault { index, begins });
+            return;
+        }
+        self.trace.line(self.now, |out| write!(out, "{} {fault}", if begins { "begin" } else { "end" }));
+        self.active[index] = begins;
+        let active: Vec<Fault> =
+            (0..self.active.len()).filter(|&at| self.active[at]).map(|at| self.planned(at)).collect();
+        self.network.set_faults(active.iter().copied());
+        for (index, node) in self.nodes.iter_mut().enumerate() {
+            node.cost = active.iter().fold(QUICK, |cost, fault| match fault {
+                Fault::Slow(slow, nanos) if *slow == index => cost.max(*nanos),
+                _ => cost,
+            });
+        }
+        match fault {
+            Fault::Break(a, b) if a != b => {
+                self.set_connection(a, b, !self.is_broken(a, b));
+            }
+            Fault::Crash(node) if begins => self.crash(node),
+            Fault::Restart(node) if begins => self.stop(node),
+            Fault::Restart(node) => self.restart(node),
+            _ => {}
+        }
+    }
+
+    /// Whether a fault keeps `a` and `b` from being connected.
+    pub(super) fn is_broken(&self, a: usize, b: usize) -> bool {
+        let pair = |fault: Fault| matches!(fault, Fault::Break(c, d) if (c, d) == (a, b) || (d, c) == (a, b));
+        (0..self.active.len()).any(|at| self.active[at] && pair(self.planned(at)))
+    }
+
+    pub(super) fn crash(&mut self, node: usize) {
+        self.crashes += 1;
+        self.nodes[node].crashed = true;
+        self.disconnect(node);
+    }
+
+    pub(super) fn disconnect(&mut self, node: usize) {
+        self.nodes[node].inbox.clear();
+        for peer in 0..self.nodes.len() {
+            if peer != node {
+                self.set_connection(node, peer, false);
+            }
+        }
+    }
+
+    /// Breaks or makes a connection; each side notices in its own time.
+    pub(super) fn set_connection(&mut self, a: usize, b: usize, up: bool) {
+        let up = up && self.nodes[a].is_alive() && self.nodes[b].is_alive();
+        let Some(generation) = self.network.set_up(a, b, up) else { return };
+        for (node, peer) in [(a, b), (b, a)] {
+            let late = self.notices.chance(200);
+            let after = self.notices.below(if late { 400_000_000 } else { 30_000_000 });
+            self.queue.push(self.now + after, Event::Notice { node, peer, generation, connected: up });
+        }
+    }
+}

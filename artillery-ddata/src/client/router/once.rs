@@ -1,0 +1,128 @@
+//! One try: somebody is picked and asked, here or there.
+
+use std::time::Duration;
+
+use tokio::{
+    sync::oneshot,
+    time::{Instant, timeout_at},
+};
+
+use super::{Answer, Attempts, Router, on_the_clock, pick::Pick};
+use crate::{
+    ChainId, Error, MemberId, NodeId, Place,
+    client::channel::{NotSent, Outcome, Question},
+    driver::handle::{ChainHandle, ReadRequest, Responder, WriteRequest},
+    error::{NotApplied, Unknown},
+    replica::{Query, Refusal},
+    wire::request::{Operation, ResponseAnswer},
+};
+
+/// A read that one member hasn't answered for so long is put to another one.
+const READ_PATIENCE: Duration = Duration::from_secs(1);
+
+/// What came of one try.
+pub(super) enum Tried {
+    Answered(Answer),
+    /// Certainly nothing: may be tried again, if that helps.
+    Nothing(Error),
+    /// The read or write may have been taken in.
+    Unanswered(Unknown),
+}
+
+impl Router {
+    pub(super) async fn try_once(
+        &self,
+        question: &Question,
+        attempts: &Attempts,
+        deadline: Instant,
+    ) -> (Tried, Option<NodeId>) {
+        match self.pick(question, attempts) {
+            Pick::Here(handle, me, place) => (ask_here(handle, me, place, question, deadline).await, Some(me.node)),
+            Pick::There { member, place, others } => {
+                if let Some(local) = self.local().filter(|_| attempts.is_first()) {
+                    local.count_forwarded();
+                }
+                let tried = self.ask_there(member, place, others, question, deadline).await;
+                (tried, Some(member.node))
+            }
+            Pick::Nobody => (Tried::Nothing(Error::not_applied(NotApplied::NotFormed)), None),
+        }
+    }
+
+    async fn ask_there(
+        &self,
+        member: MemberId,
+        place: Place,
+        others: bool,
+        question: &Question,
+        deadline: Instant,
+    ) -> Tried {
+        let channel = match self.reached(member.node, deadline).await {
+            Ok(channel) => channel,
+            // A refusal may name somebody whom the routing doesn't know yet.
+            Err(Error::NotApplied { reason: NotApplied::UnknownNode(node) }) => {
+                return Tried::Nothing(Error::not_applied(NotApplied::Unreachable { node, reason: None }));
+            }
+            Err(error) => return Tried::Nothing(error),
+        };
+        // Who asks for changes wants to wait.
+        let waits = matches!(question.operation, Operation::Read { query: Query::Changes(_), .. });
+        let is_read = !question.operation.is_write();
+        let until = if is_read && others && !waits { deadline.min(Instant::now() + READ_PATIENCE) } else { deadline };
+        match channel.ask(question.clone(), until).await {
+            Outcome::Answered(response) => match response.answer {
+                ResponseAnswer::Reply(reply) => {
+                    let node = response.by.unwrap_or(member);
+                    let place = if node == member { place } else { self.place(question.chain, node) };
+                    Tried::Answered(Answer { reply, node, place })
+                }
+                _ => Tried::Unanswered(Unknown::NoAnswer),
+            },
+            Outcome::NotSent(reason) => Tried::Nothing(not_sent(reason, member.node)),
+            Outcome::Unanswered(reason) => Tried::Unanswered(reason),
+        }
+    }
+
+    fn place(&self, chain: ChainId, member: MemberId) -> Place {
+        self.known().and_then(|routing| Some(routing.chain(chain)?.place(member))).unwrap_or(Place::Spare)
+    }
+}
+
+pub(super) fn not_sent(reason: NotSent, node: NodeId) -> Error {
+    match reason {
+        NotSent::Busy => Error::refused(Refusal::Busy, None),
+        NotSent::Lost => Error::not_applied(NotApplied::Unreachable { node, reason: None }),
+        NotSent::TimedOut => Error::not_applied(NotApplied::TimedOut),
+        NotSent::Stopped => Error::not_applied(NotApplied::Stopped),
+        NotSent::TooLarge { len, limit } => Error::refused(Refusal::ValueTooLarge { len, limit }, None),
+    }
+}
+
+/// Asks the chain of this very node.
+async fn ask_here(handle: ChainHandle, me: MemberId, place: Place, question: &Question, deadline: Instant) -> Tried {
+    let (responder, reply) = oneshot::channel();
+    let (responder, until) = (Responder::Caller(responder), on_the_clock(deadline));
+    let is_write = question.operation.is_write();
+    let handed = async {
+        match &question.operation {
+            Operation::Read { query, mode, floor } => {
+                let (query, mode, floor) = (query.clone(), *mode, *floor);
+                handle.read(ReadRequest { query, mode, floor, deadline: until, responder }).await;
+            }
+            Operation::Write { request, write } => {
+                let (request, write) = (*request, write.clone());
+                handle.write(WriteRequest { request, write, deadline: until, responder }).await;
+            }
+            Operation::Routing | Operation::Status => {}
+        }
+    };
+    if timeout_at(deadline, handed).await.is_err() {
+        return Tried::Nothing(Error::refused(Refusal::Busy, Some(me.node)));
+    }
+    match timeout_at(deadline, reply).await {
+        Ok(Ok(reply)) => Tried::Answered(Answer { reply, node: me, place }),
+        Ok(Err(_)) if is_write => Tried::Unanswered(Unknown::NoAnswer),
+        Ok(Err(_)) => Tried::Nothing(Error::not_applied(NotApplied::Stopped)),
+        Err(_) => Tried::Unanswered(Unknown::TimedOut),
+    }
+}

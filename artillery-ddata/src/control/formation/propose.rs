@@ -1,0 +1,60 @@
+//! What a free node does: it asks the members of a cluster that it sees, or proposes one.
+
+use std::time::Duration;
+
+use super::{ASKED, Formation, FormationMessage, Founding, Proposal};
+use crate::{ClusterId, Timestamp};
+
+impl Formation {
+    /// A free node asks members of a cluster, if it sees any, and otherwise proposes one when enough are there.
+    pub(super) fn look_around(&mut self, now: Timestamp) {
+        let members: Vec<_> = self.seen.members().collect();
+        if !members.is_empty() {
+            self.propose_at = None;
+            if now >= self.ask_at {
+                self.ask_at = now + self.settings.repeat;
+                let first = self.random.below(members.len() as u64) as usize;
+                for to in members.iter().cycle().skip(first).take(members.len().min(ASKED)) {
+                    self.send(*to, FormationMessage::Ask);
+                }
+            }
+        } else if self.seen.free() + 1 < usize::from(self.settings.expect) {
+            self.propose_at = None;
+        } else {
+            match self.propose_at {
+                None => self.propose_at = Some(now + self.delay()),
+                Some(at) if now >= at => self.propose(now),
+                Some(_) => {}
+            }
+            // A cluster of one, or no delay at all: nothing to wait for.
+            if self.propose_at == Some(now) {
+                self.propose(now);
+            }
+        }
+    }
+
+    /// How long to wait before proposing, so that few do so at once.
+    fn delay(&mut self) -> Duration {
+        if self.settings.expect == 1 {
+            return Duration::ZERO;
+        }
+        let rank = self.seen.rank(self.me.id).min(16) as u32;
+        let spread = self.settings.stagger * (1 << self.failures.min(5));
+        self.settings.settle + self.settings.stagger * rank + self.random.up_to(spread)
+    }
+
+    fn propose(&mut self, now: Timestamp) {
+        self.attempts += 1;
+        let others = usize::from(self.settings.expect) - 1;
+        let founding = Founding {
+            cluster: ClusterId(self.random.draw()),
+            name: self.settings.name.clone(),
+            members: self.seen.founders(&self.me, others),
+            settings: self.settings.chains,
+        };
+        let Some(me) = founding.position(self.me.id) else { return };
+        self.answered.insert(self.me.id, self.attempts);
+        self.accept(now, Proposal { proposer: self.me.id, attempt: self.attempts, founding }, me);
+        self.advance(now);
+    }
+}

@@ -1,0 +1,133 @@
+//! What others say, and what is said to it: proposals are accepted or refused for ever.
+
+use std::sync::Arc;
+
+use super::{
+    Formation, FormationMessage, Founding, MAX_FOUNDERS, MAX_NODES, Progress, Proposal, ProposalId, Reason, State,
+    Verdict, mutant::Mutant,
+};
+use crate::{MemberId, Timestamp};
+
+impl Formation {
+    pub(super) fn receive(&mut self, now: Timestamp, from: MemberId, message: FormationMessage) {
+        match (&mut self.state, message) {
+            (State::Replaced, _) => {}
+            (State::Settled(_), FormationMessage::Propose { proposal, progress })
+                if self.mutant == Some(Mutant::FormAgain) =>
+            {
+                self.consider(now, from, *proposal, &progress);
+            }
+            (State::Settled(founding), message) => match message {
+                FormationMessage::Formed(_) | FormationMessage::Refused { .. } => {}
+                _ => {
+                    let message = FormationMessage::Formed(Box::new(Founding::clone(founding)));
+                    self.send(from, message);
+                }
+            },
+            (_, FormationMessage::Formed(founding)) => self.hear_of_cluster(from, *founding),
+            (State::Accepted(attempt), FormationMessage::Propose { proposal, progress })
+                if proposal.id() == attempt.proposal().id() =>
+            {
+                attempt.receive(now, from, &progress);
+            }
+            (State::Accepted(attempt), FormationMessage::Progress { id, progress })
+                if id == attempt.proposal().id() =>
+            {
+                attempt.receive(now, from, &progress);
+            }
+            (State::Accepted(attempt), FormationMessage::Refused { id, reason })
+                if id == attempt.proposal().id() && attempt.founding().names(from) =>
+            {
+                self.give_up(Some((from, reason)));
+            }
+            (_, FormationMessage::Propose { proposal, progress }) => self.consider(now, from, *proposal, &progress),
+            (_, FormationMessage::Progress { id, .. }) => self.answer_progress(from, id),
+            (_, FormationMessage::Refused { .. } | FormationMessage::Ask) => {}
+        }
+    }
+
+    /// Somebody takes this node for one that has accepted `id`, which it has no part in now.
+    fn answer_progress(&mut self, from: MemberId, id: ProposalId) {
+        // Whoever says so knows it from us: it was accepted here, and given up. Otherwise nothing is settled by it.
+        if self.answered.get(&id.proposer).is_some_and(|&answered| id.attempt <= answered) {
+            self.send(from, FormationMessage::Refused { id, reason: Reason::Over });
+        }
+    }
+
+    /// Accepts a proposal, or refuses it for ever.
+    fn consider(&mut self, now: Timestamp, from: MemberId, proposal: Proposal, progress: &Progress) {
+        let id = proposal.id();
+        let (founding, loose) = (&proposal.founding, self.mutant == Some(Mutant::AnyLife));
+        let Some(me) = founding.find(self.me.id, loose) else { return };
+        if !self.well_formed(&proposal) || founding.find(from, loose).is_none() {
+            return;
+        }
+        let answered = self.answered.get(&id.proposer).copied();
+        // A life that can't be remembered can't be refused for ever either: its proposals wait for a ballot.
+        if answered.is_none() && self.answered.len() >= MAX_NODES {
+            return;
+        }
+        let late = answered.is_some_and(|answered| id.attempt <= answered) && self.mutant != Some(Mutant::RefuseForNow);
+        let reason = if late { Some(Reason::Over) } else { self.objection(&proposal, progress) };
+        if !late {
+            self.answered.insert(id.proposer, id.attempt);
+        }
+        if let Some(reason) = reason {
+            return self.send(from, FormationMessage::Refused { id, reason });
+        }
+        self.accept(now, proposal, me);
+        if let State::Accepted(attempt) = &mut self.state {
+            attempt.receive(now, from, progress);
+        }
+    }
+
+    /// Whether it is a proposal at all: of a sane size, each node once, and the proposer among them.
+    fn well_formed(&self, proposal: &Proposal) -> bool {
+        let members = &proposal.founding.members;
+        let mut nodes: Vec<_> = members.iter().map(|founder| founder.id.node).collect();
+        nodes.sort_unstable();
+        nodes.dedup();
+        nodes.len() == members.len()
+            && members.len() <= usize::from(MAX_FOUNDERS)
+            && proposal.founding.names(proposal.proposer)
+    }
+
+    /// Why a proposal that wasn't answered yet is refused.
+    fn objection(&self, proposal: &Proposal, progress: &Progress) -> Option<Reason> {
+        let founding = &proposal.founding;
+        let mine = &self.settings;
+        if matches!(self.state, State::Accepted(_)) && self.mutant != Some(Mutant::AcceptTwo) {
+            Some(Reason::Busy)
+        } else if self.seen.members().next().is_some() {
+            Some(Reason::Elsewhere)
+        } else if (founding.members.len(), &founding.name, founding.settings)
+            != (usize::from(mine.expect), &mine.name, mine.chains)
+        {
+            Some(Reason::Settings)
+        } else if progress.vote.is_some_and(|vote| vote.verdict == Verdict::Abandon)
+            || founding.members.iter().any(|founder| self.seen.is_replaced(founder.id))
+        {
+            Some(Reason::Over)
+        } else {
+            None
+        }
+    }
+
+    fn hear_of_cluster(&mut self, from: MemberId, founding: Founding) {
+        if founding.members.is_empty() || founding.settings.validate().is_err() {
+            return;
+        }
+        self.seen.belongs(from, founding.cluster);
+        if let State::Accepted(attempt) = &self.state {
+            let same = attempt.founding().cluster == founding.cluster;
+            // A founder that belongs elsewhere has no part in this proposal, and never will.
+            if !same && !attempt.founding().names(from) {
+                return;
+            }
+            if !same {
+                self.give_up(Some((from, Reason::Elsewhere)));
+            }
+        }
+        self.settle(Arc::new(founding));
+    }
+}

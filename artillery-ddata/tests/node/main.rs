@@ -1,0 +1,27 @@
+//! Whole nodes on loopback: a chain forms, writes commit, reads are served everywhere.
+#![allow(missing_docs)]
+
+mod reads;
+mod serving;
+mod sessions;
+#[path = "../support/mod.rs"]
+mod support;
+mod together;
+
+use std::time::Duration;
+
+use support::within;
+
+const SHORT: Duration = Duration::from_millis(300);
+
+/// Waits until the chain has nothing left to say: two looks that are heartbeats apart show the same counter.
+async fn settled(node: &artillery_ddata::Node) {
+    let mut before = u64::MAX;
+    within(async {
+        while node.traffic().frames_sent != before {
+            before = node.traffic().frames_sent;
+            tokio::time::sleep(Duration::from_millis(500)).await;
+        }
+    })
+    .await;
+}

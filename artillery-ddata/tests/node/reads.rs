@@ -1,0 +1,88 @@
+//! What clean and dirty reads cost.
+
+use artillery_ddata::{Error, Place, ReadMode, ReadState, Way, client::Spread};
+
+use super::{
+    SHORT, settled,
+    support::{TestCluster, until, within},
+};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn clean_reads_at_the_middle_need_nobody() {
+    let cluster = TestCluster::start(3).await;
+    let (head, middle) = (cluster.node(Place::Head), cluster.node(Place::Middle));
+    let mut last = 0;
+    for n in 0..100 {
+        last = within(head.kv().put(format!("key/{n}"), "v")).await.unwrap().version.sequence.0;
+    }
+    until(async || middle.status().await.chains[0].watermark == last).await;
+    cluster.cut(Place::Middle, Place::Tail);
+    settled(middle).await;
+    let before = middle.traffic().frames_sent;
+    for n in 0..1000 {
+        let read = within(middle.kv().get(&format!("key/{}", n % 100))).await.unwrap();
+        assert_eq!(read.value().map(|value| &value[..]), Some(&b"v"[..]));
+        assert_eq!(read.served.way, Way::Local);
+    }
+    assert_eq!(middle.traffic().frames_sent, before, "a clean read sends no frame");
+
+    // The middle takes the update in, the tail never gets it.
+    let write = head.kv().put("key/0", "dirty").timeout(SHORT);
+    assert!(matches!(within(write).await, Err(Error::OutcomeUnknown { .. })));
+    until(async || middle.status().await.chains[0].dirty_updates > 0).await;
+    let read = within(middle.kv().get("key/0").timeout(SHORT)).await;
+    assert!(matches!(read, Err(Error::NotApplied { .. })), "{read:?}");
+    let read = within(middle.kv().get("key/1")).await.unwrap();
+    assert_eq!(read.served.way, Way::Local, "clean keys go on");
+    let eventual = within(middle.kv().get("key/0").mode(ReadMode::Eventual)).await.unwrap();
+    assert_eq!((eventual.state, eventual.into_value().unwrap()), (ReadState::Dirty, "dirty".into()));
+
+    cluster.heal();
+    // The query may well overtake the update on its way to the tail, which then still has the old value.
+    until(async || middle.kv().get("key/0").await.is_ok_and(|read| read.value().is_some_and(|v| v == "dirty"))).await;
+}
+
+/// A caller that is alone and asks everywhere; an update has got no further than the head, since the middle is cut off.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_dirty_read_takes_one_round_trip_more_than_a_clean_one() {
+    const READS: u64 = 300;
+    let cluster = TestCluster::start(3).await;
+    let head = cluster.node(Place::Head).clone();
+    let client = cluster.client(Spread::RoundRobin).await;
+    let kv = client.kv();
+    within(head.kv().put("k", "old")).await.unwrap();
+    for node in &cluster.nodes {
+        until(async || node.kv().get("k").await.is_ok_and(|read| read.served.way == Way::Local)).await;
+    }
+    cluster.cut(Place::Head, Place::Middle);
+
+    let frames = || {
+        let nodes: u64 = cluster.nodes.iter().map(|node| node.traffic().frames_sent).sum();
+        nodes + client.traffic().frames_sent
+    };
+    // How many frames reads take until so many were served by the head, and how many reads those were.
+    let read = async |way| {
+        let (before, mut by_head, mut others) = (frames(), 0, 0);
+        while by_head < READS {
+            let read = within(kv.get("k")).await.unwrap();
+            if read.served.node == head.id().node {
+                assert_eq!(read.served.way, way);
+                by_head += 1;
+            } else {
+                assert_eq!(read.served.way, Way::Local);
+                others += 1;
+            }
+            assert_eq!(read.into_value().unwrap(), "old");
+        }
+        (frames() - before, by_head, others)
+    };
+    // Half a frame a read is what heartbeats may add: far less than another message for each would.
+    let (sent, by_head, others) = read(Way::Local).await;
+    let needed = 2 * (by_head + others);
+    assert!((needed..needed + READS / 2).contains(&sent), "{sent} frames instead of {needed}");
+    let write = head.kv().put("k", "new").timeout(SHORT);
+    assert!(matches!(within(write).await, Err(Error::OutcomeUnknown { .. })));
+    let (sent, by_head, others) = read(Way::Query).await;
+    let needed = 4 * by_head + 2 * others;
+    assert!((needed..needed + READS / 2).contains(&sent), "{sent} frames instead of {needed}");
+}

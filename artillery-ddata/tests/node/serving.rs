@@ -1,0 +1,123 @@
+//! A chain forms and serves everywhere.
+
+use std::time::Duration;
+
+use artillery_ddata::{Error, Place, ReadMode, ReadState, Version, client::Spread};
+
+use super::{
+    SHORT,
+    support::{TestCluster, classic, until, within},
+};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn three_nodes_form_a_chain_that_works_at_every_node() {
+    let cluster = TestCluster::start(3).await;
+    let mut roles: Vec<_> = cluster.nodes.iter().map(|node| node.role()).collect();
+    roles.sort();
+    assert_eq!(roles, [Place::Head, Place::Middle, Place::Tail]);
+    for (n, node) in cluster.nodes.iter().enumerate() {
+        let key = format!("key/{n}");
+        let put = within(node.kv().put(&key, "v")).await.unwrap();
+        assert_eq!(put.copies, 3);
+        for reader in &cluster.nodes {
+            let read = within(reader.kv().get(&key)).await.unwrap();
+            assert_eq!(read.value().map(|value| &value[..]), Some(&b"v"[..]));
+            assert_eq!((read.version(), read.state), (put.version, ReadState::Clean));
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn operations_mean_what_they_say() {
+    let cluster = TestCluster::start(3).await;
+    let kv = cluster.node(Place::Middle).kv();
+    let created = within(kv.compare_and_swap("k", Version::NONE, "1")).await.unwrap().unwrap();
+    let conflict = within(kv.compare_and_swap("k", Version::NONE, "2")).await.unwrap().unwrap_err();
+    assert_eq!(conflict.current.unwrap().0, created.version);
+    within(kv.compare_and_swap("k", created.version, "3")).await.unwrap().unwrap();
+    for mode in [ReadMode::Strong, ReadMode::ThroughChain] {
+        let read = within(kv.get("k").mode(mode)).await.unwrap();
+        assert_eq!(read.into_value().unwrap(), "3");
+    }
+    within(kv.delete("k")).await.unwrap();
+    assert_eq!(within(kv.get("k")).await.unwrap().value(), None);
+    until(async || kv.get("k").mode(ReadMode::Eventual).await.unwrap().value().is_none()).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_fourth_node_is_a_spare_that_serves_by_asking() {
+    let mut cluster = TestCluster::start(3).await;
+    let spare = cluster.add(|builder| builder).await;
+    within(spare.ready()).await.unwrap();
+    assert_eq!(spare.role(), Place::Spare);
+    let put = within(spare.kv().put("k", "v")).await.unwrap();
+    let read = within(spare.kv().get("k")).await.unwrap();
+    assert_eq!((read.version(), read.into_value().unwrap()), (put.version, "v".into()));
+    assert!(spare.status().await.reads.forwarded + 1 > 0);
+    let status = cluster.nodes[0].status().await;
+    assert_eq!((status.chains.len(), status.chains[0].members.len(), status.chains[0].epoch), (1, 3, 1));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn in_classic_mode_the_tail_serves() {
+    let cluster = TestCluster::start_with(3, classic).await;
+    let tail = cluster.node(Place::Tail).id().node;
+    for node in &cluster.nodes {
+        within(node.kv().put("k", "v")).await.unwrap();
+        let read = within(node.kv().get("k")).await.unwrap();
+        assert_eq!(read.served.node, tail);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_alone_is_a_chain_of_one() {
+    let cluster = TestCluster::start(1).await;
+    let kv = cluster.nodes[0].kv();
+    assert_eq!(within(kv.put("k", "v")).await.unwrap().copies, 1);
+    assert_eq!(cluster.nodes[0].role(), Place::Head);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_member_that_is_gone_leaves_writes_unknown_and_clean_reads_alone() {
+    let cluster = TestCluster::start(3).await;
+    let head = cluster.node(Place::Head).clone();
+    within(head.kv().put("k", "v")).await.unwrap();
+    cluster.node(Place::Tail).shutdown().await;
+    let write = within(head.kv().put("k2", "v").timeout(SHORT)).await;
+    assert!(matches!(write, Err(Error::OutcomeUnknown { .. })), "{write:?}");
+    assert_eq!(within(head.kv().get("k")).await.unwrap().into_value().unwrap(), "v");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_that_spreads_reads_everywhere() {
+    let cluster = TestCluster::start(3).await;
+    let client = cluster.client(Spread::RoundRobin).await;
+    // Connected to the head first of all.
+    within(client.kv().put("k", "v")).await.unwrap();
+    let mut served = std::collections::BTreeSet::new();
+    within(async {
+        while served.len() < 3 {
+            served.insert(client.kv().get("k").await.unwrap().served.node);
+        }
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn values_from_none_to_the_largest() {
+    let cluster = TestCluster::start(3).await;
+    let limit = 64 << 20;
+    let kv = cluster.node(Place::Middle).kv().with_timeout(Duration::from_secs(25));
+    for len in [0, 1 << 20, limit] {
+        let value: Vec<u8> = (0..len).map(|at| (at % 251) as u8).collect();
+        within(kv.put("k", value.clone())).await.unwrap();
+        for node in &cluster.nodes {
+            let read = within(node.kv().with_timeout(Duration::from_secs(25)).get("k")).await.unwrap();
+            assert!(read.value().is_some_and(|held| *held == value), "{len} bytes");
+        }
+    }
+    let error = within(kv.put("k", vec![0; limit + 1])).await.unwrap_err().to_string();
+    assert!(error.contains("67108865") && error.contains("67108864") && error.contains("max_value_bytes"), "{error}");
+    let error = within(kv.put("k".repeat(4097), "v")).await.unwrap_err().to_string();
+    assert!(error.contains("key of 4097") && error.contains("4096"), "{error}");
+}

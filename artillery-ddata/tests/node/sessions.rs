@@ -1,0 +1,39 @@
+//! Sessions of applications, and those by which retries are known.
+
+use artillery_ddata::{Error, Place, ReadMode, ReadState, Resolution, Session, error::Unknown};
+
+use super::support::{TestCluster, within};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_session_hops_between_nodes() {
+    let cluster = TestCluster::start(3).await;
+    let session = Session::new();
+    for n in 0..300u32 {
+        let writer = cluster.nodes[n as usize % 3].kv();
+        within(writer.put("k", n.to_string()).session(&session)).await.unwrap();
+        let reader = cluster.nodes[(n as usize + 1) % 3].kv().in_session(&session);
+        // Not even the weakest mode shows less than the session has seen.
+        let read = within(reader.get("k").mode(ReadMode::Eventual)).await.unwrap();
+        assert_eq!((read.state, read.into_value().unwrap()), (ReadState::Clean, n.to_string().into()));
+    }
+}
+
+/// A table of few bytes at all nodes: whoever opens many sessions drives out the one that was used the longest time ago.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_table_of_sessions_is_as_small_as_it_is_set() {
+    const TABLE: usize = 64 << 10;
+    let cluster =
+        TestCluster::start_with(3, |builder| builder.configure(|config| config.limits.sessions_bytes = TABLE)).await;
+    let kv = cluster.node(Place::Middle).kv();
+    let first = within(kv.append("log", "a")).await.unwrap().request_id;
+    let again = within(kv.append("log", "a").request_id(first)).await.unwrap();
+    assert!(again.replayed, "its session is still there");
+    // No session takes less than a hundred bytes.
+    for _ in 0..TABLE / 100 {
+        within(kv.new_request_id("log")).await.unwrap();
+    }
+    let retry = within(kv.append("log", "a").request_id(first)).await;
+    assert!(matches!(retry, Err(Error::OutcomeUnknown { reason: Unknown::SessionExpired, .. })), "{retry:?}");
+    assert_eq!(within(kv.resolve(first)).await.unwrap(), Resolution::Forgotten);
+    assert_eq!(within(kv.get("log")).await.unwrap().into_value().unwrap(), "a", "nothing is done twice");
+}

@@ -1,0 +1,120 @@
+//! What is measured, and how long.
+
+use std::{path::PathBuf, time::Duration};
+
+use artillery_core::{clock, config::TransportConfig};
+
+use crate::{
+    VALUE,
+    throughput::{crew::Orders, results::Settings, stats::Window},
+};
+
+/// How a thread calls the library.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum Way {
+    /// It has a client and a runtime of its own.
+    Own,
+    /// All threads share a client, which runs on threads of its own.
+    Shared,
+    /// All threads share a client, and whoever waits first drives it for all.
+    Carried,
+}
+
+/// What is to be measured, and how long.
+#[derive(Debug, Clone)]
+pub struct Plan {
+    /// The program `node`.
+    pub node: PathBuf,
+    /// This program.
+    pub own: PathBuf,
+    /// Numbers of callers, rising.
+    pub callers: Vec<u32>,
+    /// Samples of each point.
+    pub rounds: u32,
+    /// Before each sample.
+    pub warm_up: Duration,
+    /// Of each sample.
+    pub sample: Duration,
+    /// Keys of a cluster.
+    pub keys: usize,
+    /// How a thread calls.
+    pub way: Way,
+    /// Threads beside its own that a handle for concurrent callers runs on.
+    pub workers: usize,
+    /// Parts of a core that each node is held to, one after the other.
+    pub shares: Vec<f64>,
+    /// Callers for each member there: a longer chain is offered more.
+    pub callers_per_member: u32,
+    /// Lengths of chains there.
+    pub share_members: Vec<u32>,
+    /// Read shares there.
+    pub share_reads: Vec<u32>,
+}
+
+impl Plan {
+    /// 1, 2, 3, 4, 5, 10, 20, …, 100 callers: about ten minutes.
+    pub fn full(node: PathBuf, own: PathBuf) -> Self {
+        Self {
+            node,
+            own,
+            callers: (1..=5).chain((10..=100).step_by(10)).collect(),
+            rounds: 5,
+            warm_up: Duration::from_millis(80),
+            sample: Duration::from_millis(300),
+            keys: 10_000,
+            way: Way::Carried,
+            workers: 0,
+            shares: vec![0.2, 0.1],
+            callers_per_member: 60,
+            share_members: vec![1, 3, 5],
+            share_reads: vec![100, 99, 90, 50],
+        }
+    }
+
+    /// Few points and short samples: whether it works, not how fast.
+    pub fn quick(node: PathBuf, own: PathBuf) -> Self {
+        Self {
+            callers: vec![1, 10],
+            rounds: 2,
+            warm_up: Duration::from_millis(50),
+            sample: Duration::from_millis(150),
+            keys: 1000,
+            shares: vec![0.2],
+            share_reads: vec![100, 90],
+            ..Self::full(node, own)
+        }
+    }
+
+    /// As it is stored.
+    pub fn settings(&self) -> Settings {
+        let transport = TransportConfig::default();
+        Settings {
+            value_bytes: VALUE,
+            keys: self.keys,
+            rounds: self.rounds,
+            warm_up_ms: self.warm_up.as_millis() as u64,
+            sample_ms: self.sample.as_millis() as u64,
+            blocking: match self.way {
+                Way::Own => "a client and a current-thread runtime for each thread".to_owned(),
+                Way::Shared => "one client for all threads, on a runtime beside them".to_owned(),
+                Way::Carried => "one client for all threads, driven by whichever of them waits first".to_owned(),
+            },
+            concurrent: match self.workers {
+                0 => "one handle on a current-thread runtime".to_owned(),
+                workers => format!("one handle on a runtime of {workers} threads"),
+            },
+            callers_per_member: self.callers_per_member,
+            transport: format!(
+                "UDP payloads up to {}, segmentation offload {}, socket buffers {} KiB",
+                transport.max_udp_payload,
+                if transport.segmentation_offload { "on" } else { "off" },
+                transport.socket_buffer_bytes >> 10
+            ),
+        }
+    }
+
+    pub(super) fn orders(&self, reads_percent: u32, seed: u64) -> Orders {
+        let from = clock::now() + self.warm_up;
+        Orders { reads_percent, seed, window: Window { from, until: from + self.sample } }
+    }
+}
