@@ -35,6 +35,8 @@ pub enum Concern {
     Watcher(usize),
     /// Who leads, and what becomes of proposals.
     Control,
+    /// How the group that keeps the configuration log goes on.
+    Group,
 }
 
 impl Concern {
@@ -50,6 +52,7 @@ impl Concern {
             Self::Formation => (8, 0, 0),
             Self::Watcher(watcher) => (9, watcher, 0),
             Self::Control => (10, 0, 0),
+            Self::Group => (11, 0, 0),
         };
         kind << 48 | (a as u64) << 24 | b as u64
     }

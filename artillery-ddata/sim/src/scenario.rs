@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use artillery_ddata::Mode;
 
-use self::draw::{batches, common, evictions, founded, large, mixed, one_key, readers, retries, watches};
+use self::draw::{batches, common, evictions, founded, large, mixed, moving, one_key, readers, resync, retries, sole, turmoil, watches};
 
 use crate::{
     client::{Keys, Mix},
@@ -97,6 +97,8 @@ pub struct Setup {
     pub wired: bool,
     /// How the cluster is formed; `None`: it is there from the start.
     pub founding: Option<FoundingSetup>,
+    /// How its configuration changes; `None`: never.
+    pub control: Option<ControlSetup>,
     /// What goes wrong.
     pub faults: Vec<Planned>,
     /// Whether a member crashes at the end.
@@ -112,6 +114,21 @@ pub struct FoundingSetup {
     pub expect: u16,
     /// Members of each chain.
     pub replicas: u32,
+}
+
+/// How a cluster's configuration changes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ControlSetup {
+    /// Founders; further nodes are spares.
+    pub founders: usize,
+    /// Members of each chain.
+    pub replicas: u32,
+    /// How long a lease runs.
+    pub lease: Duration,
+    /// After how long a silent node is suspected.
+    pub suspect: Duration,
+    /// By how many millionths a clock may be fast or slow.
+    pub drift: u32,
 }
 
 /// A named kind of world.
@@ -161,11 +178,25 @@ pub enum Scenario {
     Large,
     /// Everything at once.
     Mixed,
+    /// Members restart with nothing in memory, one after the other; spares and they themselves take the places.
+    Failover,
+    /// Members are cut off, from one or from all others, both ways or one way.
+    Partitions,
+    /// Members do nothing for a while, and then go on as if no time had passed.
+    Pauses,
+    /// Leaders of the configuration log come and go.
+    Leaders,
+    /// Chains of one or two members.
+    Sole,
+    /// Backlogs so small that who was away needs everything.
+    Resync,
+    /// Everything that can change a configuration at once.
+    Turmoil,
 }
 
 impl Scenario {
     /// All of them.
-    pub const ALL: [Self; 22] = [
+    pub const ALL: [Self; 29] = [
         Self::Calm,
         Self::Lossy,
         Self::Links,
@@ -188,6 +219,13 @@ impl Scenario {
         Self::Watches,
         Self::Large,
         Self::Mixed,
+        Self::Failover,
+        Self::Partitions,
+        Self::Pauses,
+        Self::Leaders,
+        Self::Sole,
+        Self::Resync,
+        Self::Turmoil,
     ];
 
     /// Its name on the command line.
@@ -215,6 +253,13 @@ impl Scenario {
             Self::Watches => "watches",
             Self::Large => "large",
             Self::Mixed => "mixed",
+            Self::Failover => "failover",
+            Self::Partitions => "partitions",
+            Self::Pauses => "pauses",
+            Self::Leaders => "leaders",
+            Self::Sole => "sole",
+            Self::Resync => "resync",
+            Self::Turmoil => "turmoil",
         }
     }
 
@@ -243,6 +288,13 @@ impl Scenario {
             Self::Watches => "changes are watched from any member, some by who falls behind",
             Self::Large => "values many times as large as a frame may be",
             Self::Mixed => "everything at once",
+            Self::Failover => "members restart with nothing in memory; they and spares take the places",
+            Self::Partitions => "members are cut off, from one or all others, both ways or one way",
+            Self::Pauses => "members stand still for a while, and go on as if no time had passed",
+            Self::Leaders => "leaders of the configuration log come and go",
+            Self::Sole => "chains of one or two members, which others join",
+            Self::Resync => "backlogs so small that who was away needs everything",
+            Self::Turmoil => "everything that changes a configuration, at once",
         }
     }
 
@@ -253,7 +305,7 @@ impl Scenario {
 
     /// The kinds of faults that belong to it: each must occur in some seed.
     pub const fn kinds(self) -> &'static [Kind] {
-        use Kind::{Break, Crash, Cut, Delay, Duplication, Loss, Reorder, Restart, Slow};
+        use Kind::{Break, Crash, Cut, Delay, Duplication, Isolate, Loss, Pause, Reorder, Restart, Slow};
         match self {
             Self::Calm => &[Delay],
             Self::Lossy => &[Loss, Duplication, Reorder],
@@ -265,6 +317,13 @@ impl Scenario {
             Self::Leases => &[Delay, Break, Slow],
             Self::Formation => &[Loss, Duplication, Reorder, Delay, Break, Cut, Slow, Restart],
             Self::Readers => &[Delay],
+            Self::Failover => &[Restart, Delay, Break],
+            Self::Partitions => &[Isolate, Cut, Break, Delay],
+            Self::Pauses => &[Pause, Delay],
+            Self::Leaders => &[Pause, Isolate, Restart, Cut],
+            Self::Sole => &[Isolate, Pause, Break, Restart],
+            Self::Resync => &[Restart, Isolate, Break, Pause, Delay],
+            Self::Turmoil => &[Loss, Duplication, Reorder, Delay, Break, Cut, Slow, Restart, Pause, Isolate],
             Self::Classic
             | Self::Pair
             | Self::Long
@@ -331,6 +390,10 @@ impl Scenario {
             Self::Watches => watches(&mut rng, &mut setup),
             Self::Large => large(&mut rng, &mut setup),
             Self::Mixed => mixed(&mut rng, &mut setup),
+            Self::Failover | Self::Partitions | Self::Pauses | Self::Leaders => moving(&mut rng, &mut setup),
+            Self::Sole => sole(&mut rng, &mut setup),
+            Self::Resync => resync(&mut rng, &mut setup),
+            Self::Turmoil => turmoil(&mut rng, &mut setup),
         }
         setup.keys.chains = setup.chains;
         let mut faults = Rng::new(seed, Concern::Faults);
@@ -347,7 +410,11 @@ impl Scenario {
         if self.kinds().contains(&Kind::Crash) {
             setup.crash = Some(faults::crash(&mut faults, setup.members, CRASHES, CRASHES + SECOND));
         }
-        if self.kinds().contains(&Kind::Restart) {
+        if setup.control.is_some() {
+            if self.kinds().contains(&Kind::Restart) {
+                setup.faults.extend(faults::rolling(&mut faults, setup.members, TROUBLE, HEALED - 3 * SECOND));
+            }
+        } else if self.kinds().contains(&Kind::Restart) {
             setup.faults.extend(faults::restarts(&mut faults, setup.members, FOUNDED));
         }
         setup

@@ -2,6 +2,7 @@
 
 mod answers;
 mod clients;
+mod control;
 mod counts;
 mod end;
 mod event;
@@ -15,7 +16,7 @@ use std::sync::Arc;
 
 pub use self::counts::Counts;
 pub(crate) use self::event::{Addressed, Arrival, Event, Phase};
-use self::{founding::Founders, watches::Watcher};
+use self::{control::Control, founding::Founders, watches::Watcher};
 use artillery_ddata::{ChainConfig, ChainId, ChainMember, Epoch, MemberId, Role, Timestamp, replica::Input};
 
 use crate::{
@@ -73,6 +74,9 @@ pub struct World {
     slow_steps: u64,
     crashes: u64,
     restarts: u64,
+    pauses: u64,
+    isolations: u64,
+    control: Option<Control>,
     trace: Trace,
     counts: Counts,
 }
@@ -111,11 +115,17 @@ impl World {
             slow_steps: 0,
             crashes: 0,
             restarts: 0,
+            pauses: 0,
+            isolations: 0,
+            control: None,
             trace: Trace::new(traced),
             counts: Counts { planned: faults as u64, ..Counts::default() },
             nodes,
             setup,
         };
+        if let Some(control) = &world.setup.control {
+            world.control = Some(Control::new(seed, control, &world.setup, &world.ids));
+        }
         world.begin();
         world
     }
@@ -152,7 +162,9 @@ impl World {
     }
 
     fn begin(&mut self) {
-        if self.founding.is_some() {
+        if self.control.is_some() {
+            self.begin_control();
+        } else if self.founding.is_some() {
             self.begin_founding();
         } else {
             self.begin_founded();
@@ -194,6 +206,7 @@ impl World {
     }
 
     fn handle(&mut self, event: Event) -> Result<(), Failure> {
+        let Some(event) = self.unless_paused(event) else { return Ok(()) };
         match event {
             Event::Step(node) => return self.step(node),
             Event::Poll(node) => return self.poll(node),
@@ -205,6 +218,7 @@ impl World {
             Event::AskForChanges { watcher, attempt, node } => self.ask_for_changes(watcher, attempt, node),
             Event::Changes { watcher, attempt, reply } => return self.changes(watcher, attempt, *reply),
             Event::Founding(event) => return self.founding_event(event),
+            Event::Control(event) => return self.control_event(event),
             Event::Tick { node, slot, number } => self.tick(node, slot, number),
             Event::Land { from, to, flight, frame } => self.land(from, to, flight, frame),
             Event::Notice { node, peer, generation, connected } => self.notice(node, peer, generation, connected),

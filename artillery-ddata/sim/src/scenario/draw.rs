@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use artillery_ddata::Mode;
 
-use super::{FoundingSetup, Setup};
+use super::{ControlSetup, FoundingSetup, Setup};
 use crate::{
     client::{Keys, Mix},
     network::Profile,
@@ -67,6 +67,7 @@ pub(super) fn common(rng: &mut Rng) -> Setup {
         watchers: 0,
         wired: rng.chance(300),
         founding: None,
+        control: None,
         faults: Vec::new(),
         crash: None,
         mutant: None,
@@ -172,4 +173,56 @@ pub(super) fn mixed(rng: &mut Rng, setup: &mut Setup) {
         setup.window = rng.between(300, 4000) as usize;
     }
     setup.watchers = rng.below(3) as usize;
+}
+
+/// Up to seven nodes, some of them spares.
+pub(super) fn moving(rng: &mut Rng, setup: &mut Setup) {
+    let founders = rng.between(3, 5) as usize;
+    setup.members = (founders + rng.below(3) as usize).min(7);
+    controlled(rng, setup, founders, 3);
+    setup.backlog = rng.pick(&[1 << 20, 64 << 20]);
+}
+
+fn controlled(rng: &mut Rng, setup: &mut Setup, founders: usize, replicas: u64) {
+    // Answers to renewals must come before leases are out, or nothing is ever served.
+    if setup.profile.delay > 2 * MILLI {
+        setup.profile.delay = 2 * MILLI;
+        setup.profile.jitter = 2 * MILLI;
+    }
+    let (lease, suspect) = rng.pick(&[(1000, 500), (300, 150)]);
+    setup.control = Some(ControlSetup {
+        founders,
+        replicas: replicas as u32,
+        lease: Duration::from_millis(lease),
+        suspect: Duration::from_millis(suspect),
+        // Two clocks differ by 1 % at most.
+        drift: 4_900,
+    });
+    setup.window = setup.window.max(16 << 10);
+    setup.session_bytes = 16 << 20;
+    setup.patience = (1000 * MILLI, 4000 * MILLI);
+}
+
+pub(super) fn sole(rng: &mut Rng, setup: &mut Setup) {
+    setup.members = rng.between(3, 4) as usize;
+    let founders = rng.between(1, 3) as usize;
+    let replicas = rng.between(1, 2);
+    controlled(rng, setup, founders, replicas);
+    setup.backlog = rng.pick(&[1 << 20, 64 << 20]);
+    setup.mix.through_chain = 300;
+}
+
+pub(super) fn resync(rng: &mut Rng, setup: &mut Setup) {
+    moving(rng, setup);
+    setup.backlog = rng.pick(&[4 << 10, 32 << 10]);
+    setup.keys.registers = rng.between(3, 12) as u32;
+    setup.mix.deletes = 300;
+    setup.padding = rng.pick(&[0, 300, 2000]);
+}
+
+pub(super) fn turmoil(rng: &mut Rng, setup: &mut Setup) {
+    moving(rng, setup);
+    setup.chains = rng.between(1, 2) as usize;
+    setup.backlog = rng.pick(&[4 << 10, 64 << 10, 1 << 20]);
+    setup.mix.numbered = 1000;
 }

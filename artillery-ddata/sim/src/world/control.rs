@@ -52,8 +52,6 @@ pub(crate) enum Event {
     Message { from: usize, to: usize, ends: [MemberId; 2], flight: Flight, message: Box<Message> },
     /// A node starts another life.
     Start(usize),
-    /// Something that waited for a node to go on.
-    Held(Box<super::Event>),
 }
 
 /// What nodes say to each other about leases.
@@ -109,7 +107,7 @@ impl Control {
             tick: control.suspect / 10,
             ..Settings::default()
         };
-        let group = Group::new(&founding, rng.fork());
+        let group = Group::new(&founding, Rng::new(seed, Concern::Group));
         let mut new = Self {
             seed,
             rng,
@@ -179,12 +177,6 @@ impl World {
     }
 
     pub(super) fn control_event(&mut self, event: Event) -> Result<(), Failure> {
-        if let Some(node) = target(&event).filter(|&node| self.nodes[node].paused) {
-            if let Some(control) = &mut self.control {
-                control.held[node].push(super::Event::Control(event));
-            }
-            return Ok(());
-        }
         let lives = |node: usize, id: MemberId| self.nodes[node].is_alive() && self.ids[node] == id;
         match event {
             Event::Look => self.look(),
@@ -216,7 +208,6 @@ impl World {
             Event::SetVoters { node, id, term, voters } if lives(node, id) => self.set_voters(node, id, term, voters),
             Event::Message { from, to, ends, flight, message } => return self.heard(from, to, ends, flight, *message),
             Event::Start(node) => self.start_again(node),
-            Event::Held(event) => return self.handle(*event),
             _ => {}
         }
         Ok(())
@@ -434,16 +425,14 @@ impl World {
         let Some(control) = &mut self.control else { return };
         if !paused {
             for event in std::mem::take(&mut control.held[node]) {
-                self.queue.push(self.now, super::Event::Control(Event::Held(Box::new(event))));
+                self.queue.push(self.now, event);
             }
         }
     }
 
-    /// Keeps what a paused node would have to do.
-    pub(super) fn hold(&mut self, node: usize, event: super::Event) -> Option<super::Event> {
-        if !self.nodes[node].paused {
-            return Some(event);
-        }
+    /// What happens now; what a paused node would have to do is kept until it goes on.
+    pub(super) fn unless_paused(&mut self, event: super::Event) -> Option<super::Event> {
+        let Some(node) = event.waits_for().filter(|&node| self.nodes[node].paused) else { return Some(event) };
         if let Some(control) = &mut self.control {
             control.held[node].push(event);
         }
@@ -455,27 +444,41 @@ impl World {
         let Some(control) = &self.control else { return true };
         let alive = self.nodes.iter().filter(|node| node.is_alive()).count();
         let wanted = control.settings.replicas.min(alive);
-        let lives = |id: MemberId| self.ids.iter().position(|&other| other == id).is_some();
+        let lives = |id: MemberId| self.ids.contains(&id);
         control.configs().iter().all(|config| {
             config.serving().count() == wanted && config.syncing().is_none() && config.serving().all(lives)
         })
     }
 
-    /// By when all is to have settled.
-    pub(super) fn settled_by(&self) -> u64 {
-        HEALED + 20 * SECOND
+    /// The nodes that serve a chain by the last configuration.
+    pub(super) fn members_now(&self, chain: usize) -> Vec<usize> {
+        let Some(control) = &self.control else { return Vec::new() };
+        let config = control.configs().get(artillery_ddata::ChainId(chain as u32));
+        let at = |id: MemberId| self.ids.iter().position(|&other| other == id);
+        config.map(|config| config.serving().filter_map(at).collect()).unwrap_or_default()
     }
+
+    /// Whether a node serves anything, as far as that may change.
+    pub(super) fn is_member_now(&self, node: usize) -> bool {
+        self.control.is_none() || (0..self.setup.chains).all(|chain| self.members_now(chain).contains(&node))
+    }
+
+    /// After healing every chain has all its members again within this time.
+    pub(super) const SETTLED: u64 = HEALED + 15 * SECOND;
 }
 
-fn target(event: &Event) -> Option<usize> {
-    match event {
-        Event::Log { node, .. }
-        | Event::Tick { node, .. }
-        | Event::Renew { node, .. }
-        | Event::Confirmed { node, .. }
-        | Event::Appended { node, .. }
-        | Event::SetVoters { node, .. } => Some(*node),
-        Event::Message { to, .. } => Some(*to),
-        Event::Look | Event::Append { .. } | Event::Start(_) | Event::Held(_) => None,
+impl Event {
+    /// The node that it waits for, if that does nothing at the moment.
+    pub(super) fn waits_for(&self) -> Option<usize> {
+        match self {
+            Self::Log { node, .. }
+            | Self::Tick { node, .. }
+            | Self::Renew { node, .. }
+            | Self::Confirmed { node, .. }
+            | Self::Appended { node, .. }
+            | Self::SetVoters { node, .. } => Some(*node),
+            Self::Message { to, .. } => Some(*to),
+            Self::Look | Self::Append { .. } | Self::Start(_) => None,
+        }
     }
 }

@@ -22,7 +22,7 @@ impl World {
     pub(super) fn write_script(&mut self) {
         let mut client = 0;
         for node in 0..self.nodes.len() {
-            if !self.nodes[node].is_alive() {
+            if !self.nodes[node].is_alive() || !self.is_member_now(node) {
                 continue;
             }
             for key in 0..self.setup.keys.len() as u32 {
@@ -67,6 +67,9 @@ impl World {
     }
 
     fn check_chain(&self, chain: usize) -> Result<(), Failure> {
+        if self.control.is_some() {
+            return self.check_moving_chain(chain);
+        }
         let oracle = &self.oracles[chain];
         for (index, node) in self.nodes.iter().enumerate().filter(|(_, node)| !node.crashed) {
             if let Some((token, origin)) = node.owed.first_key_value() {
@@ -97,6 +100,43 @@ impl World {
             }
         }
         self.check_acknowledged(chain)
+    }
+
+    /// Each member of the last configuration holds all that was committed, and nothing else.
+    fn check_moving_chain(&self, chain: usize) -> Result<(), Failure> {
+        let fail = |oracle: Oracle, what: String| Err(Failure::new(oracle, what));
+        if !self.is_settled() {
+            return fail(Oracle::Progress, "a chain didn't get its members back after healing".into());
+        }
+        let oracle = &self.oracles[chain];
+        let committed = oracle.committed_up_to();
+        let expected = oracle.content(committed);
+        for index in self.members_now(chain) {
+            let node = &self.nodes[index];
+            let name = format!("n{index} of chain {chain}");
+            if let Some((token, origin)) = node.owed.first_key_value() {
+                return fail(Oracle::Answers, format!("{name} never answered {token:?} of client {}", origin.client));
+            }
+            let status = node.slots[chain].replica.status();
+            if status.last.sequence != committed || status.watermark != committed {
+                let what = format!("{name} holds {}, committed {} of {committed}", status.last, status.watermark);
+                return fail(Oracle::Convergence, what);
+            }
+            let records = node.store.scan(ChainId(chain as u32), b"", Sequence::MAX).collect::<Result<Vec<_>, _>>();
+            let records: Vec<Record> =
+                records.map_err(|error: StoreError| Failure::new(Oracle::Convergence, format!("{name}: {error}")))?;
+            check_content(&name, &expected, records.into_iter())?;
+            self.check_table(chain, &name, &status)?;
+            if status.parked_reads + status.waiting_writes + status.in_flight > 0 {
+                return fail(Oracle::Convergence, format!("{name} still waits: {status:?}"));
+            }
+        }
+        match self.newest_acknowledged(chain) {
+            Some(newest) if newest.sequence > committed => {
+                fail(Oracle::Convergence, format!("{newest} was acknowledged, {committed} is the last one committed"))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// The table of sessions is the same everywhere, and within its bytes.
@@ -172,6 +212,8 @@ impl World {
                 Kind::Slow => self.slow_steps,
                 Kind::Crash => self.crashes,
                 Kind::Restart => self.restarts,
+                Kind::Pause => self.pauses,
+                Kind::Isolate => self.isolations,
             };
         }
         for slot in self.nodes.iter().flat_map(|node| &node.slots) {

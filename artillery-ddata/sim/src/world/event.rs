@@ -2,7 +2,7 @@
 
 use artillery_ddata::{MemberId, replica::Reply, update::RequestKey, wire::message::ChainFrame};
 
-use super::founding;
+use super::{control, founding};
 use crate::{client::Request, network::Flight, node::Origin};
 
 /// What is going to happen.
@@ -42,10 +42,25 @@ pub(crate) enum Event {
     Changes { watcher: usize, attempt: u64, reply: Box<Reply> },
     /// Something of the forming of the cluster.
     Founding(founding::Event),
+    /// Something about the configuration.
+    Control(control::Event),
     /// The fault with this index begins or ends.
     Fault { index: usize, begins: bool },
     /// The run enters its next part.
     Phase(Phase),
+}
+
+impl Event {
+    /// The node that it waits for, if that does nothing at the moment.
+    pub(super) fn waits_for(&self) -> Option<usize> {
+        match self {
+            Self::Step(node) | Self::Poll(node) => Some(*node),
+            Self::Tick { node, .. } | Self::Notice { node, .. } | Self::AskForChanges { node, .. } => Some(*node),
+            Self::Request(arrival) => Some(arrival.node),
+            Self::Control(event) => event.waits_for(),
+            _ => None,
+        }
+    }
 }
 
 /// A frame, and the lives of the nodes that it is from and for.

@@ -36,9 +36,13 @@ impl World {
             Fault::Break(a, b) if a != b => {
                 self.set_connection(a, b, !self.is_broken(a, b));
             }
-            Fault::Crash(node) if begins => self.crash(node),
+            Fault::Crash(node) if begins && self.can_spare(node) => self.crash(node),
+            Fault::Restart(node) if self.control.is_some() && begins => self.stop_life(node),
+            Fault::Restart(node) if self.control.is_some() => self.restart_life(node),
             Fault::Restart(node) if begins => self.stop(node),
             Fault::Restart(node) => self.restart(node),
+            Fault::Pause(node) => self.pause(node, begins),
+            Fault::Isolate(_) => self.isolations += u64::from(begins),
             _ => {}
         }
     }

@@ -3,7 +3,8 @@
 use std::fmt::Write as _;
 
 use artillery_ddata::{
-    MemberId, Timestamp,
+    ChainId, MemberId, Timestamp,
+    control::message::Promotion,
     replica::{Event as ReplicaEvent, Input, Output},
     update::Update,
     wire::message::{ChainFrame, ChainMessage},
@@ -75,7 +76,7 @@ impl World {
         self.send_all(index)
     }
 
-    fn take_in(&mut self, index: usize, Work { slot, input, flight }: Work) {
+    pub(super) fn take_in(&mut self, index: usize, Work { slot, input, flight }: Work) {
         let ids = &self.ids;
         self.trace.line(self.now, |out| {
             write!(out, "n{index} c{slot} ")?;
@@ -110,13 +111,16 @@ impl World {
     }
 
     /// After inputs or polls: looks at the replicas, hands out what they say, and schedules their ticks.
-    fn settle(&mut self, index: usize) -> Result<(), Failure> {
+    pub(super) fn settle(&mut self, index: usize) -> Result<(), Failure> {
         for slot in 0..self.nodes[index].slots.len() {
             self.observe(index, slot)?;
             while let Some(output) = self.nodes[index].slots[slot].replica.poll_output() {
                 match output {
                     Output::Reply(token, reply) => self.answer(index, slot, token, reply)?,
                     Output::Event(event) => self.event(index, slot, &event)?,
+                    Output::Promote { epoch, member } => {
+                        self.promote(index, Promotion { chain: ChainId(slot as u32), epoch, member });
+                    }
                 }
             }
             self.schedule_tick(index, slot);
@@ -125,10 +129,15 @@ impl World {
     }
 
     fn observe(&mut self, index: usize, slot: usize) -> Result<(), Failure> {
-        let Some(place) = self.place(index, slot) else { return Ok(()) };
         let replica = &self.nodes[index].slots[slot].replica;
         let status = replica.status();
-        self.oracles[slot].observe(place, &status, replica.history())?;
+        if self.control.is_some() {
+            self.oracles[slot].observe_life(index, self.ids[index], &status, replica.history())?;
+        } else if let Some(place) = self.place(index, slot) {
+            self.oracles[slot].observe(place, &status, replica.history())?;
+        } else {
+            return Ok(());
+        }
         self.oracles[slot].check_table(&status, self.setup.session_bytes)?;
         self.counts.session_bytes = self.counts.session_bytes.max(status.sessions_bytes as u64);
         if let Some(twice) = self.oracles[slot].take_twice() {
@@ -179,7 +188,7 @@ impl World {
     }
 
     /// Takes messages from the replicas and sends them, as far as links have room.
-    fn send_all(&mut self, index: usize) -> Result<(), Failure> {
+    pub(super) fn send_all(&mut self, index: usize) -> Result<(), Failure> {
         let clock = self.nodes[index].clock(self.now);
         for slot in 0..self.nodes[index].slots.len() {
             for peer in 0..self.nodes.len() {
@@ -196,9 +205,9 @@ impl World {
                     if room == 0 {
                         break;
                     }
-                    let Some(frame) = self.nodes[index].slots[slot].replica.poll_updates(clock, to, room) else {
-                        break;
-                    };
+                    let replica = &mut self.nodes[index].slots[slot].replica;
+                    let frame = replica.poll_updates(clock, to, room).or_else(|| replica.poll_snapshot(clock, to, room));
+                    let Some(frame) = frame else { break };
                     self.send(index, peer, frame)?;
                 }
             }
