@@ -5,20 +5,24 @@
 //! - Hand in what happened with [`Replica::handle`], and the time with it.
 //! - Then take the outputs ([`Replica::poll_output`]) until there are none.
 //! - For each member of the configuration ([`Replica::peers`]) and whenever its link can take more, take messages:
-//!   [`Replica::poll_control`] always first, then [`Replica::poll_updates`] as far as the link has room. Nothing is
+//!   [`Replica::poll_control`] always first, then [`Replica::poll_updates`] as far as the link has room, and last, on a
+//!   stream of its own, [`Replica::poll_snapshot`]. Nothing is
 //!   queued here per link: controls are built from the present state, updates are read from the history by a cursor.
 //! - Hand in [`Input::Tick`] at [`Replica::next_tick`].
 //!
 //! Local clean reads don't pass through here at all: [`Gate`] serves them from any thread.
 
+mod expel;
 mod gate;
 mod history;
 mod incoming;
 mod links;
 mod look;
 mod mutant;
+mod promote;
 mod reads;
 mod resolve;
+mod resync;
 mod sessions;
 mod stream;
 mod types;
@@ -40,7 +44,10 @@ use incoming::Incoming;
 use links::Peer;
 use look::Snapshots;
 pub use mutant::Mutant;
+use promote::Promotion;
 use reads::{Asked, Reads};
+pub use resync::ResyncProgress;
+use resync::{Filling, Outgoing, Resyncs};
 use sessions::Sessions;
 use smallvec::SmallVec;
 pub use types::*;
@@ -48,10 +55,10 @@ use watch::Watchers;
 use writes::{Asker, Writes};
 
 use crate::{
-    ChainConfig, ChainId, MemberId, Mode, Role, Sequence, Timestamp,
+    ChainConfig, ChainId, Epoch, MemberId, Mode, Role, Sequence, Timestamp,
     store::{Store, StoreBatch, StoreOp},
     update::Update,
-    wire::message::{ChainFrame, ChainMessage},
+    wire::message::{self, ChainFrame, ChainMessage},
 };
 
 /// One member of one chain.
@@ -62,6 +69,8 @@ pub struct Replica {
     store: Arc<dyn Store>,
     gate: Arc<Gate>,
     config: Option<Arc<ChainConfig>>,
+    /// The newest epoch that was entered, or that doesn't name this member: no older one counts any more.
+    newest: Epoch,
     place: Place,
     history: History,
     watermark: Sequence,
@@ -80,6 +89,15 @@ pub struct Replica {
     gap: bool,
     /// The update behind our history, if it comes in pieces and has begun to.
     incoming: Option<Incoming>,
+    /// Who counts as the tail in the rest of this epoch.
+    promotion: Option<Promotion>,
+    /// A snapshot for the joiner behind us, and the number of the newest that there was.
+    outgoing: Option<Outgoing>,
+    snapshot_number: u64,
+    /// A snapshot is coming, and the number of the newest that was heard of in this epoch.
+    filling: Option<Box<Filling>>,
+    snapshot_seen: u64,
+    resyncs: Resyncs,
     writes: Writes,
     sessions: Sessions,
     reads: Reads,
@@ -139,6 +157,10 @@ impl fmt::Debug for Replica {
 impl Replica {
     /// A member that is in no configuration yet, over an empty part of `store`.
     pub fn new(me: MemberId, chain: ChainId, settings: Settings, store: Arc<dyn Store>, gate: Arc<Gate>) -> Self {
+        #[cfg(feature = "mutants")]
+        if settings.mutant == Some(Mutant::LookOnce) {
+            gate.look_once();
+        }
         Self {
             me,
             chain,
@@ -146,6 +168,7 @@ impl Replica {
             store,
             gate,
             config: None,
+            newest: Epoch(0),
             place: Place::default(),
             history: History::default(),
             watermark: Sequence::ZERO,
@@ -158,6 +181,12 @@ impl Replica {
             is_prefix: false,
             gap: false,
             incoming: None,
+            promotion: None,
+            outgoing: None,
+            snapshot_number: 0,
+            filling: None,
+            snapshot_seen: 0,
+            resyncs: Resyncs::default(),
             writes: Writes::default(),
             sessions: Sessions::default(),
             reads: Reads::default(),
@@ -176,6 +205,7 @@ impl Replica {
         }
         match input {
             Input::Enter(config) => self.enter(now, config),
+            Input::Expelled(epoch) => self.expelled(epoch),
             Input::Connected(peer) => self.connected(peer),
             Input::Disconnected(peer) => self.disconnected(peer),
             Input::Receive { from, frame } => self.receive(now, from, frame),
@@ -229,6 +259,11 @@ impl Replica {
             snapshots: self.snapshots.len(),
             watchers: self.watchers.len(),
             reads: ReadCounts { version_queries: self.reads.queries.sent(), ..self.reads.counters },
+            expelled: self.is_expelled().then_some(self.newest),
+            resyncs_full: self.resyncs.full,
+            resyncs_partial: self.resyncs.partial,
+            receiving: self.filling.as_ref().map(|filling| filling.come()),
+            sending: self.outgoing.as_ref().map(Outgoing::sent),
             halted: self.halted.clone(),
         }
     }
@@ -240,11 +275,13 @@ impl Replica {
 
     /// Moves to a newer configuration that names this member (docs/DESIGN.md §5.4), whichever it skips on the way.
     fn enter(&mut self, now: Timestamp, config: Arc<ChainConfig>) {
-        let newer = self.config.as_ref().is_none_or(|present| config.epoch > present.epoch);
+        let newer = config.epoch > self.newest;
         if config.chain != self.chain || !newer || config.role(self.me).is_none() || self.halted.is_some() {
             return;
         }
         self.gate.serve(None);
+        self.end_outgoing();
+        self.newest = config.epoch;
         self.place = Place::of(&config, self.me);
         self.peers = config
             .members
@@ -252,15 +289,17 @@ impl Replica {
             .filter(|member| member.id != self.me)
             .map(|member| (member.id, Peer::new(self.connected.contains(&member.id))))
             .collect();
-        self.needs_resume = self.place.predecessor.is_some();
-        self.is_prefix = self.place.is_head;
-        self.gap = false;
-        self.incoming = None;
-        self.open_upto = None;
-        self.open_awaits = None;
+        self.leave_epoch();
+        if self.is(Mutant::RollBackFirst) {
+            let keep = self.history.version_at(self.watermark).unwrap_or_default();
+            self.cut(message::Cut { said: self.history.last(), keep });
+        }
         self.event(Event::Entered(config.epoch));
         let (epoch, mode) = (config.epoch, config.mode);
         self.config = Some(config);
+        if self.filling.is_some() && self.place.serves() {
+            return self.halt(Halt::NotWhole);
+        }
         if self.place.is_head {
             self.open(now);
         }
@@ -283,6 +322,7 @@ impl Replica {
         self.due_for(self.place.successor);
         self.due_for(self.place.predecessor);
         self.commit_as_tail(now);
+        self.consider_promotion(now);
     }
 
     /// Takes in the next update of the history: the store first, then whoever may see it.
@@ -306,11 +346,6 @@ impl Replica {
         self.count_for_snapshots(update.cost());
         self.history.push(update);
         Ok(())
-    }
-
-    /// How far the tail may commit. The one place that knows the rule: in memory, applied by the tail is applied by all.
-    fn committable(&self) -> Sequence {
-        self.history.last().sequence
     }
 
     fn commit_as_tail(&mut self, now: Timestamp) {
@@ -350,6 +385,7 @@ impl Replica {
         self.serve_committed_reads(now);
         self.answer_watchers();
         self.history.commit(watermark, self.settings.backlog);
+        self.end_outgoing_if_overtaken();
     }
 
     fn prune(&mut self, before: Sequence) -> Result<(), Halt> {
@@ -373,6 +409,7 @@ impl Replica {
         }
         self.gate.serve(None);
         self.incoming = None;
+        self.end_outgoing();
         self.halted = Some(why.clone());
         self.reply_all_reads(&Reply::Refused(Refusal::NoChain));
         self.refuse_watchers();

@@ -117,6 +117,7 @@ impl World {
                 match output {
                     Output::Reply(token, reply) => self.answer(index, slot, token, reply)?,
                     Output::Event(event) => self.event(index, slot, &event)?,
+                    Output::Promote { .. } => {}
                 }
             }
             self.schedule_tick(index, slot);
@@ -211,7 +212,7 @@ impl World {
         let bytes = match &frame.message {
             ChainMessage::Updates(updates) => FRAME + updates.updates.iter().map(Update::cost).sum::<usize>(),
             ChainMessage::Chunk(chunk) => FRAME + chunk.bytes.len(),
-            ChainMessage::Control(_) => FRAME,
+            ChainMessage::Snapshot(_) | ChainMessage::Control(_) => FRAME,
         };
         let generation = self.nodes[from].peers[to].generation;
         let (flight, copy) = self.network.send(self.now, from, to, generation, bytes);
