@@ -5,13 +5,15 @@
 //! - Hand in what happened with [`Replica::handle`], and the time with it.
 //! - Then take the outputs ([`Replica::poll_output`]) until there are none.
 //! - For each member of the configuration ([`Replica::peers`]) and whenever its link can take more, take messages:
-//!   [`Replica::poll_control`] always first, then [`Replica::poll_updates`] as far as the link has room. Nothing is
+//!   [`Replica::poll_control`] always first, then [`Replica::poll_updates`] as far as the link has room, and last, on a
+//!   stream of its own, [`Replica::poll_snapshot`]. Nothing is
 //!   queued here per link: controls are built from the present state, updates are read from the history by a cursor.
 //! - Hand in [`Input::Tick`] at [`Replica::next_tick`].
 //!
 //! Local clean reads don't pass through here at all: [`Gate`] serves them from any thread.
 
 mod commit;
+mod expel;
 mod gate;
 mod history;
 mod incoming;
@@ -19,8 +21,10 @@ mod links;
 mod look;
 mod mutant;
 mod place;
+mod promote;
 mod reads;
 mod resolve;
+mod resync;
 mod sessions;
 mod stream;
 mod types;
@@ -43,17 +47,20 @@ use links::Peer;
 use look::Snapshots;
 pub use mutant::Mutant;
 use place::Place;
+use promote::Promotion;
 use reads::{Asked, Reads};
+pub use resync::ResyncProgress;
+use resync::{Filling, Outgoing, Resyncs};
 use sessions::Sessions;
 pub use types::*;
 use watch::Watchers;
 use writes::{Asker, Writes};
 
 use crate::{
-    ChainConfig, ChainId, MemberId, Sequence, Timestamp,
+    ChainConfig, ChainId, Epoch, MemberId, Sequence, Timestamp,
     store::Store,
     update::Update,
-    wire::message::{ChainFrame, ChainMessage},
+    wire::message::{self, ChainFrame, ChainMessage},
 };
 
 /// One member of one chain.
@@ -64,6 +71,8 @@ pub struct Replica {
     store: Arc<dyn Store>,
     gate: Arc<Gate>,
     config: Option<Arc<ChainConfig>>,
+    /// The newest epoch that was entered, or that doesn't name this member: no older one counts any more.
+    newest: Epoch,
     place: Place,
     history: History,
     watermark: Sequence,
@@ -82,6 +91,15 @@ pub struct Replica {
     gap: bool,
     /// The update behind our history, if it comes in pieces and has begun to.
     incoming: Option<Incoming>,
+    /// Who counts as the tail in the rest of this epoch.
+    promotion: Option<Promotion>,
+    /// A snapshot for the joiner behind us, and the number of the newest that there was.
+    outgoing: Option<Outgoing>,
+    snapshot_number: u64,
+    /// A snapshot is coming, and the number of the newest that was heard of in this epoch.
+    filling: Option<Box<Filling>>,
+    snapshot_seen: u64,
+    resyncs: Resyncs,
     writes: Writes,
     sessions: Sessions,
     reads: Reads,
@@ -106,6 +124,10 @@ impl fmt::Debug for Replica {
 impl Replica {
     /// A member that is in no configuration yet, over an empty part of `store`.
     pub fn new(me: MemberId, chain: ChainId, settings: Settings, store: Arc<dyn Store>, gate: Arc<Gate>) -> Self {
+        #[cfg(feature = "mutants")]
+        if settings.mutant == Some(Mutant::LookOnce) {
+            gate.look_once();
+        }
         Self {
             me,
             chain,
@@ -113,6 +135,7 @@ impl Replica {
             store,
             gate,
             config: None,
+            newest: Epoch(0),
             place: Place::default(),
             history: History::default(),
             watermark: Sequence::ZERO,
@@ -125,6 +148,12 @@ impl Replica {
             is_prefix: false,
             gap: false,
             incoming: None,
+            promotion: None,
+            outgoing: None,
+            snapshot_number: 0,
+            filling: None,
+            snapshot_seen: 0,
+            resyncs: Resyncs::default(),
             writes: Writes::default(),
             sessions: Sessions::default(),
             reads: Reads::default(),
@@ -143,6 +172,7 @@ impl Replica {
         }
         match input {
             Input::Enter(config) => self.enter(now, config),
+            Input::Expelled(epoch) => self.expelled(epoch),
             Input::Connected(peer) => self.connected(peer),
             Input::Disconnected(peer) => self.disconnected(peer),
             Input::Receive { from, frame } => self.receive(now, from, frame),
@@ -196,22 +226,29 @@ impl Replica {
             snapshots: self.snapshots.len(),
             watchers: self.watchers.len(),
             reads: ReadCounts { version_queries: self.reads.queries.sent(), ..self.reads.counters },
+            expelled: self.is_expelled().then_some(self.newest),
+            resyncs_full: self.resyncs.full,
+            resyncs_partial: self.resyncs.partial,
+            receiving: self.filling.as_ref().map(|filling| filling.come()),
+            sending: self.outgoing.as_ref().map(Outgoing::sent),
             halted: self.halted.clone(),
         }
     }
 
     /// The history kept here, oldest first, for invariant checks: committed updates may have been dropped already.
-    pub fn history(&self) -> impl ExactSizeIterator<Item = &Update> + '_ {
+    pub fn history(&self) -> impl DoubleEndedIterator<Item = &Update> + ExactSizeIterator + '_ {
         self.history.updates().iter()
     }
 
     /// Moves to a newer configuration that names this member (docs/DESIGN.md §5.4), whichever it skips on the way.
     fn enter(&mut self, now: Timestamp, config: Arc<ChainConfig>) {
-        let newer = self.config.as_ref().is_none_or(|present| config.epoch > present.epoch);
+        let newer = config.epoch > self.newest;
         if config.chain != self.chain || !newer || config.role(self.me).is_none() || self.halted.is_some() {
             return;
         }
         self.gate.serve(None);
+        self.end_outgoing();
+        self.newest = config.epoch;
         self.place = Place::of(&config, self.me);
         self.peers = config
             .members
@@ -219,15 +256,17 @@ impl Replica {
             .filter(|member| member.id != self.me)
             .map(|member| (member.id, Peer::new(self.connected.contains(&member.id))))
             .collect();
-        self.needs_resume = self.place.predecessor.is_some();
-        self.is_prefix = self.place.is_head;
-        self.gap = false;
-        self.incoming = None;
-        self.open_upto = None;
-        self.open_awaits = None;
+        self.leave_epoch();
+        if self.is(Mutant::RollBackFirst) {
+            let keep = self.history.version_at(self.watermark).unwrap_or_default();
+            self.cut(message::Cut { said: self.history.last(), keep });
+        }
         self.event(Event::Entered(config.epoch));
         let (epoch, mode) = (config.epoch, config.mode);
         self.config = Some(config);
+        if self.filling.is_some() && self.place.serves() {
+            return self.halt(Halt::NotWhole);
+        }
         if self.place.is_head {
             self.open(now);
         }
@@ -250,6 +289,7 @@ impl Replica {
         self.due_for(self.place.successor);
         self.due_for(self.place.predecessor);
         self.commit_as_tail(now);
+        self.consider_promotion(now);
     }
 
     /// Stops serving for good: local readers first, then everybody who waits.
@@ -259,6 +299,7 @@ impl Replica {
         }
         self.gate.serve(None);
         self.incoming = None;
+        self.end_outgoing();
         self.halted = Some(why.clone());
         self.reply_all_reads(&Reply::Refused(Refusal::NoChain));
         self.refuse_watchers();

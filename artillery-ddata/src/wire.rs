@@ -9,5 +9,7 @@ pub mod formation;
 mod keep;
 pub mod message;
 mod outline;
+mod raw;
 pub mod request;
+mod snapshot;
 pub mod streams;

@@ -72,6 +72,7 @@ fn full_control() -> Control {
         answer: Some(Answer { number: 10, sequence: Sequence(11) }),
         barrier: 12,
         ordered: Some(Answer { number: 13, sequence: Sequence(14) }),
+        snapshot: None,
     }
 }
 

@@ -1,10 +1,10 @@
 //! Guards that can be taken out, to see that the simulator notices.
 
-use artillery_ddata::replica::Mutant;
+use artillery_ddata::{control::coordinator, replica};
 
 use crate::scenario::Scenario;
 
-/// A guard taken out of the replica, or of what clients make of its refusals.
+/// A guard taken out of the replica, of the coordinator, or of what clients make of refusals.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum MutantName {
     /// A read joins a version query that is already in flight.
@@ -35,11 +35,139 @@ pub enum MutantName {
     WatchUncommitted,
     /// A piece of a large update is put behind what has come of it, wherever it belongs.
     JoinPieces,
+    /// A member that a newer configuration doesn't name goes on as before.
+    ServeWhenExpelled,
+    /// What was said in an older epoch is taken in.
+    TakeOlderEpoch,
+    /// What was said in a newer epoch is taken in before it is entered.
+    TakeNewerEpoch,
+    /// A joiner is promoted however far behind it is.
+    PromoteTooEarly,
+    /// A new head numbers its updates in the epoch of the old one.
+    ReuseEpoch,
+    /// What a returning member holds beyond the common history stays in its store.
+    KeepDirty,
+    /// A snapshot is put over what is there.
+    NoWipe,
+    /// A tail answers version queries before its epoch is open.
+    AnswerBeforeOpen,
+    /// A broken link to the joiner ends the wait for it.
+    ForgetAsked,
+    /// A tail asks for a promotion before its epoch is open.
+    AskBeforeOpen,
+    /// Reads that wait go on waiting when their member enters another epoch.
+    KeepWaiting,
+    /// A local read doesn't look again whether its member still serves.
+    LookOnce,
+    /// A returning member drops what lies above its own watermark before it has met the chain.
+    RollBackFirst,
+    /// A snapshot that begins anew goes on where the last one was broken off.
+    SkipFinished,
+    /// A member is removed while its lease may still run.
+    RemoveAtOnce,
+    /// A new leader doesn't wait for the leases that others granted.
+    NewLeaderDoesNotWait,
+    /// A lease is renewed between the end of the fence and the decision.
+    RenewWhileDeciding,
+    /// A deposed leader grants leases.
+    GrantUnconfirmed,
+    /// A lease is granted by a confirmation that began before it was asked for.
+    JoinRound,
+    /// A member gets a lease though it may still act as what it was before it was expelled.
+    GrantToFormerSelf,
+    /// A lease is taken to be out by the granter's clock alone.
+    ForgetDrift,
+    /// A request for a promotion counts in later epochs too.
+    PromoteInAnyEpoch,
 }
+
+/// What is taken out.
+#[derive(Clone, Copy, Debug)]
+enum Guard {
+    Replica(replica::Mutant),
+    Coordinator(coordinator::Mutant),
+    Client,
+}
+
+/// A line of the table of mutants.
+struct Line {
+    mutant: MutantName,
+    name: &'static str,
+    trap: u32,
+    scenario: Scenario,
+    guard: Guard,
+}
+
+const fn line(mutant: MutantName, name: &'static str, trap: u32, scenario: Scenario, guard: Guard) -> Line {
+    Line { mutant, name, trap, scenario, guard }
+}
+
+const TABLE: [Line; MutantName::ALL.len()] = {
+    use MutantName as M;
+    use Scenario as S;
+    use coordinator::Mutant as C;
+    use replica::Mutant as R;
+    [
+        line(M::JoinQueryInFlight, "join-query-in-flight", 3, S::Storm, Guard::Replica(R::JoinQueryInFlight)),
+        line(
+            M::AnswerBelowOwnWatermark,
+            "answer-below-own-watermark",
+            12,
+            S::Storm,
+            Guard::Replica(R::AnswerBelowOwnWatermark),
+        ),
+        line(M::DirtyAsCommitted, "dirty-as-committed", 18, S::Storm, Guard::Replica(R::DirtyAsCommitted)),
+        line(M::WaitEndsEarly, "wait-ends-early", 29, S::Storm, Guard::Replica(R::WaitEndsEarly)),
+        line(M::ForgetRecords, "forget-records", 7, S::Retries, Guard::Replica(R::ForgetRecords)),
+        line(M::IgnoreFloor, "ignore-floor", 17, S::Sessions, Guard::Replica(R::IgnoreFloor)),
+        line(
+            M::AnswerFailedSwapAtOnce,
+            "answer-failed-swap-at-once",
+            20,
+            S::Retries,
+            Guard::Replica(R::AnswerFailedSwapAtOnce),
+        ),
+        line(M::ForgetFailedSwaps, "forget-failed-swaps", 20, S::Retries, Guard::Replica(R::ForgetFailedSwaps)),
+        line(M::AnswerPendingRecord, "answer-pending-record", 31, S::Retries, Guard::Replica(R::AnswerPendingRecord)),
+        line(M::RunEvicted, "run-evicted", 32, S::Evictions, Guard::Replica(R::RunEvicted)),
+        line(M::BelieveRefusals, "believe-refusals", 33, S::Retries, Guard::Client),
+        line(M::ReadKeysApart, "read-keys-apart", 34, S::Batches, Guard::Replica(R::ReadKeysApart)),
+        line(M::WatchUncommitted, "watch-uncommitted", 18, S::Watches, Guard::Replica(R::WatchUncommitted)),
+        line(M::JoinPieces, "join-pieces", 41, S::Large, Guard::Replica(R::JoinPieces)),
+        line(M::ServeWhenExpelled, "serve-when-expelled", 1, S::Partitions, Guard::Replica(R::ServeWhenExpelled)),
+        line(M::TakeOlderEpoch, "take-older-epoch", 22, S::Failover, Guard::Replica(R::TakeOlderEpoch)),
+        line(M::TakeNewerEpoch, "take-newer-epoch", 36, S::Failover, Guard::Replica(R::TakeNewerEpoch)),
+        line(M::PromoteTooEarly, "promote-too-early", 5, S::Failover, Guard::Replica(R::PromoteTooEarly)),
+        line(M::ReuseEpoch, "reuse-epoch", 6, S::Failover, Guard::Replica(R::ReuseEpoch)),
+        line(M::KeepDirty, "keep-dirty", 10, S::Partitions, Guard::Replica(R::KeepDirty)),
+        line(M::NoWipe, "no-wipe", 11, S::Resync, Guard::Replica(R::NoWipe)),
+        line(M::AnswerBeforeOpen, "answer-before-open", 23, S::Partitions, Guard::Replica(R::AnswerBeforeOpen)),
+        line(M::ForgetAsked, "forget-asked", 24, S::Sole, Guard::Replica(R::ForgetAsked)),
+        line(M::AskBeforeOpen, "ask-before-open", 25, S::Sole, Guard::Replica(R::AskBeforeOpen)),
+        line(M::KeepWaiting, "keep-waiting", 27, S::Partitions, Guard::Replica(R::KeepWaiting)),
+        line(M::LookOnce, "look-once", 28, S::Partitions, Guard::Replica(R::LookOnce)),
+        line(M::RollBackFirst, "roll-back-first", 37, S::Partitions, Guard::Replica(R::RollBackFirst)),
+        line(M::SkipFinished, "skip-finished", 38, S::Resync, Guard::Replica(R::SkipFinished)),
+        line(M::RemoveAtOnce, "remove-at-once", 4, S::Partitions, Guard::Coordinator(C::RemoveAtOnce)),
+        line(
+            M::NewLeaderDoesNotWait,
+            "new-leader-does-not-wait",
+            4,
+            S::Leaders,
+            Guard::Coordinator(C::NewLeaderDoesNotWait),
+        ),
+        line(M::RenewWhileDeciding, "renew-while-deciding", 35, S::Leaders, Guard::Coordinator(C::RenewWhileDeciding)),
+        line(M::GrantUnconfirmed, "grant-unconfirmed", 14, S::Leaders, Guard::Coordinator(C::GrantUnconfirmed)),
+        line(M::JoinRound, "join-round", 14, S::Leaders, Guard::Coordinator(C::JoinRound)),
+        line(M::GrantToFormerSelf, "grant-to-former-self", 28, S::Partitions, Guard::Coordinator(C::GrantToFormerSelf)),
+        line(M::ForgetDrift, "forget-drift", 4, S::Partitions, Guard::Coordinator(C::ForgetDrift)),
+        line(M::PromoteInAnyEpoch, "promote-in-any-epoch", 5, S::Sole, Guard::Coordinator(C::PromoteInAnyEpoch)),
+    ]
+};
 
 impl MutantName {
     /// All of them.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 36] = [
         Self::JoinQueryInFlight,
         Self::AnswerBelowOwnWatermark,
         Self::DirtyAsCommitted,
@@ -54,89 +182,80 @@ impl MutantName {
         Self::ReadKeysApart,
         Self::WatchUncommitted,
         Self::JoinPieces,
+        Self::ServeWhenExpelled,
+        Self::TakeOlderEpoch,
+        Self::TakeNewerEpoch,
+        Self::PromoteTooEarly,
+        Self::ReuseEpoch,
+        Self::KeepDirty,
+        Self::NoWipe,
+        Self::AnswerBeforeOpen,
+        Self::ForgetAsked,
+        Self::AskBeforeOpen,
+        Self::KeepWaiting,
+        Self::LookOnce,
+        Self::RollBackFirst,
+        Self::SkipFinished,
+        Self::RemoveAtOnce,
+        Self::NewLeaderDoesNotWait,
+        Self::RenewWhileDeciding,
+        Self::GrantUnconfirmed,
+        Self::JoinRound,
+        Self::GrantToFormerSelf,
+        Self::ForgetDrift,
+        Self::PromoteInAnyEpoch,
     ];
+
+    const fn line(self) -> &'static Line {
+        &TABLE[self as usize]
+    }
 
     /// Its name on the command line.
     pub const fn name(self) -> &'static str {
-        match self {
-            Self::JoinQueryInFlight => "join-query-in-flight",
-            Self::AnswerBelowOwnWatermark => "answer-below-own-watermark",
-            Self::DirtyAsCommitted => "dirty-as-committed",
-            Self::WaitEndsEarly => "wait-ends-early",
-            Self::ForgetRecords => "forget-records",
-            Self::IgnoreFloor => "ignore-floor",
-            Self::AnswerFailedSwapAtOnce => "answer-failed-swap-at-once",
-            Self::ForgetFailedSwaps => "forget-failed-swaps",
-            Self::AnswerPendingRecord => "answer-pending-record",
-            Self::RunEvicted => "run-evicted",
-            Self::BelieveRefusals => "believe-refusals",
-            Self::ReadKeysApart => "read-keys-apart",
-            Self::WatchUncommitted => "watch-uncommitted",
-            Self::JoinPieces => "join-pieces",
-        }
+        self.line().name
     }
 
     /// The number of the trap in the list of known bugs (docs/DESIGN.md §12).
     pub const fn trap(self) -> u32 {
-        match self {
-            Self::JoinQueryInFlight => 3,
-            Self::AnswerBelowOwnWatermark => 12,
-            Self::DirtyAsCommitted => 18,
-            Self::WaitEndsEarly => 29,
-            Self::ForgetRecords => 7,
-            Self::IgnoreFloor => 17,
-            Self::AnswerFailedSwapAtOnce => 20,
-            Self::ForgetFailedSwaps => 20,
-            Self::AnswerPendingRecord => 31,
-            Self::RunEvicted => 32,
-            Self::BelieveRefusals => 33,
-            Self::ReadKeysApart => 34,
-            Self::WatchUncommitted => 18,
-            Self::JoinPieces => 41,
-        }
+        self.line().trap
     }
 
     /// The scenario that it is hunted in unless another one is named.
     pub const fn scenario(self) -> Scenario {
-        match self {
-            Self::JoinQueryInFlight | Self::AnswerBelowOwnWatermark | Self::DirtyAsCommitted | Self::WaitEndsEarly => {
-                Scenario::Storm
-            }
-            Self::ForgetRecords => Scenario::Retries,
-            Self::IgnoreFloor => Scenario::Sessions,
-            Self::AnswerFailedSwapAtOnce => Scenario::Retries,
-            Self::ForgetFailedSwaps => Scenario::Retries,
-            Self::AnswerPendingRecord => Scenario::Retries,
-            Self::RunEvicted => Scenario::Evictions,
-            Self::BelieveRefusals => Scenario::Retries,
-            Self::ReadKeysApart => Scenario::Batches,
-            Self::WatchUncommitted => Scenario::Watches,
-            Self::JoinPieces => Scenario::Large,
+        self.line().scenario
+    }
+
+    /// The guard of the replica that it takes out, if it is one of the replica's.
+    pub const fn guard(self) -> Option<replica::Mutant> {
+        match self.line().guard {
+            Guard::Replica(mutant) => Some(mutant),
+            _ => None,
         }
     }
 
-    /// The guard of the replica that it takes out; `None`: it is the client that lacks one.
-    pub const fn guard(self) -> Option<Mutant> {
-        Some(match self {
-            Self::JoinQueryInFlight => Mutant::JoinQueryInFlight,
-            Self::AnswerBelowOwnWatermark => Mutant::AnswerBelowOwnWatermark,
-            Self::DirtyAsCommitted => Mutant::DirtyAsCommitted,
-            Self::WaitEndsEarly => Mutant::WaitEndsEarly,
-            Self::ForgetRecords => Mutant::ForgetRecords,
-            Self::IgnoreFloor => Mutant::IgnoreFloor,
-            Self::AnswerFailedSwapAtOnce => Mutant::AnswerFailedSwapAtOnce,
-            Self::ForgetFailedSwaps => Mutant::ForgetFailedSwaps,
-            Self::AnswerPendingRecord => Mutant::AnswerPendingRecord,
-            Self::RunEvicted => Mutant::RunEvicted,
-            Self::ReadKeysApart => Mutant::ReadKeysApart,
-            Self::WatchUncommitted => Mutant::WatchUncommitted,
-            Self::JoinPieces => Mutant::JoinPieces,
-            Self::BelieveRefusals => return None,
-        })
+    /// The guard of the coordinator that it takes out, if it is one of the coordinator's.
+    pub const fn coordinator(self) -> Option<coordinator::Mutant> {
+        match self.line().guard {
+            Guard::Coordinator(mutant) => Some(mutant),
+            _ => None,
+        }
     }
 
     /// The mutant called `name`.
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|mutant| mutant.name() == name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_is_in_order() {
+        for mutant in MutantName::ALL {
+            assert_eq!(mutant.line().mutant, mutant);
+            assert_eq!(MutantName::named(mutant.name()), Some(mutant));
+        }
     }
 }

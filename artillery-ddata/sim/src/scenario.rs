@@ -6,7 +6,10 @@ use std::time::Duration;
 
 use artillery_ddata::Mode;
 
-use self::draw::{batches, common, evictions, founded, large, mixed, moving, one_key, readers, resync, retries, sole, turmoil, watches};
+use self::draw::{
+    batches, common, evictions, founded, large, mixed, moving, one_key, readers, resync, retries, sole, turmoil,
+    watches,
+};
 
 use crate::{
     client::{Keys, Mix},

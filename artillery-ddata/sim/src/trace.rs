@@ -49,6 +49,7 @@ impl fmt::Display for Brief<'_> {
                 Ok(())
             }
             ChainMessage::Control(control) => write!(f, "{control:?}"),
+            ChainMessage::Snapshot(part) => write!(f, "snapshot {} at {:?}", part.id, part.at),
             ChainMessage::Chunk(Chunk { watermark, version, part, bytes }) => {
                 write!(f, "piece w={watermark} {version} {part:?} {} bytes", bytes.len())
             }

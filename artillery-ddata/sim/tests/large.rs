@@ -61,7 +61,7 @@ fn size(frame: &ChainFrame) -> u64 {
         + match &frame.message {
             ChainMessage::Updates(updates) => updates.updates.iter().map(|update| update.bytes() as u64).sum(),
             ChainMessage::Chunk(chunk) => chunk.bytes.len() as u64,
-            ChainMessage::Control(_) => 0,
+            ChainMessage::Snapshot(_) | ChainMessage::Control(_) => 0,
         }
 }
 

@@ -47,6 +47,11 @@ fn status(last: u64, watermark: u64) -> Status {
         snapshots: 0,
         watchers: 0,
         reads: Default::default(),
+        expelled: None,
+        resyncs_full: 0,
+        resyncs_partial: 0,
+        receiving: None,
+        sending: None,
         halted: None,
     }
 }

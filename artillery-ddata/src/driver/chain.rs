@@ -199,6 +199,8 @@ impl Task {
                     }
                 }
                 Output::Event(event) => self.tell(event),
+                // Nobody changes this configuration, and nobody joins it.
+                Output::Promote { .. } => {}
             }
         }
         let now = clock::now();

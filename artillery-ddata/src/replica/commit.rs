@@ -33,11 +33,6 @@ impl Replica {
         Ok(())
     }
 
-    /// How far the tail may commit. The one place that knows the rule: in memory, applied by the tail is applied by all.
-    fn committable(&self) -> Sequence {
-        self.history.last().sequence
-    }
-
     pub(super) fn commit_as_tail(&mut self, now: Timestamp) {
         if self.place.is_tail && self.is_open() && self.committable() > self.watermark {
             self.commit(now, self.committable());
@@ -75,6 +70,7 @@ impl Replica {
         self.serve_committed_reads(now);
         self.answer_watchers();
         self.history.commit(watermark, self.settings.backlog);
+        self.end_outgoing_if_overtaken();
     }
 
     fn prune(&mut self, before: Sequence) -> Result<(), Halt> {

@@ -16,6 +16,9 @@ pub struct Gate {
     watermark: AtomicU64,
     lease_until: AtomicU64,
     counters: ReadCounters,
+    /// Mutant: a reader doesn't look at `serving` again.
+    #[cfg(feature = "mutants")]
+    looks_once: std::sync::atomic::AtomicBool,
 }
 
 /// Why a read can't be served here and now. None of them is final: ask a node, which knows the other ways.
@@ -77,6 +80,8 @@ impl Gate {
             watermark: AtomicU64::new(0),
             lease_until: AtomicU64::new(0),
             counters: ReadCounters::default(),
+            #[cfg(feature = "mutants")]
+            looks_once: std::sync::atomic::AtomicBool::new(false),
         }
     }
 
@@ -106,7 +111,7 @@ impl Gate {
         }
         // The lookup must not sink below this load.
         fence(Ordering::SeqCst);
-        if self.serving.load(Ordering::Relaxed) != epoch {
+        if self.serving.load(Ordering::Relaxed) != epoch && !self.looks_once() {
             return Err(NotLocal::NotHere);
         }
         self.counters.add();
@@ -147,6 +152,21 @@ impl Gate {
 
     pub(crate) fn lease(&self, until: Timestamp) {
         self.lease_until.store(until.as_nanos(), Ordering::Release);
+    }
+
+    #[cfg(feature = "mutants")]
+    pub(crate) fn look_once(&self) {
+        self.looks_once.store(true, Ordering::Relaxed);
+    }
+
+    #[cfg(feature = "mutants")]
+    fn looks_once(&self) -> bool {
+        self.looks_once.load(Ordering::Relaxed)
+    }
+
+    #[cfg(not(feature = "mutants"))]
+    const fn looks_once(&self) -> bool {
+        false
     }
 }
 

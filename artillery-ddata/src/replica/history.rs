@@ -45,6 +45,26 @@ impl History {
         Position { last: self.last, epochs: self.epochs.clone() }
     }
 
+    /// A history that begins behind `last`, of which no update is kept; all of it is committed.
+    pub(super) fn behind(last: Version, epochs: Vec<(Epoch, Sequence)>) -> Self {
+        Self { last, epochs, committed: last.sequence, ..Self::default() }
+    }
+
+    /// First sequence of each epoch up to `sequence`, oldest first.
+    pub(super) fn epochs_at(&self, sequence: Sequence) -> Vec<(Epoch, Sequence)> {
+        self.epochs.iter().copied().take_while(|&(_, first)| first <= sequence).collect()
+    }
+
+    /// Whether all updates behind `sequence` are kept, and take up at most `limit` bytes.
+    pub(super) fn is_close(&self, sequence: Sequence, limit: usize) -> bool {
+        let mut bytes = 0;
+        sequence.next() >= self.first()
+            && self.from(sequence.next()).all(|update| {
+                bytes += update.cost();
+                bytes <= limit
+            })
+    }
+
     /// The kept updates from `sequence` on.
     pub(super) fn from(&self, sequence: Sequence) -> impl Iterator<Item = &Update> + '_ {
         let skip = sequence.0.saturating_sub(self.first().0);

@@ -1,10 +1,10 @@
 //! What a member says to the others of its chain, and what it makes of what they say.
 
-use super::{Halt, Replica, incoming::Incoming};
+use super::{Halt, Mutant, Replica, incoming::Incoming};
 use smallvec::{SmallVec, smallvec};
 
 use crate::{
-    Epoch, MemberId, Sequence, Timestamp,
+    Epoch, MemberId, Role, Sequence, Timestamp,
     store::{StoreBatch, StoreOp},
     wire::message::{Answer, ChainFrame, ChainMessage, Control, Cut, Partial, Position},
 };
@@ -28,7 +28,7 @@ pub(super) struct Peer {
     /// It is the successor: when `acknowledged` last rose, or sending began anew.
     pub(super) progress: Timestamp,
     /// It is the successor: what it has to drop first.
-    cut: Option<Cut>,
+    pub(super) cut: Option<Cut>,
     /// The highest version query that it asked us, and whether that waits for an answer.
     asked: u64,
     owed: bool,
@@ -52,7 +52,7 @@ impl Cursor {
     }
 
     /// Behind what the successor holds.
-    fn behind(held: Sequence, partial: Option<Partial>) -> Self {
+    pub(super) fn behind(held: Sequence, partial: Option<Partial>) -> Self {
         let next = held.next();
         Self { next, begun: partial.filter(|partial| partial.version.sequence == next) }
     }
@@ -63,6 +63,7 @@ impl Cursor {
 enum Unsure {
     Watermark,
     Acknowledged,
+    Snapshot,
     Other,
 }
 
@@ -112,6 +113,7 @@ impl Replica {
             peer.cursor = None;
             peer.echo = Sequence::ZERO;
         }
+        self.snapshot_link_changed(id);
     }
 
     pub(super) fn disconnected(&mut self, id: MemberId) {
@@ -120,12 +122,17 @@ impl Replica {
             peer.connected = false;
             peer.cursor = None;
         }
+        self.snapshot_link_changed(id);
+        if self.is(Mutant::ForgetAsked) {
+            self.promotion = None;
+        }
     }
 
     /// The control frame that `to` should get now, if it should get one.
     pub fn poll_control(&mut self, now: Timestamp, to: MemberId) -> Option<ChainFrame> {
         let config = self.config.clone().filter(|_| self.halted.is_none())?;
         let (open_upto, place, watermark) = (self.open_upto, self.place, self.watermark);
+        let answers = open_upto.is_some() || self.is(Mutant::AnswerBeforeOpen);
         let peer = self.peers.get_mut(&to).filter(|peer| peer.connected && peer.due)?;
         peer.due = false;
         let mut control = Control {
@@ -136,18 +143,22 @@ impl Replica {
             ..Control::default()
         };
         if place.successor == Some(to) {
-            control.following = peer.cursor.is_some();
+            // Who is to take a snapshot, or does so, has no history that could follow ours.
+            let follows = peer.cursor.is_some() && self.outgoing.is_none();
+            control.following = follows;
             control.cut = peer.cut;
             // Only of a known prefix of our history does a sequence say what it holds.
-            control.open = open_upto.filter(|_| peer.cursor.is_some());
+            control.open = open_upto.filter(|_| follows);
         }
         if place.predecessor == Some(to) {
             control.acknowledged = self.history.last();
-            control.resume = (self.needs_resume || self.gap).then(|| self.history.position());
+            let resumes = self.filling.is_none() && (self.needs_resume || self.gap);
+            control.resume = resumes.then(|| self.history.position());
+            control.snapshot = self.filling.as_ref().map(|filling| filling.progress(self.gap));
             control.partial = self.incoming.as_ref().map(Incoming::partial);
         }
         // Only a leased tail at which the epoch is open speaks for the chain (trap 23).
-        if place.is_tail && peer.owed && open_upto.is_some() && now < self.lease {
+        if place.is_tail && peer.owed && answers && now < self.lease {
             peer.owed = false;
             control.answer = Some(Answer { number: peer.asked, sequence: watermark });
         }
@@ -167,13 +178,19 @@ impl Replica {
     pub(super) fn receive(&mut self, now: Timestamp, from: MemberId, frame: ChainFrame) {
         let epoch = self.config.as_ref().map_or(Epoch(0), |config| config.epoch);
         let known = self.peers.contains_key(&from);
-        if frame.chain != self.chain || frame.epoch != epoch || !known || self.halted.is_some() {
+        if frame.chain != self.chain || !known || self.halted.is_some() {
+            return;
+        }
+        if (frame.epoch < epoch && !self.is(Mutant::TakeOlderEpoch))
+            || (frame.epoch > epoch && !self.is(Mutant::TakeNewerEpoch))
+        {
             return;
         }
         match frame.message {
             ChainMessage::Updates(updates) => self.receive_updates(now, from, updates),
             ChainMessage::Control(control) => self.receive_control(now, from, control),
             ChainMessage::Chunk(chunk) => self.receive_chunk(now, from, chunk),
+            ChainMessage::Snapshot(part) => self.receive_snapshot(now, from, part),
         }
     }
 
@@ -210,6 +227,9 @@ impl Replica {
     }
 
     fn hear_successor(&mut self, now: Timestamp, from: MemberId, control: &Control) {
+        if let Some(progress) = &control.snapshot {
+            return self.hear_progress(now, from, progress, control.partial);
+        }
         let is_open = self.is_open();
         let ours = self.history.version_at(control.acknowledged.sequence) == Some(control.acknowledged);
         let Some(peer) = self.peers.get_mut(&from) else { return };
@@ -222,6 +242,7 @@ impl Replica {
         if let Some(position) = &control.resume {
             self.follow(now, from, position, control.partial);
         }
+        self.consider_promotion(now);
     }
 
     /// The successor told where it stands: go on behind that, or first have it drop what we never had (rule 5.4).
@@ -233,12 +254,15 @@ impl Replica {
         let keep = self.history.common(position);
         let first = self.history.first();
         if keep.sequence.next() < first {
-            // A serving successor holds all that is committed, so its needs are kept; a syncing one waits for a resync.
+            // A serving successor holds all that is committed, so its needs are kept; a syncing one gets a snapshot.
             if self.serves(from) {
                 self.halt(Halt::BacklogTooShort { needed: keep.sequence.next(), first });
+            } else {
+                self.offer_snapshot(now, from);
             }
             return;
         }
+        self.end_outgoing();
         let Some(peer) = self.peers.get_mut(&from) else { return };
         peer.due = true;
         peer.progress = now;
@@ -253,6 +277,10 @@ impl Replica {
     }
 
     fn hear_predecessor(&mut self, now: Timestamp, from: MemberId, control: &Control) {
+        if self.filling.is_some() {
+            // It speaks of a history that we have no more.
+            return;
+        }
         if let Some(cut) = control.cut {
             self.cut(cut);
         }
@@ -268,6 +296,13 @@ impl Replica {
 
     /// The predecessor has compared histories with us: watermarks heard before mean our history too.
     pub(super) fn found_prefix(&mut self, now: Timestamp) {
+        if !self.is_prefix && self.place.role == Some(Role::Syncing) {
+            self.resyncs.partial += 1;
+        }
+        self.believe_prefix(now);
+    }
+
+    pub(super) fn believe_prefix(&mut self, now: Timestamp) {
         if !std::mem::replace(&mut self.is_prefix, true)
             && let Some(heard) = self.peers.values().map(|peer| peer.watermark).max()
         {
@@ -283,7 +318,7 @@ impl Replica {
     }
 
     /// Drops what the predecessor never had, once, and only if we still are where it thinks we are.
-    fn cut(&mut self, cut: Cut) {
+    pub(super) fn cut(&mut self, cut: Cut) {
         if self.history.last() != cut.said {
             return;
         }
@@ -295,7 +330,9 @@ impl Replica {
             keep_from: self.watermark,
             ops: smallvec![StoreOp::DropAbove { last: cut.keep.sequence }],
         };
-        if let Err(error) = self.store.apply(&batch) {
+        if !self.is(Mutant::KeepDirty)
+            && let Err(error) = self.store.apply(&batch)
+        {
             return self.halt(error.into());
         }
         self.history.cut(cut.keep);
@@ -319,6 +356,10 @@ impl Replica {
             let Some(peer) = self.peers.get_mut(&id) else { continue };
             peer.due = true;
             peer.confirm |= why == Unsure::Watermark;
+            if let (Unsure::Snapshot, Some(after)) = (why, resend) {
+                self.rewind_snapshot(now, after);
+                continue;
+            }
             if let (Unsure::Acknowledged, Some(after)) = (why, resend)
                 && now - peer.progress >= after
             {
@@ -327,13 +368,15 @@ impl Replica {
                 peer.progress = now;
             }
         }
+        self.consider_promotion(now);
+        self.ask_promotion();
     }
 
     /// Whether anything is left that needs heartbeats.
     pub(super) fn is_unsettled(&self) -> bool {
         let waiting =
             !self.reads.is_empty() || !self.writes.is_empty() || !self.snapshots.is_empty() || self.watchers.len() > 0;
-        self.halted.is_none() && self.config.is_some() && (waiting || !self.unsure_peers().is_empty())
+        self.halted.is_none() && (waiting || self.promotion.is_some() || !self.unsure_peers().is_empty())
     }
 
     fn unsure_peers(&self) -> SmallVec<[(MemberId, Unsure); 4]> {
@@ -346,7 +389,9 @@ impl Replica {
             let unacknowledged = peer.cursor.is_some_and(|cursor| {
                 cursor.next > peer.acknowledged.next() || (cursor.begun.is_some() && cursor.begun != peer.partial)
             });
-            if asks || lost || (behind && peer.cursor.is_none()) {
+            if behind && self.outgoing.is_some() {
+                Some((id, Unsure::Snapshot))
+            } else if asks || lost || (behind && peer.cursor.is_none()) {
                 Some((id, Unsure::Other))
             } else if behind && unacknowledged && self.settings.resend.is_some() {
                 Some((id, Unsure::Acknowledged))

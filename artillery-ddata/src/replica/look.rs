@@ -217,6 +217,12 @@ impl Replica {
         Ok(Reply::Page(page))
     }
 
+    /// Ends all of them.
+    pub(super) fn end_snapshots(&mut self) {
+        let all: Vec<u64> = self.snapshots.kept.keys().copied().collect();
+        all.into_iter().for_each(|number| self.end_snapshot(number));
+    }
+
     fn end_snapshot(&mut self, number: u64) {
         if let Some(kept) = self.snapshots.kept.remove(&number) {
             self.store.unpin(self.chain, kept.at);

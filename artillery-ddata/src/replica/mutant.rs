@@ -33,6 +33,34 @@ pub enum Mutant {
     WatchUncommitted,
     /// A piece of a large update is put behind what has come of it, wherever it belongs (trap 41).
     JoinPieces,
+    /// A member that a newer configuration doesn't name goes on as before (trap 1).
+    ServeWhenExpelled,
+    /// What was said in an older epoch is taken in (traps 2, 22).
+    TakeOlderEpoch,
+    /// What was said in a newer epoch is taken in by a member that hasn't entered it (trap 36).
+    TakeNewerEpoch,
+    /// The joiner's promotion is asked for however far behind it is, and the tail commits without it (trap 5).
+    PromoteTooEarly,
+    /// A new head numbers its updates in the epoch of the old one (trap 6).
+    ReuseEpoch,
+    /// What a returning member holds beyond the common history stays in its store (trap 10).
+    KeepDirty,
+    /// A snapshot is put over what is there (trap 11).
+    NoWipe,
+    /// A tail answers version queries before its epoch is open (trap 23).
+    AnswerBeforeOpen,
+    /// A broken link to the joiner ends the wait for it (trap 24).
+    ForgetAsked,
+    /// A tail asks for a promotion before its epoch is open (trap 25).
+    AskBeforeOpen,
+    /// Reads that wait go on waiting when their member enters another epoch (trap 27).
+    KeepWaiting,
+    /// A local read doesn't look again whether its member still serves (trap 28).
+    LookOnce,
+    /// A returning member drops what lies above its own watermark before it has met the chain (trap 37).
+    RollBackFirst,
+    /// A snapshot that begins anew goes on where the last one was broken off (trap 38).
+    SkipFinished,
 }
 
 impl Replica {

@@ -193,6 +193,11 @@ impl Replica {
             self.reply(asked.token, reply);
             return Ok(());
         }
+        if self.is_expelled() {
+            // Nothing more will be committed here.
+            self.reply(asked.token, Reply::Refused(Refusal::NoChain));
+            return Ok(());
+        }
         // A session that is content with committed versions waits for its floor, whoever commits.
         if asked.mode == ReadMode::Eventual {
             let watermark = asked.floor;
@@ -264,10 +269,13 @@ impl Replica {
     }
 
     fn refuses_read(&self, asked: &Asked) -> Option<Refusal> {
-        if self.config.is_none() || self.halted.is_some() {
+        if self.halted.is_some() || self.filling.is_some() || (self.config.is_none() && !self.is_expelled()) {
             return Some(Refusal::NoChain);
         }
         if !self.place.serves() && asked.mode != ReadMode::Eventual {
+            return Some(Refusal::NoChain);
+        }
+        if self.is_expelled() && matches!(asked.query, Query::Changes(_)) {
             return Some(Refusal::NoChain);
         }
         match &asked.query {
@@ -350,7 +358,11 @@ impl Replica {
 
     /// Reads that wait when their node enters another epoch start anew: what they wait for was said in the old one.
     pub(super) fn restart_reads(&mut self, now: Timestamp) {
+        if self.is(Mutant::KeepWaiting) {
+            return;
+        }
         let parked = self.reads.take_all();
+        self.reads.own_barrier = Sequence::ZERO;
         self.reads.queries.answered = self.reads.queries.sent;
         self.reads.barriers.answered = self.reads.barriers.sent;
         for read in parked {

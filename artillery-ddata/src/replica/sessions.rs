@@ -3,6 +3,8 @@
 //! What committed updates say stands in it for good; what pending ones say stands beside it, and goes with them if they
 //! do (trap 31). Every member keeps the same table of the same history, so any of them can be head.
 
+mod copy;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;

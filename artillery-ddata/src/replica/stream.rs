@@ -110,7 +110,7 @@ impl Replica {
         whole.or_else(|| incoming().map(Large::Incoming))
     }
 
-    fn chunk(&self) -> usize {
+    pub(super) fn chunk(&self) -> usize {
         self.settings.chunk.clamp(1, MAX_CHUNK)
     }
 
@@ -119,7 +119,7 @@ impl Replica {
             return;
         }
         let mut in_order = false;
-        let held = self.history.last().sequence;
+        let held = self.reached();
         for update in message.updates.into_iter().skip_while(|update| update.version.sequence <= held) {
             if !self.is_next(from, update.version.sequence) {
                 break;
@@ -135,11 +135,19 @@ impl Replica {
     /// Whether an update stands right behind our history. If something is missing before it, that is asked for from
     /// where we stand: now, and with each heartbeat.
     fn is_next(&mut self, from: MemberId, sequence: Sequence) -> bool {
-        let last = self.history.last().sequence;
-        if sequence > last.next() {
+        let reached = self.reached();
+        if self.filling.as_ref().is_some_and(|filling| !filling.takes_updates()) {
+            return false;
+        }
+        if sequence > reached.next() {
             self.miss(from);
         }
-        sequence == last.next()
+        sequence == reached.next()
+    }
+
+    /// Up to where updates have come: in the middle of a snapshot, those that are kept for afterwards.
+    fn reached(&self) -> Sequence {
+        self.filling.as_ref().map_or(self.history.last().sequence, |filling| filling.upto())
     }
 
     fn miss(&mut self, from: MemberId) {
@@ -149,7 +157,10 @@ impl Replica {
     }
 
     fn append(&mut self, update: Update) -> Result<(), Halt> {
-        self.apply(update)?;
+        match &mut self.filling {
+            Some(filling) => filling.keep(update, self.settings.joiner_buffer),
+            None => self.apply(update)?,
+        }
         self.gap = false;
         self.incoming = None;
         Ok(())
@@ -161,6 +172,7 @@ impl Replica {
         }
         let Chunk { watermark, version, part, bytes } = chunk;
         let mut in_order = false;
+        self.make_room_for(&part);
         if self.is_next(from, version.sequence) {
             match self.take_piece(version, part, &bytes) {
                 Ok(None) => self.gap = false,
@@ -174,6 +186,14 @@ impl Replica {
             }
         }
         self.received(now, from, in_order, watermark);
+    }
+
+    /// A large update that the joiner has no room for isn't begun.
+    fn make_room_for(&mut self, part: &Part) {
+        if let (Some(filling), Part::First(outline)) = (&mut self.filling, part) {
+            let bytes = usize::try_from(outline.bytes()).unwrap_or(usize::MAX);
+            filling.has_room(bytes, self.settings.joiner_buffer);
+        }
     }
 
     /// Takes in a piece of the update behind our history; the update, once that is whole.
@@ -198,6 +218,10 @@ impl Replica {
 
     /// After history has come, or was said again.
     fn received(&mut self, now: Timestamp, from: MemberId, in_order: bool, watermark: Sequence) {
+        if self.filling.is_some() {
+            self.due_for(Some(from));
+            return self.learn_from(now, from, watermark);
+        }
         if in_order {
             self.found_prefix(now);
             self.needs_resume = false;

@@ -11,6 +11,7 @@ pub use self::{
     reply::{Changes, Committed, Computed, Cut, Page, Read, Refusal, Reply, Way},
     write::{Expected, Step, Write},
 };
+use super::ResyncProgress;
 use crate::{
     ChainConfig, Epoch, MemberId, Sequence, Timestamp, Version,
     store::StoreError,
@@ -43,6 +44,11 @@ pub struct Settings {
     pub snapshot_age: Duration,
     /// A snapshot is kept while no more bytes than these were written since it began.
     pub snapshot_bytes: usize,
+    /// The promotion of a joiner is asked for once it lacks no more bytes of updates than these.
+    pub close_behind: usize,
+    /// Bytes of updates that a joiner keeps until its snapshot is through. What is beyond them waits in the source's
+    /// backlog.
+    pub joiner_buffer: usize,
     /// How often cumulative state is repeated to peers that haven't shown to know it.
     pub heartbeat: Duration,
     /// Send again what a successor hasn't acknowledged for so long. `None` for links that lose nothing while they are
@@ -63,6 +69,8 @@ impl Default for Settings {
             chunk: MAX_CHUNK,
             snapshot_age: Duration::from_secs(60),
             snapshot_bytes: 64 << 20,
+            close_behind: 1 << 20,
+            joiner_buffer: 64 << 20,
             heartbeat: Duration::from_millis(100),
             resend: None,
             #[cfg(feature = "mutants")]
@@ -76,6 +84,9 @@ impl Default for Settings {
 pub enum Input {
     /// A newer configuration names this member: enter its epoch. Older or equal ones are ignored.
     Enter(Arc<ChainConfig>),
+    /// A newer configuration, the one of this epoch, doesn't name this member. It serves nothing but eventual reads until
+    /// it enters a newer one still, and keeps what it has.
+    Expelled(Epoch),
     /// Frames to this peer can be sent from now on; what was sent before may be lost.
     Connected(MemberId),
     /// Frames to this peer go nowhere from now on.
@@ -127,6 +138,14 @@ pub enum Output {
     Reply(Token, Reply),
     /// Tell whoever watches.
     Event(Event),
+    /// Have the configuration that replaces this epoch's name this member, which is syncing now, as serving. Said with
+    /// each heartbeat until the epoch is over.
+    Promote {
+        /// The epoch to be replaced.
+        epoch: Epoch,
+        /// The joiner.
+        member: MemberId,
+    },
 }
 
 /// Something worth telling.
@@ -137,6 +156,22 @@ pub enum Event {
     Entered(Epoch),
     /// The epoch is open here.
     Opened(Epoch),
+    /// The configuration of this epoch doesn't name the member.
+    Expelled(Epoch),
+    /// A snapshot for a joiner begins here.
+    SnapshotBegun {
+        /// The joiner.
+        to: MemberId,
+        /// It shows the history up to here.
+        at: Sequence,
+    },
+    /// A snapshot begins to come: what was here before doesn't count any more.
+    Resyncing,
+    /// A snapshot is through, and what has come beside it applied.
+    Resynced {
+        /// The newest version here.
+        upto: Version,
+    },
     /// What should never be: the member stopped serving, keeps its store, and reports.
     Halted(Halt),
 }
@@ -161,6 +196,9 @@ pub enum Halt {
         /// The commit watermark.
         watermark: Sequence,
     },
+    /// It is named as serving in the middle of a snapshot.
+    #[error("named as serving though its resync isn't through")]
+    NotWhole,
     /// An update of a kind that this release doesn't know.
     #[error("an update of the unknown kind {0}")]
     UnknownKind(u8),
@@ -208,6 +246,16 @@ pub struct Status {
     pub watchers: usize,
     /// Reads by the way that they were served.
     pub reads: ReadCounts,
+    /// The epoch whose configuration doesn't name this member, until it enters a newer one.
+    pub expelled: Option<Epoch>,
+    /// Full resyncs that it went through as a joiner.
+    pub resyncs_full: u64,
+    /// Resyncs from its predecessor's backlog alone.
+    pub resyncs_partial: u64,
+    /// How far the snapshot has come that it receives.
+    pub receiving: Option<ResyncProgress>,
+    /// How far the snapshot has come that it sends.
+    pub sending: Option<ResyncProgress>,
     /// Why it stopped serving.
     pub halted: Option<Halt>,
 }

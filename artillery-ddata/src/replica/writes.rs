@@ -50,6 +50,14 @@ impl Writes {
         self.waiting.is_empty()
     }
 
+    pub(super) fn chain_time(&self) -> u64 {
+        self.chain_time
+    }
+
+    pub(super) fn follow_chain_time(&mut self, stamp: u64) {
+        self.chain_time = self.chain_time.max(stamp);
+    }
+
     fn wait(&mut self, sequence: Sequence, seen: Option<Held>, asker: Asker) {
         match self.waiting.binary_search_by_key(&sequence, |waiting| waiting.sequence) {
             Ok(at) => self.waiting[at].askers.push(asker),
@@ -204,9 +212,13 @@ impl Replica {
     }
 
     fn next_update(&self, kind: UpdateKind) -> Update {
-        let epoch = self.config.as_ref().map_or(Version::NONE.epoch, |config| config.epoch);
+        let last = self.history.last();
+        let epoch = match &self.config {
+            Some(config) if !self.is(Mutant::ReuseEpoch) || last.is_none() => config.epoch,
+            _ => last.epoch,
+        };
         Update {
-            version: Version { epoch, sequence: self.history.last().sequence.next() },
+            version: Version { epoch, sequence: last.sequence.next() },
             kind,
             request: None,
             outcome: Outcome::Done,
@@ -224,7 +236,7 @@ impl Replica {
 
     pub(super) fn follow_chain_time(&mut self) {
         let newest = self.history.updates().back().map_or(0, |update| update.chain_time);
-        self.writes.chain_time = self.writes.chain_time.max(newest);
+        self.writes.follow_chain_time(newest);
     }
 
     /// Orders a barrier: an update that changes nothing. `None` while there is no room, or nothing may be ordered here.

@@ -17,8 +17,13 @@ use crate::{
     update::{Change, MAX_KEY, Outcome, RequestKey, Update, UpdateKind},
 };
 
+mod snapshot;
+
 #[cfg(test)]
 mod tests;
+
+pub use snapshot::SnapshotError;
+use snapshot::{HeardSnapshot, SaidSnapshot, check_mark, decode_snapshot, encode_snapshot};
 
 /// The most updates in one frame.
 ///
@@ -121,6 +126,9 @@ pub enum HistoryError {
         /// The bytes of all keys and values.
         len: u64,
     },
+    /// No snapshot has such a part.
+    #[error(transparent)]
+    Snapshot(#[from] SnapshotError),
 }
 
 /// The header of every frame between members. `M` borrows on the way out.
@@ -137,6 +145,7 @@ enum Said<'a> {
     Updates(UpdatesHeader),
     Control(&'a Control),
     Chunk(ChunkHeader<&'a Part>),
+    Snapshot(SaidSnapshot<'a>),
 }
 
 #[derive(Serialize, Deserialize)]
@@ -144,6 +153,7 @@ enum Heard {
     Updates(UpdatesHeader),
     Control(Control),
     Chunk(ChunkHeader<Part>),
+    Snapshot(HeardSnapshot),
 }
 
 #[derive(Serialize, Deserialize)]
@@ -184,11 +194,18 @@ pub fn encode(message: &ChainFrame) -> Result<Encoded, EncodeError> {
             let (header, body) = encode_updates(updates)?;
             (Said::Updates(header), body)
         }
-        ChainMessage::Control(control) => (Said::Control(control), Vec::new()),
+        ChainMessage::Control(control) => {
+            check_control(control)?;
+            (Said::Control(control), Vec::new())
+        }
         ChainMessage::Chunk(chunk) => {
             let Chunk { watermark, version, ref part, ref bytes } = *chunk;
             check_chunk(version, part, bytes)?;
             (Said::Chunk(ChunkHeader { watermark, version, part }), vec![bytes.clone()])
+        }
+        ChainMessage::Snapshot(part) => {
+            let (header, body) = encode_snapshot(part)?;
+            (Said::Snapshot(header), body)
         }
     };
     let header = Header { chain: message.chain, epoch: message.epoch, index: message.index, message: said };
@@ -250,6 +267,10 @@ fn check_count(updates: usize) -> Result<(), HistoryError> {
     }
 }
 
+fn check_control(control: &Control) -> Result<(), HistoryError> {
+    control.snapshot.as_ref().map_or(Ok(()), |progress| check_mark(&progress.mark))
+}
+
 fn check_chunk(version: Version, part: &Part, bytes: &Bytes) -> Result<(), HistoryError> {
     Order::from(version.sequence)?.next(version)?;
     let piece = bytes.len() as u64;
@@ -305,12 +326,14 @@ pub fn decode(frame: &Frame) -> Result<ChainFrame, DecodeError> {
         Heard::Updates(updates) => ChainMessage::Updates(decode_updates(updates, &frame.body)?),
         Heard::Control(control) => {
             check_body(0, &frame.body)?;
+            check_control(&control)?;
             ChainMessage::Control(control)
         }
         Heard::Chunk(ChunkHeader { watermark, version, part }) => {
             check_chunk(version, &part, &frame.body)?;
             ChainMessage::Chunk(Chunk { watermark, version, part, bytes: frame.body.clone() })
         }
+        Heard::Snapshot(header) => ChainMessage::Snapshot(decode_snapshot(header, &frame.body)?),
     };
     Ok(ChainFrame { chain: header.chain, epoch: header.epoch, index: header.index, message })
 }
@@ -352,4 +375,10 @@ fn decode_updates(header: UpdatesHeader, body: &Bytes) -> Result<Updates, Decode
         updates.push(Update { version, kind, request, outcome, chain_time, changes });
     }
     Ok(Updates { watermark: header.watermark, updates })
+}
+
+impl From<SnapshotError> for EncodeError {
+    fn from(error: SnapshotError) -> Self {
+        Self::History(error.into())
+    }
 }

@@ -1,14 +1,17 @@
 //! What the members of a chain say to each other.
 //!
-//! Two kinds only. [`Updates`] carry history down the chain, and [`Chunk`]s what of it is too large for one frame.
-//! [`Control`] carries everything else, as *cumulative state*: what the sender holds, has committed, asks and answers by now. A later one says all that an earlier one
-//! said, so a member keeps one pending control frame per peer however much happens, and loss, repetition and
-//! reordering can't do more than delay.
+//! [`Updates`] carry history down the chain, and [`Chunk`]s what of it is too large for one frame; [`SnapshotPart`]s carry
+//! to a joiner what history no longer says. [`Control`] carries everything else, as *cumulative state*: what the sender
+//! holds, has committed, asks and answers by now. A later one says all that an earlier one said, so a member keeps one
+//! pending control frame per peer however much happens, and loss, repetition and reordering can't do more than delay.
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
-pub use super::outline::{Lengths, Outline};
+pub use super::{
+    outline::{Lengths, Outline},
+    snapshot::{Beginning, Mark, Progress, RecordPiece, SessionEntry, SnapshotContent, SnapshotPart},
+};
 use crate::{ChainId, Epoch, Sequence, Version, update::Update};
 
 /// A message and the configuration in which it was said.
@@ -33,6 +36,8 @@ pub enum ChainMessage {
     Control(Control),
     /// A piece of an update that is too large for one frame, to the successor.
     Chunk(Chunk),
+    /// A part of a snapshot, to the joiner behind the sender.
+    Snapshot(SnapshotPart),
 }
 
 /// Consecutive updates, and the sender's watermark as a free ride.
@@ -121,6 +126,8 @@ pub struct Control {
     pub barrier: u64,
     /// From the head: the highest barrier ordered for the receiver, and its sequence.
     pub ordered: Option<Answer>,
+    /// To the predecessor: the sender is in the middle of a snapshot, and has no history until that is through.
+    pub snapshot: Option<Progress>,
 }
 
 /// Where a successor's history parts from its predecessor's.

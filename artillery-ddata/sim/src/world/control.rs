@@ -89,12 +89,8 @@ struct Half {
 impl Control {
     pub(super) fn new(seed: u64, control: &ControlSetup, setup: &Setup, ids: &[MemberId]) -> Self {
         let mut rng = Rng::new(seed, Concern::Control);
-        let settings = ChainSettings {
-            chains: setup.chains as u32,
-            replicas: control.replicas,
-            mode: setup.mode,
-            min_members: 1,
-        };
+        let settings =
+            ChainSettings { chains: setup.chains as u32, replicas: control.replicas, mode: setup.mode, min_members: 1 };
         let founders = ids.iter().take(control.founders).enumerate();
         let members = founders.map(|(index, &id)| founder(index, id)).collect();
         let cluster = ClusterId(u128::from(rng.below(u64::MAX)));

@@ -206,7 +206,8 @@ impl World {
                         break;
                     }
                     let replica = &mut self.nodes[index].slots[slot].replica;
-                    let frame = replica.poll_updates(clock, to, room).or_else(|| replica.poll_snapshot(clock, to, room));
+                    let frame =
+                        replica.poll_updates(clock, to, room).or_else(|| replica.poll_snapshot(clock, to, room));
                     let Some(frame) = frame else { break };
                     self.send(index, peer, frame)?;
                 }
@@ -220,7 +221,7 @@ impl World {
         let bytes = match &frame.message {
             ChainMessage::Updates(updates) => FRAME + updates.updates.iter().map(Update::cost).sum::<usize>(),
             ChainMessage::Chunk(chunk) => FRAME + chunk.bytes.len(),
-            ChainMessage::Control(_) => FRAME,
+            ChainMessage::Snapshot(_) | ChainMessage::Control(_) => FRAME,
         };
         let generation = self.nodes[from].peers[to].generation;
         let (flight, copy) = self.network.send(self.now, from, to, generation, bytes);

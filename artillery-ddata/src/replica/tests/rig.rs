@@ -37,6 +37,8 @@ pub(super) struct Rig {
     pub(super) wire: BTreeMap<(u8, u8), VecDeque<ChainFrame>>,
     pub(super) replies: BTreeMap<u64, Reply>,
     pub(super) events: Vec<(u8, Event)>,
+    /// Who asked, in which epoch, for whom.
+    pub(super) promotions: Vec<(u8, Epoch, u8)>,
     pub(super) room: usize,
     next_token: u64,
 }
@@ -51,6 +53,7 @@ impl Rig {
             wire: BTreeMap::new(),
             replies: BTreeMap::new(),
             events: Vec::new(),
+            promotions: Vec::new(),
             room: 1 << 20,
             next_token: 0,
         };
@@ -96,6 +99,9 @@ impl Rig {
                     assert_eq!(self.replies.insert(token.0, reply), None, "one reply per request");
                 }
                 Output::Event(event) => self.events.push((n, event)),
+                Output::Promote { epoch, member } => {
+                    self.promotions.push((n, epoch, member.node.as_bytes()[0]));
+                }
             }
         }
     }
@@ -108,6 +114,9 @@ impl Rig {
                 let queue = self.wire.entry((n, to.node.as_bytes()[0])).or_default();
                 queue.extend(replica.poll_control(self.now, to));
                 while let Some(frame) = replica.poll_updates(self.now, to, self.room) {
+                    queue.push_back(frame);
+                }
+                while let Some(frame) = replica.poll_snapshot(self.now, to, self.room) {
                     queue.push_back(frame);
                 }
             }
@@ -231,7 +240,7 @@ impl Rig {
         frames
             .filter_map(|frame| match &frame.message {
                 ChainMessage::Control(control) => Some(control),
-                ChainMessage::Updates(_) | ChainMessage::Chunk(_) => None,
+                _ => None,
             })
             .collect()
     }
@@ -242,7 +251,7 @@ impl Rig {
         frames
             .filter_map(|frame| match &frame.message {
                 ChainMessage::Updates(updates) => Some(updates),
-                ChainMessage::Control(_) | ChainMessage::Chunk(_) => None,
+                _ => None,
             })
             .collect()
     }

@@ -286,6 +286,7 @@ fn some_control() -> impl Strategy<Value = ChainMessage> {
                 answer,
                 barrier,
                 ordered,
+                snapshot: None,
             })
         },
     )

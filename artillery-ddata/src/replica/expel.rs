@@ -1,0 +1,51 @@
+//! Out of the chain, for now: a newer configuration doesn't name this member (docs/DESIGN.md §5.3, §5.4).
+
+use super::{Event, Mutant, Place, Refusal, Replica, Reply};
+use crate::{Epoch, Version};
+
+impl Replica {
+    /// Local readers first, then everybody who waits. History and store are kept for a return; nothing is rolled back
+    /// here: what is above the own watermark may be committed, and only the chain knows (trap 37).
+    pub(super) fn expelled(&mut self, epoch: Epoch) {
+        if epoch <= self.newest || self.is(Mutant::ServeWhenExpelled) {
+            return;
+        }
+        self.gate.serve(None);
+        self.newest = epoch;
+        self.config = None;
+        self.place = Place::default();
+        self.end_outgoing();
+        self.peers.clear();
+        self.leave_epoch();
+        self.reads.shown = None;
+        self.reply_all_reads(&Reply::Refused(Refusal::NoChain));
+        self.refuse_watchers();
+        // What became of these writes only the chain knows.
+        self.cut_writes(Version::NONE);
+        self.event(Event::Expelled(epoch));
+    }
+
+    pub(super) fn is_expelled(&self) -> bool {
+        self.config.is_none() && self.newest > Epoch(0)
+    }
+
+    /// Forgets all that was said or begun in one epoch only.
+    pub(super) fn leave_epoch(&mut self) {
+        self.forget_standing();
+        self.promotion = None;
+        self.snapshot_seen = 0;
+        if let Some(filling) = &mut self.filling {
+            filling.abandon();
+        }
+    }
+
+    /// Our history isn't known to be anybody's prefix, nor anything to be open.
+    pub(super) fn forget_standing(&mut self) {
+        self.needs_resume = self.place.predecessor.is_some();
+        self.is_prefix = self.place.is_head;
+        self.gap = false;
+        self.incoming = None;
+        self.open_upto = None;
+        self.open_awaits = None;
+    }
+}

@@ -1,0 +1,64 @@
+//! Promotion of the joiner (docs/DESIGN.md §5.6).
+//!
+//! An open tail whose joiner is close behind counts it as the tail from then on, to the end of its epoch: it commits
+//! nothing that the joiner doesn't hold. Once the joiner holds all that had been committed before, the tail asks for its
+//! promotion, again and again; whatever becomes of that, whoever stands in the log as serving holds what is committed.
+
+use super::{Mutant, Output, Replica};
+use crate::{MemberId, Sequence, Timestamp};
+
+/// Who counts as the tail in the rest of this epoch.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Promotion {
+    member: MemberId,
+    /// It was asked for.
+    asked: bool,
+}
+
+impl Replica {
+    /// How far the tail may commit. The one place that knows the rule: in memory, applied by the tail is applied by all.
+    pub(super) fn committable(&self) -> Sequence {
+        let last = self.history.last().sequence;
+        match self.promotion {
+            Some(promotion) if !self.is(Mutant::PromoteTooEarly) => last.min(self.acknowledged_by(promotion.member)),
+            _ => last,
+        }
+    }
+
+    fn acknowledged_by(&self, member: MemberId) -> Sequence {
+        self.peers.get(&member).map_or(Sequence::ZERO, |peer| peer.acknowledged)
+    }
+
+    /// The joiner, or this member, has come on.
+    pub(super) fn consider_promotion(&mut self, now: Timestamp) {
+        if self.promotion.is_none() {
+            self.promotion = self.close_behind().map(|member| Promotion { member, asked: false });
+        }
+        let Some(promotion) = self.promotion else { return };
+        self.commit_as_tail(now);
+        let holds_committed = self.acknowledged_by(promotion.member) >= self.watermark;
+        if !promotion.asked && (holds_committed || self.is(Mutant::PromoteTooEarly)) {
+            self.promotion = Some(Promotion { asked: true, ..promotion });
+            self.ask_promotion();
+        }
+    }
+
+    /// Says that promotion is wanted, again with each heartbeat: nobody answers but by a new configuration.
+    pub(super) fn ask_promotion(&mut self) {
+        if let (Some(Promotion { member, asked: true }), Some(config)) = (self.promotion, &self.config) {
+            self.outputs.push_back(Output::Promote { epoch: config.epoch, member });
+        }
+    }
+
+    /// The joiner, if it may be promoted: its history is known to be a prefix of ours, and not much is missing.
+    fn close_behind(&self) -> Option<MemberId> {
+        let joiner = self.place.successor.filter(|_| self.place.is_tail && self.halted.is_none())?;
+        if self.is(Mutant::PromoteTooEarly) {
+            return Some(joiner).filter(|_| self.is_open());
+        }
+        let may_ask = self.is_open() || self.is(Mutant::AskBeforeOpen);
+        let peer = self.peers.get(&joiner).filter(|peer| may_ask && peer.cursor.is_some())?;
+        let is_close = self.outgoing.is_none() && self.history.is_close(peer.acknowledged, self.settings.close_behind);
+        is_close.then_some(joiner)
+    }
+}

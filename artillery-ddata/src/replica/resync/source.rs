@@ -1,0 +1,279 @@
+//! The source of a snapshot: a tail whose joiner asks for history that is no longer kept.
+
+use bytes::Bytes;
+
+use super::{super::Replica, ResyncProgress};
+use crate::{
+    MemberId, Sequence, Timestamp,
+    replica::{Event, links::Cursor},
+    store::{Record, StoreError},
+    wire::message::{
+        Beginning, ChainFrame, ChainMessage, Mark, Partial, Progress, RecordPiece, SessionEntry, SnapshotContent,
+        SnapshotPart,
+    },
+};
+
+/// What a record, or an entry of the table of sessions, takes up in a part beside its bytes.
+const ENTRY: usize = 96;
+
+/// A snapshot on its way.
+#[derive(Debug)]
+pub(in super::super) struct Outgoing {
+    id: u64,
+    to: MemberId,
+    beginning: Beginning,
+    sessions: Vec<SessionEntry>,
+    /// What to send next; `None` until the joiner has said, on this connection, where it stands.
+    next: Option<Next>,
+    /// Where it stood last; `None`: it hasn't begun.
+    mark: Option<Mark>,
+    /// The newest update that it keeps for afterwards.
+    upto: Sequence,
+    /// When it last came on, or sending began anew.
+    progress: Timestamp,
+    sent: ResyncProgress,
+}
+
+#[derive(Clone, Debug)]
+enum Next {
+    Begin,
+    At(Mark),
+    Nothing,
+}
+
+impl Outgoing {
+    pub(in super::super) fn sent(&self) -> ResyncProgress {
+        self.sent
+    }
+
+    fn at(&self) -> Sequence {
+        self.beginning.version.sequence
+    }
+
+    /// Goes back to where the joiner stood last.
+    fn rewind(&mut self) {
+        self.next = Some(self.mark.clone().map_or(Next::Begin, Next::At));
+    }
+}
+
+impl Replica {
+    /// The joiner says where it stood, and the history of that is gone.
+    pub(in super::super) fn offer_snapshot(&mut self, now: Timestamp, to: MemberId) {
+        if !self.is_open() || self.promotion.is_some() {
+            // Before it is open, its watermark may be below what was committed. And who counts as tail holds all that
+            // was: its place is kept.
+            return;
+        }
+        match &mut self.outgoing {
+            None => self.begin_outgoing(now, to),
+            Some(outgoing) if outgoing.next.is_none() => outgoing.rewind(),
+            Some(_) => {}
+        }
+    }
+
+    fn begin_outgoing(&mut self, now: Timestamp, to: MemberId) {
+        let at = self.watermark;
+        let Some(peer) = self.peers.get_mut(&to) else { return };
+        // What it held it holds no longer.
+        (peer.cursor, peer.cut, peer.acknowledged) = (None, None, Sequence::ZERO);
+        self.store.pin(self.chain, at);
+        self.snapshot_number += 1;
+        let sessions = self.sessions.copy();
+        let beginning = Beginning {
+            version: self.history.version_at(at).unwrap_or_default(),
+            epochs: self.history.epochs_at(at),
+            chain_time: self.writes.chain_time(),
+            sessions: sessions.len() as u64,
+        };
+        self.outgoing = Some(Outgoing {
+            id: self.snapshot_number,
+            to,
+            beginning,
+            sessions,
+            next: Some(Next::Begin),
+            mark: None,
+            upto: at,
+            progress: now,
+            sent: ResyncProgress::default(),
+        });
+        self.event(Event::SnapshotBegun { to, at });
+    }
+
+    /// Gives the pin back.
+    pub(in super::super) fn end_outgoing(&mut self) {
+        if let Some(outgoing) = self.outgoing.take() {
+            self.store.unpin(self.chain, outgoing.at());
+        }
+    }
+
+    /// The backlog has moved on: if the joiner will miss updates, its snapshot is of no use any more. It is told of
+    /// another one once it speaks again; so a joiner that is gone holds no pin for ever.
+    pub(in super::super) fn end_outgoing_if_overtaken(&mut self) {
+        let first = self.history.first();
+        if self.outgoing.as_ref().is_some_and(|outgoing| outgoing.upto.next() < first) {
+            self.end_outgoing();
+        }
+    }
+
+    /// What was sent last on the old connection may never have come.
+    pub(in super::super) fn snapshot_link_changed(&mut self, id: MemberId) {
+        if let Some(outgoing) = self.outgoing.as_mut().filter(|outgoing| outgoing.to == id) {
+            outgoing.next = None;
+        }
+    }
+
+    /// On links that lose: sends again what has brought the joiner no further for so long.
+    pub(in super::super) fn rewind_snapshot(&mut self, now: Timestamp, after: std::time::Duration) {
+        let Some(outgoing) = self.outgoing.as_mut().filter(|outgoing| now - outgoing.progress >= after) else { return };
+        outgoing.progress = now;
+        if outgoing.next.is_some() {
+            outgoing.rewind();
+        }
+        let behind = Cursor::at(outgoing.upto.next());
+        if let Some(cursor) = self.peers.get_mut(&outgoing.to).and_then(|peer| peer.cursor.as_mut()) {
+            *cursor = behind;
+        }
+    }
+
+    /// The joiner is in the middle of a snapshot.
+    pub(in super::super) fn hear_progress(
+        &mut self,
+        now: Timestamp,
+        from: MemberId,
+        progress: &Progress,
+        partial: Option<Partial>,
+    ) {
+        let Some(peer) = self.peers.get_mut(&from) else { return };
+        let Some(outgoing) = self.outgoing.as_mut().filter(|outgoing| outgoing.id == progress.id) else {
+            // Of another one: of an epoch before this, or one that was overtaken.
+            return self.offer_snapshot(now, from);
+        };
+        let known = outgoing.mark.as_ref();
+        if known.is_none_or(|mark| progress.mark > *mark) || progress.upto > outgoing.upto {
+            outgoing.progress = now;
+        }
+        outgoing.upto = outgoing.upto.max(progress.upto);
+        if known.is_none_or(|mark| progress.mark > *mark) {
+            outgoing.mark = Some(progress.mark.clone());
+        }
+        if progress.again || outgoing.next.is_none() {
+            outgoing.next = Some(Next::At(progress.mark.clone()));
+        }
+        // The joiner's buffer begins behind the snapshot, so updates wait until it says that it has begun.
+        if progress.hold {
+            peer.cursor = None;
+        } else if progress.missed || peer.cursor.is_none() {
+            peer.cursor = Some(Cursor::behind(progress.upto, partial));
+        }
+    }
+
+    /// The next part of a snapshot for `to`: of about `room` bytes at most, and of
+    /// [`MAX_CHUNK`](crate::wire::message::MAX_CHUNK) and the length of two keys. To be asked for behind controls
+    /// and updates, of a link that has room.
+    pub fn poll_snapshot(&mut self, now: Timestamp, to: MemberId, room: usize) -> Option<ChainFrame> {
+        let config = self.config.clone().filter(|_| self.halted.is_none())?;
+        self.peers.get(&to).filter(|peer| peer.connected)?;
+        let outgoing = self.outgoing.as_ref().filter(|outgoing| outgoing.to == to)?;
+        let (id, next) = (outgoing.id, outgoing.next.clone()?);
+        let (at, content, next) = match next {
+            Next::Nothing => return None,
+            Next::Begin => {
+                let begin = SnapshotContent::Begin(outgoing.beginning.clone());
+                (Mark::default(), begin, Next::At(Mark::default()))
+            }
+            Next::At(mark) => match self.part_at(outgoing, &mark, room) {
+                Ok((content, next)) => (mark, content, next),
+                Err(error) => {
+                    self.halt(error.into());
+                    return None;
+                }
+            },
+        };
+        let outgoing = self.outgoing.as_mut()?;
+        if outgoing.mark.as_ref().unwrap_or(&Mark::default()) == &at {
+            outgoing.progress = now;
+        }
+        outgoing.count(&content);
+        outgoing.next = Some(next);
+        Some(self.frame(&config, ChainMessage::Snapshot(SnapshotPart { id, at, content })))
+    }
+
+    fn part_at(&self, outgoing: &Outgoing, mark: &Mark, room: usize) -> Result<(SnapshotContent, Next), StoreError> {
+        let most = room.min(self.chunk());
+        let from = usize::try_from(mark.sessions).unwrap_or(usize::MAX);
+        if let Some(left) = outgoing.sessions.get(from..).filter(|left| !left.is_empty()) {
+            let entries = entries_of(left, most);
+            let next = Mark { sessions: mark.sessions + entries.len() as u64, ..Mark::default() };
+            return Ok((SnapshotContent::Sessions(entries), Next::At(next)));
+        }
+        self.records_at(outgoing.at(), mark, most)
+    }
+
+    fn records_at(&self, at: Sequence, mark: &Mark, most: usize) -> Result<(SnapshotContent, Next), StoreError> {
+        let (mut records, mut bytes) = (Vec::new(), 0);
+        let from = mark.behind.as_ref().map_or_else(Vec::new, |behind| [behind, &[0][..]].concat());
+        for record in self.store.scan(self.chain, &from, at) {
+            let record = record?;
+            let Some(value) = &record.held.value else { continue };
+            let is_large = value.len() > self.chunk() || mark.bytes > 0;
+            if is_large && records.is_empty() {
+                return Ok(self.piece_of_record(mark, &record, value));
+            }
+            let cost = ENTRY + record.key.len() + value.len();
+            if is_large || (bytes + cost > most && !records.is_empty()) {
+                break;
+            }
+            bytes += cost;
+            records.push(record);
+        }
+        let Some(last) = records.last() else { return Ok((SnapshotContent::End, Next::Nothing)) };
+        let next = Mark { sessions: mark.sessions, behind: Some(last.key.clone()), bytes: 0 };
+        Ok((SnapshotContent::Records(records), Next::At(next)))
+    }
+
+    fn piece_of_record(&self, mark: &Mark, record: &Record, value: &Bytes) -> (SnapshotContent, Next) {
+        let start = usize::try_from(mark.bytes).unwrap_or(usize::MAX).min(value.len());
+        let end = value.len().min(start.saturating_add(self.chunk()));
+        let next = if end < value.len() {
+            Mark { bytes: end as u64, ..mark.clone() }
+        } else {
+            Mark { behind: Some(record.key.clone()), bytes: 0, ..*mark }
+        };
+        let piece = RecordPiece {
+            key: record.key.clone(),
+            version: record.held.version,
+            len: u32::try_from(value.len()).unwrap_or(u32::MAX),
+            bytes: value.slice(start..end),
+        };
+        (SnapshotContent::Piece(piece), Next::At(next))
+    }
+}
+
+impl Outgoing {
+    fn count(&mut self, content: &SnapshotContent) {
+        match content {
+            SnapshotContent::Records(records) => {
+                self.sent.records += records.len() as u64;
+                let len = |record: &Record| record.key.len() + record.held.value.as_ref().map_or(0, Bytes::len);
+                self.sent.bytes += records.iter().map(len).sum::<usize>() as u64;
+            }
+            SnapshotContent::Piece(piece) => self.sent.bytes += piece.bytes.len() as u64,
+            _ => {}
+        }
+    }
+}
+
+/// The first entries, of `most` bytes together, but at least one.
+fn entries_of(left: &[SessionEntry], most: usize) -> Vec<SessionEntry> {
+    let taken = |entry: &SessionEntry| match entry {
+        SessionEntry::Record { taken: Some(taken), .. } => taken.len(),
+        _ => 0,
+    };
+    let mut bytes = 0;
+    let fits = left.iter().take_while(|entry| {
+        bytes += ENTRY + taken(entry);
+        bytes <= most
+    });
+    let count = fits.count().max(1);
+    left[..count].to_vec()
+}

@@ -1,0 +1,41 @@
+//! The table as a snapshot carries it: what committed updates say, and nothing of pending ones.
+
+use super::{Record, SESSION_BYTES, Session, Sessions};
+use crate::wire::message::SessionEntry;
+
+impl Sessions {
+    /// All of it, in the order in which [`add`](Self::add) wants it.
+    pub(in super::super) fn copy(&self) -> Vec<SessionEntry> {
+        let of_session = |(&id, session): (_, &Session)| {
+            let Session { lowest, used, .. } = *session;
+            let records = session.records.iter().map(|(&number, record)| SessionEntry::Record {
+                number,
+                version: record.version,
+                outcome: record.outcome,
+                taken: record.taken.clone(),
+            });
+            std::iter::once(SessionEntry::Session { id, lowest, used }).chain(records).collect::<Vec<_>>()
+        };
+        self.committed.iter().flat_map(of_session).collect()
+    }
+
+    /// Adds an entry behind those that are here.
+    pub(in super::super) fn add(&mut self, entry: SessionEntry) {
+        match entry {
+            SessionEntry::Session { id, lowest, used } => {
+                let session = Session { lowest, used, bytes: SESSION_BYTES, ..Session::default() };
+                if self.committed.insert(id, session).is_none() {
+                    self.by_use.insert((used, id));
+                    self.bytes += SESSION_BYTES;
+                }
+            }
+            SessionEntry::Record { number, version, outcome, taken } => {
+                let Some(mut session) = self.committed.last_entry() else { return };
+                let record = Record { version, outcome, taken };
+                session.get_mut().bytes += record.bytes();
+                self.bytes += record.bytes();
+                session.get_mut().records.insert(number, record);
+            }
+        }
+    }
+}

@@ -1,0 +1,234 @@
+//! Parts of snapshots as frames.
+
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+
+use super::{DecodeError, EncodeError, HistoryError, Lengths, Order, check_body, checked_key, checked_value};
+use crate::{
+    Version,
+    store::{Held, Record},
+    update::MAX_TAKEN,
+    wire::{
+        message::{Beginning, MAX_CHUNK, Mark, RecordPiece, SessionEntry, SnapshotContent, SnapshotPart},
+        outline::Pieces,
+    },
+};
+
+/// A part of a snapshot that can't stand in one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum SnapshotError {
+    /// Its number is 0.
+    #[error("a snapshot without a number")]
+    NoNumber,
+    /// It has no entry, or no record.
+    #[error("a part of a snapshot that brings nothing")]
+    Empty,
+    /// What it brings can't stand behind what it says to stand before it.
+    #[error("a part of a snapshot in an impossible place")]
+    Place,
+    /// Its keys don't rise.
+    #[error("keys of a snapshot that don't rise")]
+    Order,
+    /// Its epochs or their first sequences don't rise, or end behind its version.
+    #[error("impossible epochs of a snapshot")]
+    Epochs,
+    /// A record has no value.
+    #[error("a tombstone in a snapshot")]
+    Tombstone,
+    /// A value that was taken away is longer than [`MAX_TAKEN`].
+    #[error("a value of {0} bytes that was taken away, at most {MAX_TAKEN} are kept")]
+    Taken(u64),
+}
+
+/// The header of a part; `S` borrows on the way out.
+#[derive(Serialize, Deserialize)]
+pub(super) struct SnapshotHeader<M, B, S> {
+    id: u64,
+    at: M,
+    content: ContentHeader<B, S>,
+}
+
+pub(super) type SaidSnapshot<'a> = SnapshotHeader<&'a Mark, &'a Beginning, &'a [SessionEntry]>;
+pub(super) type HeardSnapshot = SnapshotHeader<Mark, Beginning, Vec<SessionEntry>>;
+
+#[derive(Serialize, Deserialize)]
+enum ContentHeader<B, S> {
+    Begin(B),
+    Sessions(S),
+    Records(Vec<RecordHeader>),
+    Piece(PieceHeader),
+    End,
+}
+
+#[derive(Serialize, Deserialize)]
+struct RecordHeader {
+    version: Version,
+    key: u32,
+    value: u32,
+}
+
+#[derive(Serialize, Deserialize)]
+struct PieceHeader {
+    version: Version,
+    key: u32,
+    len: u32,
+}
+
+pub(super) fn encode_snapshot(part: &SnapshotPart) -> Result<(SaidSnapshot<'_>, Vec<Bytes>), EncodeError> {
+    check(part)?;
+    let mut body = Vec::new();
+    let content = match &part.content {
+        SnapshotContent::Begin(beginning) => ContentHeader::Begin(beginning),
+        SnapshotContent::Sessions(entries) => ContentHeader::Sessions(&entries[..]),
+        SnapshotContent::Records(records) => {
+            let header = |record: &Record| -> Result<RecordHeader, EncodeError> {
+                let value = record.held.value.clone().ok_or(SnapshotError::Tombstone)?;
+                let (key, len) = (checked_key(record.key.len() as u64)?, checked_value(value.len())?);
+                body.extend([record.key.clone(), value]);
+                Ok(RecordHeader { version: record.held.version, key, value: len })
+            };
+            ContentHeader::Records(records.iter().map(header).collect::<Result<_, _>>()?)
+        }
+        SnapshotContent::Piece(piece) => {
+            body.extend([piece.key.clone(), piece.bytes.clone()]);
+            let key = checked_key(piece.key.len() as u64)?;
+            ContentHeader::Piece(PieceHeader { version: piece.version, key, len: piece.len })
+        }
+        SnapshotContent::End => ContentHeader::End,
+    };
+    body.retain(|piece| !piece.is_empty());
+    Ok((SnapshotHeader { id: part.id, at: &part.at, content }, body))
+}
+
+pub(super) fn decode_snapshot(header: HeardSnapshot, body: &Bytes) -> Result<SnapshotPart, DecodeError> {
+    let SnapshotHeader { id, at, content } = header;
+    let content = match content {
+        ContentHeader::Records(headers) => SnapshotContent::Records(decode_records(&headers, body)?),
+        ContentHeader::Piece(header) => SnapshotContent::Piece(decode_piece(&header, body)?),
+        bodiless => {
+            check_body(0, body)?;
+            match bodiless {
+                ContentHeader::Begin(beginning) => SnapshotContent::Begin(beginning),
+                ContentHeader::Sessions(entries) => SnapshotContent::Sessions(entries),
+                _ => SnapshotContent::End,
+            }
+        }
+    };
+    let part = SnapshotPart { id, at, content };
+    check(&part)?;
+    Ok(part)
+}
+
+fn decode_records(headers: &[RecordHeader], body: &Bytes) -> Result<Vec<Record>, DecodeError> {
+    let mut stated = 0_u64;
+    for header in headers {
+        stated += u64::from(checked_key(header.key.into())?) + u64::from(header.value);
+    }
+    check_body(stated, body)?;
+    let mut pieces = Pieces::of(body);
+    let record = |header: &RecordHeader| {
+        let change = pieces.next(&Lengths { key: header.key, value: Some(header.value) });
+        Record { key: change.key, held: Held { version: header.version, value: change.value } }
+    };
+    Ok(headers.iter().map(record).collect())
+}
+
+fn decode_piece(header: &PieceHeader, body: &Bytes) -> Result<RecordPiece, DecodeError> {
+    let key = u64::from(checked_key(header.key.into())?);
+    if (body.len() as u64) < key {
+        return Err(DecodeError::BodyLength { stated: key, actual: body.len() as u64 });
+    }
+    let (key, bytes) = (body.slice(..key as usize), body.slice(key as usize..));
+    // The key outlives the frame.
+    let key = Bytes::copy_from_slice(&key);
+    Ok(RecordPiece { key, version: header.version, len: header.len, bytes })
+}
+
+/// What every part must hold to, on the way out and on the way in.
+fn check(part: &SnapshotPart) -> Result<(), HistoryError> {
+    check_mark(&part.at)?;
+    if part.id == 0 {
+        return Err(SnapshotError::NoNumber.into());
+    }
+    let at_start = part.at == Mark::default();
+    let among_sessions = part.at.behind.is_none() && part.at.bytes == 0;
+    let between_records = part.at.bytes == 0;
+    let in_place = match &part.content {
+        SnapshotContent::Begin(beginning) => at_start && check_beginning(beginning).map(|()| true)?,
+        SnapshotContent::Sessions(entries) => among_sessions && check_entries(&part.at, entries).map(|()| true)?,
+        SnapshotContent::Records(records) => between_records && check_records(&part.at, records).map(|()| true)?,
+        SnapshotContent::Piece(piece) => check_piece(&part.at, piece).map(|()| true)?,
+        SnapshotContent::End => between_records,
+    };
+    if in_place { Ok(()) } else { Err(SnapshotError::Place.into()) }
+}
+
+/// A place that somebody can stand at.
+pub(super) fn check_mark(mark: &Mark) -> Result<(), HistoryError> {
+    checked_key(mark.behind.as_ref().map_or(0, Bytes::len) as u64)?;
+    Ok(())
+}
+
+fn check_beginning(beginning: &Beginning) -> Result<(), HistoryError> {
+    let rises = beginning.epochs.windows(2).all(|pair| pair[0].0 < pair[1].0 && pair[0].1 < pair[1].1);
+    let last = beginning.epochs.last();
+    let ends = last.map_or(beginning.version.is_none(), |&(epoch, first)| {
+        epoch == beginning.version.epoch && first <= beginning.version.sequence
+    });
+    if !rises || !ends {
+        return Err(SnapshotError::Epochs.into());
+    }
+    if beginning.version.is_none() { Ok(()) } else { check_version(beginning.version) }
+}
+
+fn check_version(version: Version) -> Result<(), HistoryError> {
+    Order::from(version.sequence)?.next(version)
+}
+
+fn check_entries(at: &Mark, entries: &[SessionEntry]) -> Result<(), HistoryError> {
+    let first = entries.first().ok_or(SnapshotError::Empty)?;
+    if at.sessions == 0 && matches!(first, SessionEntry::Record { .. }) {
+        return Err(SnapshotError::Place.into());
+    }
+    at.sessions.checked_add(entries.len() as u64).ok_or(SnapshotError::Place)?;
+    let taken = |entry: &SessionEntry| match entry {
+        SessionEntry::Record { taken: Some(taken), .. } => taken.len(),
+        _ => 0,
+    };
+    match entries.iter().map(taken).find(|&len| len > MAX_TAKEN) {
+        Some(len) => Err(SnapshotError::Taken(len as u64).into()),
+        None => Ok(()),
+    }
+}
+
+fn check_records(at: &Mark, records: &[Record]) -> Result<(), HistoryError> {
+    if records.is_empty() {
+        return Err(SnapshotError::Empty.into());
+    }
+    let mut before = at.behind.as_ref();
+    for record in records {
+        check_version(record.held.version)?;
+        if before.is_some_and(|before| *before >= record.key) {
+            return Err(SnapshotError::Order.into());
+        }
+        before = Some(&record.key);
+    }
+    Ok(())
+}
+
+fn check_piece(at: &Mark, piece: &RecordPiece) -> Result<(), HistoryError> {
+    check_version(piece.version)?;
+    let len = piece.bytes.len() as u64;
+    if len == 0 || piece.bytes.len() > MAX_CHUNK {
+        return Err(HistoryError::PieceLength(len));
+    }
+    if at.behind.as_ref().is_some_and(|before| *before >= piece.key) {
+        return Err(SnapshotError::Order.into());
+    }
+    let whole = u64::from(piece.len);
+    match at.bytes.checked_add(len) {
+        Some(end) if end <= whole => Ok(()),
+        end => Err(HistoryError::PieceTooFar { end: end.unwrap_or(u64::MAX), len: whole }),
+    }
+}
