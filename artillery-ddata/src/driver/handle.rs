@@ -185,8 +185,11 @@ mod tests {
         let mut waiting = Vec::new();
         for (key, bytes) in [("1", 10), ("2", 10), ("large 3", ROOM / 2), ("4", 10), ("large 5", ROOM / 2), ("6", 10)] {
             let back = handle.try_write(write(key, bytes)).err().expect("there is no room");
-            waiting.push(tokio::spawn(handle.line_up(back).await.expect("there is still none")));
+            waiting.push(handle.line_up(back).await.expect("there is still none"));
         }
+        // In whatever order their tasks begin.
+        waiting.into_iter().rev().for_each(|waiting| drop(tokio::spawn(waiting)));
+        tokio::task::yield_now().await;
         let mut order = Vec::new();
         while order.len() < 7 {
             order.push(next(&mut queue).await);
