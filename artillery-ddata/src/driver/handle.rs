@@ -132,9 +132,9 @@ impl ChainHandle {
         }
     }
     /// The same as [`write`](Self::write) for what there is room for now; gives back what would have to wait.
-    pub(crate) fn try_write(&self, request: WriteRequest) -> Result<(), WriteRequest> {
+    pub(crate) fn try_write(&self, request: WriteRequest) -> Option<WriteRequest> {
         let bytes = budget::of_write(&request.write);
-        self.writes.try_send(request, bytes)
+        self.writes.try_send(request, bytes).err()
     }
 
     /// Has a write stand in line for room: behind whoever waits already, and in front of whoever comes later. What is
@@ -181,10 +181,10 @@ mod tests {
     #[tokio::test]
     async fn who_came_first_is_served_first_whatever_its_size() {
         let (handle, mut queue) = chain();
-        handle.try_write(write("full", ROOM)).ok().unwrap();
+        assert!(handle.try_write(write("full", ROOM)).is_none());
         let mut waiting = Vec::new();
         for (key, bytes) in [("1", 10), ("2", 10), ("large 3", ROOM / 2), ("4", 10), ("large 5", ROOM / 2), ("6", 10)] {
-            let back = handle.try_write(write(key, bytes)).err().expect("there is no room");
+            let back = handle.try_write(write(key, bytes)).expect("there is no room");
             waiting.push(handle.line_up(back).await.expect("there is still none"));
         }
         // In whatever order their tasks begin.
@@ -196,7 +196,7 @@ mod tests {
             tokio::task::yield_now().await;
             // Room that is too little for the first in line is nobody else's.
             if order.len() < 4 {
-                assert!(handle.try_write(write("jumps the queue", 1)).is_err(), "after {order:?}");
+                assert!(handle.try_write(write("jumps the queue", 1)).is_some(), "after {order:?}");
             }
         }
         assert_eq!(order, ["full", "1", "2", "large 3", "4", "large 5", "6"]);
@@ -205,7 +205,7 @@ mod tests {
     #[tokio::test]
     async fn who_gives_up_in_line_leaves_nothing_behind() {
         let (handle, mut queue) = chain();
-        handle.try_write(write("full", ROOM)).ok().unwrap();
+        assert!(handle.try_write(write("full", ROOM)).is_none());
         let given_up = handle.line_up(write("large", ROOM)).await.unwrap();
         let waiting = tokio::spawn(handle.line_up(write("small", 10)).await.unwrap());
         drop(given_up);

@@ -322,7 +322,7 @@ async fn write_here(
     let Operation::Write { request, write } = request.operation else { return };
     let responder = Responder::Stream(answering);
     let write = WriteRequest { request, write, deadline: on_the_clock(deadline), responder };
-    let Err(write) = handle.try_write(write) else { return };
+    let Some(write) = handle.try_write(write) else { return };
     // Without room for one more that waits, nothing more is read from the stream.
     let share = room.writes.take(budget::of_write(&write.write)).await;
     let Some(waiting) = handle.line_up(write).await else { return };
