@@ -1,9 +1,17 @@
 //! What the rest of a node holds of a chain: local reads, and the way into its task.
 
-use std::sync::Arc;
+use std::{
+    future::{Future, poll_fn},
+    pin::Pin,
+    sync::Arc,
+    task::Poll,
+};
 
 use artillery_core::{Timestamp, clock};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{
+    mpsc::{self, error::TrySendError},
+    oneshot,
+};
 
 use super::serve::Answering;
 use crate::{
@@ -39,6 +47,9 @@ pub(crate) struct ReadRequest {
     pub(crate) deadline: Timestamp,
     pub(crate) responder: Responder,
 }
+
+/// A write that stands in line; dropped, it has applied nothing.
+pub(crate) type InLine = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 pub(crate) struct WriteRequest {
     pub(crate) request: Option<RequestKey>,
@@ -82,6 +93,14 @@ impl<T> Queue<T> {
         (Self { sender, room: Budget::new(bytes) }, receiver)
     }
 
+    /// Hands the request in if there is room now and nobody waits for it; gives it back otherwise.
+    fn try_send(&self, request: T, bytes: usize) -> Result<(), T> {
+        let Some(_share) = self.room.try_take(bytes) else { return Err(request) };
+        self.sender.try_send(Queued { request, _share }).map_err(|error| match error {
+            TrySendError::Full(queued) | TrySendError::Closed(queued) => queued.request,
+        })
+    }
+
     /// Waits for room; gives the request back if nobody takes any. Cancelled, it has left nothing behind.
     async fn send(&self, request: T, bytes: usize) -> Result<(), T> {
         let _share = self.room.take(bytes).await;
@@ -111,5 +130,88 @@ impl ChainHandle {
         if let Err(request) = self.writes.send(request, bytes).await {
             request.responder.reply(Reply::Refused(Refusal::NoChain));
         }
+    }
+    /// The same as [`write`](Self::write) for what there is room for now; gives back what would have to wait.
+    pub(crate) fn try_write(&self, request: WriteRequest) -> Option<WriteRequest> {
+        let bytes = budget::of_write(&request.write);
+        self.writes.try_send(request, bytes).err()
+    }
+
+    /// Has a write stand in line for room: behind whoever waits already, and in front of whoever comes later. What is
+    /// returned is to be awaited; `None`: it was handed over.
+    pub(crate) async fn line_up(&self, request: WriteRequest) -> Option<InLine> {
+        let handle = self.clone();
+        let mut waiting: InLine = Box::pin(async move { handle.write(request).await });
+        // Whoever waits has his place from the first time on that he is polled.
+        let ready = poll_fn(|context| Poll::Ready(waiting.as_mut().poll(context).is_ready())).await;
+        (!ready).then_some(waiting)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tokio::time::timeout;
+
+    use super::*;
+    use crate::store::MemoryStore;
+
+    const ROOM: usize = 128 << 10;
+
+    fn write(key: &'static str, bytes: usize) -> WriteRequest {
+        let (answer, _) = oneshot::channel();
+        let write = Write::Put { key: key.into(), value: vec![0; bytes].into() };
+        WriteRequest { request: None, write, deadline: Timestamp::MAX, responder: Responder::Caller(answer) }
+    }
+
+    fn chain() -> (ChainHandle, mpsc::Receiver<Queued<WriteRequest>>) {
+        let chain = ChainId(0);
+        let (reads, _) = Queue::new(16, ROOM);
+        let (writes, receiver) = Queue::new(16, ROOM);
+        let gate = Arc::new(Gate::new(chain));
+        (ChainHandle { chain, gate, store: Arc::new(MemoryStore::with_seed(1)), reads, writes }, receiver)
+    }
+
+    async fn next(queue: &mut mpsc::Receiver<Queued<WriteRequest>>) -> String {
+        let queued = timeout(Duration::from_secs(30), queue.recv()).await.expect("nothing comes").unwrap();
+        queued.request.write.keys().map(|key| String::from_utf8_lossy(key).into_owned()).collect()
+    }
+
+    #[tokio::test]
+    async fn who_came_first_is_served_first_whatever_its_size() {
+        let (handle, mut queue) = chain();
+        assert!(handle.try_write(write("full", ROOM)).is_none());
+        let mut waiting = Vec::new();
+        for (key, bytes) in [("1", 10), ("2", 10), ("large 3", ROOM / 2), ("4", 10), ("large 5", ROOM / 2), ("6", 10)] {
+            let back = handle.try_write(write(key, bytes)).expect("there is no room");
+            waiting.push(handle.line_up(back).await.expect("there is still none"));
+        }
+        // In whatever order their tasks begin.
+        waiting.into_iter().rev().for_each(|waiting| drop(tokio::spawn(waiting)));
+        tokio::task::yield_now().await;
+        let mut order = Vec::new();
+        while order.len() < 7 {
+            order.push(next(&mut queue).await);
+            tokio::task::yield_now().await;
+            // Room that is too little for the first in line is nobody else's.
+            if order.len() < 4 {
+                assert!(handle.try_write(write("jumps the queue", 1)).is_some(), "after {order:?}");
+            }
+        }
+        assert_eq!(order, ["full", "1", "2", "large 3", "4", "large 5", "6"]);
+    }
+
+    #[tokio::test]
+    async fn who_gives_up_in_line_leaves_nothing_behind() {
+        let (handle, mut queue) = chain();
+        assert!(handle.try_write(write("full", ROOM)).is_none());
+        let given_up = handle.line_up(write("large", ROOM)).await.unwrap();
+        let waiting = tokio::spawn(handle.line_up(write("small", 10)).await.unwrap());
+        drop(given_up);
+        assert_eq!(next(&mut queue).await, "full");
+        assert_eq!(next(&mut queue).await, "small");
+        waiting.await.unwrap();
+        assert!(handle.line_up(write("room again", 10)).await.is_none());
     }
 }

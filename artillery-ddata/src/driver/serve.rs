@@ -188,6 +188,10 @@ impl Server {
         let deadline = Instant::now() + wait;
         let (number, is_write) = (request.number, request.operation.is_write());
         let handed = match self.place(&request) {
+            // One that is large came in a task of its own, and has its room already.
+            Ok(For::Here(handle)) if is_write && share.is_none() => {
+                timeout_at(deadline, write_here(handle, request, deadline, answering, answers, room)).await
+            }
             Ok(For::Here(handle)) => timeout_at(deadline, serve_here(&handle, request, deadline, answering)).await,
             Ok(For::AnotherNode) => timeout_at(deadline, self.forward(request, share, deadline, answering, room)).await,
             Err(refusal) => {
@@ -302,6 +306,38 @@ fn in_words_of_the_chain(error: &Error, is_write: bool) -> Reply {
         Error::NotApplied { reason: NotApplied::TimedOut } | Error::OutcomeUnknown { .. } => Reply::Expired,
         Error::NotApplied { .. } => Reply::Refused(Refusal::NoChain),
     }
+}
+
+/// Hands a small write to the chain's task. While that has no room it stands in line by itself, as a large one does: were
+/// only the first of a stream in line, all others of the stream would be overtaken by whatever large comes later.
+async fn write_here(
+    handle: ChainHandle,
+    request: Request,
+    deadline: Instant,
+    answering: Answering,
+    answers: &Answers,
+    room: &Room,
+) {
+    let number = request.number;
+    let Operation::Write { request, write } = request.operation else { return };
+    let responder = Responder::Stream(answering);
+    let write = WriteRequest { request, write, deadline: on_the_clock(deadline), responder };
+    let Some(write) = handle.try_write(write) else { return };
+    // Without room for one more that waits, nothing more is read from the stream.
+    let share = room.writes.take(budget::of_write(&write.write)).await;
+    let Some(waiting) = handle.line_up(write).await else { return };
+    let answers = answers.clone();
+    tokio::spawn(async move {
+        let _share = share;
+        tokio::select! {
+            biased;
+            () = answers.gone() => {}
+            handed = timeout_at(deadline, waiting) => if handed.is_err() {
+                // Nobody ever saw it.
+                answers.brief(number, Reply::Refused(Refusal::Busy));
+            }
+        }
+    });
 }
 
 /// Hands the request to the chain's task, and waits while that has no room: then nothing more is read from the stream.

@@ -1,6 +1,6 @@
 //! Measures operations a second and latency by number of callers, CR beside CRAQ beside bare sockets, and stores them.
 
-use std::{env, fs, path::PathBuf, process::ExitCode, thread};
+use std::{env, fs, path::PathBuf, process::ExitCode, thread, time::Duration};
 
 use artillery_benches::throughput::{
     Failed, echo,
@@ -42,6 +42,21 @@ struct Options {
     /// Callers for each member where nodes are held to a part of a core
     #[arg(long, value_name = "N")]
     callers_per_member: Option<u32>,
+    /// Only these lengths of chains there
+    #[arg(long, value_name = "N", value_delimiter = ',')]
+    members: Option<Vec<u32>>,
+    /// Only these read shares there, in percent
+    #[arg(long, value_name = "PERCENT", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(0..=100))]
+    reads: Option<Vec<u32>>,
+    /// Only these parts of a core there
+    #[arg(long, value_name = "PART", value_delimiter = ',')]
+    shares: Option<Vec<f64>>,
+    /// Samples of each point
+    #[arg(long, value_name = "N")]
+    rounds: Option<u32>,
+    /// Length of a sample
+    #[arg(long, value_name = "MILLISECONDS")]
+    sample_ms: Option<u64>,
     /// Only these parts
     #[arg(long, value_enum, value_delimiter = ',', default_value = "free,one-core,shares")]
     only: Vec<Part>,
@@ -111,6 +126,11 @@ fn plan(options: &Options) -> Result<Plan, Failed> {
         plan.callers.sort_unstable();
     }
     plan.callers_per_member = options.callers_per_member.unwrap_or(plan.callers_per_member);
+    plan.share_members = options.members.clone().unwrap_or(plan.share_members);
+    plan.share_reads = options.reads.clone().unwrap_or(plan.share_reads);
+    plan.shares = options.shares.clone().unwrap_or(plan.shares);
+    plan.rounds = options.rounds.unwrap_or(plan.rounds);
+    plan.sample = options.sample_ms.map_or(plan.sample, Duration::from_millis);
     Ok(plan)
 }
 

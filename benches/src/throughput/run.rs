@@ -141,10 +141,22 @@ fn point(graph: Graph, placement: Placement, of: &Contestant, callers: u32, read
 }
 
 fn tell(row: &[Point]) {
-    for Point { graph, system, members, callers, reads_percent, per_second, p50_us, client_cores, .. } in row {
+    for point in row {
+        let Point {
+            graph,
+            system,
+            members,
+            callers,
+            reads_percent,
+            per_second,
+            p50_us,
+            client_cores,
+            server_cores,
+            ..
+        } = point;
         eprintln!(
             "  {graph}, {callers} callers, {reads_percent} % reads, {system}-{members}: {per_second:?}/s, {p50_us:?} µs, \
-             callers busy on {client_cores:?} cores"
+             callers busy on {client_cores:?} cores, nodes on {server_cores:?}"
         );
     }
 }

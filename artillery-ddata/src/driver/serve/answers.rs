@@ -66,6 +66,11 @@ impl Answers {
         self.send(Response { number, by: None, answer: ResponseAnswer::Reply(reply) }, Share::none());
     }
 
+    /// Until the stream is gone, so that nobody can be answered any more.
+    pub(super) async fn gone(&self) {
+        self.queue.closed().await;
+    }
+
     fn send(&self, response: Response, share: Share) {
         // Nobody is there to read it: the stream is gone.
         drop(self.queue.try_send(Answered { response, share }));

@@ -21,7 +21,8 @@ use crate::{
 /// Bytes that one connection may take up.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Sizes {
-    /// Small answers that wait to be written, small requests that are handed on, and large requests: each.
+    /// Small answers that wait to be written, small requests that are handed on, small writes that wait for their chain, and
+    /// large requests: each.
     queue: usize,
     /// Large answers: two of the largest.
     large: usize,
@@ -73,6 +74,7 @@ impl Rooms {
 /// The room of one connection.
 pub(crate) struct Room {
     pub(super) forwards: Budget,
+    pub(super) writes: Budget,
     pub(super) answers: Budget,
     pub(super) large_requests: Budget,
     pub(super) large_answers: Budget,
@@ -83,6 +85,7 @@ impl Room {
     pub(super) fn new(sizes: Sizes) -> Self {
         Self {
             forwards: Budget::new(sizes.queue),
+            writes: Budget::new(sizes.queue),
             answers: Budget::new(sizes.queue),
             large_requests: Budget::new(sizes.queue),
             large_answers: Budget::new(sizes.large),

@@ -1,0 +1,399 @@
+//! Ten times too many callers for half a minute of virtual time, on links of a given rate: how long what a head has let in
+//! takes, and how many bytes wait for it.
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::Arc,
+};
+
+use artillery_ddata::{
+    ChainConfig, ChainId, ChainMember, Epoch, Incarnation, MemberId, Mode, NodeId, Role, Sequence, Timestamp, Version,
+    replica::{Gate, Input, Output, Replica, Reply, Settings, Token, Write},
+    store::{MemoryStore, Store},
+    update::Update,
+    wire::message::{ChainFrame, ChainMessage, MAX_CHUNK},
+};
+use bytes::Bytes;
+
+const MEMBERS: usize = 3;
+const CHAIN: ChainId = ChainId(0);
+const WINDOW: usize = 4 << 20;
+/// Bytes of writes that wait at the head, as in the driver.
+const QUEUE: usize = 1 << 20;
+/// As many frames wait for a stream as in the driver.
+const FRAMES: usize = 4;
+/// What a frame takes up besides its updates, and a write in a queue besides its key and value, generously.
+const FRAME: usize = 256;
+/// Every second caller writes large values.
+const SIZES: [usize; 2] = [1 << 10, 64 << 10];
+const LARGEST: usize = SIZES[1] + 2 * FRAME;
+
+const MILLI: u64 = 1_000_000;
+const SECOND: u64 = 1000 * MILLI;
+/// Bytes per second that a link carries, one way.
+const RATE: u64 = 12_500_000;
+/// Of each link, one way.
+const DELAY: u64 = MILLI;
+/// Down the chain and back.
+const ROUND_TRIP: u64 = 2 * (MEMBERS as u64 - 1) * DELAY;
+/// So many of them an operation may take besides the time for the bytes in front of it.
+const ROUND_TRIPS: u64 = 2;
+
+/// So many callers keep the links busy: that ten times as many get no more done is checked.
+const SATURATING: usize = 32;
+/// Each fourth caller gives up so soon, and calls again.
+const IMPATIENT: usize = 4;
+const PATIENCE: u64 = 50 * MILLI;
+const FAR: Timestamp = Timestamp::from_nanos(u64::MAX / 2);
+
+/// How long a link is busy with so many bytes.
+fn busy(bytes: usize) -> u64 {
+    (bytes as u64 * SECOND).div_ceil(RATE)
+}
+
+fn member(n: usize) -> MemberId {
+    MemberId { node: NodeId::from_name(&format!("n{n}")), incarnation: Incarnation { store: 1, starts: 1 } }
+}
+
+fn size(frame: &ChainFrame) -> usize {
+    FRAME
+        + match &frame.message {
+            ChainMessage::Updates(updates) => updates.updates.iter().map(Update::cost).sum(),
+            ChainMessage::Chunk(chunk) => chunk.bytes.len(),
+            ChainMessage::Control(_) => 0,
+        }
+}
+
+enum Event {
+    /// A link can carry the next frame.
+    Free(usize, usize),
+    Arrive(usize, usize, Box<ChainFrame>),
+    /// A caller has waited for this call for long enough.
+    Patience(usize, u64),
+}
+
+/// One way between two nodes. Control goes first.
+#[derive(Default)]
+struct Link {
+    control: Option<ChainFrame>,
+    updates: VecDeque<ChainFrame>,
+    is_busy: bool,
+}
+
+/// A write that waits at the head, or in front of it.
+struct Call {
+    caller: usize,
+    number: u64,
+    write: Write,
+    bytes: usize,
+    accepted: Option<Accepted>,
+}
+
+/// What stood in front of a write when it was let in, itself included.
+#[derive(Clone, Copy)]
+struct Accepted {
+    at: u64,
+    bytes: usize,
+    writes: usize,
+}
+
+impl Accepted {
+    /// How long it may take: no more than bounds allow can be in front of it, all of it passes a link, and each further link
+    /// begins one frame later.
+    fn allowed(&self) -> u64 {
+        let bytes = self.bytes.min(WINDOW + LARGEST + QUEUE);
+        let frames = 2 * self.writes * FRAME;
+        busy(bytes + frames + (MEMBERS - 1) * (MAX_CHUNK + LARGEST)) + ROUND_TRIPS * ROUND_TRIP
+    }
+}
+
+#[derive(Default, Clone)]
+struct Caller {
+    number: u64,
+    acknowledged: Option<(u64, Version)>,
+}
+
+#[derive(Default, Debug)]
+struct Figures {
+    latencies: Vec<u64>,
+    bytes: usize,
+    given_up: usize,
+    /// The largest part of the allowed time that an operation took, in percent.
+    most: u64,
+    window: usize,
+    queue: usize,
+}
+
+struct World {
+    clock: u64,
+    replicas: Vec<Replica>,
+    stores: Vec<Arc<MemoryStore>>,
+    links: BTreeMap<(usize, usize), Link>,
+    events: BTreeMap<(u64, u64), Event>,
+    scheduled: u64,
+    callers: Vec<Caller>,
+    calling: usize,
+    /// In front of the head: callers whose write it hasn't let in yet, in the order in which they came.
+    line: VecDeque<Call>,
+    queue: VecDeque<Call>,
+    queued: usize,
+    /// Whose write it is, by token, and what stood in front of it in the queue and in the window.
+    under_way: BTreeMap<u64, (Call, Accepted)>,
+    tokens: u64,
+    figures: Figures,
+}
+
+impl World {
+    fn new(callers: usize) -> Self {
+        let stores: Vec<_> = (0..MEMBERS).map(|_| Arc::new(MemoryStore::with_seed(1))).collect();
+        let replica = |n: usize| {
+            let settings = Settings { window: WINDOW, backlog: 16 << 20, resend: None, ..Settings::default() };
+            Replica::new(member(n), CHAIN, settings, stores[n].clone(), Arc::new(Gate::new(CHAIN)))
+        };
+        let mut world = Self {
+            clock: 1,
+            replicas: (0..MEMBERS).map(replica).collect(),
+            stores: stores.clone(),
+            links: BTreeMap::new(),
+            events: BTreeMap::new(),
+            scheduled: 0,
+            callers: vec![Caller::default(); callers + 1],
+            calling: 0,
+            line: VecDeque::new(),
+            queue: VecDeque::new(),
+            queued: 0,
+            under_way: BTreeMap::new(),
+            tokens: 0,
+            figures: Figures::default(),
+        };
+        for n in 0..MEMBERS {
+            world.input(n, Input::Lease(Timestamp::MAX));
+            for other in (0..MEMBERS).filter(|&other| other != n) {
+                world.input(n, Input::Connected(member(other)));
+            }
+            let members = (0..MEMBERS).map(|n| ChainMember { id: member(n), role: Role::Serving }).collect();
+            let (epoch, mode) = (Epoch(1), Mode::Craq);
+            let config = ChainConfig { chain: CHAIN, epoch, index: 1, mode, min_members: 1, members };
+            world.input(n, Input::Enter(Arc::new(config)));
+        }
+        world.run(|_| false);
+        world
+    }
+
+    fn schedule(&mut self, at: u64, event: Event) {
+        self.scheduled += 1;
+        self.events.insert((at, self.scheduled), event);
+    }
+
+    fn input(&mut self, n: usize, input: Input) {
+        self.replicas[n].handle(Timestamp::from_nanos(self.clock), input);
+        while let Some(output) = self.replicas[n].poll_output() {
+            if let Output::Reply(token, reply) = output {
+                self.answered(token.0, &reply);
+            }
+        }
+    }
+
+    /// A caller begins to write.
+    fn call(&mut self, caller: usize) {
+        let known = &mut self.callers[caller];
+        known.number += 1;
+        let (key, number) = (Bytes::from(format!("overload/{caller}")), known.number);
+        let value = Bytes::from(number.to_be_bytes().repeat(SIZES[caller % SIZES.len()] / 8));
+        let bytes = FRAME + key.len() + value.len();
+        self.line.push_back(Call { caller, number, write: Write::Put { key, value }, bytes, accepted: None });
+        if (caller / SIZES.len()).is_multiple_of(IMPATIENT) && self.calling > SATURATING {
+            self.schedule(self.clock + PATIENCE, Event::Patience(caller, number));
+        }
+    }
+
+    fn gives_up(&mut self, caller: usize, number: u64) {
+        let known = &self.callers[caller];
+        if caller >= self.calling || known.number != number || known.acknowledged.is_some_and(|(n, _)| n == number) {
+            return;
+        }
+        // What was let in stays there, though nobody waits for it.
+        self.line.retain(|call| call.caller != caller);
+        self.figures.given_up += 1;
+        self.call(caller);
+    }
+
+    /// Lets in as much as there is room for: into the window first, then into the queue.
+    fn admit(&mut self) {
+        loop {
+            if self.replicas[0].has_room()
+                && let Some(call) = self.queue.pop_front()
+            {
+                self.queued -= call.bytes;
+                self.order(call);
+            } else if let Some(first) = self.line.front()
+                && self.queued + first.bytes <= QUEUE
+                && let Some(mut call) = self.line.pop_front()
+            {
+                call.accepted = Some(self.in_front(self.queued + call.bytes, self.queue.len() + 1));
+                self.queued += call.bytes;
+                self.queue.push_back(call);
+            } else {
+                break;
+            }
+        }
+        self.figures.queue = self.figures.queue.max(self.queued);
+        assert!(self.queued <= QUEUE, "{} bytes wait", self.queued);
+        for replica in &self.replicas {
+            let window = replica.status().in_flight;
+            self.figures.window = self.figures.window.max(window);
+            assert!(window <= WINDOW + LARGEST, "{window} bytes are under way");
+        }
+    }
+
+    fn in_front(&self, bytes: usize, writes: usize) -> Accepted {
+        let status = self.replicas[0].status();
+        Accepted { at: self.clock, bytes: status.in_flight + bytes, writes: status.waiting_writes + writes }
+    }
+
+    fn order(&mut self, call: Call) {
+        self.tokens += 1;
+        let (token, write) = (Token(self.tokens), call.write.clone());
+        let in_window = self.in_front(call.bytes, 1);
+        self.under_way.insert(token.0, (call, in_window));
+        self.input(0, Input::Write { token, request: None, write, deadline: FAR, wall_clock: 0 });
+    }
+
+    fn answered(&mut self, token: u64, reply: &Reply) {
+        let (call, in_window) = self.under_way.remove(&token).expect("it was asked for once");
+        let Reply::Committed(done) = reply else { panic!("{reply:?} though there was room") };
+        for accepted in call.accepted.into_iter().chain([in_window]) {
+            let (took, allowed) = (self.clock - accepted.at, accepted.allowed());
+            assert!(took <= allowed, "{took} ns with {} bytes in front, {allowed} allowed", accepted.bytes);
+            self.figures.most = self.figures.most.max(took * 100 / allowed);
+        }
+        self.figures.latencies.push(self.clock - call.accepted.map_or(in_window.at, |accepted| accepted.at));
+        self.figures.bytes += call.bytes;
+        let known = &mut self.callers[call.caller];
+        known.acknowledged = Some((call.number, done.version));
+        if known.number == call.number && call.caller < self.calling {
+            self.call(call.caller);
+        }
+    }
+
+    /// Puts into lanes what there is to say, as far as they have room.
+    fn poll(&mut self) {
+        self.admit();
+        let now = Timestamp::from_nanos(self.clock);
+        for from in 0..MEMBERS {
+            for to in (0..MEMBERS).filter(|&to| to != from) {
+                let (link, replica) = (self.links.entry((from, to)).or_default(), &mut self.replicas[from]);
+                if link.control.is_none() {
+                    link.control = replica.poll_control(now, member(to));
+                }
+                while link.updates.len() < FRAMES
+                    && let Some(frame) = replica.poll_updates(now, member(to), MAX_CHUNK)
+                {
+                    link.updates.push_back(frame);
+                }
+                if link.is_busy {
+                    continue;
+                }
+                if let Some(frame) = link.control.take().or_else(|| link.updates.pop_front()) {
+                    link.is_busy = true;
+                    let free = self.clock + busy(size(&frame));
+                    self.schedule(free, Event::Free(from, to));
+                    self.schedule(free + DELAY, Event::Arrive(from, to, Box::new(frame)));
+                }
+            }
+        }
+    }
+
+    /// Until `enough`, or until nothing happens any more.
+    fn run(&mut self, enough: impl Fn(&Self) -> bool) {
+        self.poll();
+        while !enough(self)
+            && let Some(((at, _), event)) = self.events.pop_first()
+        {
+            self.clock = at;
+            match event {
+                Event::Free(from, to) => self.links.entry((from, to)).or_default().is_busy = false,
+                Event::Arrive(from, to, frame) => self.input(to, Input::Receive { from: member(from), frame: *frame }),
+                Event::Patience(caller, number) => self.gives_up(caller, number),
+            }
+            self.poll();
+        }
+    }
+
+    /// So many callers write for so long; then nobody begins anything, and whoever wasn't let in goes away.
+    fn load(&mut self, callers: usize, time: u64) -> Figures {
+        self.figures = Figures::default();
+        self.calling = callers;
+        (0..callers).for_each(|caller| self.call(caller));
+        let end = self.clock + time;
+        self.run(|world| world.clock >= end);
+        self.calling = 0;
+        self.line.clear();
+        std::mem::take(&mut self.figures)
+    }
+
+    /// Everything that was acknowledged is there, wherever one looks.
+    fn verify(&self) {
+        for (caller, known) in self.callers.iter().enumerate() {
+            let Some((number, version)) = known.acknowledged else { continue };
+            for (n, store) in self.stores.iter().enumerate() {
+                let held = store.read(CHAIN, format!("overload/{caller}").as_bytes(), Sequence::MAX).unwrap().unwrap();
+                let value = held.value.unwrap();
+                let found = u64::from_be_bytes(value[..8].try_into().unwrap());
+                assert!(held.version >= version && found >= number, "n{n}, {caller}: {found}, not {number}");
+            }
+        }
+    }
+}
+
+fn millis(nanos: u64) -> f64 {
+    nanos as f64 / MILLI as f64
+}
+
+fn print(name: &str, figures: &mut Figures, time: u64) {
+    figures.latencies.sort_unstable();
+    let all = &figures.latencies;
+    println!(
+        "{name}: {} writes, {:.1} MB/s, mean {:.1} ms, p99 {:.1} ms, longest {:.1} ms, at most {} % of what is allowed; \
+         at most {} bytes in the window and {} in the queue; {} calls given up",
+        all.len(),
+        figures.bytes as f64 / 1e6 / (time / SECOND) as f64,
+        millis(all.iter().sum::<u64>() / all.len() as u64),
+        millis(all[all.len() * 99 / 100]),
+        millis(all[all.len() - 1]),
+        figures.most,
+        figures.window,
+        figures.queue,
+        figures.given_up
+    );
+}
+
+#[test]
+fn what_is_let_in_waits_for_no_more_than_window_and_queue() {
+    let mut world = World::new(10 * SATURATING);
+    let (short, long) = (5 * SECOND, 30 * SECOND);
+    let mut once = world.load(SATURATING, short);
+    print("saturating", &mut once, short);
+    world.run(|_| false);
+    let mut tenfold = world.load(10 * SATURATING, long);
+    print("ten-fold", &mut tenfold, long);
+
+    // One caller alone is served soon, behind what was let in.
+    let begun = world.clock;
+    let lone = 10 * SATURATING;
+    world.call(lone);
+    world.run(|world| world.callers[lone].acknowledged.is_some());
+    println!("a lone write behind it: {:.1} ms", millis(world.clock - begun));
+    assert!(world.clock - begun <= 2 * SECOND);
+    world.run(|_| false);
+    let begun = world.clock;
+    world.call(lone);
+    world.run(|world| world.callers[lone].acknowledged.is_some_and(|(number, _)| number == 2));
+    println!("another one, when all is done: {:.1} ms", millis(world.clock - begun));
+    world.verify();
+
+    // It was an overload: the links were busy with a tenth of the callers already, and window and queue were full.
+    let rate = |figures: &Figures, time: u64| figures.bytes as u64 * SECOND / time;
+    assert!(rate(&once, short) >= RATE * 95 / 100 && rate(&tenfold, long) <= rate(&once, short) * 105 / 100);
+    assert!(tenfold.window >= WINDOW && tenfold.queue >= QUEUE - LARGEST && tenfold.given_up > 1000);
+}
