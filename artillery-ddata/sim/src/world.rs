@@ -266,6 +266,10 @@ impl World {
                 self.queue.push(self.now + SECOND, Event::Phase(Phase::Drain));
                 return;
             }
+            // Where members lose their leases, an attempt may wait to its end though a later one was answered.
+            Phase::Drain if self.control.is_some() => {
+                self.queue.push(self.now + self.setup.patience.1 + SECOND, Event::Phase(Phase::End));
+            }
             Phase::Drain => self.queue.push(self.now + SECOND, Event::Phase(Phase::End)),
             Phase::End | Phase::Work => {}
         }

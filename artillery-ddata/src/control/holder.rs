@@ -14,7 +14,7 @@ use super::{
     log::{Configs, LogIndex},
     message::{Promotion, Renewal, Renewed},
 };
-use crate::{MemberId, Timestamp};
+use crate::{MemberId, NodeId, Timestamp};
 
 /// Renewals whose answers are still taken in.
 const REMEMBERED: usize = 64;
@@ -50,6 +50,8 @@ pub struct Holder {
     /// The last entry that all chains of this node act by.
     acted: LogIndex,
     leader: Option<MemberId>,
+    /// Lives of nodes that seem to be there: suggestions of whom to ask.
+    met: BTreeMap<NodeId, MemberId>,
     /// Who was asked last without an answer since; the next one is asked next time.
     unanswered: Option<MemberId>,
     number: u64,
@@ -69,6 +71,7 @@ impl Holder {
             acted: configs.applied(),
             configs,
             leader: None,
+            met: BTreeMap::new(),
             unanswered: None,
             number: 0,
             sent: BTreeMap::new(),
@@ -111,6 +114,11 @@ impl Holder {
             self.acted = applied;
             self.next_at = now;
         }
+    }
+
+    /// A node seems to be there, in this life.
+    pub fn meets(&mut self, id: MemberId) {
+        self.met.insert(id.node, id);
     }
 
     /// Somebody is said to lead.
@@ -163,9 +171,11 @@ impl Holder {
             (Some(leader), None) => Some(leader),
             (_, last) => {
                 self.leader = None;
-                let all = || self.configs.nodes().map(|founder| founder.id);
-                let next = all().find(|&id| last.is_none_or(|last| id > last));
-                next.or_else(|| all().next())
+                let known = self.configs.nodes().map(|founder| founder.id);
+                let known = known.filter(|id| !self.met.contains_key(&id.node));
+                let all: BTreeSet<_> = known.chain(self.met.values().copied()).collect();
+                let next = all.iter().find(|&&id| last.is_none_or(|last| id > last));
+                next.or_else(|| all.first()).copied()
             }
         }
     }

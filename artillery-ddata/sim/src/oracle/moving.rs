@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use artillery_ddata::{MemberId, Sequence, Version, replica::Status, update::Update};
+use artillery_ddata::{Epoch, MemberId, Sequence, Version, replica::Status, update::Update};
 
 use super::{ChainOracle, Failure, HaltText, Oracle};
 
@@ -24,6 +24,14 @@ struct Life {
     held: BTreeMap<Sequence, Version>,
     last: Version,
     watermark: Sequence,
+}
+
+impl Moving {
+    fn newest_at(&self, sequence: Sequence) -> Option<&Update> {
+        let newest = self.versions.keys().next_back()?.epoch;
+        let versions = (1..=newest.0).rev().map(|epoch| Version { epoch: Epoch(epoch), sequence });
+        versions.filter_map(|version| self.versions.get(&version)).next()
+    }
 }
 
 impl ChainOracle {
@@ -66,7 +74,7 @@ impl ChainOracle {
         }
         if status.last != life.last {
             life.last = status.last;
-            life.held.split_off(&status.last.sequence.next());
+            drop(life.held.split_off(&status.last.sequence.next()));
             for update in history.rev() {
                 let Version { sequence, .. } = update.version;
                 if sequence <= life.watermark || life.held.get(&sequence) == Some(&update.version) {
@@ -100,10 +108,15 @@ impl ChainOracle {
                 }
                 (Some(_), _) => {}
                 (None, Some(version)) => new.extend(moving.versions.get(&version).cloned()),
-                (None, None) => {
-                    let what = format!("n{node} has committed {sequence} before anybody, and doesn't keep it");
-                    return Err(Failure::new(Oracle::Sent, what));
-                }
+                // It came, was committed and left the backlog in one step. Once it could be committed nobody orders
+                // anything else under its number, so it is the newest that anybody ever had.
+                (None, None) => match moving.newest_at(sequence) {
+                    Some(update) => new.push(update.clone()),
+                    None => {
+                        let what = format!("n{node} has committed {sequence}, which nobody ever ordered");
+                        return Err(Failure::new(Oracle::Prefix, what));
+                    }
+                },
             }
         }
         life.watermark = status.watermark;

@@ -26,7 +26,7 @@ use crate::{
     node::{Node, Work},
     oracle::{ChainOracle, Failure},
     rng::{Concern, Rng},
-    scenario::{ControlSetup, HEALED, SECOND, Setup},
+    scenario::{ControlSetup, Setup},
 };
 
 /// What is going to happen about the configuration.
@@ -34,8 +34,10 @@ use crate::{
 pub(crate) enum Event {
     /// Whether there is a leader, and whether it goes on.
     Look,
-    /// A node learns what the log comes to.
-    Log { node: usize, id: MemberId, leads: Option<Term>, leader: Option<MemberId>, configs: Arc<Configs> },
+    /// A life of a node begins with what the founding says.
+    Begin { node: usize, id: MemberId },
+    /// Who keeps the log learns what is new about it.
+    Log { node: usize, id: MemberId },
     /// A coordinator looks at the clock.
     Tick { node: usize, id: MemberId },
     /// A holder may have something to say.
@@ -165,27 +167,16 @@ impl World {
     /// A life of a node enters the chains that name it, and begins to renew.
     fn begin_half(&mut self, node: usize) {
         let Some(control) = &mut self.control else { return };
-        let configs = control.nodes[node].holder.configs().clone();
-        let id = self.ids[node];
         let at = self.now + control.rng.below(50_000_000);
-        let event = Event::Log { node, id, leads: None, leader: None, configs };
-        self.queue.push(at, super::Event::Control(event));
+        self.queue.push(at, super::Event::Control(Event::Begin { node, id: self.ids[node] }));
     }
 
     pub(super) fn control_event(&mut self, event: Event) -> Result<(), Failure> {
         let lives = |node: usize, id: MemberId| self.nodes[node].is_alive() && self.ids[node] == id;
         match event {
             Event::Look => self.look(),
-            Event::Log { node, id, leads, leader, configs } if lives(node, id) => {
-                self.learn(node, &configs)?;
-                let Some(control) = &mut self.control else { return Ok(()) };
-                let voters = control.group.voters().clone();
-                if let Some(leader) = leader {
-                    control.nodes[node].holder.leads(leader);
-                }
-                self.tell_coordinator(node, Input::Log { leads, leader, configs, voters });
-                self.schedule_renewal(node);
-            }
+            Event::Begin { node, id } if lives(node, id) => return self.act(node),
+            Event::Log { node, id } if lives(node, id) => return self.hear_of_log(node, id),
             Event::Tick { node, id } if lives(node, id) => {
                 if let Some(control) = &mut self.control {
                     control.nodes[node].ticks = false;
@@ -209,17 +200,22 @@ impl World {
         Ok(())
     }
 
-    /// A node takes in what the log comes to, and acts by it before it says so.
-    fn learn(&mut self, node: usize, configs: &Arc<Configs>) -> Result<(), Failure> {
+    /// What is new about the log as of now, if the leader can still be heard.
+    fn hear_of_log(&mut self, node: usize, id: MemberId) -> Result<(), Failure> {
+        let Some((leads, leader, configs)) = self.said_of_log(id) else { return Ok(()) };
         let Some(control) = &mut self.control else { return Ok(()) };
+        let voters = control.group.voters().clone();
         let half = &mut control.nodes[node];
-        let first = half.renewals == 0;
-        if !half.holder.learn(configs) && !first {
-            return Ok(());
+        half.holder.leads(leader);
+        if half.holder.learn(&configs) {
+            self.act(node)?;
         }
-        self.act(node)
+        self.tell_coordinator(node, Input::Log { leads, leader: Some(leader), configs, voters });
+        self.schedule_renewal(node);
+        Ok(())
     }
 
+    /// A node acts by what the log comes to, and then says so.
     fn act(&mut self, node: usize) -> Result<(), Failure> {
         let Some(control) = &self.control else { return Ok(()) };
         let configs = control.nodes[node].holder.configs().clone();
@@ -238,6 +234,12 @@ impl World {
         control.nodes[node].holder.acts_by(self.nodes[node].clock(self.now), configs.applied());
         self.schedule_renewal(node);
         Ok(())
+    }
+
+    pub(super) fn meets(&mut self, node: usize, id: MemberId) {
+        if let Some(control) = &mut self.control {
+            control.nodes[node].holder.meets(id);
+        }
     }
 
     /// A tail asks to have the member behind it serve.
@@ -458,16 +460,14 @@ impl World {
     pub(super) fn is_member_now(&self, node: usize) -> bool {
         self.control.is_none() || (0..self.setup.chains).all(|chain| self.members_now(chain).contains(&node))
     }
-
-    /// After healing every chain has all its members again within this time.
-    pub(super) const SETTLED: u64 = HEALED + 15 * SECOND;
 }
 
 impl Event {
     /// The node that it waits for, if that does nothing at the moment.
     pub(super) fn waits_for(&self) -> Option<usize> {
         match self {
-            Self::Log { node, .. }
+            Self::Begin { node, .. }
+            | Self::Log { node, .. }
             | Self::Tick { node, .. }
             | Self::Renew { node, .. }
             | Self::Confirmed { node, .. }

@@ -47,7 +47,12 @@ impl World {
         let most = if slow { 1 } else { 1 + self.nodes[index].rng.index(self.setup.batch) };
         for _ in 0..most {
             let Some(work) = self.nodes[index].inbox.pop_front() else { break };
+            let slot = work.slot;
             self.take_in(index, work);
+            if self.control.is_some() {
+                // What comes and is committed may leave a small backlog before the step is over.
+                self.observe(index, slot)?;
+            }
         }
         let node = &mut self.nodes[index];
         node.scheduled = !node.inbox.is_empty();
@@ -260,6 +265,9 @@ impl World {
         view.generation = generation;
         view.connected = connected;
         let id = self.ids[peer];
+        if connected {
+            self.meets(index, id);
+        }
         for slot in 0..self.setup.chains {
             let input = if connected { Input::Connected(id) } else { Input::Disconnected(id) };
             self.enqueue(index, Work { slot, input, flight: None });

@@ -150,8 +150,8 @@ impl World {
         let Some(control) = &self.control else { return };
         let group = &control.group;
         let Some(leader) = group.leader.and_then(|leader| self.index_of(leader)) else { return };
-        let (configs, term, leader_id) = (group.configs.clone(), group.term, self.ids[leader]);
-        let known = |id: MemberId| group.told.contains(&(id, term, configs.applied()));
+        let (applied, term) = (group.configs.applied(), group.term);
+        let known = |id: MemberId| group.told.contains(&(id, term, applied));
         let reached = |&&id: &&MemberId| {
             self.index_of(id).is_some_and(|at| at == leader || self.network.joins(leader, at)) && !known(id)
         };
@@ -162,11 +162,23 @@ impl World {
             let late = if node == leader { 5_000_000 } else { 300_000_000 };
             let at = self.now + 1 + control.group.rng.below(late);
             control.group.told.retain(|&(told, ..)| told != id);
-            control.group.told.push((id, term, configs.applied()));
-            let leads = (node == leader).then_some(Term(term));
-            let event = Event::Log { node, id, leads, leader: Some(leader_id), configs: configs.clone() };
-            self.queue.push(at, super::super::Event::Control(event));
+            control.group.told.push((id, term, applied));
+            self.queue.push(at, super::super::Event::Control(Event::Log { node, id }));
         }
+    }
+
+    /// What a node that keeps the log hears of it now; nothing where it can't hear the leader, which is tried again.
+    pub(super) fn said_of_log(&mut self, id: MemberId) -> Option<(Option<Term>, MemberId, Arc<Configs>)> {
+        let leader = self.control.as_ref()?.group.leader?;
+        let (at, leads_at) = (self.index_of(id)?, self.index_of(leader));
+        let heard = leads_at.is_some_and(|leads_at| at == leads_at || self.network.joins(at, leads_at));
+        let group = &mut self.control.as_mut()?.group;
+        if !heard {
+            group.told.retain(|&(told, ..)| told != id);
+            return None;
+        }
+        let leads = (leader == id).then_some(Term(group.term));
+        Some((leads, leader, group.configs.clone()))
     }
 
     pub(super) fn append(&mut self, node: usize, id: MemberId, term: Term, at: LogIndex, change: Change) {
@@ -198,13 +210,10 @@ impl World {
         if leads {
             control.group.voters = voters;
         }
+        let Some(control) = &mut self.control else { return };
+        // All of them are to hear of it.
+        control.group.told.clear();
         self.spread();
-        let Some(control) = &self.control else { return };
-        let (configs, voters) = (control.group.configs.clone(), control.group.voters.clone());
-        let leads = leads.then_some(term);
         self.tell_coordinator(node, Input::VotersSet);
-        if leads.is_some() {
-            self.tell_coordinator(node, Input::Log { leads, leader: Some(id), configs, voters });
-        }
     }
 }
