@@ -26,14 +26,6 @@ struct Life {
     watermark: Sequence,
 }
 
-impl Moving {
-    fn newest_at(&self, sequence: Sequence) -> Option<&Update> {
-        let newest = self.versions.keys().next_back()?.epoch;
-        let versions = (1..=newest.0).rev().map(|epoch| Version { epoch: Epoch(epoch), sequence });
-        versions.filter_map(|version| self.versions.get(&version)).next()
-    }
-}
-
 impl ChainOracle {
     /// A chain whose members come and go.
     pub fn moving() -> Self {
@@ -110,7 +102,7 @@ impl ChainOracle {
                 (None, Some(version)) => new.extend(moving.versions.get(&version).cloned()),
                 // It came, was committed and left the backlog in one step. Once it could be committed nobody orders
                 // anything else under its number, so it is the newest that anybody ever had.
-                (None, None) => match moving.newest_at(sequence) {
+                (None, None) => match newest_at(&moving.versions, sequence) {
                     Some(update) => new.push(update.clone()),
                     None => {
                         let what = format!("n{node} has committed {sequence}, which nobody ever ordered");
@@ -132,4 +124,9 @@ impl ChainOracle {
     pub(super) fn ever_from(&self, version: Version) -> impl Iterator<Item = &Update> + '_ {
         self.moving.iter().flat_map(move |moving| moving.versions.range(version..).map(|(_, update)| update))
     }
+}
+
+fn newest_at(versions: &BTreeMap<Version, Update>, sequence: Sequence) -> Option<&Update> {
+    let newest = versions.keys().next_back()?.epoch;
+    (1..=newest.0).rev().find_map(|epoch| versions.get(&Version { epoch: Epoch(epoch), sequence }))
 }
