@@ -79,6 +79,8 @@ pub enum MutantName {
     ForgetDrift,
     /// A request for a promotion counts in later epochs too.
     PromoteInAnyEpoch,
+    /// Whoever is heard of is taken to live, however old the message.
+    BelieveOldMessages,
 }
 
 /// What is taken out.
@@ -163,12 +165,13 @@ const TABLE: [Line; MutantName::ALL.len()] = {
         line(M::GrantToFormerSelf, "grant-to-former-self", 28, S::Partitions, Guard::Coordinator(C::GrantToFormerSelf)),
         line(M::ForgetDrift, "forget-drift", 4, S::Partitions, Guard::Coordinator(C::ForgetDrift)),
         line(M::PromoteInAnyEpoch, "promote-in-any-epoch", 5, S::Sole, Guard::Coordinator(C::PromoteInAnyEpoch)),
+        line(M::BelieveOldMessages, "believe-old-messages", 42, S::Sole, Guard::Coordinator(C::BelieveOldMessages)),
     ]
 };
 
 impl MutantName {
     /// All of them.
-    pub const ALL: [Self; 36] = [
+    pub const ALL: [Self; 37] = [
         Self::JoinQueryInFlight,
         Self::AnswerBelowOwnWatermark,
         Self::DirtyAsCommitted,
@@ -205,6 +208,7 @@ impl MutantName {
         Self::GrantToFormerSelf,
         Self::ForgetDrift,
         Self::PromoteInAnyEpoch,
+        Self::BelieveOldMessages,
     ];
 
     const fn line(self) -> &'static Line {

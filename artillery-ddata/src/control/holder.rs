@@ -55,6 +55,8 @@ pub struct Holder {
     /// Who was asked last without an answer since; the next one is asked next time.
     unanswered: Option<MemberId>,
     number: u64,
+    /// The highest number answered, and by whom: it means nothing to others.
+    answered: Option<(MemberId, u64)>,
     sent: BTreeMap<u64, Timestamp>,
     next_at: Timestamp,
     until: Timestamp,
@@ -74,6 +76,7 @@ impl Holder {
             met: BTreeMap::new(),
             unanswered: None,
             number: 0,
+            answered: None,
             sent: BTreeMap::new(),
             next_at: Timestamp::ZERO,
             until: Timestamp::ZERO,
@@ -155,8 +158,10 @@ impl Holder {
         while self.sent.len() > REMEMBERED {
             self.sent.pop_first();
         }
+        let answered = self.answered.filter(|&(by, _)| by == to).map_or(0, |(_, number)| number);
         let renewal = Renewal {
             number: self.number,
+            answered,
             me: self.me.clone(),
             applied: self.acted,
             leaving: self.leaving,
@@ -185,6 +190,9 @@ impl Holder {
         let Some(&sent) = self.sent.get(&renewed.number) else { return Learned::default() };
         if self.unanswered == Some(from) {
             self.unanswered = None;
+        }
+        if self.answered.is_none_or(|(by, number)| by != from || number < renewed.number) {
+            self.answered = Some((from, renewed.number));
         }
         match renewed.leader {
             Some(leader) if leader != from => {
