@@ -157,7 +157,7 @@ impl Replica {
             writes: Writes::default(),
             sessions: Sessions::default(),
             reads: Reads::default(),
-            snapshots: Snapshots::default(),
+            snapshots: Snapshots::of(me),
             watchers: Watchers::default(),
             outputs: VecDeque::new(),
             next_heartbeat: Timestamp::ZERO,

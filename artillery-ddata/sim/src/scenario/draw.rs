@@ -214,15 +214,16 @@ pub(super) fn sole(rng: &mut Rng, setup: &mut Setup) {
 
 pub(super) fn resync(rng: &mut Rng, setup: &mut Setup) {
     moving(rng, setup);
-    setup.backlog = rng.pick(&[4 << 10, 32 << 10]);
     setup.keys.registers = rng.between(3, 12) as u32;
     setup.mix.deletes = 300;
-    setup.padding = rng.pick(&[0, 300, 2000]);
+    // A batch of all registers fits.
+    setup.backlog = rng.pick(&[16 << 10, 48 << 10]);
+    setup.padding = rng.pick(&[0, 300, 600]);
 }
 
 pub(super) fn turmoil(rng: &mut Rng, setup: &mut Setup) {
     moving(rng, setup);
     setup.chains = rng.between(1, 2) as usize;
-    setup.backlog = rng.pick(&[4 << 10, 64 << 10, 1 << 20]);
+    setup.backlog = rng.pick(&[16 << 10, 64 << 10, 1 << 20]);
     setup.mix.numbered = 1000;
 }
