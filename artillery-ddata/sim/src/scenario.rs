@@ -7,7 +7,7 @@ use std::time::Duration;
 use artillery_ddata::Mode;
 
 use self::draw::{
-    batches, common, evictions, founded, large, mixed, moving, one_key, readers, resync, retries, sole, turmoil,
+    batches, clocks, common, evictions, founded, large, mixed, moving, one_key, readers, resync, retries, sole, turmoil,
     watches,
 };
 
@@ -132,6 +132,8 @@ pub struct ControlSetup {
     pub suspect: Duration,
     /// By how many millionths a clock may be fast or slow.
     pub drift: u32,
+    /// How many of a thousand wishes for a promotion are followed by a broken link to the joiner.
+    pub cut_off: u32,
 }
 
 /// A named kind of world.
@@ -193,13 +195,15 @@ pub enum Scenario {
     Sole,
     /// Backlogs so small that who was away needs everything.
     Resync,
+    /// Clocks that differ in rate by a tenth.
+    Clocks,
     /// Everything that can change a configuration at once.
     Turmoil,
 }
 
 impl Scenario {
     /// All of them.
-    pub const ALL: [Self; 29] = [
+    pub const ALL: [Self; 30] = [
         Self::Calm,
         Self::Lossy,
         Self::Links,
@@ -228,6 +232,7 @@ impl Scenario {
         Self::Leaders,
         Self::Sole,
         Self::Resync,
+        Self::Clocks,
         Self::Turmoil,
     ];
 
@@ -262,6 +267,7 @@ impl Scenario {
             Self::Leaders => "leaders",
             Self::Sole => "sole",
             Self::Resync => "resync",
+            Self::Clocks => "clocks",
             Self::Turmoil => "turmoil",
         }
     }
@@ -297,6 +303,7 @@ impl Scenario {
             Self::Leaders => "leaders of the configuration log come and go",
             Self::Sole => "chains of one or two members, which others join",
             Self::Resync => "backlogs so small that who was away needs everything",
+            Self::Clocks => "clocks that differ in rate by a tenth",
             Self::Turmoil => "everything that changes a configuration, at once",
         }
     }
@@ -326,6 +333,7 @@ impl Scenario {
             Self::Leaders => &[Pause, Isolate, Restart, Cut],
             Self::Sole => &[Isolate, Pause, Break, Restart],
             Self::Resync => &[Restart, Isolate, Break, Pause, Delay],
+            Self::Clocks => &[Isolate, Pause],
             Self::Turmoil => &[Loss, Duplication, Reorder, Delay, Break, Cut, Slow, Restart, Pause, Isolate],
             Self::Classic
             | Self::Pair
@@ -396,6 +404,7 @@ impl Scenario {
             Self::Failover | Self::Partitions | Self::Pauses | Self::Leaders => moving(&mut rng, &mut setup),
             Self::Sole => sole(&mut rng, &mut setup),
             Self::Resync => resync(&mut rng, &mut setup),
+            Self::Clocks => clocks(&mut rng, &mut setup),
             Self::Turmoil => turmoil(&mut rng, &mut setup),
         }
         setup.keys.chains = setup.chains;

@@ -197,6 +197,7 @@ fn controlled(rng: &mut Rng, setup: &mut Setup, founders: usize, replicas: u64) 
         suspect: Duration::from_millis(suspect),
         // Two clocks differ by 1 % at most.
         drift: 4_900,
+        cut_off: 100,
     });
     setup.window = setup.window.max(16 << 10);
     setup.session_bytes = 16 << 20;
@@ -210,6 +211,19 @@ pub(super) fn sole(rng: &mut Rng, setup: &mut Setup) {
     controlled(rng, setup, founders, replicas);
     setup.backlog = rng.pick(&[1 << 20, 64 << 20]);
     setup.mix.through_chain = 300;
+    if let Some(control) = &mut setup.control {
+        control.cut_off = 700;
+    }
+}
+
+pub(super) fn clocks(rng: &mut Rng, setup: &mut Setup) {
+    moving(rng, setup);
+    setup.profile.delay = setup.profile.delay.min(300_000);
+    setup.profile.jitter = setup.profile.jitter.min(300_000);
+    setup.mix = Mix { writes: 500, eventual: 0, bounded: 0, through_chain: 0, ..setup.mix };
+    if let Some(control) = &mut setup.control {
+        control.drift = 49_000;
+    }
 }
 
 pub(super) fn resync(rng: &mut Rng, setup: &mut Setup) {

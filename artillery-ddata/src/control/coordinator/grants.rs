@@ -43,7 +43,11 @@ impl Coordinator {
         seen.shows(answered);
         seen.founder = me;
         seen.leaving |= leaving;
-        seen.promotions = promotions;
+        if self.mutant == Some(Mutant::PromoteInAnyEpoch) {
+            seen.promotions.extend(promotions);
+        } else {
+            seen.promotions = promotions;
+        }
         let waiting = Waiting { from, number, applied, received: now };
         if self.is(Mutant::GrantUnconfirmed) {
             return self.say(now, waiting, true);
