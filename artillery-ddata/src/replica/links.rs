@@ -230,7 +230,8 @@ impl Replica {
         if let Some(progress) = &control.snapshot {
             return self.hear_progress(now, from, progress, control.partial);
         }
-        let is_open = self.is_open();
+        // Who doesn't follow can't be told that the epoch is open.
+        let tells_open = self.is_open() && self.outgoing.is_none();
         let ours = self.history.version_at(control.acknowledged.sequence) == Some(control.acknowledged);
         let Some(peer) = self.peers.get_mut(&from) else { return };
         if ours && control.acknowledged.sequence > peer.acknowledged {
@@ -238,7 +239,7 @@ impl Replica {
             peer.progress = now;
         }
         peer.partial = control.partial;
-        peer.due |= is_open && !control.is_open;
+        peer.due |= tells_open && peer.cursor.is_some() && !control.is_open;
         if let Some(position) = &control.resume {
             self.follow(now, from, position, control.partial);
         }
@@ -251,6 +252,10 @@ impl Replica {
             // A serving member holds what is committed, so this was overtaken on its way by what it has said since.
             return;
         }
+        if self.peers.get(&from).is_some_and(|peer| position.last.sequence < peer.acknowledged) {
+            // So was this: what has been acknowledged is never dropped again but for a snapshot.
+            return;
+        }
         let keep = self.history.common(position);
         let first = self.history.first();
         if keep.sequence.next() < first {
@@ -258,7 +263,7 @@ impl Replica {
             if self.serves(from) {
                 self.halt(Halt::BacklogTooShort { needed: keep.sequence.next(), first });
             } else {
-                self.offer_snapshot(now, from);
+                self.offer_snapshot(now, from, position.last);
             }
             return;
         }
