@@ -31,7 +31,7 @@ pub(super) struct Peer {
     pub(super) cut: Option<Cut>,
     /// The highest version query that it asked us, and whether that waits for an answer.
     asked: u64,
-    owed: bool,
+    pub(super) owed: bool,
     /// The highest barrier that it asked us for, and the last one ordered for it.
     barrier_asked: u64,
     ordered: Option<Answer>,
@@ -410,11 +410,13 @@ impl Replica {
     }
 
     fn hear_query(&mut self, from: MemberId, query: u64) {
+        let answers = self.is_open() || self.is(Mutant::AnswerBeforeOpen);
         let Some(peer) = self.peers.get_mut(&from) else { return };
         if query > 0 && query >= peer.asked {
             peer.asked = query;
             peer.owed = true;
-            peer.due = true;
+            // Before the epoch is open here there is nothing to say; then all of them are answered.
+            peer.due |= answers;
         }
     }
 
