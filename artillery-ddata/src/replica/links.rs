@@ -257,6 +257,11 @@ impl Replica {
             return;
         }
         let keep = self.history.common(position);
+        if keep != position.last && !self.is_open() {
+            // What it has beyond us may be on its way to us, too. A word to drop that couldn't be taken back: it might
+            // have been acknowledged meanwhile, and be dropped all the same.
+            return;
+        }
         let first = self.history.first();
         if keep.sequence.next() < first {
             // A serving successor holds all that is committed, so its needs are kept; a syncing one gets a snapshot.
