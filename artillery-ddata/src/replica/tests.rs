@@ -4,6 +4,8 @@ mod chain;
 mod chaos;
 mod cuts;
 mod expelled;
+#[cfg(feature = "mutants")]
+mod guards;
 mod large;
 mod opening;
 mod promotion;

@@ -405,24 +405,21 @@ mod mutants {
         })
     }
 
+    /// Those that need more than chance stand in `guards.rs`.
     #[test]
     fn each_missing_guard_is_noticed() {
         let all = [
             Mutant::ServeWhenExpelled,
             Mutant::TakeOlderEpoch,
-            Mutant::TakeNewerEpoch,
             Mutant::PromoteTooEarly,
             Mutant::ReuseEpoch,
             Mutant::KeepDirty,
             Mutant::NoWipe,
-            Mutant::AnswerBeforeOpen,
             Mutant::ForgetAsked,
-            Mutant::AskBeforeOpen,
-            Mutant::KeepWaiting,
             Mutant::RollBackFirst,
             Mutant::SkipFinished,
         ];
-        let found: Vec<_> = all.into_iter().map(|mutant| (mutant, caught(mutant, 2000))).collect();
+        let found: Vec<_> = all.into_iter().map(|mutant| (mutant, caught(mutant, 300))).collect();
         for (mutant, caught) in &found {
             println!("{mutant:?}: {caught:.300?}");
         }
