@@ -99,7 +99,7 @@ fn piece() -> RecordPiece {
 
 fn joiner_control() -> Control {
     let progress = Progress { id: 251, mark: mark(7), again: true, upto: Sequence(300), missed: true, hold: true };
-    Control { snapshot: Some(progress), ..Control::default() }
+    Control { snapshot: Some(Box::new(progress)), ..Control::default() }
 }
 
 fn outline() -> Outline {

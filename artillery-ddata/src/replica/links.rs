@@ -154,7 +154,7 @@ impl Replica {
             control.acknowledged = self.history.last();
             let resumes = self.filling.is_none() && (self.needs_resume || self.gap);
             control.resume = resumes.then(|| self.history.position());
-            control.snapshot = self.filling.as_ref().map(|filling| filling.progress(self.gap));
+            control.snapshot = self.filling.as_ref().map(|filling| Box::new(filling.progress(self.gap)));
             control.partial = self.incoming.as_ref().map(Incoming::partial);
         }
         // Only a leased tail at which the epoch is open speaks for the chain (trap 23).

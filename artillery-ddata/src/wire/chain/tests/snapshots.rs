@@ -11,9 +11,11 @@ fn mark() -> impl Strategy<Value = Mark> {
     (number(), behind, number()).prop_map(|(sessions, behind, bytes)| Mark { sessions, behind, bytes })
 }
 
-pub(super) fn some_progress() -> impl Strategy<Value = Option<Progress>> {
+pub(super) fn some_progress() -> impl Strategy<Value = Option<Box<Progress>>> {
     prop::option::of((number(), mark(), number(), any::<(bool, bool, bool)>()).prop_map(
-        |(id, mark, upto, (again, missed, hold))| Progress { id, mark, again, upto: Sequence(upto), missed, hold },
+        |(id, mark, upto, (again, missed, hold))| {
+            Box::new(Progress { id, mark, again, upto: Sequence(upto), missed, hold })
+        },
     ))
 }
 
@@ -34,8 +36,11 @@ fn beginning() -> impl Strategy<Value = (Mark, SnapshotContent)> {
 
 fn entries() -> impl Strategy<Value = (Mark, SnapshotContent)> {
     let session = || {
-        (version(), number(), number())
-            .prop_map(|(id, lowest, used)| SessionEntry::Session { id, lowest, used: Sequence(used) })
+        (version(), number(), number()).prop_map(|(id, lowest, used)| SessionEntry::Session {
+            id,
+            lowest,
+            used: Sequence(used),
+        })
     };
     let taken = prop::option::of(prop_oneof![0..40_usize, Just(MAX_TAKEN)]);
     let record = (number(), version(), version(), taken).prop_map(|(number, version, took, taken)| {
@@ -123,7 +128,8 @@ fn a_part_stands_where_it_can() {
     assert_eq!(refused(Mark::default(), begin(unknown)), SnapshotError::Epochs.into());
     let long = Mark { behind: Some(vec![0; MAX_KEY + 1].into()), ..Mark::default() };
     assert_eq!(refused(long.clone(), SnapshotContent::End), HistoryError::KeyTooLong(4097));
-    let progress = Control { snapshot: Some(Progress { mark: long, ..Progress::default() }), ..Control::default() };
+    let progress =
+        Control { snapshot: Some(Box::new(Progress { mark: long, ..Progress::default() })), ..Control::default() };
     assert!(encode(&said(ChainMessage::Control(progress))).is_err());
     let numberless = SnapshotPart { id: 0, at: Mark::default(), content: SnapshotContent::End };
     assert!(encode(&said(ChainMessage::Snapshot(numberless))).is_err());
