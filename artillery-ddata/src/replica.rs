@@ -290,6 +290,7 @@ impl Replica {
         self.due_for(self.place.successor);
         self.due_for(self.place.predecessor);
         self.commit_as_tail(now);
+        self.peers.values_mut().for_each(|peer| peer.due |= peer.owed);
         self.consider_promotion(now);
     }
 

@@ -31,7 +31,7 @@ pub(super) struct Peer {
     pub(super) cut: Option<Cut>,
     /// The highest version query that it asked us, and whether that waits for an answer.
     asked: u64,
-    owed: bool,
+    pub(super) owed: bool,
     /// The highest barrier that it asked us for, and the last one ordered for it.
     barrier_asked: u64,
     ordered: Option<Answer>,
@@ -154,7 +154,7 @@ impl Replica {
             control.acknowledged = self.history.last();
             let resumes = self.filling.is_none() && (self.needs_resume || self.gap);
             control.resume = resumes.then(|| self.history.position());
-            control.snapshot = self.filling.as_ref().map(|filling| filling.progress(self.gap));
+            control.snapshot = self.filling.as_ref().map(|filling| Box::new(filling.progress(self.gap)));
             control.partial = self.incoming.as_ref().map(Incoming::partial);
         }
         // Only a leased tail at which the epoch is open speaks for the chain (trap 23).
@@ -230,7 +230,8 @@ impl Replica {
         if let Some(progress) = &control.snapshot {
             return self.hear_progress(now, from, progress, control.partial);
         }
-        let is_open = self.is_open();
+        // Who doesn't follow can't be told that the epoch is open.
+        let tells_open = self.is_open() && self.outgoing.is_none();
         let ours = self.history.version_at(control.acknowledged.sequence) == Some(control.acknowledged);
         let Some(peer) = self.peers.get_mut(&from) else { return };
         if ours && control.acknowledged.sequence > peer.acknowledged {
@@ -238,7 +239,7 @@ impl Replica {
             peer.progress = now;
         }
         peer.partial = control.partial;
-        peer.due |= is_open && !control.is_open;
+        peer.due |= tells_open && peer.cursor.is_some() && !control.is_open;
         if let Some(position) = &control.resume {
             self.follow(now, from, position, control.partial);
         }
@@ -251,14 +252,23 @@ impl Replica {
             // A serving member holds what is committed, so this was overtaken on its way by what it has said since.
             return;
         }
+        if self.peers.get(&from).is_some_and(|peer| position.last.sequence < peer.acknowledged) {
+            // So was this: what has been acknowledged is never dropped again but for a snapshot.
+            return;
+        }
         let keep = self.history.common(position);
+        if keep != position.last && !self.is_open() {
+            // What it has beyond us may be on its way to us, too. A word to drop that couldn't be taken back: it might
+            // have been acknowledged meanwhile, and be dropped all the same.
+            return;
+        }
         let first = self.history.first();
         if keep.sequence.next() < first {
             // A serving successor holds all that is committed, so its needs are kept; a syncing one gets a snapshot.
             if self.serves(from) {
                 self.halt(Halt::BacklogTooShort { needed: keep.sequence.next(), first });
             } else {
-                self.offer_snapshot(now, from);
+                self.offer_snapshot(now, from, position.last);
             }
             return;
         }
@@ -405,11 +415,13 @@ impl Replica {
     }
 
     fn hear_query(&mut self, from: MemberId, query: u64) {
+        let answers = self.is_open() || self.is(Mutant::AnswerBeforeOpen);
         let Some(peer) = self.peers.get_mut(&from) else { return };
         if query > 0 && query >= peer.asked {
             peer.asked = query;
             peer.owed = true;
-            peer.due = true;
+            // Before the epoch is open here there is nothing to say; then all of them are answered.
+            peer.due |= answers;
         }
     }
 
