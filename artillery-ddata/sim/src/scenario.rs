@@ -7,8 +7,8 @@ use std::time::Duration;
 use artillery_ddata::Mode;
 
 use self::draw::{
-    batches, clocks, common, evictions, founded, large, mixed, moving, one_key, readers, resync, retries, sole, turmoil,
-    watches,
+    batches, clocks, common, evictions, founded, large, mixed, moving, one_key, readers, resync, retries, sole,
+    turmoil, watches,
 };
 
 use crate::{

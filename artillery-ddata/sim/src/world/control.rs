@@ -76,6 +76,8 @@ pub(super) struct Control {
     group: Group,
     nodes: Vec<Half>,
     lives: Vec<u64>,
+    /// Proposals under way.
+    appends: u64,
     /// What a paused node has to take in when it goes on.
     held: Vec<Vec<super::Event>>,
 }
@@ -118,6 +120,7 @@ impl Control {
             group,
             nodes: Vec::new(),
             lives: vec![1; ids.len()],
+            appends: 0,
             held: ids.iter().map(|_| Vec::new()).collect(),
             founding,
         };
@@ -275,11 +278,12 @@ impl World {
     fn renew(&mut self, node: usize, number: u64) {
         let clock = self.nodes[node].clock(self.now);
         let Some(control) = &mut self.control else { return };
-        let half = &mut control.nodes[node];
-        if half.renewals != number {
+        if control.nodes[node].renewals != number {
             return;
         }
-        if let Some((to, renewal)) = half.holder.renew(clock) {
+        while let Some(control) = &mut self.control
+            && let Some((to, renewal)) = control.nodes[node].holder.renew(clock)
+        {
             self.say(node, to, Message::Renewal(renewal));
         }
         self.schedule_renewal(node);
@@ -367,6 +371,9 @@ impl World {
                 }
                 Output::Append { term, at, change } => {
                     self.trace.line(self.now, |out| write!(out, "n{node} proposes {at} in term {term}: {change:?}"));
+                    if let Some(control) = &mut self.control {
+                        control.appends += 1;
+                    }
                     Event::Append { node, id, term, at, change: Box::new(change) }
                 }
                 Output::SetVoters { term, voters } => Event::SetVoters { node, id, term, voters },
@@ -401,7 +408,9 @@ impl World {
         };
         let chains = control.configs().iter().all(|config| config.serving().any(lives));
         let voters = control.group.voters();
-        chains && 2 * voters.iter().filter(|&&id| lives(id)).count() > voters.len()
+        // What may be decided yet may leave this node as the only one.
+        let decides = control.group.in_limbo() || control.appends > 0;
+        !decides && chains && 2 * voters.iter().filter(|&&id| lives(id)).count() > voters.len()
     }
 
     pub(super) fn restart_life(&mut self, node: usize) {

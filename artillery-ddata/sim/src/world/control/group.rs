@@ -59,6 +59,10 @@ impl Group {
         &self.voters
     }
 
+    pub(super) fn in_limbo(&self) -> bool {
+        self.limbo.is_some()
+    }
+
     /// Puts a change in its place, if that is free; whether it is there now.
     fn take(&mut self, term: Term, at: LogIndex, change: Change) -> bool {
         let free = at == self.configs.applied().next();
@@ -184,9 +188,11 @@ impl World {
     pub(super) fn append(&mut self, node: usize, id: MemberId, term: Term, at: LogIndex, change: Change) {
         let leads = self.has_majority(id, term);
         let Some(control) = &mut self.control else { return };
+        control.appends -= 1;
         let group = &mut control.group;
         let (known, lost) = (at <= group.configs.applied(), group.rng.chance(100));
         let fate = if leads {
+            group.limbo = None;
             group.take(term, at, change);
             if lost { Fate::Unknown } else { Fate::Decided }
         } else if group.leader == Some(id) && Term(group.term) == term && !known {
