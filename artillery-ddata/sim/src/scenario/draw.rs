@@ -58,6 +58,7 @@ pub(super) fn common(rng: &mut Rng) -> Setup {
         attempt: (40 * MILLI, rng.between(100, 600) * MILLI),
         retries: u32::MAX,
         bursts: None,
+        pace: 1,
         favourite: 500,
         floors: true,
         late_polls: rng.pick(&[0, 100, 500, 1000]),
@@ -197,6 +198,7 @@ fn controlled(rng: &mut Rng, setup: &mut Setup, founders: usize, replicas: u64) 
         suspect: Duration::from_millis(suspect),
         // Two clocks differ by 1 % at most.
         drift: 4_900,
+        whims: 2,
         cut_off: 100,
     });
     setup.window = setup.window.max(16 << 10);
@@ -223,6 +225,23 @@ pub(super) fn clocks(rng: &mut Rng, setup: &mut Setup) {
     setup.mix = Mix { writes: 500, eventual: 0, bounded: 0, through_chain: 0, ..setup.mix };
     if let Some(control) = &mut setup.control {
         control.drift = 49_000;
+    }
+    setup.pace = 4;
+}
+
+pub(super) fn unrest(rng: &mut Rng, setup: &mut Setup) {
+    moving(rng, setup);
+    setup.keys = one_key();
+    setup.profile.delay = setup.profile.delay.min(rng.pick(&[100_000, 1_000_000]));
+    setup.profile.jitter = setup.profile.delay;
+    setup.profile.uneven = false;
+    setup.clients = 10;
+    setup.mix = Mix { writes: 450, eventual: 50, bounded: 50, cuts: 0, scans: 0, ..setup.mix };
+    setup.pace = 5;
+    if let Some(control) = &mut setup.control {
+        control.whims = rng.pick(&[2, 20]);
+        control.lease = Duration::from_millis(300);
+        control.suspect = Duration::from_millis(150);
     }
 }
 

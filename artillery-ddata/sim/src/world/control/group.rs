@@ -105,9 +105,10 @@ impl World {
         self.queue.push(now + LOOK, super::super::Event::Control(Event::Look));
         let leader = self.control.as_ref().and_then(|control| control.group.leader);
         let goes_on = leader.is_some_and(|leader| self.reaches_majority(leader));
+        let whims = self.setup.control.map_or(0, |control| control.whims);
         let Some(control) = &mut self.control else { return };
         // Now and then there is an election for no reason.
-        let whim = control.group.rng.chance(2);
+        let whim = control.group.rng.chance(whims);
         let group = &mut control.group;
         if goes_on && !whim {
             group.lost = now;
