@@ -13,6 +13,7 @@
 //! Local clean reads don't pass through here at all: [`Gate`] serves them from any thread.
 
 mod expel;
+mod follow;
 mod gate;
 mod history;
 mod incoming;
