@@ -14,6 +14,7 @@
 
 mod commit;
 mod expel;
+mod follow;
 mod gate;
 mod history;
 mod incoming;

@@ -304,3 +304,17 @@ fn a_tail_that_is_not_open_is_no_source() {
     rig.beat(2);
     rig.assert_same(2, 3);
 }
+
+#[test]
+fn a_tail_that_is_not_open_goes_on_with_no_snapshot() {
+    let mut rig = filled(&small());
+    rig.enter_all(&joining(2, &[1, 2], 3));
+    rig.frames = 2;
+    run_parts(&mut rig, 2, 3, 16);
+    rig.enter(&[2, 3], &joining(3, &[1, 2], 3));
+    rig.beat(2);
+    assert_eq!(rig.status(3).resyncs_full, 0, "what was committed may be above its watermark");
+    rig.enter(&[1], &joining(3, &[1, 2], 3));
+    rig.beat(2);
+    rig.assert_same(2, 3);
+}
