@@ -433,7 +433,7 @@ impl Scenario {
         if self.kinds().contains(&Kind::Crash) {
             setup.crash = Some(faults::crash(&mut faults, setup.members, CRASHES, CRASHES + SECOND));
         }
-        if self == Self::Unrest {
+        if matches!(self, Self::Unrest | Self::Clocks) {
             setup.faults.extend(faults::unrest(&mut faults, setup.members, TROUBLE, HEALED));
         }
         if setup.control.is_some() {

@@ -219,14 +219,13 @@ pub(super) fn sole(rng: &mut Rng, setup: &mut Setup) {
 }
 
 pub(super) fn clocks(rng: &mut Rng, setup: &mut Setup) {
-    moving(rng, setup);
+    unrest(rng, setup);
     setup.profile.delay = setup.profile.delay.min(300_000);
-    setup.profile.jitter = setup.profile.jitter.min(300_000);
-    setup.mix = Mix { writes: 500, eventual: 0, bounded: 0, through_chain: 0, ..setup.mix };
+    setup.profile.jitter = setup.profile.delay;
     if let Some(control) = &mut setup.control {
         control.drift = 49_000;
+        control.whims = 2;
     }
-    setup.pace = 4;
 }
 
 pub(super) fn unrest(rng: &mut Rng, setup: &mut Setup) {
