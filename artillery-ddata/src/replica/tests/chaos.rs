@@ -8,7 +8,7 @@ use rand::{RngExt, SeedableRng, seq::IndexedRandom};
 use rand_chacha::ChaCha8Rng;
 
 use super::{super::*, rig::*};
-use crate::{ChainMember, Epoch, Version, update::RequestKey};
+use crate::{ChainMember, Epoch, Role, Version, update::RequestKey};
 
 const NODES: [u8; 5] = [1, 2, 3, 4, 5];
 const KEYS: [&str; 8] = ["a", "b", "c", "d", "e", "f", "g", "h"];
