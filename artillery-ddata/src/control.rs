@@ -4,6 +4,8 @@
 //! which configuration of a chain is the present one.
 
 pub mod conformance;
+#[cfg(feature = "net")]
+pub(crate) mod embedded;
 pub mod formation;
 pub mod log;
 pub mod placement;
