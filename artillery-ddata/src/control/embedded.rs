@@ -20,7 +20,6 @@
 //! Terms have one leader each (openraft's `single-term-leader`). A node says that it leads only when an entry of its own
 //! term has been applied here, hence all that was committed before (trap 14); what it reads then is confirmed by asking a
 //! majority, in the same term.
-#![allow(dead_code, reason = "nodes don't keep a log of their own yet; tests do")]
 
 mod follow;
 mod machine;

@@ -111,6 +111,11 @@ impl TestCluster {
     }
 }
 
+/// Nothing is said but what requests take: nobody asks for leases, and nobody keeps a log.
+pub fn fixed(builder: NodeBuilder) -> NodeBuilder {
+    builder.configure(|config| config.failover = false)
+}
+
 pub fn classic(builder: NodeBuilder) -> NodeBuilder {
     builder.mode(Mode::Classic)
 }
