@@ -190,17 +190,19 @@ impl Data {
         known.configs.iter().next().is_some() && chains.all(serves)
     }
 
-    /// Whether nothing is missing that this node is to do: to serve where a member is missing, and to keep the log where
-    /// a node keeps it no more.
+    /// Whether nothing is missing that this node is to do: to serve where a member is missing or gone, and to keep the
+    /// log where a node keeps it no more. Whoever is gone is seen by the membership alone, so this only delays.
     fn is_settled(&self, founding: &Founding, known: &State) -> bool {
-        let replicas = founding.settings.replicas as usize;
-        let place = |config: &ChainConfig| {
-            config.role(self.id()).is_some() || config.serving().count() >= replicas
-        };
         let Some(log) = self.log.get() else { return false };
+        let replicas = founding.settings.replicas as usize;
+        let all_there = |config: &ChainConfig| config.serving().all(|id| self.is_there(id));
+        let place = |config: &ChainConfig| {
+            config.role(self.id()).is_some() || (config.serving().count() >= replicas && all_there(config))
+        };
         let voters = log.voters();
-        let keeps = voters.contains(&self.id()) || voters.iter().all(|&voter| self.is_there(voter));
-        known.configs.iter().all(place) && keeps
+        let kept = !voters.is_empty() && voters.iter().all(|&voter| self.is_there(voter));
+        let is_known = known.configs.node(self.id()).is_some();
+        is_known && known.configs.iter().all(place) && (kept || voters.contains(&self.id()))
     }
 
     fn is_there(&self, id: artillery_core::MemberId) -> bool {
