@@ -26,6 +26,23 @@ pub struct Config {
     pub limits: Limits,
     /// How long a call waits unless it says otherwise.
     pub timeout: Duration,
+    /// Whether the cluster's nodes keep a log of configurations, by which others take the place of members that are gone.
+    /// Without it the configuration is the one that the founders made, for ever. The same at all nodes of a cluster.
+    pub failover: bool,
+    /// Leases, by which members serve strong reads alone. The same at all nodes of a cluster.
+    pub lease: LeaseConfig,
+    /// A member that was not heard of for so long is taken to be gone. The same at all nodes of a cluster.
+    pub suspect: Duration,
+}
+
+/// How leases run.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct LeaseConfig {
+    /// How long each is; it is renewed four times in that time. A member that is gone is missed so long.
+    pub duration: Duration,
+    /// By how much the clocks of two nodes may differ in rate, in millionths.
+    pub drift_ppm: u32,
 }
 
 /// Where to look for other nodes.
@@ -79,6 +96,9 @@ impl Default for Config {
                 sessions_bytes: 16 << 20,
             },
             timeout: Duration::from_secs(5),
+            failover: true,
+            lease: LeaseConfig { duration: Duration::from_secs(1), drift_ppm: 10_000 },
+            suspect: Duration::from_millis(500),
         }
     }
 }
@@ -98,6 +118,12 @@ const MAX_EXPECT: u32 = 1000;
 
 /// Room for some sessions, and in half of it for some records with the values that they took away.
 const MIN_SESSIONS: usize = 64 << 10;
+
+/// Shorter ones are lost by a machine that is busy for a moment.
+const MIN_LEASE: Duration = Duration::from_millis(200);
+const MAX_LEASE: Duration = Duration::from_secs(3600);
+/// A clock that is so wrong is broken.
+const MAX_DRIFT: u32 = 500_000;
 
 impl Config {
     /// Checks every setting.
@@ -141,6 +167,15 @@ impl Config {
         if self.timeout.is_zero() {
             problem("timeout", "must not be zero".to_owned());
         }
+        if self.lease.duration < MIN_LEASE || self.lease.duration > MAX_LEASE {
+            problem("lease.duration", format!("must be from {MIN_LEASE:?} to {MAX_LEASE:?}"));
+        }
+        if self.lease.drift_ppm > MAX_DRIFT {
+            problem("lease.drift_ppm", format!("must be at most {MAX_DRIFT}"));
+        }
+        if self.suspect < self.lease.duration / 2 || self.suspect > MAX_LEASE {
+            problem("suspect", format!("must be from half of lease.duration to {MAX_LEASE:?}"));
+        }
         if problems.is_empty() { Ok(()) } else { Err(problems) }
     }
 }
@@ -166,6 +201,7 @@ mod tests {
         config.limits.queue_bytes = 0;
         config.limits.max_value_bytes = usize::MAX;
         config.limits.sessions_bytes = MIN_SESSIONS - 1;
+        config.lease = LeaseConfig { duration: MAX_LEASE * 2, drift_ppm: MAX_DRIFT + 1 };
         let fields: Vec<_> = config.validate().unwrap_err().into_iter().map(|problem| problem.field).collect();
         let expected = [
             "cluster",
@@ -177,6 +213,9 @@ mod tests {
             "limits.queue_bytes",
             "limits.sessions_bytes",
             "timeout",
+            "lease.duration",
+            "lease.drift_ppm",
+            "suspect",
         ];
         assert_eq!(fields, expected);
     }

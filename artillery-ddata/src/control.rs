@@ -6,6 +6,8 @@
 
 pub mod conformance;
 pub mod coordinator;
+#[cfg(feature = "net")]
+pub(crate) mod embedded;
 pub mod formation;
 pub mod holder;
 pub mod log;

@@ -1,6 +1,7 @@
 //! Runs the pure half on tokio: chain tasks, lanes to peers, formation. Nothing here decides anything.
 
 pub(crate) mod chain;
+pub(crate) mod control;
 #[cfg(test)]
 pub(crate) mod fake;
 pub(crate) mod forming;

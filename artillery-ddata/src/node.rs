@@ -2,6 +2,7 @@
 
 mod builder;
 mod data;
+mod following;
 mod phase;
 mod report;
 pub(crate) mod service;
@@ -125,8 +126,10 @@ impl Node {
         }
     }
 
-    /// Tells the others that it goes, then stops. With a fixed configuration its chains miss it from then on.
+    /// Tells the others that it goes, waits a little until its chains go on without it, then stops. With a fixed
+    /// configuration they miss it from then on.
     pub async fn leave(&self) {
+        self.inner.data.resign().await;
         self.inner.cluster.leave().await;
         self.inner.data.stop(Stopped::Left);
         self.inner.cluster.shutdown().await;

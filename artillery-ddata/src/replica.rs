@@ -196,6 +196,11 @@ impl Replica {
         self.order_barriers(now);
     }
 
+    /// Which chain it is a member of.
+    pub fn chain(&self) -> ChainId {
+        self.chain
+    }
+
     /// What the driver is to do next.
     pub fn poll_output(&mut self) -> Option<Output> {
         self.outputs.pop_front()

@@ -31,6 +31,23 @@ pub struct NodeStatus {
     pub reads: ReadsStatus,
     /// What went over its sockets.
     pub traffic: TrafficStatus,
+    /// The log of configurations; `null` where they never change.
+    #[serde(default)]
+    pub log: Option<LogStatus>,
+}
+
+/// The log of configurations, as this node knows it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct LogStatus {
+    /// The last entry that the chains of this node act by.
+    pub applied: u64,
+    /// Name of the node that leads those who keep it, as far as is known.
+    pub leader: Option<String>,
+    /// Names of those who keep it.
+    pub voters: Vec<String>,
+    /// Milliseconds for which this node's lease still runs; 0: it has none.
+    pub lease_ms: u64,
 }
 
 /// Another node, by the membership protocol: a suggestion.
@@ -84,6 +101,21 @@ pub struct ChainStatus {
     pub waiting_writes: u64,
     /// Why it stopped serving.
     pub halted: Option<String>,
+    /// Name of the member that is catching up behind the tail, if there is one.
+    #[serde(default)]
+    pub syncing: Option<String>,
+    /// Records of a snapshot that have come here; `null`: none is coming.
+    #[serde(default)]
+    pub receiving_records: Option<u64>,
+    /// Records of a snapshot that were sent from here; `null`: none is being sent.
+    #[serde(default)]
+    pub sending_records: Option<u64>,
+    /// Snapshots that this member has come back by.
+    #[serde(default)]
+    pub resyncs_full: u64,
+    /// How often it has come back by what it lacked alone.
+    #[serde(default)]
+    pub resyncs_partial: u64,
 }
 
 /// Reads by the way in which they were served.

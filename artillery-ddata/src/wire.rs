@@ -5,6 +5,7 @@
 //! says where each of them ends. `docs/wire-1.md` describes every byte.
 
 pub mod chain;
+pub mod control;
 pub mod formation;
 mod keep;
 pub mod message;

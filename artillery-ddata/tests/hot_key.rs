@@ -6,7 +6,7 @@ mod support;
 use std::time::Duration;
 
 use artillery_ddata::{Error, Node, Place, Way};
-use support::{TestCluster, within};
+use support::{TestCluster, fixed, within};
 use tokio::task::JoinSet;
 
 const CALLERS: usize = 64;
@@ -21,7 +21,7 @@ async fn dirty_and_queries(node: &Node) -> (u64, u64) {
 /// All ways to an answer together: most reads are answered by a watermark before a query is.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn many_dirty_reads_share_one_version_query() {
-    let cluster = TestCluster::start(3).await;
+    let cluster = TestCluster::start_with(3, fixed).await;
     let middle = cluster.node(Place::Middle);
     within(middle.kv().put("hot", "first")).await.unwrap();
     let before = dirty_and_queries(middle).await;
@@ -50,7 +50,7 @@ async fn many_dirty_reads_share_one_version_query() {
 /// The update never gets to the tail, so no watermark answers: each read needs a query that was sent after it came.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_query_answers_all_that_waited_for_it() {
-    let cluster = TestCluster::start(3).await;
+    let cluster = TestCluster::start_with(3, fixed).await;
     let head = cluster.node(Place::Head).clone();
     within(head.kv().put("hot", "old")).await.unwrap();
     cluster.cut(Place::Head, Place::Middle);

@@ -4,15 +4,17 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use artillery_core::{MemberId, Timestamp, clock};
 use slab::Slab;
-use tokio::sync::{Notify, mpsc, oneshot};
+use tokio::sync::{Notify, mpsc, oneshot, watch};
 
 use super::{
+    control,
     handle::{ChainHandle, Queue, Queued, ReadRequest, Responder, WriteRequest},
     lanes::{Lanes, LinkState, UPDATES_ROOM},
 };
 use crate::{
-    ChainConfig,
-    replica::{Event, Gate, Input, Output, Replica, Settings, Status, Token},
+    ChainConfig, ChainId, Epoch,
+    control::message::Promotion,
+    replica::{Event, Gate, Halt, Input, Output, Replica, Settings, Status, Token},
     store::Store,
     wire::message::ChainFrame,
 };
@@ -24,63 +26,100 @@ const REQUESTS: usize = 1024;
 /// Of each kind of input, how many are taken in before something is sent.
 const BATCH: usize = 256;
 
-/// A peer's frame, or a question.
+/// A peer's frame, what the configuration log says, or a question.
 #[allow(clippy::large_enum_variant, reason = "nearly all commands are frames; a box would be one more allocation each")]
 pub(crate) enum Command {
     Frame { from: MemberId, frame: ChainFrame },
     Status(oneshot::Sender<Status>),
+    /// This configuration names this member. `done` is told once it is acted by.
+    Enter { config: Arc<ChainConfig>, lanes: BTreeMap<MemberId, Lanes>, done: oneshot::Sender<()> },
+    /// The configuration of this epoch doesn't name this member.
+    Expelled { epoch: Epoch, done: oneshot::Sender<()> },
+    /// Take no lease any more, and act by none.
+    Resign(oneshot::Sender<()>),
+}
+
+/// Who says what the chain's configuration is.
+pub(crate) enum Rule {
+    /// Nobody changes it: all its other members, and the lanes to them.
+    Fixed { config: Arc<ChainConfig>, lanes: BTreeMap<MemberId, Lanes> },
+    /// The configuration log does.
+    Log {
+        /// Until when the lease runs.
+        leases: watch::Receiver<Timestamp>,
+        /// Takes promotions that are asked for.
+        wishes: mpsc::Sender<control::Command>,
+    },
+}
+
+/// How far a chain has come here: what others wait for.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Standing {
+    /// The epoch in which it is open here.
+    pub(crate) open: Option<Epoch>,
+    /// Why it stopped serving.
+    pub(crate) halted: Option<Halt>,
 }
 
 /// Everything that a chain's task needs.
 pub(crate) struct Parts {
     pub(crate) me: MemberId,
-    pub(crate) config: Arc<ChainConfig>,
+    pub(crate) chain: ChainId,
+    pub(crate) rule: Rule,
     pub(crate) settings: Settings,
     pub(crate) store: Arc<dyn Store>,
-    /// To every other member.
-    pub(crate) lanes: BTreeMap<MemberId, Lanes>,
     /// Bytes of reads, and of writes, that wait for the task.
     pub(crate) queue_bytes: usize,
-    /// Told when the epoch is open here, or the replica has halted.
-    pub(crate) events: mpsc::Sender<Event>,
+    /// Shown how the chain stands.
+    pub(crate) standing: watch::Sender<Standing>,
 }
 
 /// Starts the task; it ends when all its senders are gone.
 pub(crate) fn spawn(parts: Parts) -> (ChainHandle, mpsc::Sender<Command>) {
-    let chain = parts.config.chain;
+    let Parts { me, chain, rule, settings, store, queue_bytes, standing } = parts;
     let gate = Arc::new(Gate::new(chain));
     let (commands, command_queue) = mpsc::channel(FRAMES);
-    let (reads, read_queue) = Queue::new(REQUESTS, parts.queue_bytes);
-    let (writes, write_queue) = Queue::new(REQUESTS, parts.queue_bytes);
-    let handle = ChainHandle { chain, gate: gate.clone(), store: parts.store.clone(), reads, writes };
-    let wake = Arc::new(Notify::new());
-    let lanes: BTreeMap<_, _> = parts.lanes.into_iter().map(|(id, lanes)| (id, Peer::new(lanes))).collect();
-    lanes.values().for_each(|peer| peer.lanes.wake(&wake));
-    let task = Task {
-        replica: Replica::new(parts.me, chain, parts.settings, parts.store, gate),
-        peers: lanes,
+    let (reads, read_queue) = Queue::new(REQUESTS, queue_bytes);
+    let (writes, write_queue) = Queue::new(REQUESTS, queue_bytes);
+    let handle = ChainHandle { chain, gate: gate.clone(), store: store.clone(), reads, writes };
+    let mut task = Task {
+        replica: Replica::new(me, chain, settings, store, gate),
+        peers: BTreeMap::new(),
         responders: Slab::new(),
         commands: command_queue,
         reads: read_queue,
         writes: write_queue,
-        wake,
-        events: parts.events,
+        wake: Arc::default(),
+        standing,
+        leases: None,
+        wishes: None,
+        done: Vec::new(),
     };
-    tokio::spawn(task.run(parts.config));
+    match rule {
+        Rule::Fixed { config, lanes } => {
+            // In a configuration that never changes nobody is ever fenced, so the lease never ends.
+            let now = clock::now();
+            task.replica.handle(now, Input::Lease(Timestamp::MAX));
+            task.enter(now, config, lanes);
+        }
+        Rule::Log { leases, wishes } => (task.leases, task.wishes) = (Some(leases), Some(wishes)),
+    }
+    tokio::spawn(task.run());
     (handle, commands)
 }
 
 struct Peer {
     lanes: Lanes,
     updates: mpsc::Sender<ChainFrame>,
+    snapshots: mpsc::Sender<ChainFrame>,
     /// The state of its link that the replica was told.
     seen: LinkState,
 }
 
 impl Peer {
     fn new(lanes: Lanes) -> Self {
-        let updates = lanes.add_updates();
-        Self { lanes, updates, seen: LinkState::default() }
+        let (updates, snapshots) = (lanes.add_updates(), lanes.add_snapshots());
+        Self { lanes, updates, snapshots, seen: LinkState::default() }
     }
 }
 
@@ -92,15 +131,17 @@ struct Task {
     reads: mpsc::Receiver<Queued<ReadRequest>>,
     writes: mpsc::Receiver<Queued<WriteRequest>>,
     wake: Arc<Notify>,
-    events: mpsc::Sender<Event>,
+    standing: watch::Sender<Standing>,
+    /// `None`: the lease doesn't change.
+    leases: Option<watch::Receiver<Timestamp>>,
+    /// `None`: nobody is ever promoted.
+    wishes: Option<mpsc::Sender<control::Command>>,
+    /// Told with the next flush.
+    done: Vec<oneshot::Sender<()>>,
 }
 
 impl Task {
-    async fn run(mut self, config: Arc<ChainConfig>) {
-        let now = clock::now();
-        // In a configuration that never changes nobody is ever fenced, so the lease never ends.
-        self.replica.handle(now, Input::Lease(Timestamp::MAX));
-        self.replica.handle(now, Input::Enter(config));
+    async fn run(mut self) {
         let wake = self.wake.clone();
         let (mut commands, mut reads, mut writes) = (Vec::new(), Vec::new(), Vec::new());
         loop {
@@ -116,6 +157,7 @@ impl Task {
                 taken = self.reads.recv_many(&mut reads, BATCH) => if taken == 0 { return },
                 taken = self.writes.recv_many(&mut writes, 1), if room => if taken == 0 { return },
                 () = wake.notified() => {}
+                until = renewed(&mut self.leases) => self.replica.handle(clock::now(), Input::Lease(until)),
                 () = tokio::time::sleep(pause), if tick.is_some() => {}
             }
             if self.responders.len() > 1 {
@@ -155,6 +197,43 @@ impl Task {
             Command::Frame { from, frame } => self.replica.handle(now, Input::Receive { from, frame }),
             // Whoever asked may have gone.
             Command::Status(asker) => drop(asker.send(self.replica.status())),
+            Command::Enter { config, lanes, done } => {
+                self.enter(now, config, lanes);
+                self.done.push(done);
+            }
+            Command::Expelled { epoch, done } => {
+                self.replica.handle(now, Input::Expelled(epoch));
+                self.let_go(now, &BTreeMap::new());
+                self.done.push(done);
+            }
+            Command::Resign(done) => {
+                self.leases = None;
+                self.replica.handle(now, Input::Lease(Timestamp::ZERO));
+                self.done.push(done);
+            }
+        }
+    }
+
+    /// Moves to a configuration; peers that stay keep their lanes.
+    fn enter(&mut self, now: Timestamp, config: Arc<ChainConfig>, lanes: BTreeMap<MemberId, Lanes>) {
+        self.let_go(now, &lanes);
+        for (id, lanes) in lanes {
+            let wake = &self.wake;
+            self.peers.entry(id).or_insert_with(|| {
+                lanes.wake(wake);
+                Peer::new(lanes)
+            });
+        }
+        self.replica.handle(now, Input::Enter(config));
+    }
+
+    /// Forgets all peers but those.
+    fn let_go(&mut self, now: Timestamp, stay: &BTreeMap<MemberId, Lanes>) {
+        let gone: Vec<_> = self.peers.keys().filter(|id| !stay.contains_key(id)).copied().collect();
+        for peer in gone.into_iter().filter_map(|id| self.peers.remove(&id)) {
+            if let Some(id) = peer.seen.up {
+                self.replica.handle(now, Input::Disconnected(id));
+            }
         }
     }
 
@@ -199,9 +278,12 @@ impl Task {
                     }
                 }
                 Output::Event(event) => self.tell(event),
-                // Nobody changes this configuration, and nobody joins it.
-                Output::Promote { .. } => {}
+                Output::Promote { epoch, member } => self.wish(epoch, member),
             }
+        }
+        // Whoever waited for this may have gone.
+        for done in self.done.drain(..) {
+            let _ = done.send(());
         }
         let now = clock::now();
         for (&id, peer) in &self.peers {
@@ -214,6 +296,18 @@ impl Task {
                 let Some(frame) = self.replica.poll_updates(now, id, UPDATES_ROOM) else { break };
                 room.send(frame);
             }
+            while let Ok(room) = peer.snapshots.try_reserve() {
+                let Some(frame) = self.replica.poll_snapshot(now, id, UPDATES_ROOM) else { break };
+                room.send(frame);
+            }
+        }
+    }
+
+    /// Asks for a promotion. What there is no room for now is asked for again.
+    fn wish(&self, epoch: Epoch, member: MemberId) {
+        if let Some(wishes) = &self.wishes {
+            let wish = Promotion { chain: self.replica.chain(), epoch, member };
+            drop(wishes.try_send(control::Command::Promote(wish)));
         }
     }
 
@@ -222,7 +316,21 @@ impl Task {
             Event::Halted(why) => tracing::error!(%why, "this member stopped serving"),
             event => tracing::info!(?event, "chain"),
         }
-        // The queue has room for all events of an epoch; a node that is stopping doesn't read them.
-        drop(self.events.try_send(event));
+        self.standing.send_if_modified(|standing| match event {
+            Event::Opened(epoch) => standing.open.replace(epoch) != Some(epoch),
+            Event::Entered(_) | Event::Expelled(_) => standing.open.take().is_some(),
+            Event::Halted(why) => standing.halted.replace(why).is_none(),
+            _ => false,
+        });
     }
+}
+
+/// The next lease; waits for ever where there are no more.
+async fn renewed(leases: &mut Option<watch::Receiver<Timestamp>>) -> Timestamp {
+    if let Some(leases) = leases
+        && leases.changed().await.is_ok()
+    {
+        return *leases.borrow_and_update();
+    }
+    std::future::pending().await
 }

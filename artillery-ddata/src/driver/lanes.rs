@@ -35,6 +35,8 @@ use crate::{
 const CONTROL_QUEUE: usize = 64;
 /// Update frames of one chain that wait for one peer, each of about [`UPDATES_ROOM`] bytes at most.
 const UPDATES_QUEUE: usize = 4;
+/// Parts of snapshots that wait for one peer.
+const SNAPSHOTS_QUEUE: usize = 2;
 /// How much history goes into one frame.
 pub(crate) const UPDATES_ROOM: usize = MAX_CHUNK;
 const FORMATION_QUEUE: usize = 16;
@@ -44,6 +46,8 @@ const BATCH: usize = 32;
 /// Streams with data: higher ones go first.
 const CONTROL_PRIORITY: i32 = 10;
 const UPDATES_PRIORITY: i32 = 0;
+/// Behind all that somebody waits for.
+const SNAPSHOTS_PRIORITY: i32 = -2;
 
 /// Whether there is a connection to the peer now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -59,29 +63,36 @@ pub(crate) struct LinkState {
 pub(crate) struct Lanes {
     pub(crate) control: mpsc::Sender<ChainFrame>,
     pub(crate) formation: mpsc::Sender<FormationMessage>,
-    updates: Arc<UpdateLanes>,
+    history: Arc<HistoryLanes>,
     state: watch::Receiver<LinkState>,
     wake: Arc<Wake>,
 }
 
-/// The lanes of all chains that have history for one peer.
+/// The lanes of all chains that have history for one peer: updates, and snapshots.
 #[derive(Default)]
-struct UpdateLanes {
-    queues: Mutex<Vec<Arc<Queue>>>,
+struct HistoryLanes {
+    lanes: Mutex<Vec<HistoryLane>>,
     added: Notify,
+}
+
+#[derive(Clone)]
+struct HistoryLane {
+    kind: u8,
+    priority: i32,
+    queue: Arc<Queue>,
 }
 
 /// Used by one pump at a time: that of the connection which there is.
 type Queue = tokio::sync::Mutex<mpsc::Receiver<ChainFrame>>;
 
-impl UpdateLanes {
-    fn lock(&self) -> MutexGuard<'_, Vec<Arc<Queue>>> {
-        self.queues.lock().unwrap_or_else(PoisonError::into_inner)
+impl HistoryLanes {
+    fn lock(&self) -> MutexGuard<'_, Vec<HistoryLane>> {
+        self.lanes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn add(&self) -> mpsc::Sender<ChainFrame> {
-        let (frames, queue) = mpsc::channel(UPDATES_QUEUE);
-        self.lock().push(Arc::new(Queue::new(queue)));
+    fn add(&self, kind: u8, priority: i32, room: usize) -> mpsc::Sender<ChainFrame> {
+        let (frames, queue) = mpsc::channel(room);
+        self.lock().push(HistoryLane { kind, priority, queue: Arc::new(Queue::new(queue)) });
         self.added.notify_one();
         frames
     }
@@ -89,8 +100,8 @@ impl UpdateLanes {
     /// Queued in the belief that what went before arrives: cursors begin anew. Nobody pumps now.
     fn clear(&self) {
         let empty = |queue: &mut mpsc::Receiver<_>| while queue.try_recv().is_ok() {};
-        self.lock().retain(|queue| {
-            queue.try_lock().is_ok_and(|mut queue| {
+        self.lock().retain(|lane| {
+            lane.queue.try_lock().is_ok_and(|mut queue| {
                 empty(&mut queue);
                 !queue.is_closed()
             })
@@ -113,14 +124,20 @@ impl Lanes {
 
     /// A lane for the history of one chain more.
     pub(crate) fn add_updates(&self) -> mpsc::Sender<ChainFrame> {
-        self.updates.add()
+        self.history.add(streams::CHAIN_UPDATES, UPDATES_PRIORITY, UPDATES_QUEUE)
+    }
+
+    /// A lane for the snapshots of one chain more.
+    pub(crate) fn add_snapshots(&self) -> mpsc::Sender<ChainFrame> {
+        self.history.add(streams::CHAIN_SNAPSHOTS, SNAPSHOTS_PRIORITY, SNAPSHOTS_QUEUE)
     }
 
     /// Has `sleeper` notified when there is room again or the state has changed.
     pub(crate) fn wake(&self, sleeper: &Arc<Notify>) {
         self.wake.rcu(|all| {
             // Those that only this list still knows have stopped.
-            let mut all: Vec<_> = all.iter().filter(|other| Arc::strong_count(other) > 1).cloned().collect();
+            let stays = |other: &&Arc<Notify>| Arc::strong_count(other) > 1 && !Arc::ptr_eq(other, sleeper);
+            let mut all: Vec<_> = all.iter().filter(stays).cloned().collect();
             all.push(sleeper.clone());
             all
         });
@@ -139,10 +156,16 @@ impl Hub {
         Self { endpoint, peers: Mutex::default() }
     }
 
-    /// The lanes to `peer`, which is dialled at `addrs` from now on.
+    /// The lanes to `peer`, which is dialled at `addrs` from now on; where it was before, if none are given.
     pub(crate) fn lanes(&self, peer: NodeId, addrs: &[SocketAddr]) -> Lanes {
         let mut peers = self.peers.lock().unwrap_or_else(PoisonError::into_inner);
-        peers.entry(peer).or_insert_with(|| spawn(self.endpoint.link(peer, addrs.to_vec()))).clone()
+        let link = self.endpoint.link(peer, addrs.to_vec());
+        peers.entry(peer).or_insert_with(|| spawn(link)).clone()
+    }
+
+    /// Lets go of the lanes to all other nodes than those: they end with the last who uses them.
+    pub(crate) fn retain(&self, keep: impl Fn(NodeId) -> bool) {
+        self.peers.lock().unwrap_or_else(PoisonError::into_inner).retain(|&node, _| keep(node));
     }
 
     /// Gives up all lanes; what is queued may be lost.
@@ -153,26 +176,26 @@ impl Hub {
 
 fn spawn(link: Link) -> Lanes {
     let (control, control_queue) = mpsc::channel(CONTROL_QUEUE);
-    let updates = Arc::<UpdateLanes>::default();
+    let history = Arc::<HistoryLanes>::default();
     let (formation, formation_queue) = mpsc::channel(FORMATION_QUEUE);
     let (state, state_seen) = watch::channel(LinkState::default());
     let wake = Arc::<Wake>::default();
     let task = Task {
         link,
         control: control_queue,
-        updates: updates.clone(),
+        history: history.clone(),
         formation: formation_queue,
         state,
         wake: wake.clone(),
     };
     tokio::spawn(task.run());
-    Lanes { control, formation, updates, state: state_seen, wake }
+    Lanes { control, formation, history, state: state_seen, wake }
 }
 
 struct Task {
     link: Link,
     control: mpsc::Receiver<ChainFrame>,
-    updates: Arc<UpdateLanes>,
+    history: Arc<HistoryLanes>,
     formation: mpsc::Receiver<FormationMessage>,
     state: watch::Sender<LinkState>,
     wake: Arc<Wake>,
@@ -184,7 +207,7 @@ impl Task {
         while let Some(connection) = self.connect().await {
             let outcome = self.serve(&connection).await;
             self.state.send_modify(|state| state.up = None);
-            self.updates.clear();
+            self.history.clear();
             wake_all(&self.wake);
             match outcome {
                 Ok(()) => return,
@@ -212,23 +235,23 @@ impl Task {
             state.up = Some(connection.peer().id);
         });
         wake_all(&self.wake);
-        let mut updates = JoinSet::new();
+        let mut pumps = JoinSet::new();
         let outcome = tokio::select! {
             biased;
             result = pump(&mut self.control, &mut control, encode_chain, || wake_all(&self.wake)) => result,
             result = pump(&mut self.formation, &mut formation, encode_formation, || {}) => result,
-            result = pump_updates(&mut updates, &self.updates, &self.wake, connection) => result,
+            result = pump_history(&mut pumps, &self.history, &self.wake, connection) => result,
             reason = connection.closed() => Err(WriteError::Lost(reason)),
         };
-        updates.shutdown().await;
+        pumps.shutdown().await;
         outcome
     }
 }
 
 /// Keeps a pump at work for each chain; ends when one of them can't go on.
-async fn pump_updates(
+async fn pump_history(
     pumps: &mut JoinSet<Result<(), WriteError>>,
-    lanes: &UpdateLanes,
+    lanes: &HistoryLanes,
     wake: &Arc<Wake>,
     connection: &Connection,
 ) -> Result<(), WriteError> {
@@ -236,10 +259,10 @@ async fn pump_updates(
     loop {
         let new: Vec<_> = lanes.lock().iter().skip(started).cloned().collect();
         started += new.len();
-        for queue in new {
+        for HistoryLane { kind, priority, queue } in new {
             let (connection, wake) = (connection.clone(), wake.clone());
             pumps.spawn(async move {
-                let mut stream = connection.open_uni(StreamKind(streams::CHAIN_UPDATES), UPDATES_PRIORITY).await?;
+                let mut stream = connection.open_uni(StreamKind(kind), priority).await?;
                 pump(&mut *queue.lock().await, &mut stream, encode_chain, || wake_all(&wake)).await
             });
         }

@@ -1,7 +1,7 @@
 //! What a node's handles and its request server share: which chains are served here, and the way to the others.
 
 use std::sync::{
-    Arc,
+    Arc, Mutex, MutexGuard, PoisonError,
     atomic::{AtomicU64, Ordering},
 };
 
@@ -16,7 +16,9 @@ pub(crate) struct Local {
     pub(crate) me: MemberId,
     /// Its name.
     pub(crate) name: String,
-    /// By chain id; `None` where another node serves, empty until the cluster is formed.
+    /// All chains that are served here, or may come to be, by chain id.
+    handles: Mutex<Vec<Option<ChainHandle>>>,
+    /// By chain id; `None` where other nodes serve, empty until the cluster is formed.
     chains: ArcSwap<Vec<Option<Here>>>,
     /// `None` until the cluster is formed.
     routing: watch::Sender<Option<Arc<Routing>>>,
@@ -32,7 +34,8 @@ struct Here {
 
 impl Local {
     pub(crate) fn new(me: MemberId, name: String) -> Self {
-        Self { me, name, chains: ArcSwap::default(), routing: watch::Sender::new(None), forwarded: AtomicU64::new(0) }
+        let (handles, chains) = (Mutex::default(), ArcSwap::default());
+        Self { me, name, handles, chains, routing: watch::Sender::new(None), forwarded: AtomicU64::new(0) }
     }
 
     /// The chain, if this node is a member of it.
@@ -71,11 +74,28 @@ impl Local {
         self.routing.subscribe()
     }
 
+    /// The cluster is formed; these chains are served here, or may come to be. To be called once.
     pub(crate) fn form(&self, routing: Routing, chains: Vec<Option<ChainHandle>>) {
-        let here = chains.into_iter().map(|handle| {
-            let handle = handle?;
+        *self.handles() = chains;
+        self.update(routing);
+    }
+
+    fn handles(&self) -> MutexGuard<'_, Vec<Option<ChainHandle>>> {
+        // No code that holds it can panic halfway through a change.
+        self.handles.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Chains, members or addresses may be others than before.
+    pub(crate) fn update(&self, routing: Routing) {
+        // Held to the end: of two updates, or of this and a close, one comes wholly after the other.
+        let handles = self.handles();
+        if self.routing.borrow().as_deref() == Some(&routing) {
+            return;
+        }
+        let here = handles.iter().map(|handle| {
+            let handle = handle.as_ref()?;
             let place = routing.chain(handle.chain).map_or(Place::Spare, |config| config.place(self.me));
-            Some(Here { handle, place })
+            (place != Place::Spare).then(|| Here { handle: handle.clone(), place })
         });
         self.chains.store(Arc::new(here.collect()));
         self.routing.send_replace(Some(Arc::new(routing)));
@@ -83,12 +103,14 @@ impl Local {
 
     /// Lets go of all chains, whose tasks end then.
     pub(crate) fn close(&self) {
+        let mut handles = self.handles();
+        handles.clear();
         self.chains.store(Arc::default());
     }
 
     /// Local clean reads so far, of all chains.
     pub(crate) fn clean_reads(&self) -> u64 {
-        self.chains.load().iter().flatten().map(|here| here.handle.gate.counters().total()).sum()
+        self.handles().iter().flatten().map(|handle| handle.gate.counters().total()).sum()
     }
 
     pub(crate) fn count_forwarded(&self) {

@@ -214,6 +214,6 @@ fn random_name(incarnation: Incarnation) -> String {
 }
 
 #[allow(clippy::disallowed_methods, reason = "names and ids of nodes: the one place where a node draws at random")]
-fn random() -> u64 {
+pub(super) fn random() -> u64 {
     rand::random()
 }

@@ -19,31 +19,30 @@ use super::{
     service::DataService,
 };
 use crate::{
-    ChainConfig, Place,
+    ChainConfig, ChainId, Place,
     client::router::{HowToRead, Router},
     config::Config,
     control::{
-        Configs, Founder, Founding,
+        ConfigLog, Configs, Founder, Founding,
         formation::{self, Formation, FormationMessage, InvalidSettings},
     },
     driver::{
-        chain::{self, Command, Parts},
+        chain::{self, Command, Parts, Rule, Standing},
+        control::{self, Door},
         forming::Forming,
-        lanes::Hub,
+        handle::ChainHandle,
+        lanes::{Hub, Lanes},
         local::Local,
         receive::Chains,
         serve::{Server, Sizes},
     },
     kv::Call,
-    replica::{self, Event, Halt, Query, ReadMode},
-    routing::{NodeAddress, Routing},
+    replica::{self, Halt, Query, ReadMode},
     store::Store,
 };
 
 /// Messages of formation that wait for their task.
 const FORMATION_QUEUE: usize = 64;
-/// Events of one chain that wait: an epoch has three.
-const EVENT_QUEUE: usize = 8;
 
 enum End {
     Superseded,
@@ -57,7 +56,11 @@ pub(crate) struct Data {
     pub(super) cluster: OnceLock<Cluster>,
     router: OnceLock<Arc<Router>>,
     server: Arc<OnceLock<Arc<Server>>>,
-    hub: OnceLock<Arc<Hub>>,
+    pub(super) hub: OnceLock<Arc<Hub>>,
+    pub(super) door: Arc<OnceLock<Arc<Door>>>,
+    /// How the configuration stands, once there is one that may change.
+    pub(super) log: OnceLock<Arc<dyn ConfigLog>>,
+    pub(super) state: OnceLock<watch::Receiver<control::State>>,
     store: Arc<dyn Store>,
     phase: watch::Sender<Phase>,
     formation: Mutex<Option<mpsc::Receiver<(MemberId, FormationMessage)>>>,
@@ -81,6 +84,9 @@ impl Data {
             router: OnceLock::new(),
             server: Arc::default(),
             hub: OnceLock::new(),
+            door: Arc::default(),
+            log: OnceLock::new(),
+            state: OnceLock::new(),
             store,
             phase: watch::Sender::new(Phase::Seeking),
             formation: Mutex::new(Some(formation)),
@@ -94,6 +100,7 @@ impl Data {
             chains: self.chains.clone(),
             server: self.server.clone(),
             formation: self.formation_sender.clone(),
+            control: self.door.clone(),
         })
     }
 
@@ -200,7 +207,7 @@ impl Data {
         matches!(*self.phase.borrow(), Phase::Ready(_))
     }
 
-    fn advance(&self, phase: Phase) {
+    pub(super) fn advance(&self, phase: Phase) {
         self.phase.send_if_modified(|present| {
             let moves = !present.is_final();
             if moves {
@@ -235,39 +242,45 @@ impl Data {
     }
 
     /// The cluster is settled, with this node or without: serve what is ours.
-    fn formed(self: &Arc<Self>, founding: &Founding) {
+    fn formed(self: &Arc<Self>, founding: &Arc<Founding>) {
         let (Some(cluster), Some(hub)) = (self.cluster.get(), self.hub.get()) else { return };
-        let (cluster, id) = (cluster.clone(), founding.cluster);
-        tokio::spawn(async move { cluster.set_cluster_id(id).await });
+        tracing::info!(cluster = %founding.cluster, "this node belongs to a cluster");
+        let (told, id) = (cluster.clone(), founding.cluster);
+        tokio::spawn(async move { told.set_cluster_id(id).await });
+        match self.config.failover {
+            true => self.follow_log(founding, cluster, hub),
+            false => self.serve_for_good(founding, hub),
+        }
+    }
+
+    /// The configuration is the one that the founding made.
+    fn serve_for_good(self: &Arc<Self>, founding: &Founding, hub: &Hub) {
         let configs = Configs::of(founding);
         let mut here = Vec::new();
-        let mut opened = Vec::new();
+        let mut standings = Vec::new();
         for config in configs.iter() {
             let handle = config.role(self.id()).map(|_| {
-                let (events, opening) = mpsc::channel(EVENT_QUEUE);
-                let parts = self.parts(founding, config, hub, events);
-                let (handle, commands) = chain::spawn(parts);
-                self.chains.add(config.chain, commands);
-                opened.push(opening);
+                let rule =
+                    Rule::Fixed { config: Arc::new(config.clone()), lanes: self.lanes(founding, config, hub) };
+                let (handle, standing) = self.serve(config.chain, rule);
+                standings.push(standing);
                 handle
             });
             here.push(handle);
         }
-        let nodes = founding.members.iter().map(|founder| {
-            let address = NodeAddress { name: founder.name.clone(), addrs: founder.addrs.clone() };
-            (founder.id.node, address)
-        });
-        let chains = configs.iter().cloned().collect();
-        self.local.form(Routing { cluster: founding.cluster, chains, nodes: nodes.collect() }, here);
-        tracing::info!(cluster = %founding.cluster, role = ?self.role(), "this node belongs to a cluster");
+        self.local.form(control::routing(founding.cluster, &configs), here);
         self.advance(Phase::Formed);
-        tokio::spawn(self.clone().become_ready(Ready::new(self.role(), founding.cluster), opened));
+        tokio::spawn(self.clone().become_ready(Ready::new(self.role(), founding.cluster), standings));
     }
 
-    fn parts(&self, founding: &Founding, config: &ChainConfig, hub: &Hub, events: mpsc::Sender<Event>) -> Parts {
+    fn lanes(&self, founding: &Founding, config: &ChainConfig, hub: &Hub) -> BTreeMap<MemberId, Lanes> {
         let others =
             founding.members.iter().filter(|founder| founder.id != self.id() && config.role(founder.id).is_some());
-        let lanes: BTreeMap<_, _> = others.map(|other| (other.id, hub.lanes(other.id.node, &other.addrs))).collect();
+        others.map(|other| (other.id, hub.lanes(other.id.node, &other.addrs))).collect()
+    }
+
+    /// Begins to serve a chain.
+    pub(super) fn serve(&self, chain: ChainId, rule: Rule) -> (ChainHandle, watch::Receiver<Standing>) {
         let settings = replica::Settings {
             window: self.config.limits.window_bytes,
             max_value: self.config.limits.max_value_bytes,
@@ -275,35 +288,42 @@ impl Data {
             sessions: self.config.limits.sessions_bytes,
             ..replica::Settings::default()
         };
+        let (standing, shown) = watch::channel(Standing::default());
         let (store, queue_bytes) = (self.store.clone(), self.config.limits.queue_bytes);
-        Parts { me: self.id(), config: Arc::new(config.clone()), settings, store, lanes, queue_bytes, events }
+        let (handle, commands) =
+            chain::spawn(Parts { me: self.id(), chain, rule, settings, store, queue_bytes, standing });
+        self.chains.add(chain, commands);
+        (handle, shown)
     }
 
     /// A member is ready when its chains are open, a spare when a member has answered it.
-    async fn become_ready(self: Arc<Self>, ready: Ready, chains: Vec<mpsc::Receiver<Event>>) {
-        let mut phases = self.phases();
-        let stopped = async move { while phases.changed().await.is_ok() && !phases.borrow().is_final() {} };
+    async fn become_ready(self: Arc<Self>, ready: Ready, chains: Vec<watch::Receiver<Standing>>) {
         let became = async {
             if chains.is_empty() {
                 self.reach_a_member().await;
             }
             let mut chains = chains;
-            for events in &mut chains {
-                if let Err(why) = opened(events).await {
+            for standing in &mut chains {
+                if let Err(why) = opened(standing).await {
                     return self.fail(NeverReady::Halted(why.to_string()));
                 }
             }
             self.advance(Phase::Ready(ready));
-            // Keeps the queues, so that their chains can tell of what comes later.
-            std::future::pending::<()>().await;
         };
+        self.unless_stopped(became).await;
+    }
+
+    /// Until the node stops, at most.
+    pub(super) async fn unless_stopped(&self, what: impl Future<Output = ()>) {
+        let mut phases = self.phases();
         tokio::select! {
-            () = stopped => {}
-            () = became => {}
+            biased;
+            _ = phases.wait_for(Phase::is_final) => {}
+            () = what => {}
         }
     }
 
-    async fn reach_a_member(&self) {
+    pub(super) async fn reach_a_member(&self) {
         let Some(router) = self.router.get() else { return };
         let how = HowToRead { mode: ReadMode::Strong, timeout: self.config.timeout, session: None };
         while let Err(error) = router.read(Query::Key(Bytes::new()), &how).await {
@@ -331,14 +351,12 @@ impl Data {
     }
 }
 
-async fn opened(events: &mut mpsc::Receiver<Event>) -> Result<(), Halt> {
-    loop {
-        match events.recv().await {
-            Some(Event::Opened(_)) => return Ok(()),
-            Some(Event::Halted(why)) => return Err(why),
-            Some(_) => {}
-            // The chain's task ends when the node stops.
-            None => std::future::pending().await,
-        }
+async fn opened(standing: &mut watch::Receiver<Standing>) -> Result<(), Halt> {
+    let settled = standing.wait_for(|standing| standing.open.is_some() || standing.halted.is_some()).await;
+    match settled.map(|standing| standing.halted.clone()) {
+        Ok(None) => Ok(()),
+        Ok(Some(why)) => Err(why),
+        // The chain's task ends when the node stops.
+        Err(_) => std::future::pending().await,
     }
 }

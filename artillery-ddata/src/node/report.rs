@@ -1,13 +1,16 @@
 //! The status of a node, put together.
 
-use artillery_core::cluster::{Member, MemberState};
+use artillery_core::{
+    MemberId, Timestamp, clock,
+    cluster::{Member, MemberState},
+};
 
 use super::data::Data;
 use crate::{
     Mode, NodeId,
     replica::Status,
     routing::Routing,
-    status::{ChainStatus, MemberStatus, NodeStatus, ReadsStatus, TrafficStatus},
+    status::{ChainStatus, LogStatus, MemberStatus, NodeStatus, ReadsStatus, TrafficStatus},
 };
 
 impl Data {
@@ -37,6 +40,7 @@ impl Data {
                 frames_received: counters.frames_received,
                 refused: counters.refused,
             },
+            log: self.log(),
         }
     }
 
@@ -67,13 +71,34 @@ impl Data {
             dirty_updates: state.last.sequence.0.saturating_sub(state.watermark.0),
             in_flight_bytes: state.in_flight as u64,
             backlog_bytes: state.backlog as u64,
-            lease_ms: None,
+            lease_ms: self.state.get().map(|state| left(state.borrow().lease)),
             copies: config.serving().count() as u32,
             parked_reads: state.parked_reads as u64,
             waiting_writes: state.waiting_writes as u64,
             halted: state.halted.as_ref().map(ToString::to_string),
+            syncing: config.syncing().map(|member| name(member.node)),
+            receiving_records: state.receiving.map(|progress| progress.records),
+            sending_records: state.sending.map(|progress| progress.records),
+            resyncs_full: state.resyncs_full,
+            resyncs_partial: state.resyncs_partial,
         })
     }
+
+    fn log(&self) -> Option<LogStatus> {
+        let (state, log) = (self.state.get()?.borrow().clone(), self.log.get()?);
+        let name = |id: MemberId| state.configs.node(id).map_or_else(|| id.to_string(), |node| node.name.clone());
+        Some(LogStatus {
+            applied: state.configs.applied().0,
+            leader: state.leader.map(name),
+            voters: log.voters().into_iter().map(name).collect(),
+            lease_ms: left(state.lease),
+        })
+    }
+}
+
+/// Milliseconds until then.
+fn left(until: Timestamp) -> u64 {
+    u64::try_from((until - clock::now()).as_millis()).unwrap_or(u64::MAX)
 }
 
 fn member(member: &Member) -> MemberStatus {

@@ -11,6 +11,7 @@ use tokio::sync::mpsc;
 use crate::{
     control::formation::FormationMessage,
     driver::{
+        control::{self, Door},
         receive::{self, Chains},
         serve::Server,
     },
@@ -22,17 +23,25 @@ pub(crate) struct DataService {
     /// Set once the node has started; requests that come before are not taken.
     pub(crate) server: Arc<OnceLock<Arc<Server>>>,
     pub(crate) formation: mpsc::Sender<(MemberId, FormationMessage)>,
+    /// Set once the node belongs to a cluster whose configuration may change; calls that come before are not answered.
+    pub(crate) control: Arc<OnceLock<Arc<Door>>>,
 }
 
 impl Service for DataService {
     fn stream(&self, peer: &Arc<PeerInfo>, stream: IncomingStream) {
         let is_node = peer.kind == PeerKind::Node;
         match stream.kind.0 {
-            streams::CHAIN_CONTROL | streams::CHAIN_UPDATES if is_node => {
+            streams::CHAIN_CONTROL | streams::CHAIN_UPDATES | streams::CHAIN_SNAPSHOTS if is_node => {
                 tokio::spawn(receive::chain_stream(peer.id, stream, self.chains.clone()));
             }
             streams::FORMATION if is_node => {
                 tokio::spawn(receive::formation_stream(peer.id, stream, self.formation.clone()));
+            }
+            streams::CONTROL if is_node => {
+                if let Some(door) = self.control.get() {
+                    let (door, from) = (door.clone(), peer.id);
+                    tokio::spawn(async move { control::serve(from, stream, &door).await });
+                }
             }
             streams::REQUESTS => {
                 if let Some(server) = self.server.get() {

@@ -31,7 +31,6 @@ use crate::{
         Candidates, Spread,
         router::{Asked, Router, Routes},
     },
-    replica::Event,
 };
 
 /// A cluster in this process, on virtual time. Clones are the same cluster; it ends with the last of them.
@@ -52,8 +51,6 @@ pub(super) struct Inner {
     crashed: Mutex<BTreeSet<NodeId>>,
     /// Nothing goes wrong by itself any more.
     calm: AtomicBool,
-    /// Keeps the queues, so that chains can tell of what happens to them.
-    _events: Vec<tokio::sync::mpsc::Receiver<Event>>,
     _clock: clock::Followed,
 }
 

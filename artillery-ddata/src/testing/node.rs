@@ -8,21 +8,21 @@ use artillery_core::{
     transport::{Endpoint, LocalInfo, PROTOCOL_VERSIONS, PeerKind, simulated::Network},
 };
 use bytes::Bytes;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 
 use super::observer::{Observer, Witness};
 use crate::{
     ChainConfig, ClusterId, Kv, Routing,
     client::router::Router,
     driver::{
-        chain::{self, Command, Parts},
+        chain::{self, Command, Parts, Rule, Standing},
         lanes::Hub,
         local::Local,
         receive::Chains,
         serve::{Server, Sizes},
     },
     node::service::DataService,
-    replica::{Event, Settings, Status},
+    replica::{Settings, Status},
     store::{MemoryStore, Store},
 };
 
@@ -30,8 +30,6 @@ use crate::{
 const MAX_VALUE: u64 = 64 << 20;
 /// Of each queue of requests and answers.
 const QUEUE_BYTES: usize = 64 << 20;
-/// Events of one chain that wait: an epoch has three.
-const EVENTS: usize = 8;
 
 pub(super) struct Member {
     pub(super) id: MemberId,
@@ -65,7 +63,7 @@ impl Member {
         let server = Arc::new(std::sync::OnceLock::new());
         // Nobody forms anything here.
         let (formation, _) = mpsc::channel(1);
-        let service = Arc::new(DataService { chains: chains.clone(), server: server.clone(), formation });
+        let service = Arc::new(DataService { chains: chains.clone(), server: server.clone(), formation, control: Arc::default() });
         let endpoint = network.endpoint(&name, local_info(cluster, id.incarnation, PeerKind::Node), service);
         let local = Arc::new(Local::new(id, name.clone()));
         let router = Router::of_node(local.clone(), endpoint.clone(), MAX_VALUE);
@@ -83,20 +81,20 @@ impl Member {
         &self.name
     }
 
-    /// Begins to serve what the routing says; its chains' events.
-    pub(super) fn form(&self, routing: &Routing, settings: &Settings) -> Vec<mpsc::Receiver<Event>> {
-        let mut opening = Vec::new();
+    /// Begins to serve what the routing says; how its chains stand.
+    pub(super) fn form(&self, routing: &Routing, settings: &Settings) -> Vec<watch::Receiver<Standing>> {
+        let mut standings = Vec::new();
         let chains = routing.chains.iter().map(|config| {
             config.role(self.id)?;
-            let (events, told) = mpsc::channel(EVENTS);
-            opening.push(told);
-            let (handle, commands) = chain::spawn(self.parts(routing, config, settings, events));
+            let (standing, shown) = watch::channel(Standing::default());
+            standings.push(shown);
+            let (handle, commands) = chain::spawn(self.parts(routing, config, settings, standing));
             self.chains.add(config.chain, commands);
             Some(handle)
         });
         let chains = chains.collect();
         self.local.form(routing.clone(), chains);
-        opening
+        standings
     }
 
     fn parts(
@@ -104,7 +102,7 @@ impl Member {
         routing: &Routing,
         config: &ChainConfig,
         settings: &Settings,
-        events: mpsc::Sender<Event>,
+        standing: watch::Sender<Standing>,
     ) -> Parts {
         let others = config.members.iter().map(|member| member.id).filter(|id| *id != self.id);
         let lanes = others.map(|id| {
@@ -113,12 +111,12 @@ impl Member {
         });
         Parts {
             me: self.id,
-            config: Arc::new(config.clone()),
+            chain: config.chain,
+            rule: Rule::Fixed { config: Arc::new(config.clone()), lanes: lanes.collect() },
             settings: settings.clone(),
             store: self.store.clone(),
-            lanes: lanes.collect(),
             queue_bytes: QUEUE_BYTES,
-            events,
+            standing,
         }
     }
 

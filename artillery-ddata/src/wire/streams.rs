@@ -11,6 +11,10 @@ pub const REQUESTS: u8 = 19;
 /// One large response to a request that came by another stream of the same connection; unidirectional, opened by the side
 /// that was dialled.
 pub const ANSWERS: u8 = 20;
+/// Parts of snapshots of chains, to a joiner.
+pub const CHAIN_SNAPSHOTS: u8 = 21;
+/// One call about the configuration and its answer, between nodes; bidirectional.
+pub const CONTROL: u8 = 22;
 
 /// The priority of streams that carry one large request or response: behind all others, which have 0 and more.
 #[cfg(feature = "net")]

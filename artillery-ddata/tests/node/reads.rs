@@ -4,12 +4,12 @@ use artillery_ddata::{Error, Place, ReadMode, ReadState, Way, client::Spread};
 
 use super::{
     SHORT, settled,
-    support::{TestCluster, until, within},
+    support::{TestCluster, fixed, until, within},
 };
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn clean_reads_at_the_middle_need_nobody() {
-    let cluster = TestCluster::start(3).await;
+    let cluster = TestCluster::start_with(3, fixed).await;
     let (head, middle) = (cluster.node(Place::Head), cluster.node(Place::Middle));
     let mut last = 0;
     for n in 0..100 {
@@ -46,7 +46,7 @@ async fn clean_reads_at_the_middle_need_nobody() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_dirty_read_takes_one_round_trip_more_than_a_clean_one() {
     const READS: u64 = 300;
-    let cluster = TestCluster::start(3).await;
+    let cluster = TestCluster::start_with(3, fixed).await;
     let head = cluster.node(Place::Head).clone();
     let client = cluster.client(Spread::RoundRobin).await;
     let kv = client.kv();

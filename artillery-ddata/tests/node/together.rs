@@ -6,7 +6,7 @@ use artillery_ddata::{Batch, Place};
 
 use super::{
     settled,
-    support::{PATIENCE, TestCluster, until, within},
+    support::{PATIENCE, TestCluster, fixed, until, within},
 };
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -162,7 +162,7 @@ async fn every_member_shows_each_change_once() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn cancelled_puts_leave_nothing_behind() {
     const PUTS: usize = 100_000;
-    let cluster = TestCluster::start(3).await;
+    let cluster = TestCluster::start_with(3, fixed).await;
     let kv = cluster.node(Place::Middle).kv();
     within(kv.put("first", "opens the session")).await.unwrap();
     settled(cluster.node(Place::Head)).await;

@@ -62,10 +62,24 @@ impl TestCluster {
         for _ in 0..nodes {
             cluster.add(|builder| change(builder.expect(nodes))).await;
         }
-        for node in &cluster.nodes {
+        cluster.all_ready().await;
+        cluster
+    }
+
+    /// Nodes that have names, by which they can come back.
+    pub async fn start_named(nodes: u32) -> Self {
+        let mut cluster = Self { name: random_name(), nodes: Vec::new(), cuts: Vec::new() };
+        for n in 0..nodes {
+            cluster.add(|builder| builder.expect(nodes).name(format!("node-{n}"))).await;
+        }
+        cluster.all_ready().await;
+        cluster
+    }
+
+    async fn all_ready(&self) {
+        for node in &self.nodes {
             within(node.ready()).await.unwrap_or_else(|why| panic!("{node:?} is not ready: {why}"));
         }
-        cluster
     }
 
     /// A client beside the cluster.
@@ -109,6 +123,11 @@ impl TestCluster {
     pub fn heal(&self) {
         self.cuts.iter().for_each(Cuts::heal);
     }
+}
+
+/// Nothing is said but what requests take: nobody asks for leases, and nobody keeps a log.
+pub fn fixed(builder: NodeBuilder) -> NodeBuilder {
+    builder.configure(|config| config.failover = false)
 }
 
 pub fn classic(builder: NodeBuilder) -> NodeBuilder {

@@ -53,6 +53,15 @@ pub(super) struct NodeArgs {
     /// Where strong reads are served
     #[arg(long, value_enum, default_value_t = ModeArg::Craq)]
     pub(super) mode: ModeArg,
+    /// Length of a lease: a member that is gone is missed so long; the same at all nodes
+    #[arg(long, value_name = "N", default_value_t = 1000)]
+    pub(super) lease_ms: u64,
+    /// How wrong clocks may go, in millionths; the same at all nodes
+    #[arg(long, value_name = "N", default_value_t = 10_000)]
+    pub(super) drift_ppm: u32,
+    /// How long a silent node is only suspected (default: half a lease); the same at all nodes
+    #[arg(long, value_name = "N")]
+    pub(super) suspect_ms: Option<u64>,
     /// Bytes of updates that may be in flight
     #[arg(long, value_name = "BYTES", default_value = "64MiB")]
     pub(super) window_bytes: Bytes,
@@ -114,15 +123,6 @@ struct Later {
     /// For placement and nearest reads
     #[arg(long, value_name = "NAME", value_parser = not_yet)]
     datacenter: Option<String>,
-    /// Length of a lease
-    #[arg(long, value_name = "N", value_parser = not_yet)]
-    lease_ms: Option<String>,
-    /// How wrong clocks may go
-    #[arg(long, value_name = "N", value_parser = not_yet)]
-    drift_ppm: Option<String>,
-    /// How long a silent node is only suspected
-    #[arg(long, value_name = "N", value_parser = not_yet)]
-    suspect_ms: Option<String>,
     /// When a member counts as slow
     #[arg(long, value_name = "N", value_parser = not_yet)]
     slow_ms: Option<String>,
@@ -165,7 +165,7 @@ mod tests {
 
     #[test]
     fn what_is_planned_is_refused() {
-        let flags = ["--data=x", "--sync=batch", "--datacenter=a", "--lease-ms=1", "--drift-ppm=1", "--suspect-ms=1"];
+        let flags = ["--data=x", "--sync=batch", "--datacenter=a"];
         let more = ["--slow-ms=1", "--backlog-ms=1", "--sync-streams=1", "--sync-rate=1", "--resp=127.0.0.1:1"];
         for flag in flags.into_iter().chain(more).chain(["--leave-on-term", "--chains=2"]) {
             let error = NodeArgs::try_parse_from(["node", flag]).unwrap_err();

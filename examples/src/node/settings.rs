@@ -1,5 +1,7 @@
 //! From the command line to the settings of the library.
 
+use std::time::Duration;
+
 use artillery_ddata::{Node, NodeBuilder, config::Config};
 
 use super::args::NodeArgs;
@@ -52,6 +54,9 @@ fn config(args: &NodeArgs) -> Config {
     config.discovery.seeds = args.seeds.iter().map(ToString::to_string).collect();
     config.transport.listen = args.listen;
     config.transport.advertise = args.advertise;
+    config.lease.duration = Duration::from_millis(args.lease_ms);
+    config.lease.drift_ppm = args.drift_ppm;
+    config.suspect = args.suspect_ms.map_or(config.lease.duration / 2, Duration::from_millis);
     config.limits.window_bytes = args.window_bytes.0;
     config.limits.backlog_bytes = args.backlog_bytes.0;
     config.limits.queue_bytes = args.queue_bytes.0;
@@ -79,6 +84,12 @@ mod tests {
         assert_eq!((config.expect, config.limits.window_bytes, config.discovery.mdns), (5, 1 << 20, false));
         assert_eq!(config.chains.mode, artillery_ddata::Mode::Classic);
         assert_eq!(config.discovery.seeds, ["db-1:7400"]);
+        let config = super::config(&parse(&["--lease-ms", "3000", "--drift-ppm", "7"]));
+        assert_eq!((config.lease.duration, config.lease.drift_ppm), (Duration::from_secs(3), 7));
+        assert_eq!(config.suspect, Duration::from_millis(1500));
+        assert_eq!(super::config(&parse(&["--suspect-ms", "800"])).suspect, Duration::from_millis(800));
+        let refused = builder(&parse(&["--lease-ms", "1"])).map(|_| ()).unwrap_err();
+        assert!(refused.is_usage() && refused.to_string().contains("lease.duration"), "{refused}");
     }
 
     #[test]
@@ -91,6 +102,8 @@ mod tests {
         assert_eq!(ours.limits.queue_bytes, theirs.limits.queue_bytes);
         assert_eq!(ours.limits.max_value_bytes, theirs.limits.max_value_bytes);
         assert_eq!(ours.transport.listen, theirs.transport.listen);
+        assert_eq!((ours.lease.duration, ours.suspect), (theirs.lease.duration, theirs.suspect));
+        assert_eq!(ours.lease.drift_ppm, theirs.lease.drift_ppm);
     }
 
     #[test]

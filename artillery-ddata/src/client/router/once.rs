@@ -7,16 +7,19 @@ use tokio::{
     time::{Instant, timeout_at},
 };
 
-use super::{Answer, Attempts, Router, on_the_clock, pick::Pick};
+use super::{Answer, Attempts, Router, on_the_clock, pick::Pick, repeat};
 use crate::{
     ChainId, Error, MemberId, NodeId, Place,
     client::channel::{NotSent, Outcome, Question},
     driver::handle::{ChainHandle, ReadRequest, Responder, WriteRequest},
     error::{NotApplied, Unknown},
     replica::{Query, Refusal},
+    tries::Repeat,
     wire::request::{Operation, ResponseAnswer},
 };
 
+/// A write that its head hasn't answered for so long is reason enough to ask who is head now.
+const WRITE_PATIENCE: Duration = Duration::from_millis(500);
 /// A read that one member hasn't answered for so long is put to another one.
 const READ_PATIENCE: Duration = Duration::from_secs(1);
 
@@ -69,7 +72,14 @@ impl Router {
         let waits = matches!(question.operation, Operation::Read { query: Query::Changes(_), .. });
         let is_read = !question.operation.is_write();
         let until = if is_read && others && !waits { deadline.min(Instant::now() + READ_PATIENCE) } else { deadline };
-        match channel.ask(question.clone(), until).await {
+        let asked = async {
+            tokio::select! {
+                biased;
+                outcome = channel.ask(question.clone(), until) => outcome,
+                () = self.deposed(question, member, until) => Outcome::Unanswered(Unknown::NoAnswer),
+            }
+        };
+        match asked.await {
             Outcome::Answered(response) => match response.answer {
                 ResponseAnswer::Reply(reply) => {
                     let node = response.by.unwrap_or(member);
@@ -80,6 +90,30 @@ impl Router {
             },
             Outcome::NotSent(reason) => Tried::Nothing(not_sent(reason, member.node)),
             Outcome::Unanswered(reason) => Tried::Unanswered(reason),
+        }
+    }
+
+    /// Waits until a newer configuration has another head than this one: for a write that may be asked for again.
+    async fn deposed(&self, question: &Question, member: MemberId, until: Instant) {
+        if question.forwarded || repeat(&question.operation) != Repeat::Recorded {
+            return std::future::pending().await;
+        }
+        let present = || self.known().and_then(|routing| Some((routing.chain(question.chain)?.epoch, routing)));
+        let begun = present().map(|(epoch, _)| epoch);
+        loop {
+            let now = present();
+            let head = now.as_ref().and_then(|(_, routing)| routing.chain(question.chain)?.head());
+            if now.map(|(epoch, _)| epoch) > begun && head != Some(member) {
+                return;
+            }
+            let patience = until.min(Instant::now() + WRITE_PATIENCE);
+            self.routes.changed_or(patience).await;
+            if Instant::now() >= patience {
+                self.refresh_routing(until).await;
+            }
+            if Instant::now() >= until {
+                return std::future::pending().await;
+            }
         }
     }
 

@@ -1,6 +1,12 @@
 //! Which chains there are and where their members are: told by the own node, or asked for.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
 
 use artillery_core::{
     error::ConnectError,
@@ -8,6 +14,7 @@ use artillery_core::{
 };
 use tokio::{
     sync::{Mutex, watch},
+    task::JoinSet,
     time::{Instant, sleep_until, timeout_at},
 };
 
@@ -28,6 +35,8 @@ use crate::{
 
 /// How long one node may take to say what it knows.
 const ASK_PATIENCE: Duration = Duration::from_secs(1);
+/// How long others may take longer than the first that says what it knows.
+const LATECOMERS: Duration = Duration::from_millis(20);
 
 /// Where a router has its routing from.
 pub(crate) enum Routes {
@@ -40,13 +49,14 @@ pub(crate) enum Routes {
 pub(crate) struct Asked {
     known: watch::Sender<Arc<Routing>>,
     candidates: Candidates,
-    /// One question at a time, whose answer serves all that waited for it.
+    /// One question at a time, whose answer serves all that waited for it; how many there were.
     asking: Mutex<()>,
+    asked: AtomicU64,
 }
 
 impl Asked {
     pub(crate) fn new(routing: Arc<Routing>, candidates: Candidates) -> Self {
-        Self { known: watch::Sender::new(routing), candidates, asking: Mutex::new(()) }
+        Self { known: watch::Sender::new(routing), candidates, asking: Mutex::new(()), asked: AtomicU64::new(0) }
     }
 }
 
@@ -110,12 +120,14 @@ impl Router {
         let Routes::Asked(asked) = &self.routes else {
             return self.known().ok_or(Error::not_applied(NotApplied::NotFormed));
         };
-        let before = asked.known.borrow().clone();
+        let before = asked.asked.load(Ordering::Relaxed);
         let _turn = asked.asking.lock().await;
         let now = asked.known.borrow().clone();
-        if !Arc::ptr_eq(&before, &now) {
+        // Somebody else has asked since, and has heard what there is to hear.
+        if asked.asked.load(Ordering::Relaxed) > before {
             return Ok(now);
         }
+        asked.asked.fetch_add(1, Ordering::Relaxed);
         let routing = match self.ask_members(&now, deadline).await {
             Some(routing) => Some(routing),
             None => self.ask_candidates(asked, deadline).await,
@@ -124,17 +136,25 @@ impl Router {
         Ok(self.learn(asked, routing))
     }
 
-    /// Asks the nodes that are connected.
+    /// Asks all nodes that are connected, of whom some may be gone and some may lag behind: the newest of what is heard
+    /// soon after the first answer.
     async fn ask_members(&self, routing: &Routing, deadline: Instant) -> Option<Routing> {
+        let mut asked = JoinSet::new();
         for &node in routing.nodes.keys() {
             let Ok(channel) = self.channel(node) else { continue };
-            if channel.is_connected()
-                && let Some(routing) = ask_routing(&channel, deadline).await
-            {
-                return Some(routing);
+            if channel.is_connected() {
+                asked.spawn_on(async move { ask_routing(&channel, deadline).await }, &self.runtime);
             }
         }
-        None
+        let mut heard: Option<Routing> = None;
+        let mut until = deadline;
+        while let Ok(Some(answer)) = timeout_at(until, asked.join_next()).await {
+            if let Ok(Some(answer)) = answer {
+                heard = Some(heard.map_or(answer.clone(), |heard| merge(&heard, answer)));
+                until = until.min(Instant::now() + LATECOMERS);
+            }
+        }
+        heard
     }
 
     async fn ask_candidates(&self, asked: &Asked, deadline: Instant) -> Option<Routing> {
@@ -189,17 +209,22 @@ impl Router {
     }
 }
 
-/// Of each chain the newer configuration: a node may lag behind. Addresses as they were said last.
+/// Of each chain the newer configuration: a node may lag behind, and then knows addresses no better than we do.
 fn merge(known: &Routing, new: Routing) -> Routing {
     if known.cluster != new.cluster {
         // Another formation is refused by the endpoint; what slips through changes nothing.
         return known.clone();
     }
+    let older = |new: &ChainConfig| known.chain(new.chain).is_some_and(|old| old.epoch > new.epoch);
+    let mut nodes = new.nodes;
+    if new.chains.iter().any(older) {
+        nodes.extend(known.nodes.clone());
+    }
     let newer = |new: ChainConfig| match known.chain(new.chain) {
         Some(old) if old.epoch > new.epoch => old.clone(),
         _ => new,
     };
-    Routing { cluster: new.cluster, chains: new.chains.into_iter().map(newer).collect(), nodes: new.nodes }
+    Routing { cluster: new.cluster, chains: new.chains.into_iter().map(newer).collect(), nodes }
 }
 
 async fn ask_routing(channel: &Channel, deadline: Instant) -> Option<Routing> {

@@ -113,13 +113,14 @@ impl Builder {
         let members: Vec<Member> =
             (1..=self.nodes).map(|number| Member::start(&network, cluster, number, self.seed)).collect();
         let routing = Arc::new(self.routing(cluster, &members));
-        let mut events: Vec<_> = members.iter().flat_map(|member| member.form(&routing, &self.settings)).collect();
+        let standings: Vec<_> = members.iter().flat_map(|member| member.form(&routing, &self.settings)).collect();
         let witness = Witness::new(network.clone());
         for (number, member) in (1..).zip(&members) {
             member.observe(&witness, number);
         }
-        for chain in &mut events {
-            while !matches!(chain.recv().await, Some(Event::Opened(_))) {}
+        for mut standing in standings {
+            // Fails only when the chain has ended, which nothing here brings about.
+            let _ = standing.wait_for(|standing| standing.open.is_some()).await;
         }
         let inner = Arc::new(Inner {
             seed: self.seed,
@@ -130,7 +131,6 @@ impl Builder {
             clients: AtomicU32::new(101),
             crashed: Mutex::default(),
             calm: AtomicBool::new(false),
-            _events: events,
             _clock: clock,
         });
         inner.witness.employ(inner.client("courier"));

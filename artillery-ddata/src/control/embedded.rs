@@ -1,0 +1,335 @@
+//! The configuration log kept by the cluster's own nodes: openraft among up to five of them, in memory.
+//!
+//! # Who is who
+//!
+//! A node of the group is one *life* of a node ([`RaftId`]): a memory node that restarts has forgotten its votes and its
+//! log, so it comes as somebody new, and messages name the life that they mean. It waits, without a log, until the
+//! leader has made it a voter ([`ConfigLog::set_voters`]), and only lives that the founding names begin the log: who
+//! comes back never founds it again. The leader has the log sent to every node of the cluster ([`Configs::nodes`]), so that each
+//! can follow it.
+//!
+//! # Two logs in one
+//!
+//! The group's log also holds what is no change: the first entry of each leader, and who keeps the log. A change names
+//! its place and its term; applied, it takes that place if it is the next one and if the term is the one of the leader
+//! that appended it, and is nothing otherwise. So [`LogIndex`] counts only entries that count, and a proposal never
+//! outlives its term (trap 35).
+//!
+//! # Who leads
+//!
+//! Terms have one leader each (openraft's `single-term-leader`). A node says that it leads only when an entry of its own
+//! term has been applied here, hence all that was committed before (trap 14); what it reads then is confirmed by asking a
+//! majority, in the same term.
+
+mod follow;
+mod machine;
+mod messages;
+mod network;
+mod runtime;
+mod settings;
+mod store;
+mod types;
+mod voters;
+
+use std::{collections::BTreeSet, fmt, future::Future, sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use openraft::{
+    ServerState,
+    error::{CheckIsLeaderError, RaftError},
+    metrics::RaftServerMetrics,
+};
+use tokio::{sync::watch, time::timeout};
+
+use self::{
+    follow::Follower,
+    machine::{Applied, Machine},
+    messages::{Answer, Envelope, MAX_PROPOSAL, Question},
+    network::Network,
+    settings::Mutant,
+    store::LogStore,
+    types::{Outcome, Peer, Proposal, Raft, RaftId},
+};
+pub(crate) use self::{
+    network::{CallError, Peers},
+    settings::EmbeddedSettings,
+};
+use super::{
+    Founder, Founding,
+    log::{AppendError, BoxFuture, Change, ConfigLog, ConfigLogError, Configs, LogIndex, LogStream, Term},
+};
+use crate::{ClusterId, MemberId};
+
+/// This node's part of the group that keeps the log. Clones share it; the last one stops it.
+#[derive(Clone)]
+pub(crate) struct Embedded(Arc<Inner>);
+
+struct Inner {
+    me: RaftId,
+    cluster: ClusterId,
+    founders: Vec<Founder>,
+    settings: EmbeddedSettings,
+    raft: Raft,
+    metrics: watch::Receiver<Metrics>,
+    applied: Arc<Applied>,
+    /// One change of who keeps the log, or gets it, at a time.
+    changing: tokio::sync::Mutex<()>,
+}
+
+type Metrics = RaftServerMetrics<RaftId, Peer>;
+
+impl Embedded {
+    /// Takes part in keeping the log of the cluster that `founding` made: as one of its first voters if it names exactly
+    /// this life among them, else as one who waits to be made a voter.
+    ///
+    /// # Errors
+    /// [`ConfigLogError::Failed`]: settings make no sense.
+    pub(crate) async fn start(
+        me: Founder,
+        founding: &Founding,
+        settings: EmbeddedSettings,
+        peers: Arc<dyn Peers>,
+    ) -> Result<Self, ConfigLogError> {
+        let id = raft_id(&settings, me.id);
+        let config = settings.config(founding.name.clone()).map_err(failed)?;
+        let network = Network { cluster: founding.cluster, peers, backoff: settings.heartbeat };
+        let applied = Arc::new(Applied::new(founding, settings.window, settings.lacks(Mutant::AnyTerm)));
+        let voters = first_voters(&me, founding, &settings);
+        let first = voters.first().is_some_and(|voter| voter.id == me.id);
+        let store = match voters.is_empty() {
+            true => LogStore::default(),
+            false => LogStore::kept_by(voters.into_iter().map(|voter| (raft_id(&settings, voter.id), Peer(voter)))),
+        };
+        let start = Raft::new(id, Arc::new(config), network, store, Machine(applied.clone()));
+        let raft = runtime::seeded(settings.seed, start).await.map_err(failed)?;
+        if first {
+            // The others wait for it as long as for a leader that fell silent.
+            raft.trigger().elect().await.map_err(failed)?;
+        }
+        let metrics = raft.server_metrics();
+        tokio::spawn(watch(id, metrics.clone(), applied.clone()));
+        let (cluster, founders) = (founding.cluster, founding.members.clone());
+        let changing = tokio::sync::Mutex::default();
+        let inner = Arc::new(Inner { me: id, cluster, founders, settings, raft, metrics, applied, changing });
+        tokio::spawn(voters::teach(Arc::downgrade(&inner), inner.applied.watch()));
+        Ok(Self(inner))
+    }
+
+    /// Takes in what `from` sent by [`Peers::call`]; what is to be sent back.
+    ///
+    /// # Errors
+    /// [`CallError`]: nothing was changed by it.
+    pub(crate) async fn serve(&self, from: MemberId, message: Bytes) -> Result<Bytes, CallError> {
+        let Inner { me, cluster, settings, raft, .. } = &*self.0;
+        let envelope: Envelope = messages::decode(&message)?;
+        envelope.check(*cluster, *me, raft_id(settings, from))?;
+        let answer = match envelope.question {
+            Question::Append(request) => Answer::Append(raft.append_entries(request).await.map_err(stopped)?),
+            Question::Vote(request) => Answer::Vote(raft.vote(request).await.map_err(stopped)?),
+            Question::Snapshot(request) => match raft.install_snapshot(request).await {
+                Ok(answer) => Answer::Snapshot(answer),
+                Err(RaftError::APIError(mismatch)) => Answer::Mismatch(mismatch),
+                Err(error) => return Err(stopped(error)),
+            },
+        };
+        messages::encode(&answer)
+    }
+
+    /// Takes no part any more.
+    pub(crate) async fn stop(&self) {
+        self.0.applied.end();
+        // It fails only if it has stopped already.
+        let _ = self.0.raft.shutdown().await;
+    }
+}
+
+/// The first voters, if this node is one of them; else nobody.
+fn first_voters(me: &Founder, founding: &Founding, settings: &EmbeddedSettings) -> Vec<Founder> {
+    let mut voters = types::first_voters(founding, settings.max_voters).to_vec();
+    if settings.lacks(Mutant::InitialiseAgain) {
+        voters.iter_mut().filter(|voter| voter.id.node == me.id.node).for_each(|voter| *voter = me.clone());
+    }
+    if voters.iter().any(|voter| voter.id == me.id) { voters } else { Vec::new() }
+}
+
+fn raft_id(settings: &EmbeddedSettings, id: MemberId) -> RaftId {
+    if settings.lacks(Mutant::KeepVote) {
+        return RaftId(MemberId { incarnation: RaftId::default().0.incarnation, ..id });
+    }
+    RaftId(id)
+}
+
+fn failed(error: impl fmt::Display) -> ConfigLogError {
+    ConfigLogError::Failed(error.to_string())
+}
+
+fn stopped(error: impl fmt::Display) -> CallError {
+    CallError::Stopped(error.to_string())
+}
+
+/// Tells those who wait when it changes who leads and who keeps the log; ends with the group's part here.
+async fn watch(me: RaftId, mut metrics: watch::Receiver<Metrics>, applied: Arc<Applied>) {
+    let mut known = None;
+    while metrics.changed().await.is_ok() {
+        let (leader, term) = {
+            let metrics = metrics.borrow_and_update();
+            (metrics.current_leader, metrics.vote.leader_id().term)
+        };
+        if known != Some((leader, term)) {
+            known = Some((leader, term));
+            match leader {
+                Some(leader) if leader == me => tracing::info!(term, "this node leads the configuration log"),
+                Some(leader) => tracing::info!(term, %leader, "the configuration log has a leader"),
+                None => tracing::info!(term, "the configuration log has no leader"),
+            }
+        }
+        applied.touch();
+    }
+    applied.end();
+}
+
+impl Inner {
+    fn leads(&self) -> Option<Term> {
+        let applied = self.applied.progress();
+        if applied.ended {
+            return None;
+        }
+        let metrics = self.metrics.borrow();
+        let leader = metrics.vote.leader_id();
+        let leads = metrics.state == ServerState::Leader && metrics.current_leader == Some(self.me);
+        let knows = applied.raft.is_some_and(|last| last.leader_id.term == leader.term);
+        (leads && (knows || self.settings.lacks(Mutant::LeadUnapplied))).then_some(Term(leader.term))
+    }
+
+    async fn append(&self, term: Term, at: LogIndex, change: Change) -> Result<(), AppendError> {
+        if self.leads() != Some(term) {
+            return Err(AppendError::NotLeading);
+        }
+        let last = self.applied.progress().last;
+        if at <= last {
+            return Err(AppendError::Taken { last });
+        }
+        let proposal = Proposal { term: term.0, at, change };
+        let size = messages::encode(&proposal).map_err(|error| failed(error))?.len();
+        if size > MAX_PROPOSAL {
+            return Err(failed(format!("a change of {size} bytes, at most {MAX_PROPOSAL} are possible")).into());
+        }
+        let write = self.while_leading(term, self.settings.patience, self.raft.client_write(proposal)).await?;
+        // Whether the entry was appended before the leadership went, openraft doesn't say.
+        let written = write.map_err(|error| AppendError::OutcomeUnknown(error.to_string()))?;
+        match written.data {
+            Outcome::Placed => Ok(()),
+            Outcome::Taken(last) => Err(AppendError::Taken { last }),
+            Outcome::WrongTerm => Err(AppendError::NotLeading),
+            Outcome::Nothing => Err(AppendError::OutcomeUnknown("another entry was answered for".into())),
+        }
+    }
+
+    async fn confirm(&self, term: Term) -> Result<LogIndex, ConfigLogError> {
+        let not_leading = || ConfigLogError::Failed(format!("this node doesn't lead in term {term}"));
+        if self.leads() != Some(term) {
+            return Err(not_leading());
+        }
+        if self.settings.lacks(Mutant::ConfirmWithoutQuorum) {
+            return Ok(self.applied.progress().last);
+        }
+        let asked = timeout(self.settings.patience, self.raft.get_read_log_id()).await;
+        let (read, _) = asked.map_err(|_| ConfigLogError::NoQuorum)?.map_err(|error| match error {
+            RaftError::APIError(CheckIsLeaderError::QuorumNotEnough(_)) => ConfigLogError::NoQuorum,
+            RaftError::APIError(CheckIsLeaderError::ForwardToLeader(_)) => not_leading(),
+            RaftError::Fatal(fatal) => failed(fatal),
+        })?;
+        // At least the first entry of the leader that a majority confirmed: so its term is the one that they did.
+        let read = read.filter(|read| read.leader_id.term == term.0).ok_or_else(not_leading)?;
+        let mut progress = self.applied.watch();
+        let applied = progress.wait_for(|now| now.ended || now.raft.is_some_and(|last| last.index >= read.index));
+        let last = match timeout(self.settings.patience, applied).await {
+            Ok(Ok(progress)) if !progress.ended => progress.last,
+            Ok(_) => return Err(failed("it was stopped")),
+            Err(_) => return Err(ConfigLogError::NoQuorum),
+        };
+        if self.leads() == Some(term) { Ok(last) } else { Err(not_leading()) }
+    }
+
+    /// The outcome of `future`, unless this node stops leading in `term`, or the time is up.
+    async fn while_leading<T>(
+        &self,
+        term: Term,
+        limit: Duration,
+        future: impl Future<Output = T>,
+    ) -> Result<T, AppendError> {
+        let deposed = async {
+            let mut progress = self.applied.watch();
+            while self.leads() == Some(term) && progress.changed().await.is_ok() {}
+        };
+        tokio::select! {
+            biased;
+            output = future => Ok(output),
+            () = deposed => Err(AppendError::OutcomeUnknown(format!("the leadership in term {term} ended meanwhile"))),
+            () = tokio::time::sleep(limit) => Err(AppendError::OutcomeUnknown("no majority answered in time".into())),
+        }
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.applied.end();
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            let raft = self.raft.clone();
+            runtime.spawn(async move { raft.shutdown().await });
+        }
+    }
+}
+
+impl fmt::Debug for Embedded {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Inner { me, applied, .. } = &*self.0;
+        f.debug_struct("Embedded").field("me", me).field("progress", &applied.progress()).finish_non_exhaustive()
+    }
+}
+
+impl ConfigLog for Embedded {
+    fn append(&self, term: Term, at: LogIndex, change: Change) -> BoxFuture<'_, Result<(), AppendError>> {
+        Box::pin(self.0.append(term, at, change))
+    }
+
+    fn follow(&self, from: LogIndex) -> LogStream {
+        LogStream::new(Follower::new(self.0.applied.clone(), from))
+    }
+
+    fn confirm(&self, term: Term) -> BoxFuture<'_, Result<LogIndex, ConfigLogError>> {
+        Box::pin(self.0.confirm(term))
+    }
+
+    fn leads(&self) -> Option<Term> {
+        self.0.leads()
+    }
+
+    fn leader(&self) -> Option<MemberId> {
+        self.0.metrics.borrow().current_leader.map(|RaftId(id)| id)
+    }
+
+    fn configs(&self) -> Arc<Configs> {
+        self.0.applied.configs()
+    }
+
+    fn voters(&self) -> BTreeSet<MemberId> {
+        self.0.metrics.borrow().membership_config.membership().voter_ids().map(|RaftId(id)| id).collect()
+    }
+
+    fn set_voters(&self, term: Term, voters: BTreeSet<MemberId>) -> BoxFuture<'_, Result<(), AppendError>> {
+        Box::pin(self.0.set_voters(term, voters))
+    }
+
+    fn changed(&self, seen: u64) -> BoxFuture<'_, u64> {
+        Box::pin(async move {
+            let mut progress = self.0.applied.watch();
+            // The sender is a part of `self`: it isn't dropped before.
+            let _ = progress.wait_for(|progress| progress.changes > seen).await;
+            self.0.applied.progress().changes
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,265 @@
+//! What the entries of the group's log come to, and the window of them that followers read.
+
+use std::{
+    collections::VecDeque,
+    io::Cursor,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use artillery_core::codec;
+use openraft::{
+    AnyError, Entry, EntryPayload, RaftSnapshotBuilder, Snapshot, SnapshotMeta, StorageIOError,
+    storage::RaftStateMachine,
+};
+use serde::{Deserialize, Serialize};
+use tokio::sync::watch;
+
+use super::types::{Membership, Outcome, Peer, Proposal, RaftId, RaftLogId, StorageError, TypeConfig};
+use crate::{
+    Epoch,
+    control::{
+        Founding,
+        log::{ChainChange, Change, Configs, LogEntry, LogIndex, Term},
+    },
+};
+
+/// What has been applied on this node, for all who read it.
+#[derive(Debug)]
+pub(super) struct Applied {
+    state: Mutex<State>,
+    progress: watch::Sender<Progress>,
+    window: usize,
+    any_term: bool,
+}
+
+/// What waiters wait for.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(super) struct Progress {
+    /// How often anything changed that can be seen from outside.
+    pub(super) changes: u64,
+    /// The last entry that took a place.
+    pub(super) last: LogIndex,
+    /// The last entry of the group's log.
+    pub(super) raft: Option<RaftLogId>,
+    /// Nothing more comes.
+    pub(super) ended: bool,
+}
+
+#[derive(Debug)]
+struct State {
+    raft: Option<RaftLogId>,
+    membership: Membership,
+    configs: Arc<Configs>,
+    /// The last entries, none missing between them.
+    entries: VecDeque<LogEntry>,
+    snapshot: Option<Built>,
+    snapshots: u64,
+}
+
+/// A snapshot as it travels.
+#[derive(Clone, Debug)]
+struct Built {
+    meta: SnapshotMeta<RaftId, Peer>,
+    bytes: Arc<Vec<u8>>,
+}
+
+/// What stands in a snapshot.
+#[derive(Serialize)]
+struct Content<'a> {
+    configs: &'a Configs,
+    entries: &'a VecDeque<LogEntry>,
+}
+
+#[derive(Deserialize)]
+struct Installed {
+    configs: Configs,
+    entries: VecDeque<LogEntry>,
+}
+
+impl Installed {
+    fn is_whole(&self) -> bool {
+        let from = self.entries.len() as u64;
+        let indices = (0..from).rev().map(|back| self.configs.applied().0.checked_sub(back));
+        self.entries.iter().zip(indices).all(|(entry, index)| Some(entry.index.0) == index)
+    }
+}
+
+impl Applied {
+    pub(super) fn new(founding: &Founding, window: usize, any_term: bool) -> Self {
+        let configs = Configs::of(founding);
+        let changes = configs.iter().map(|config| ChainChange { replaces: Epoch(0), config: config.clone() });
+        let first = LogEntry { index: LogIndex(1), term: Term(0), change: Change::Chains(changes.collect()) };
+        let state = State {
+            raft: None,
+            membership: Membership::default(),
+            configs: Arc::new(configs),
+            entries: VecDeque::from([first]),
+            snapshot: None,
+            snapshots: 0,
+        };
+        let progress = Progress { last: LogIndex(1), ..Progress::default() };
+        Self { state: Mutex::new(state), progress: watch::Sender::new(progress), window: window.max(1), any_term }
+    }
+
+    pub(super) fn configs(&self) -> Arc<Configs> {
+        self.lock().configs.clone()
+    }
+
+    /// The entry at `index`, or the first that is still there if that one is gone.
+    pub(super) fn entry(&self, index: LogIndex) -> Result<Option<LogEntry>, LogIndex> {
+        let state = self.lock();
+        let first = state.entries.front().map_or(state.configs.applied().next(), |entry| entry.index);
+        match index.0.checked_sub(first.0) {
+            Some(place) => Ok(usize::try_from(place).ok().and_then(|place| state.entries.get(place)).cloned()),
+            None => Err(first),
+        }
+    }
+
+    pub(super) fn progress(&self) -> Progress {
+        *self.progress.borrow()
+    }
+
+    pub(super) fn watch(&self) -> watch::Receiver<Progress> {
+        self.progress.subscribe()
+    }
+
+    /// Something changed that isn't applied here: who leads, or who keeps the log.
+    pub(super) fn touch(&self) {
+        self.progress.send_modify(|progress| progress.changes += 1);
+    }
+
+    /// Nothing more will be applied.
+    pub(super) fn end(&self) {
+        self.progress.send_modify(|progress| {
+            progress.changes += 1;
+            progress.ended = true;
+        });
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn tell(&self, state: MutexGuard<'_, State>) {
+        let (last, raft) = (state.configs.applied(), state.raft);
+        drop(state);
+        self.progress.send_modify(|progress| {
+            *progress = Progress { changes: progress.changes + 1, last, raft, ..*progress };
+        });
+    }
+}
+
+impl State {
+    fn apply(&mut self, log_id: RaftLogId, proposal: Proposal, window: usize, any_term: bool) -> Outcome {
+        let last = self.configs.applied();
+        if proposal.term != log_id.leader_id.term && !any_term {
+            return Outcome::WrongTerm;
+        }
+        if proposal.at != last.next() {
+            return Outcome::Taken(last);
+        }
+        let entry = LogEntry { index: proposal.at, term: Term(proposal.term), change: proposal.change };
+        if Arc::make_mut(&mut self.configs).apply(&entry).is_err() {
+            return Outcome::Taken(last);
+        }
+        self.entries.push_back(entry);
+        while self.entries.len() > window {
+            self.entries.pop_front();
+        }
+        Outcome::Placed
+    }
+}
+
+/// The group's side of [`Applied`].
+#[derive(Clone, Debug)]
+pub(super) struct Machine(pub(super) Arc<Applied>);
+
+impl RaftStateMachine<TypeConfig> for Machine {
+    type SnapshotBuilder = Self;
+
+    async fn applied_state(&mut self) -> Result<(Option<RaftLogId>, Membership), StorageError> {
+        let state = self.0.lock();
+        Ok((state.raft, state.membership.clone()))
+    }
+
+    async fn apply<I>(&mut self, entries: I) -> Result<Vec<Outcome>, StorageError>
+    where
+        I: IntoIterator<Item = Entry<TypeConfig>> + Send,
+        I::IntoIter: Send,
+    {
+        let mut state = self.0.lock();
+        let mut outcomes = Vec::new();
+        for Entry { log_id, payload } in entries {
+            state.raft = Some(log_id);
+            outcomes.push(match payload {
+                EntryPayload::Blank => Outcome::Nothing,
+                EntryPayload::Normal(proposal) => state.apply(log_id, proposal, self.0.window, self.0.any_term),
+                EntryPayload::Membership(membership) => {
+                    state.membership = Membership::new(Some(log_id), membership);
+                    Outcome::Nothing
+                }
+            });
+        }
+        self.0.tell(state);
+        Ok(outcomes)
+    }
+
+    async fn get_snapshot_builder(&mut self) -> Self {
+        self.clone()
+    }
+
+    async fn begin_receiving_snapshot(&mut self) -> Result<Box<Cursor<Vec<u8>>>, StorageError> {
+        Ok(Box::default())
+    }
+
+    async fn install_snapshot(
+        &mut self,
+        meta: &SnapshotMeta<RaftId, Peer>,
+        snapshot: Box<Cursor<Vec<u8>>>,
+    ) -> Result<(), StorageError> {
+        let bytes = snapshot.into_inner();
+        let failed = |error| StorageIOError::read_snapshot(Some(meta.signature()), error);
+        let installed: Installed = codec::decode_value(&bytes).map_err(|error| failed(AnyError::new(&error)))?;
+        if !installed.is_whole() {
+            return Err(failed(AnyError::error("entries are missing in it")).into());
+        }
+        let mut state = self.0.lock();
+        state.raft = meta.last_log_id;
+        state.membership = meta.last_membership.clone();
+        state.configs = Arc::new(installed.configs);
+        state.entries = installed.entries;
+        state.snapshot = Some(Built { meta: meta.clone(), bytes: Arc::new(bytes) });
+        self.0.tell(state);
+        Ok(())
+    }
+
+    async fn get_current_snapshot(&mut self) -> Result<Option<Snapshot<TypeConfig>>, StorageError> {
+        Ok(self.0.lock().snapshot.as_ref().map(Built::open))
+    }
+}
+
+impl RaftSnapshotBuilder<TypeConfig> for Machine {
+    async fn build_snapshot(&mut self) -> Result<Snapshot<TypeConfig>, StorageError> {
+        let mut state = self.0.lock();
+        let mut bytes = Vec::new();
+        let content = Content { configs: &state.configs, entries: &state.entries };
+        codec::encode(&content, &mut bytes)
+            .map_err(|error| StorageIOError::write_snapshot(None, AnyError::new(&error)))?;
+        state.snapshots += 1;
+        let meta = SnapshotMeta {
+            last_log_id: state.raft,
+            last_membership: state.membership.clone(),
+            snapshot_id: format!("{}-{}", state.raft.map_or(0, |log_id| log_id.index), state.snapshots),
+        };
+        let built = Built { meta, bytes: Arc::new(bytes) };
+        let snapshot = built.open();
+        state.snapshot = Some(built);
+        Ok(snapshot)
+    }
+}
+
+impl Built {
+    fn open(&self) -> Snapshot<TypeConfig> {
+        Snapshot { meta: self.meta.clone(), snapshot: Box::new(Cursor::new(Vec::clone(&self.bytes))) }
+    }
+}

@@ -1,0 +1,117 @@
+//! What the nodes of the group say to each other.
+
+use artillery_core::codec;
+use bytes::Bytes;
+use openraft::{
+    error::InstallSnapshotError,
+    raft::{
+        AppendEntriesRequest, AppendEntriesResponse, InstallSnapshotRequest, InstallSnapshotResponse, VoteRequest,
+        VoteResponse,
+    },
+};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+
+use super::{
+    network::CallError,
+    types::{RaftId, RaftLogId, TypeConfig},
+};
+use crate::ClusterId;
+
+/// The largest message, in bytes.
+pub(super) const MAX_MESSAGE: usize = codec::MAX_HEADER;
+/// The most bytes of entries in one message, if it holds more than one.
+pub(super) const MAX_ENTRIES_BYTES: usize = MAX_MESSAGE / 2;
+/// The largest proposal, in bytes: with the rest of a message it stays below [`MAX_MESSAGE`].
+pub(super) const MAX_PROPOSAL: usize = MAX_MESSAGE / 2;
+/// The largest snapshot that is taken in, in bytes.
+const MAX_SNAPSHOT: u64 = 256 << 20;
+/// Counters of the group that are larger come from nowhere; none of ours will overflow.
+const MAX_COUNTER: u64 = 1 << 60;
+
+/// A question, and to whom it is put.
+#[derive(Serialize, Deserialize, Debug)]
+pub(super) struct Envelope {
+    /// The cluster: another one's group has nothing to say here.
+    pub(super) cluster: ClusterId,
+    /// Which life of the node is meant. The next one has forgotten what this one promised (trap 21).
+    pub(super) to: RaftId,
+    pub(super) question: Question,
+}
+
+#[derive(Serialize, Deserialize, Debug)]
+pub(super) enum Question {
+    Append(AppendEntriesRequest<TypeConfig>),
+    Vote(VoteRequest<RaftId>),
+    Snapshot(InstallSnapshotRequest<TypeConfig>),
+}
+
+#[derive(Serialize, Deserialize, Debug)]
+pub(super) enum Answer {
+    Append(AppendEntriesResponse<RaftId>),
+    Vote(VoteResponse<RaftId>),
+    Snapshot(InstallSnapshotResponse<RaftId>),
+    /// Another part of the snapshot, or of another one, was expected.
+    Mismatch(InstallSnapshotError),
+}
+
+pub(super) fn encode<T: Serialize>(message: &T) -> Result<Bytes, CallError> {
+    let mut bytes = Vec::new();
+    codec::encode(message, &mut bytes)?;
+    if bytes.len() > MAX_MESSAGE {
+        return Err(CallError::Malformed(codec::CodecError::TooLarge(bytes.len())));
+    }
+    Ok(bytes.into())
+}
+
+pub(super) fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, CallError> {
+    Ok(codec::decode(bytes)?)
+}
+
+impl Envelope {
+    /// A question that makes sense, from whom it says that it is.
+    pub(super) fn check(&self, cluster: ClusterId, me: RaftId, from: RaftId) -> Result<(), CallError> {
+        if self.cluster != cluster || self.to != me {
+            return Err(CallError::NotMe(self.to.0));
+        }
+        if self.question.asker() != Some(from) {
+            return Err(CallError::Senseless("it speaks for somebody else"));
+        }
+        self.question.check()
+    }
+}
+
+impl Question {
+    fn asker(&self) -> Option<RaftId> {
+        let vote = match self {
+            Self::Append(request) => &request.vote,
+            Self::Vote(request) => &request.vote,
+            Self::Snapshot(request) => &request.vote,
+        };
+        vote.leader_id().voted_for()
+    }
+
+    fn check(&self) -> Result<(), CallError> {
+        let term = |term: u64| term <= MAX_COUNTER;
+        let place = |log_id: &RaftLogId| term(log_id.leader_id.term) && log_id.index <= MAX_COUNTER;
+        let good = match self {
+            Self::Append(request) => {
+                let first = request.prev_log_id.map_or(0, |log_id| log_id.index.saturating_add(1));
+                let mut indices = (first..).zip(&request.entries);
+                let mut terms = request.prev_log_id.iter().chain(request.entries.iter().map(|entry| &entry.log_id));
+                term(request.vote.leader_id().term)
+                    && request.vote.is_committed()
+                    && request.prev_log_id.iter().chain(&request.leader_commit).all(place)
+                    && indices.all(|(index, entry)| entry.log_id.index == index && place(&entry.log_id))
+                    && terms.all(|log_id| log_id.leader_id.term <= request.vote.leader_id().term)
+            }
+            Self::Vote(request) => term(request.vote.leader_id().term) && request.last_log_id.iter().all(place),
+            Self::Snapshot(request) => {
+                term(request.vote.leader_id().term)
+                    && request.vote.is_committed()
+                    && request.meta.last_log_id.iter().chain(request.meta.last_membership.log_id()).all(place)
+                    && request.offset.checked_add(request.data.len() as u64).is_some_and(|end| end <= MAX_SNAPSHOT)
+            }
+        };
+        if good { Ok(()) } else { Err(CallError::Senseless("its counters make no sense")) }
+    }
+}

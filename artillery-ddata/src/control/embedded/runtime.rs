@@ -1,0 +1,118 @@
+//! Tokio, with randomness as an argument.
+
+use std::{
+    future::Future,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use openraft::{AsyncRuntime, TokioInstant, TokioRuntime};
+use rand_core::{RngCore, impls};
+
+use super::types::TokioTimeout;
+
+tokio::task_local! {
+    /// Of the node on whose behalf a task runs; tasks hand it on to those that they start.
+    static RANDOM: Random;
+}
+
+/// Runs `future`, and what it starts, by random numbers that depend on `seed` alone.
+pub(super) async fn seeded<F: Future>(seed: u64, future: F) -> F::Output {
+    RANDOM.scope(Random(Arc::new(AtomicU64::new(seed))), future).await
+}
+
+/// What openraft runs on.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Runtime;
+
+impl AsyncRuntime for Runtime {
+    type JoinError = tokio::task::JoinError;
+    type JoinHandle<T: Send + 'static> = tokio::task::JoinHandle<T>;
+    type Sleep = tokio::time::Sleep;
+    type Instant = TokioInstant;
+    type TimeoutError = tokio::time::error::Elapsed;
+    type Timeout<R, T: Future<Output = R> + Send> = TokioTimeout<R, T>;
+    type ThreadLocalRng = Random;
+    type OneshotSender<T: Send> = <TokioRuntime as AsyncRuntime>::OneshotSender<T>;
+    type OneshotReceiver<T: Send> = <TokioRuntime as AsyncRuntime>::OneshotReceiver<T>;
+    type OneshotReceiverError = <TokioRuntime as AsyncRuntime>::OneshotReceiverError;
+
+    fn spawn<T>(future: T) -> Self::JoinHandle<T::Output>
+    where
+        T: Future + Send + 'static,
+        T::Output: Send + 'static,
+    {
+        match RANDOM.try_with(Clone::clone) {
+            Ok(random) => tokio::spawn(RANDOM.scope(random, future)),
+            Err(_) => tokio::spawn(future),
+        }
+    }
+
+    fn sleep(duration: Duration) -> Self::Sleep {
+        tokio::time::sleep(duration)
+    }
+
+    /// A quarter of the time at most is added: only at the ticks that wait like this does openraft look whether an
+    /// election is due, and two candidates whose ticks fall together would split the votes again and again.
+    fn sleep_until(deadline: Self::Instant) -> Self::Sleep {
+        let most = deadline.saturating_duration_since(tokio::time::Instant::now()) / 4;
+        tokio::time::sleep_until(deadline + Self::thread_rng().up_to(most))
+    }
+
+    fn timeout<R, F: Future<Output = R> + Send>(duration: Duration, future: F) -> Self::Timeout<R, F> {
+        tokio::time::timeout(duration, future)
+    }
+
+    fn timeout_at<R, F: Future<Output = R> + Send>(deadline: Self::Instant, future: F) -> Self::Timeout<R, F> {
+        tokio::time::timeout_at(deadline, future)
+    }
+
+    fn is_panic(join_error: &Self::JoinError) -> bool {
+        join_error.is_panic()
+    }
+
+    fn thread_rng() -> Self::ThreadLocalRng {
+        RANDOM.try_with(Clone::clone).unwrap_or_default()
+    }
+
+    fn oneshot<T: Send>() -> (Self::OneshotSender<T>, Self::OneshotReceiver<T>) {
+        TokioRuntime::oneshot()
+    }
+}
+
+/// SplitMix64, shared by the tasks of one node.
+#[derive(Clone, Default, Debug)]
+pub(crate) struct Random(Arc<AtomicU64>);
+
+impl Random {
+    fn up_to(&mut self, most: Duration) -> Duration {
+        let nanos = u64::try_from(most.as_nanos()).unwrap_or(u64::MAX - 1);
+        Duration::from_nanos(self.next_u64() % (nanos + 1))
+    }
+}
+
+impl RngCore for Random {
+    fn next_u32(&mut self) -> u32 {
+        (self.next_u64() >> 32) as u32
+    }
+
+    fn next_u64(&mut self) -> u64 {
+        const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
+        let mut z = self.0.fetch_add(STEP, Ordering::Relaxed).wrapping_add(STEP);
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    fn fill_bytes(&mut self, dest: &mut [u8]) {
+        impls::fill_bytes_via_next(self, dest);
+    }
+
+    fn try_fill_bytes(&mut self, dest: &mut [u8]) -> Result<(), rand_core::Error> {
+        self.fill_bytes(dest);
+        Ok(())
+    }
+}

@@ -1,0 +1,99 @@
+//! Settings of the embedded log.
+
+use std::time::Duration;
+
+/// How the group that keeps the log behaves. All of its nodes should have the same.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct EmbeddedSettings {
+    /// How often a leader says that it leads.
+    pub(crate) heartbeat: Duration,
+    /// A follower that hears of no leader calls an election after `election_max`, the time for which it believes in the
+    /// last one, and between this and `election_max` more. Longer than `heartbeat`.
+    pub(crate) election_min: Duration,
+    /// See `election_min`; longer than that.
+    pub(crate) election_max: Duration,
+    /// How long an append or a confirmation waits for a majority before it says that there is none.
+    pub(crate) patience: Duration,
+    /// How long a new voter may take to get the log before it becomes one.
+    pub(crate) catch_up: Duration,
+    /// The most nodes that keep the log.
+    pub(crate) max_voters: usize,
+    /// After how many entries a snapshot is made, and what lies before it dropped; at least 1.
+    pub(crate) snapshot_every: u64,
+    /// How many of the last entries followers can read.
+    pub(crate) window: usize,
+    /// What elections are randomised by.
+    pub(crate) seed: u64,
+    /// A rule that is taken out.
+    #[cfg(any(test, feature = "mutants"))]
+    pub(crate) mutant: Option<Mutant>,
+}
+
+impl Default for EmbeddedSettings {
+    fn default() -> Self {
+        Self {
+            heartbeat: Duration::from_millis(100),
+            election_min: Duration::from_millis(250),
+            election_max: Duration::from_millis(500),
+            patience: Duration::from_secs(2),
+            catch_up: Duration::from_secs(10),
+            max_voters: 5,
+            snapshot_every: 512,
+            window: 1024,
+            seed: 0,
+            #[cfg(any(test, feature = "mutants"))]
+            mutant: None,
+        }
+    }
+}
+
+impl EmbeddedSettings {
+    pub(super) fn lacks(&self, mutant: Mutant) -> bool {
+        #[cfg(any(test, feature = "mutants"))]
+        return self.mutant == Some(mutant);
+        #[cfg(not(any(test, feature = "mutants")))]
+        {
+            let _ = mutant;
+            false
+        }
+    }
+
+    /// For openraft.
+    pub(super) fn config(&self, cluster: String) -> Result<openraft::Config, openraft::ConfigError> {
+        let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX).max(1);
+        openraft::Config {
+            cluster_name: cluster,
+            heartbeat_interval: millis(self.heartbeat),
+            election_timeout_min: millis(self.election_min),
+            election_timeout_max: millis(self.election_max),
+            install_snapshot_timeout: millis(self.election_max),
+            max_payload_entries: MAX_ENTRIES,
+            snapshot_policy: openraft::SnapshotPolicy::LogsSinceLast(self.snapshot_every.max(1)),
+            snapshot_max_chunk_size: MAX_CHUNK,
+            max_in_snapshot_log_to_keep: self.snapshot_every / 2,
+            replication_lag_threshold: self.snapshot_every.saturating_mul(2),
+            ..openraft::Config::default()
+        }
+        .validate()
+    }
+}
+
+/// Entries in one message.
+const MAX_ENTRIES: u64 = 128;
+/// Bytes of a snapshot in one message.
+const MAX_CHUNK: u64 = 256 << 10;
+
+/// One rule less. For tests alone.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Mutant {
+    /// A restarted node begins the log once more (trap 13).
+    InitialiseAgain,
+    /// A node leads before it has applied what its predecessors committed (trap 14).
+    LeadUnapplied,
+    /// A leader that was deposed and doesn't know it confirms (trap 14).
+    ConfirmWithoutQuorum,
+    /// A restarted node that has forgotten its votes votes as its former self (trap 21).
+    KeepVote,
+    /// A proposal that was appended counts, whatever the term in which it was prepared (trap 35).
+    AnyTerm,
+}

@@ -1,0 +1,132 @@
+//! The group's log and this node's vote, in memory.
+//!
+//! They end with the process. So does the life of the node: the next one is another node of the group, and no promise
+//! is forgotten that anybody relies on.
+
+use std::{
+    collections::BTreeMap,
+    fmt::Debug,
+    ops::RangeBounds,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use artillery_core::codec;
+use openraft::{
+    Entry, EntryPayload, LogState, RaftLogReader, Vote,
+    storage::{LogFlushed, RaftLogStorage},
+};
+
+use super::{
+    messages::{MAX_ENTRIES_BYTES, MAX_MESSAGE},
+    types::{Peer, RaftId, RaftLogId, StorageError, TypeConfig},
+};
+
+/// Clones share it.
+#[derive(Clone, Debug, Default)]
+pub(super) struct LogStore(Arc<Mutex<Log>>);
+
+#[derive(Debug, Default)]
+struct Log {
+    entries: BTreeMap<u64, Sized>,
+    purged: Option<RaftLogId>,
+    vote: Option<Vote<RaftId>>,
+}
+
+#[derive(Debug)]
+struct Sized {
+    entry: Entry<TypeConfig>,
+    bytes: usize,
+}
+
+impl Sized {
+    fn new(entry: Entry<TypeConfig>) -> Self {
+        let mut encoded = Vec::new();
+        // What can't be encoded travels alone, and fails there.
+        let bytes = codec::encode(&entry, &mut encoded).map_or(MAX_MESSAGE, |()| encoded.len());
+        Self { entry, bytes }
+    }
+}
+
+impl LogStore {
+    /// A log whose first entry says who keeps it: the same at each of them, and what openraft's `initialize` writes,
+    /// but for the election that it calls at once, which would have all of them vote for themselves.
+    pub(super) fn kept_by(voters: impl IntoIterator<Item = (RaftId, Peer)>) -> Self {
+        let nodes: BTreeMap<_, _> = voters.into_iter().collect();
+        let membership = openraft::Membership::new(vec![nodes.keys().copied().collect()], nodes);
+        let entry = Entry { log_id: RaftLogId::default(), payload: EntryPayload::Membership(membership) };
+        let store = Self::default();
+        store.lock().entries.insert(0, Sized::new(entry));
+        store
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Log> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl RaftLogReader<TypeConfig> for LogStore {
+    async fn try_get_log_entries<R: RangeBounds<u64> + Clone + Debug + Send>(
+        &mut self,
+        range: R,
+    ) -> Result<Vec<Entry<TypeConfig>>, StorageError> {
+        Ok(self.lock().entries.range(range).map(|(_, sized)| sized.entry.clone()).collect())
+    }
+
+    /// As many as fit into a message, and at least one.
+    async fn limited_get_log_entries(&mut self, start: u64, end: u64) -> Result<Vec<Entry<TypeConfig>>, StorageError> {
+        let log = self.lock();
+        let mut bytes = 0;
+        let entries = log.entries.range(start..end).take_while(|(_, sized)| {
+            let first = bytes == 0;
+            bytes += sized.bytes;
+            first || bytes <= MAX_ENTRIES_BYTES
+        });
+        Ok(entries.map(|(_, sized)| sized.entry.clone()).collect())
+    }
+}
+
+impl RaftLogStorage<TypeConfig> for LogStore {
+    type LogReader = Self;
+
+    async fn get_log_state(&mut self) -> Result<LogState<TypeConfig>, StorageError> {
+        let log = self.lock();
+        let last = log.entries.last_key_value().map(|(_, sized)| sized.entry.log_id);
+        Ok(LogState { last_purged_log_id: log.purged, last_log_id: last.or(log.purged) })
+    }
+
+    async fn get_log_reader(&mut self) -> Self {
+        self.clone()
+    }
+
+    async fn save_vote(&mut self, vote: &Vote<RaftId>) -> Result<(), StorageError> {
+        self.lock().vote = Some(*vote);
+        Ok(())
+    }
+
+    async fn read_vote(&mut self) -> Result<Option<Vote<RaftId>>, StorageError> {
+        Ok(self.lock().vote)
+    }
+
+    async fn append<I>(&mut self, entries: I, callback: LogFlushed<TypeConfig>) -> Result<(), StorageError>
+    where
+        I: IntoIterator<Item = Entry<TypeConfig>> + Send,
+        I::IntoIter: Send,
+    {
+        let entries = entries.into_iter().map(|entry| (entry.log_id.index, Sized::new(entry)));
+        self.lock().entries.extend(entries);
+        callback.log_io_completed(Ok(()));
+        Ok(())
+    }
+
+    async fn truncate(&mut self, since: RaftLogId) -> Result<(), StorageError> {
+        self.lock().entries.split_off(&since.index);
+        Ok(())
+    }
+
+    async fn purge(&mut self, upto: RaftLogId) -> Result<(), StorageError> {
+        let mut log = self.lock();
+        log.purged = log.purged.max(Some(upto));
+        log.entries = log.entries.split_off(&(upto.index + 1));
+        Ok(())
+    }
+}

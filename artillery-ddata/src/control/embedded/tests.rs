@@ -1,0 +1,2 @@
+mod conformance;
+mod network;

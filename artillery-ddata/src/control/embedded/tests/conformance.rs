@@ -1,0 +1,54 @@
+//! The suite for all logs, and what it doesn't say.
+
+use std::time::Duration;
+
+use tokio::time::timeout;
+
+use super::{
+    super::{Embedded, EmbeddedSettings},
+    network::{Net, founding},
+};
+use crate::control::{ConfigLog, Founding, Term, conformance};
+
+/// A healthy group, and the node of it that leads.
+pub(super) async fn group(founders: usize, settings: &EmbeddedSettings) -> (Net, Founding, Embedded, Term) {
+    let (net, founding) = (Net::new(1, None), founding(founders));
+    for n in 0..founders {
+        net.start(n, &founding, settings).await;
+    }
+    let (log, term) = leader(&net).await;
+    (net, founding, log, term)
+}
+
+pub(super) async fn leader(net: &Net) -> (Embedded, Term) {
+    let found = async {
+        loop {
+            let logs = net.logs();
+            if let Some(found) = logs.iter().find_map(|(_, log)| Some((log.clone(), log.leads()?))) {
+                return found;
+            }
+            let (_, first) = &logs[0];
+            let seen = first.0.applied.progress().changes;
+            let _ = timeout(Duration::from_millis(20), first.changed(seen)).await;
+        }
+    };
+    timeout(Duration::from_secs(60), found).await.expect("somebody leads at last")
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_node_conforms() {
+    let (_net, _, log, _) = group(1, &EmbeddedSettings::default()).await;
+    conformance::appendable(&log).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn three_nodes_conform() {
+    let (net, _, log, _) = group(3, &EmbeddedSettings::default()).await;
+    conformance::appendable(&log).await;
+    let last = log.configs().applied();
+    for (founder, other) in net.logs() {
+        let mut stream = other.follow(last);
+        assert_eq!(stream.next_entry().await.unwrap().unwrap().index, last, "{} has it too", founder.name);
+        assert_eq!(other.configs(), log.configs());
+    }
+}

@@ -1,0 +1,185 @@
+//! A network in memory: delays, losses, one-way cuts, crashes and restarts, all by one seed.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{Arc, Mutex, MutexGuard},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use rand::{RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use tokio::{sync::oneshot, time::sleep};
+
+use super::super::{CallError, Embedded, EmbeddedSettings, Mutant, Peers};
+use crate::{
+    ClusterId, Incarnation, MemberId, NodeId,
+    control::{ChainSettings, Founder, Founding, log::BoxFuture},
+};
+
+/// What the network does to messages.
+#[derive(Clone, Copy, Default, Debug)]
+pub(super) struct Weather {
+    /// Of a thousand messages, those that are lost.
+    pub(super) loss: u32,
+    /// Of a thousand messages, those that arrive twice.
+    pub(super) twice: u32,
+    /// The longest time that a message takes, in milliseconds.
+    pub(super) delay: u64,
+}
+
+pub(super) struct World {
+    pub(super) random: ChaCha8Rng,
+    pub(super) weather: Weather,
+    /// From where to where nothing gets through.
+    pub(super) cuts: BTreeSet<(NodeId, NodeId)>,
+    /// The lives that go on.
+    pub(super) living: BTreeMap<NodeId, (Founder, Embedded)>,
+    /// Lives of each node, so far.
+    lives: BTreeMap<NodeId, u64>,
+    /// Messages that were sent, as a digest: the same run has the same.
+    pub(super) digest: u64,
+    /// Whether a new life gets what was meant for the old one.
+    any_life: bool,
+}
+
+/// Everybody's network.
+#[derive(Clone)]
+pub(super) struct Net(Arc<Mutex<World>>);
+
+pub(super) fn node(n: usize) -> NodeId {
+    NodeId::from_bytes([n as u8 + 1; 16])
+}
+
+fn founder(n: usize, life: u64) -> Founder {
+    let id = MemberId { node: node(n), incarnation: Incarnation { store: u128::from(life), starts: 1 } };
+    Founder { id, name: format!("n{n}"), addrs: vec![([127, 0, 0, 1], 7000 + n as u16).into()] }
+}
+
+pub(super) fn founding(founders: usize) -> Founding {
+    Founding {
+        cluster: ClusterId(7),
+        name: "shop".into(),
+        members: (0..founders).map(|n| founder(n, 1)).collect(),
+        settings: ChainSettings::default(),
+    }
+}
+
+impl Net {
+    pub(super) fn new(seed: u64, mutant: Option<Mutant>) -> Self {
+        Self(Arc::new(Mutex::new(World {
+            random: ChaCha8Rng::seed_from_u64(seed),
+            weather: Weather { loss: 0, twice: 0, delay: 2 },
+            cuts: BTreeSet::new(),
+            living: BTreeMap::new(),
+            lives: BTreeMap::new(),
+            digest: 0,
+            any_life: mutant == Some(Mutant::KeepVote),
+        })))
+    }
+
+    pub(super) fn world(&self) -> MutexGuard<'_, World> {
+        self.0.lock().unwrap()
+    }
+
+    pub(super) fn below(&self, bound: u64) -> u64 {
+        self.world().random.random_range(0..bound)
+    }
+
+    /// Begins the next life of a node.
+    pub(super) async fn start(&self, n: usize, founding: &Founding, settings: &EmbeddedSettings) -> Embedded {
+        let (me, seed) = {
+            let mut world = self.world();
+            let life = world.lives.entry(node(n)).or_default();
+            *life += 1;
+            (founder(n, *life), world.random.random())
+        };
+        let wire = Wire { net: self.clone(), from: me.id };
+        let settings = EmbeddedSettings { seed, ..settings.clone() };
+        let log = Embedded::start(me.clone(), founding, settings, Arc::new(wire)).await.unwrap();
+        self.world().living.insert(node(n), (me, log.clone()));
+        log
+    }
+
+    /// Ends the present life of a node.
+    pub(super) fn crash(&self, n: usize) {
+        let gone = self.world().living.remove(&node(n));
+        if let Some((_, log)) = gone {
+            tokio::spawn(async move { log.stop().await });
+        }
+    }
+
+    pub(super) fn logs(&self) -> Vec<(Founder, Embedded)> {
+        self.world().living.values().cloned().collect()
+    }
+
+    /// Everything gets through from now on.
+    pub(super) fn heal(&self) {
+        let mut world = self.world();
+        world.cuts.clear();
+        world.weather = Weather { loss: 0, twice: 0, delay: 5 };
+    }
+
+    /// One way of one message: false if it gets lost on it.
+    async fn travel(&self, from: MemberId, to: MemberId) -> bool {
+        let (delay, lost) = {
+            let World { random, weather, .. } = &mut *self.world();
+            (random.random_range(0..=weather.delay * 1000), random.random_range(0..1000) < weather.loss)
+        };
+        sleep(Duration::from_micros(delay)).await;
+        !lost && !self.world().cuts.contains(&(from.node, to.node))
+    }
+
+    fn log(&self, id: MemberId) -> Option<Embedded> {
+        let world = self.world();
+        let (founder, log) = world.living.get(&id.node)?;
+        (founder.id == id || world.any_life).then(|| log.clone())
+    }
+
+    async fn deliver(&self, from: MemberId, to: MemberId, message: Bytes) -> Option<Result<Bytes, CallError>> {
+        if !self.travel(from, to).await {
+            return None;
+        }
+        let answer = match self.log(to) {
+            Some(log) => log.serve(from, message).await,
+            None => Err(CallError::Unreachable("nobody is there".into())),
+        };
+        self.travel(to, from).await.then_some(answer)
+    }
+}
+
+struct Wire {
+    net: Net,
+    from: MemberId,
+}
+
+impl Peers for Wire {
+    fn call(&self, to: &Founder, message: Bytes) -> BoxFuture<'static, Result<Bytes, CallError>> {
+        let (net, from, to) = (self.net.clone(), self.from, to.id);
+        let times = {
+            let mut world = net.world();
+            world.digest =
+                message.iter().fold(world.digest, |sum, &byte| sum.wrapping_mul(31).wrapping_add(byte.into()));
+            let alive = world.living.get(&from.node).is_none_or(|(founder, _)| founder.id == from);
+            let twice = world.weather.twice;
+            if !alive { 0 } else { 1 + usize::from(world.random.random_range(0..1000) < twice) }
+        };
+        let (tx, rx) = oneshot::channel();
+        let mut tx = Some(tx);
+        for _ in 0..times {
+            let (net, message, tx) = (net.clone(), message.clone(), tx.take());
+            // What was sent arrives, also when nobody waits for an answer any more.
+            tokio::spawn(async move {
+                if let (Some(answer), Some(tx)) = (net.deliver(from, to, message).await, tx) {
+                    let _ = tx.send(answer);
+                }
+            });
+        }
+        Box::pin(async move {
+            match rx.await {
+                Ok(answer) => answer,
+                Err(_) => std::future::pending().await,
+            }
+        })
+    }
+}

@@ -1,0 +1,99 @@
+//! What openraft is told of this log: who its nodes are, and what its entries carry.
+
+use std::{fmt, io::Cursor};
+
+use openraft::{AsyncRuntime, Entry, LogId, TokioRuntime};
+use serde::{Deserialize, Serialize};
+
+use super::runtime::Runtime;
+use crate::{
+    Incarnation, MemberId, NodeId,
+    control::{
+        Founder, Founding,
+        log::{Change, LogIndex},
+    },
+};
+
+openraft::declare_raft_types!(
+    /// The types of the log's group.
+    pub(crate) TypeConfig:
+        D = Proposal,
+        R = Outcome,
+        NodeId = RaftId,
+        Node = Peer,
+        Entry = Entry<TypeConfig>,
+        SnapshotData = Cursor<Vec<u8>>,
+        AsyncRuntime = Runtime,
+);
+
+pub(super) type Raft = openraft::Raft<TypeConfig>;
+pub(super) type RaftLogId = LogId<RaftId>;
+pub(super) type Membership = openraft::StoredMembership<RaftId, Peer>;
+pub(super) type StorageError = openraft::StorageError<RaftId>;
+pub(super) type TokioTimeout<R, F> = <TokioRuntime as AsyncRuntime>::Timeout<R, F>;
+
+/// A node of the group is one life of a node: who forgot its votes is somebody else (docs/DESIGN.md §5.3, trap 21).
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub(crate) struct RaftId(pub(super) MemberId);
+
+impl Default for RaftId {
+    fn default() -> Self {
+        let incarnation = Incarnation { store: 0, starts: 0 };
+        Self(MemberId { node: NodeId::from_bytes([0; 16]), incarnation })
+    }
+}
+
+impl fmt::Display for RaftId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(&self.0, f)
+    }
+}
+
+impl fmt::Debug for RaftId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(&self.0, f)
+    }
+}
+
+/// How a node of the group is reached.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(transparent)]
+pub(crate) struct Peer(pub(super) Founder);
+
+impl Default for Peer {
+    fn default() -> Self {
+        Self(Founder { id: RaftId::default().0, name: String::new(), addrs: Vec::new() })
+    }
+}
+
+/// What an entry of the group's log carries. It takes a place only if it was appended in the term that it names, and
+/// the place that it names is the next one.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub(crate) struct Proposal {
+    pub(super) term: u64,
+    pub(super) at: LogIndex,
+    pub(super) change: Change,
+}
+
+/// What became of an entry.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub(crate) enum Outcome {
+    /// It carried no proposal.
+    Nothing,
+    /// It has its place.
+    Placed,
+    /// Its place was not the next one: this is the last.
+    Taken(LogIndex),
+    /// It was proposed in another term.
+    WrongTerm,
+}
+
+/// Who keeps the log at first: an odd number of founders, in their order, at most `most`.
+///
+/// Of two founders only the first does: with both, the death of either would stop the log. Likewise a fourth would add
+/// a member that can fail, and not one failure more that is survived.
+pub(super) fn first_voters(founding: &Founding, most: usize) -> &[Founder] {
+    let voters = founding.members.len().min(most);
+    &founding.members[..if voters % 2 == 0 { voters.saturating_sub(1) } else { voters }]
+}

@@ -1,0 +1,135 @@
+//! Who keeps the log: from these nodes to those, without a moment in which a majority of either could decide alone.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Weak,
+};
+
+use openraft::{
+    ChangeMembers,
+    error::{ClientWriteError, RaftError},
+    raft::ClientWriteResponse,
+};
+use tokio::sync::watch;
+
+use super::{
+    Inner, failed,
+    machine::Progress,
+    raft_id,
+    types::{Peer, RaftId, TypeConfig},
+};
+use crate::{
+    MemberId,
+    control::log::{AppendError, ConfigLogError, Term},
+};
+
+/// While this node leads, has the log sent to whoever belongs to the cluster; ends with its part in the group.
+pub(super) async fn teach(inner: Weak<Inner>, mut progress: watch::Receiver<Progress>) {
+    while !progress.borrow_and_update().ended {
+        let Some(inner) = inner.upgrade() else { return };
+        if let Some(term) = inner.leads() {
+            let taught = inner.while_leading(term, inner.settings.catch_up, inner.teach(term)).await;
+            if let Err(error) = taught.and_then(|taught| taught) {
+                // Whatever is applied next begins it anew.
+                tracing::debug!(%error, "who gets the configuration log was not changed");
+            }
+        }
+        drop(inner);
+        if progress.changed().await.is_err() {
+            return;
+        }
+    }
+}
+
+type Written = Result<ClientWriteResponse<TypeConfig>, RaftError<RaftId, ClientWriteError<RaftId, Peer>>>;
+
+impl Inner {
+    pub(super) async fn set_voters(&self, term: Term, voters: BTreeSet<MemberId>) -> Result<(), AppendError> {
+        if self.leads() != Some(term) {
+            return Err(AppendError::NotLeading);
+        }
+        if voters.is_empty() || voters.len() > self.settings.max_voters {
+            let (found, most) = (voters.len(), self.settings.max_voters);
+            return Err(failed(format!("{found} voters: from 1 to {most} are possible")).into());
+        }
+        let voters = self.peers(voters)?;
+        self.while_leading(term, self.settings.catch_up, self.replace(term, voters)).await?
+    }
+
+    /// How the voters are reached: as the log says, or the founding, or the group itself.
+    fn peers(&self, voters: BTreeSet<MemberId>) -> Result<BTreeMap<RaftId, Peer>, ConfigLogError> {
+        let configs = self.applied.configs();
+        let metrics = self.metrics.borrow();
+        let membership = metrics.membership_config.membership();
+        let peer = |id: MemberId| {
+            let founder = configs.node(id).or_else(|| self.founders.iter().find(|founder| founder.id == id));
+            let raft_id = raft_id(&self.settings, id);
+            let peer = founder.cloned().map(Peer).or_else(|| membership.get_node(&raft_id).cloned());
+            Ok((raft_id, peer.ok_or_else(|| failed(format!("where {id} is reached stands nowhere")))?))
+        };
+        voters.into_iter().map(peer).collect()
+    }
+
+    /// Each step can be repeated, and whoever leads next can go on with another set.
+    async fn replace(&self, term: Term, voters: BTreeMap<RaftId, Peer>) -> Result<(), AppendError> {
+        let _one = self.changing.lock().await;
+        let known = self.known();
+        for (&id, peer) in voters.iter().filter(|(id, _)| !known.contains(id)) {
+            done(term, self.raft.add_learner(id, peer.clone(), false).await)?;
+        }
+        let ids: BTreeSet<_> = voters.into_keys().collect();
+        self.caught_up(&ids).await;
+        done(term, self.raft.change_membership(ChangeMembers::ReplaceAllVoters(ids), false).await)
+    }
+
+    /// Lets every node of the cluster have the log, and nobody else but those who keep it.
+    async fn teach(&self, term: Term) -> Result<(), AppendError> {
+        let _one = self.changing.lock().await;
+        let (configs, known) = (self.applied.configs(), self.known());
+        let nodes: BTreeMap<_, _> =
+            configs.nodes().map(|node| (raft_id(&self.settings, node.id), Peer(node.clone()))).collect();
+        let voters: BTreeSet<_> = self.metrics.borrow().membership_config.membership().voter_ids().collect();
+        let gone: BTreeSet<_> =
+            known.iter().filter(|id| !nodes.contains_key(id) && !voters.contains(id)).copied().collect();
+        let come: BTreeMap<_, _> = nodes.into_iter().filter(|(id, _)| !known.contains(id)).collect();
+        if !gone.is_empty() {
+            done(term, self.raft.change_membership(ChangeMembers::RemoveNodes(gone), true).await)?;
+        }
+        if !come.is_empty() {
+            done(term, self.raft.change_membership(ChangeMembers::AddNodes(come), true).await)?;
+        }
+        Ok(())
+    }
+
+    /// Voters and learners.
+    fn known(&self) -> BTreeSet<RaftId> {
+        self.metrics.borrow().membership_config.membership().nodes().map(|(&id, _)| id).collect()
+    }
+
+    /// Waits until each has the log: a voter that lacks it holds up every entry that needs it for a majority.
+    async fn caught_up(&self, ids: &BTreeSet<RaftId>) {
+        let mut metrics = self.raft.metrics();
+        let all = metrics.wait_for(|metrics| {
+            let last = metrics.last_log_index.unwrap_or_default();
+            let replication = metrics.replication.as_ref();
+            ids.iter().filter(|&&id| id != self.me).all(|id| {
+                let matched = replication.and_then(|replication| replication.get(id)).copied().flatten();
+                matched.is_some_and(|matched| matched.index + NEARLY >= last)
+            })
+        });
+        // It fails if the group's part here has ended: then so has the leadership, and with it this change.
+        let _ = all.await;
+    }
+}
+
+/// Entries that a new voter may lack: some are always under way.
+const NEARLY: u64 = 8;
+
+fn done(term: Term, written: Written) -> Result<(), AppendError> {
+    match written {
+        Ok(written) if written.log_id.leader_id.term == term.0 => Ok(()),
+        Ok(_) => Err(AppendError::OutcomeUnknown("it was done in another term".into())),
+        Err(RaftError::APIError(ClientWriteError::ChangeMembershipError(error))) => Err(failed(error).into()),
+        Err(error) => Err(AppendError::OutcomeUnknown(error.to_string())),
+    }
+}

@@ -1,0 +1,318 @@
+//! The task that keeps a node's configuration: it asks for leases, has the chains act by what the log says, and decides
+//! while this node leads the group that keeps the log.
+//!
+//! What is decided is decided by [`Holder`] and [`Coordinator`]; here are clocks, calls and queues.
+
+mod acting;
+mod calls;
+mod log;
+mod serve;
+
+use std::{
+    collections::BTreeMap,
+    net::SocketAddr,
+    sync::Arc,
+    time::Duration,
+};
+
+use artillery_core::{
+    MemberId, Timestamp, clock,
+    cluster::{Member, MemberEvent, MemberEvents},
+};
+use tokio::{
+    sync::{mpsc, oneshot, watch},
+    task::JoinSet,
+};
+
+pub(crate) use self::{
+    acting::routing,
+    calls::{Calls, LogPeers},
+    serve::{Door, serve},
+};
+use super::{lanes::Hub, local::Local, receive::Chains};
+use crate::{
+    ClusterId,
+    control::{
+        ConfigLog, Configs,
+        coordinator::{Coordinator, Input, Output},
+        holder::{Holder, Learned},
+        log::LogIndex,
+        message::{Promotion, Renewal, Renewed},
+    },
+    node::Phase,
+    wire::control::{Answer, Call},
+};
+
+/// Renewals of this node that wait for their answers.
+const RENEWALS: usize = 8;
+/// Renewals of others that wait for theirs; those given up are forgotten first.
+const WAITING: usize = 4096;
+/// Commands that wait for the task.
+pub(crate) const COMMANDS: usize = 256;
+
+/// What the task is told.
+pub(crate) enum Command {
+    /// A node renews.
+    Renewal { from: MemberId, renewal: Renewal, answer: oneshot::Sender<Renewed> },
+    /// A chain of this node asks for a promotion.
+    Promote(Promotion),
+    /// Serve nothing any more; `done` is told once no configuration names this node.
+    Leave { done: oneshot::Sender<()> },
+}
+
+/// What others want to know of it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct State {
+    /// What the chains of this node act by.
+    pub(crate) configs: Arc<Configs>,
+    /// Until when its lease runs.
+    pub(crate) lease: Timestamp,
+    /// Who leads the log's group, as far as is known.
+    pub(crate) leader: Option<MemberId>,
+    /// Somebody who knows a leader has answered.
+    pub(crate) answered: bool,
+}
+
+/// Everything that the task needs.
+pub(crate) struct Parts {
+    pub(crate) cluster: ClusterId,
+    pub(crate) holder: Holder,
+    pub(crate) me: MemberId,
+    pub(crate) coordinator: Coordinator,
+    pub(crate) log: Arc<dyn ConfigLog>,
+    pub(crate) calls: Arc<Calls>,
+    pub(crate) hub: Arc<Hub>,
+    pub(crate) local: Arc<Local>,
+    pub(crate) chains: Arc<Chains>,
+    pub(crate) events: MemberEvents,
+    pub(crate) commands: mpsc::Receiver<Command>,
+    pub(crate) leases: watch::Sender<Timestamp>,
+    pub(crate) state: watch::Sender<State>,
+    /// How long a call may take.
+    pub(crate) patience: Duration,
+}
+
+/// What has come to its end.
+enum Done {
+    /// The log has changed so many times.
+    Log(u64),
+    /// A question to the log, of the coordinator.
+    Asked(Input),
+    /// A renewal, of whom and with what.
+    Renewed(MemberId, Option<Renewed>),
+    /// The chains act by this.
+    Acted(Arc<Configs>),
+    /// The chains act by no lease any more.
+    Resigned,
+    /// The node stops.
+    Stopped,
+}
+
+pub(crate) struct Control {
+    parts: Parts,
+    tasks: JoinSet<Done>,
+    renewals: usize,
+    /// The last entry that chains were told of, if they haven't said yet that they act by it.
+    acting: Option<LogIndex>,
+    acted: Option<LogIndex>,
+    /// The addresses of nodes that the membership tells of.
+    met: BTreeMap<MemberId, SocketAddr>,
+    waiting: BTreeMap<(MemberId, u64), oneshot::Sender<Renewed>>,
+    tick: Option<Timestamp>,
+    leaving: Vec<oneshot::Sender<()>>,
+}
+
+impl Control {
+    pub(crate) fn new(parts: Parts) -> Self {
+        Self {
+            parts,
+            tasks: JoinSet::new(),
+            renewals: 0,
+            acting: None,
+            acted: None,
+            met: BTreeMap::new(),
+            waiting: BTreeMap::new(),
+            tick: None,
+            leaving: Vec::new(),
+        }
+    }
+
+    /// Runs until the node stops.
+    pub(crate) async fn run(mut self, mut phases: watch::Receiver<Phase>) {
+        self.look_around();
+        self.hear_of_log();
+        self.follow_log(0);
+        self.act();
+        while !phases.borrow().is_final() {
+            self.flush();
+            let next = self.next_tick();
+            let pause = next.map_or(Duration::ZERO, |at| at - clock::now());
+            tokio::select! {
+                biased;
+                changed = phases.changed() => if changed.is_err() { break },
+                Some(done) = self.tasks.join_next() => match done {
+                    Ok(Done::Stopped) => break,
+                    Ok(done) => self.done(done),
+                    Err(error) => tracing::error!(%error, "a call to the configuration log failed"),
+                },
+                command = self.parts.commands.recv() => {
+                    let Some(command) = command else { break };
+                    self.command(command);
+                }
+                event = self.parts.events.next() => {
+                    let Some(event) = event else { break };
+                    self.member(&event);
+                }
+                () = tokio::time::sleep(pause), if next.is_some() => self.tick(),
+            }
+        }
+        self.tasks.shutdown().await;
+        self.parts.calls.close();
+    }
+
+    fn next_tick(&self) -> Option<Timestamp> {
+        let renewal = self.may_renew().then(|| self.parts.holder.next_tick());
+        [renewal, self.tick].into_iter().flatten().min()
+    }
+
+    /// Until the chains act by what is known from the beginning, nothing is said.
+    fn may_renew(&self) -> bool {
+        self.acted.is_some() && self.renewals < RENEWALS
+    }
+
+    fn tick(&mut self) {
+        let now = clock::now();
+        if self.tick.take_if(|at| *at <= now).is_some() {
+            self.parts.coordinator.handle(now, Input::Tick);
+        }
+        if self.may_renew()
+            && let Some((to, renewal)) = self.parts.holder.renew(now)
+        {
+            self.renew(now, to, renewal);
+        }
+    }
+
+    fn renew(&mut self, now: Timestamp, to: MemberId, renewal: Renewal) {
+        if to == self.parts.me {
+            return self.parts.coordinator.handle(now, Input::Renewal { from: to, renewal });
+        }
+        let addrs = match (self.met.get(&to), self.parts.holder.configs().node(to)) {
+            (Some(&addr), _) => vec![addr],
+            (None, Some(founder)) => founder.addrs.clone(),
+            (None, None) => Vec::new(),
+        };
+        let (calls, patience) = (self.parts.calls.clone(), self.parts.patience);
+        self.renewals += 1;
+        self.tasks.spawn(async move {
+            match calls.ask(to, &addrs, &Call::Renewal(renewal), patience).await {
+                Ok(Answer::Renewed(renewed)) => Done::Renewed(to, Some(renewed)),
+                Ok(Answer::Log(_)) => Done::Renewed(to, None),
+                Err(error) => {
+                    tracing::debug!(peer = %to, %error, "a renewal was not answered");
+                    Done::Renewed(to, None)
+                }
+            }
+        });
+    }
+
+    fn command(&mut self, command: Command) {
+        let now = clock::now();
+        match command {
+            Command::Renewal { from, renewal, answer } => {
+                if self.waiting.len() >= WAITING {
+                    self.waiting.retain(|_, answer| !answer.is_closed());
+                }
+                if self.waiting.len() < WAITING {
+                    self.waiting.insert((from, renewal.number), answer);
+                    self.parts.coordinator.handle(now, Input::Renewal { from, renewal });
+                }
+            }
+            Command::Promote(wish) => self.parts.holder.promote(now, wish),
+            Command::Leave { done } => {
+                self.leaving.push(done);
+                self.resign();
+            }
+        }
+    }
+
+    fn done(&mut self, done: Done) {
+        let now = clock::now();
+        match done {
+            Done::Log(changes) => {
+                self.hear_of_log();
+                self.follow_log(changes);
+            }
+            Done::Asked(input) => self.parts.coordinator.handle(now, input),
+            Done::Renewed(from, renewed) => {
+                self.renewals -= 1;
+                if let Some(renewed) = renewed {
+                    self.answered(now, from, renewed);
+                }
+            }
+            Done::Acted(configs) => self.acted(now, configs),
+            Done::Resigned => {
+                self.parts.holder.leave(now);
+                self.see_whether_left();
+            }
+            Done::Stopped => {}
+        }
+    }
+
+    fn answered(&mut self, now: Timestamp, from: MemberId, renewed: Renewed) {
+        let leader = renewed.leader;
+        let Learned { lease, configs } = self.parts.holder.answered(now, from, renewed);
+        if let Some(until) = lease {
+            self.parts.leases.send_replace(until);
+        }
+        self.parts.state.send_if_modified(|state| {
+            let before = (state.lease, state.leader, state.answered);
+            state.lease = lease.unwrap_or(state.lease);
+            state.leader = leader.or(state.leader);
+            state.answered |= leader.is_some();
+            before != (state.lease, state.leader, state.answered)
+        });
+        if configs.is_some() {
+            self.act();
+        }
+    }
+
+    /// Does what the coordinator wants done.
+    fn flush(&mut self) {
+        let now = clock::now();
+        while let Some(output) = self.parts.coordinator.poll_output() {
+            match output {
+                Output::Answer { to, renewed } if to == self.parts.me => self.answered(now, to, renewed),
+                Output::Answer { to, renewed } => {
+                    if let Some(answer) = self.waiting.remove(&(to, renewed.number)) {
+                        // Whoever asked may have given up.
+                        drop(answer.send(renewed));
+                    }
+                }
+                question => self.ask_log(question),
+            }
+        }
+        self.tick = self.tick.or_else(|| self.parts.coordinator.next_tick(now));
+    }
+
+    fn look_around(&mut self) {
+        let members: Vec<_> = self.parts.events.members().cloned().collect();
+        members.iter().for_each(|member| self.meet(member));
+    }
+
+    fn member(&mut self, event: &MemberEvent) {
+        match event {
+            MemberEvent::Joined(member) | MemberEvent::Up(member) | MemberEvent::Formed(member) => self.meet(member),
+            MemberEvent::Lagged { .. } => self.look_around(),
+            _ => {}
+        }
+    }
+
+    /// Only suggests whom to ask.
+    fn meet(&mut self, member: &Member) {
+        if member.cluster_id == Some(self.parts.cluster) {
+            self.met.retain(|id, _| id.node != member.id.node);
+            self.met.insert(member.id, member.addr);
+            self.parts.holder.meets(member.id);
+        }
+    }
+}

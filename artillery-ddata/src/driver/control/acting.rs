@@ -1,0 +1,117 @@
+//! Has the chains of this node act by what the log says.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use artillery_core::Timestamp;
+use tokio::sync::{mpsc, oneshot};
+
+use super::{Control, Done};
+use crate::{
+    ChainConfig, MemberId,
+    control::Configs,
+    driver::{chain::Command, lanes::Lanes},
+    routing::{NodeAddress, Routing},
+};
+
+impl Control {
+    /// Tells the chains what the log comes to, if they don't know it yet: one thing after the other.
+    pub(super) fn act(&mut self) {
+        let configs = self.parts.holder.configs().clone();
+        let known = self.acting.or(self.acted);
+        if self.acting.is_some() || known.is_some_and(|known| known >= configs.applied()) {
+            return;
+        }
+        self.acting = Some(configs.applied());
+        let told: Vec<_> = configs.iter().filter_map(|config| self.tell(&configs, config)).collect();
+        self.tasks.spawn(async move {
+            if all_done(told).await { Done::Acted(configs) } else { Done::Stopped }
+        });
+    }
+
+    fn tell(&self, configs: &Configs, config: &ChainConfig) -> Option<Told> {
+        let chain = self.parts.chains.get(config.chain)?;
+        let (done, word) = oneshot::channel();
+        let command = match config.role(self.parts.me) {
+            Some(_) => {
+                let lanes = self.lanes(configs, config);
+                Command::Enter { config: Arc::new(config.clone()), lanes, done }
+            }
+            None => Command::Expelled { epoch: config.epoch, done },
+        };
+        Some((chain, command, word))
+    }
+
+    fn lanes(&self, configs: &Configs, config: &ChainConfig) -> BTreeMap<MemberId, Lanes> {
+        let others = config.members.iter().map(|member| member.id).filter(|&id| id != self.parts.me);
+        let lanes = others.map(|id| {
+            let addrs = configs.node(id).map_or(&[][..], |founder| &founder.addrs);
+            (id, self.parts.hub.lanes(id.node, addrs))
+        });
+        lanes.collect()
+    }
+
+    /// All chains act by this: whoever it expels has been refused since.
+    pub(super) fn acted(&mut self, now: Timestamp, configs: Arc<Configs>) {
+        self.acting = None;
+        self.acted = Some(configs.applied());
+        self.parts.local.update(routing(self.parts.cluster, &configs));
+        self.parts.holder.acts_by(now, configs.applied());
+        let knows = |node| configs.nodes().any(|founder| founder.id.node == node);
+        self.parts.hub.retain(knows);
+        self.parts.calls.retain(|node| knows(node) || self.met.keys().any(|id| id.node == node));
+        self.met.retain(|id, _| self.parts.events.members().any(|member| member.id == *id));
+        self.parts.state.send_modify(|state| state.configs = configs);
+        self.see_whether_left();
+        self.act();
+    }
+
+    /// Whether no configuration names this node any more, for whoever waits for that.
+    pub(super) fn see_whether_left(&mut self) {
+        if !self.parts.holder.configs().names(self.parts.me) {
+            // Whoever waited may have gone.
+            for done in self.leaving.drain(..) {
+                let _ = done.send(());
+            }
+        }
+    }
+
+    /// Gives the lease up, so that this node can be removed without waiting for it; its chains first.
+    pub(super) fn resign(&mut self) {
+        let told = self.parts.chains.all().into_iter().map(|chain| {
+            let (done, word) = oneshot::channel();
+            (chain, Command::Resign(done), word)
+        });
+        let told: Vec<_> = told.collect();
+        self.tasks.spawn(async move { if all_done(told).await { Done::Resigned } else { Done::Stopped } });
+    }
+}
+
+/// A chain, what it is to be told, and where it says that it has done so.
+type Told = (mpsc::Sender<Command>, Command, oneshot::Receiver<()>);
+
+/// Whether all of them have done what they were told.
+async fn all_done(told: Vec<Told>) -> bool {
+    let mut words = Vec::new();
+    for (chain, command, word) in told {
+        if chain.send(command).await.is_err() {
+            return false;
+        }
+        words.push(word);
+    }
+    for word in words {
+        if word.await.is_err() {
+            return false;
+        }
+    }
+    true
+}
+
+/// Chains, members and addresses, as the log knows them.
+pub(crate) fn routing(cluster: crate::ClusterId, configs: &Configs) -> Routing {
+    let address = |founder: &crate::control::Founder| NodeAddress {
+        name: founder.name.clone(),
+        addrs: founder.addrs.clone(),
+    };
+    let nodes = configs.nodes().map(|founder| (founder.id.node, address(founder)));
+    Routing { cluster, chains: configs.iter().cloned().collect(), nodes: nodes.collect() }
+}

@@ -1,0 +1,143 @@
+//! Calls to other nodes about the configuration: a stream of its own for each, over the links that there are anyway.
+
+use std::{
+    collections::BTreeMap,
+    net::SocketAddr,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use artillery_core::{
+    MemberId, NodeId,
+    error::{ConnectError, ReadError, WriteError},
+    transport::{CloseCode, Connection, Endpoint, Link, StreamKind},
+};
+use bytes::Bytes;
+
+use crate::{
+    control::{
+        Founder,
+        embedded::{CallError, Peers},
+        log::BoxFuture,
+    },
+    wire::{
+        control::{Answer, Call, DecodeError, decode_answer, encode_call},
+        streams,
+    },
+};
+
+/// Before all data: a lease waits for it.
+const PRIORITY: i32 = 20;
+
+/// The way to every node.
+pub(crate) struct Calls(Mutex<Option<Open>>);
+
+struct Open {
+    endpoint: Endpoint,
+    links: BTreeMap<NodeId, Link>,
+}
+
+/// A call that came to nothing.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Failed {
+    #[error(transparent)]
+    Unreached(#[from] ConnectError),
+    #[error("{found} is there instead")]
+    OtherLife { found: MemberId },
+    #[error(transparent)]
+    NotSent(#[from] WriteError),
+    #[error(transparent)]
+    NotHeard(#[from] ReadError),
+    #[error("it has no answer")]
+    NoAnswer,
+    #[error("no answer: {0}")]
+    Malformed(#[from] DecodeError),
+    #[error("can't be encoded: {0}")]
+    Unencodable(#[from] artillery_core::codec::CodecError),
+    #[error("no answer in {0:?}")]
+    TimedOut(Duration),
+}
+
+impl Calls {
+    pub(crate) fn new(endpoint: Endpoint) -> Arc<Self> {
+        Arc::new(Self(Mutex::new(Some(Open { endpoint, links: BTreeMap::new() }))))
+    }
+
+    fn open(&self) -> MutexGuard<'_, Option<Open>> {
+        // No code that holds it can panic halfway through a change.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Asks exactly this life of a node. Dropped, it leaves nothing behind but what was sent.
+    pub(crate) async fn ask(
+        &self,
+        to: MemberId,
+        addrs: &[SocketAddr],
+        call: &Call,
+        patience: Duration,
+    ) -> Result<Answer, Failed> {
+        let link = self.link(to.node, addrs).ok_or(ConnectError::EndpointClosed)?;
+        let asked = async {
+            let connection = link.connected().await?;
+            let found = connection.peer().id;
+            if found != to {
+                return Err(Failed::OtherLife { found });
+            }
+            ask_on(&connection, call).await
+        };
+        tokio::time::timeout(patience, asked).await.unwrap_or(Err(Failed::TimedOut(patience)))
+    }
+
+    /// The link to a node; it is kept, so that the next call finds it connected.
+    fn link(&self, node: NodeId, addrs: &[SocketAddr]) -> Option<Link> {
+        let mut open = self.open();
+        let Open { endpoint, links } = open.as_mut()?;
+        let link = endpoint.link(node, addrs.to_vec());
+        links.insert(node, link.clone());
+        Some(link)
+    }
+
+    /// Lets go of the links to all other nodes than those.
+    pub(crate) fn retain(&self, keep: impl Fn(NodeId) -> bool) {
+        if let Some(open) = &mut *self.open() {
+            open.links.retain(|&node, _| keep(node));
+        }
+    }
+
+    /// Calls nobody any more, and lets go of the endpoint.
+    pub(crate) fn close(&self) {
+        self.open().take();
+    }
+}
+
+async fn ask_on(connection: &Connection, call: &Call) -> Result<Answer, Failed> {
+    let encoded = encode_call(call)?;
+    let (mut writer, mut reader) = connection.open_bi(StreamKind(streams::CONTROL), PRIORITY).await?;
+    writer.send(&encoded.header, &[encoded.body]).await?;
+    writer.finish();
+    let frame = reader.next().await?.ok_or(Failed::NoAnswer)?;
+    decode_answer(&frame).map_err(|error| {
+        connection.close(CloseCode::VIOLATION, &error.to_string());
+        error.into()
+    })
+}
+
+/// Messages of the group that keeps the log.
+pub(crate) struct LogPeers {
+    pub(crate) calls: Arc<Calls>,
+    /// The group itself gives up earlier, as a rule.
+    pub(crate) patience: Duration,
+}
+
+impl Peers for LogPeers {
+    fn call(&self, to: &Founder, message: Bytes) -> BoxFuture<'static, Result<Bytes, CallError>> {
+        let (calls, to, patience) = (self.calls.clone(), to.clone(), self.patience);
+        Box::pin(async move {
+            match calls.ask(to.id, &to.addrs, &Call::Log(message), patience).await {
+                Ok(Answer::Log(answer)) => Ok(answer),
+                Ok(Answer::Renewed(_)) => Err(CallError::Senseless("it answers another question")),
+                Err(error) => Err(CallError::Unreachable(error.to_string())),
+            }
+        })
+    }
+}

@@ -1,0 +1,72 @@
+//! Questions to the log, and what is new about it.
+
+use artillery_core::clock;
+
+use super::{Control, Done};
+use crate::control::{
+    coordinator::{Fate, Input, Output},
+    log::AppendError,
+};
+
+impl Control {
+    /// Waits for news beside everything else; one at a time.
+    pub(super) fn follow_log(&mut self, seen: u64) {
+        let log = self.parts.log.clone();
+        self.tasks.spawn(async move { Done::Log(log.changed(seen).await) });
+    }
+
+    /// Takes in what is known of the log here.
+    pub(super) fn hear_of_log(&mut self) {
+        let log = &self.parts.log;
+        let (leads, leader, configs, voters) = (log.leads(), log.leader(), log.configs(), log.voters());
+        if let Some(leader) = leader {
+            self.parts.holder.leads(leader);
+        }
+        let news = self.parts.holder.learn(&configs);
+        self.parts.coordinator.handle(clock::now(), Input::Log { leads, leader, configs, voters });
+        if news {
+            self.act();
+        }
+    }
+
+    /// The coordinator has one question of each kind under way at most.
+    pub(super) fn ask_log(&mut self, question: Output) {
+        let log = self.parts.log.clone();
+        match question {
+            Output::Confirm { round, term } => {
+                self.tasks.spawn(async move {
+                    let leads = log.confirm(term).await.is_ok();
+                    Done::Asked(Input::Confirmed { round, leads })
+                });
+            }
+            Output::Append { term, at, change } => {
+                tracing::info!(%term, %at, ?change, "proposed to the configuration log");
+                self.tasks.spawn(async move {
+                    let outcome = log.append(term, at, change).await;
+                    if let Err(error) = &outcome {
+                        tracing::info!(%term, %at, %error, "the proposal was not taken");
+                    }
+                    Done::Asked(Input::Appended { at, fate: fate(&outcome) })
+                });
+            }
+            Output::SetVoters { term, voters } => {
+                tracing::info!(%term, ?voters, "others are to keep the configuration log");
+                self.tasks.spawn(async move {
+                    if let Err(error) = log.set_voters(term, voters).await {
+                        tracing::info!(%term, %error, "the configuration log is kept by the same as before");
+                    }
+                    Done::Asked(Input::VotersSet)
+                });
+            }
+            Output::Answer { .. } => {}
+        }
+    }
+}
+
+fn fate(outcome: &Result<(), AppendError>) -> Fate {
+    match outcome {
+        Ok(()) | Err(AppendError::Taken { .. }) => Fate::Decided,
+        Err(AppendError::OutcomeUnknown(_)) => Fate::Unknown,
+        Err(_) => Fate::Refused,
+    }
+}

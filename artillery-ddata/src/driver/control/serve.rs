@@ -1,0 +1,74 @@
+//! Calls that come: one on each stream.
+
+use std::time::Duration;
+
+use artillery_core::{
+    MemberId,
+    transport::{CloseCode, IncomingStream},
+};
+use tokio::{
+    sync::{mpsc, oneshot},
+    time::timeout,
+};
+
+use super::Command;
+use crate::{
+    control::embedded::Embedded,
+    wire::control::{Answer, Call, decode_call, encode_answer},
+};
+
+/// Where calls go in.
+pub(crate) struct Door {
+    pub(crate) commands: mpsc::Sender<Command>,
+    pub(crate) log: Embedded,
+    /// Nobody waits longer for an answer.
+    pub(crate) patience: Duration,
+}
+
+/// Answers one call; a stream that ends without an answer says that there is none.
+pub(crate) async fn serve(from: MemberId, mut stream: IncomingStream, door: &Door) {
+    let Some(mut writer) = stream.writer.take() else {
+        stream.connection.close(CloseCode::VIOLATION, "a call without a way back");
+        return;
+    };
+    let answered = async {
+        // Whoever has no more to say, or is gone, wants no answer.
+        let Ok(Some(frame)) = stream.reader.next().await else { return };
+        let call = match decode_call(&frame) {
+            Ok(call) => call,
+            Err(error) => {
+                tracing::warn!(peer = %from, %error, "a peer broke the rules");
+                return stream.connection.close(CloseCode::VIOLATION, &error.to_string());
+            }
+        };
+        let Some(answer) = door.answer(from, call).await else { return };
+        match encode_answer(&answer) {
+            // Lost with its connection, it is asked for again.
+            Ok(encoded) => drop(writer.send(&encoded.header, &[encoded.body]).await),
+            Err(error) => tracing::error!(%error, "an answer can't be encoded"),
+        }
+        writer.finish();
+    };
+    // A peer that doesn't read is as good as gone.
+    drop(timeout(door.patience, answered).await);
+}
+
+impl Door {
+    async fn answer(&self, from: MemberId, call: Call) -> Option<Answer> {
+        match call {
+            Call::Renewal(renewal) => {
+                let (answer, renewed) = oneshot::channel();
+                // Without room there is no answer: it is asked for again.
+                self.commands.try_send(Command::Renewal { from, renewal, answer }).ok()?;
+                renewed.await.ok().map(Answer::Renewed)
+            }
+            Call::Log(message) => match self.log.serve(from, message).await {
+                Ok(answer) => Some(Answer::Log(answer)),
+                Err(error) => {
+                    tracing::debug!(peer = %from, %error, "a message of the log's group was not taken");
+                    None
+                }
+            },
+        }
+    }
+}

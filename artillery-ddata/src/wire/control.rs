@@ -1,0 +1,236 @@
+//! Calls between nodes about the configuration, and their answers: one frame each.
+//!
+//! Messages of the group that keeps the log stand in the body, as that group encodes them.
+
+use artillery_core::{
+    codec::{self, CodecError, MAX_HEADER},
+    frame::Frame,
+};
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+
+use crate::control::{
+    Founder,
+    message::{Renewal, Renewed},
+};
+
+/// The longest message of the log's group, in bytes.
+pub const MAX_LOG_MESSAGE: usize = MAX_HEADER;
+/// The most addresses that a node may say it has.
+pub const MAX_ADDRS: usize = 16;
+/// The longest name of a node, in bytes.
+pub const MAX_NAME: usize = 255;
+
+/// What one node asks of another one.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Call {
+    /// It lives, and asks for a lease.
+    Renewal(Renewal),
+    /// A message of the group that keeps the log.
+    Log(Bytes),
+}
+
+/// What the other one says to it. Who has nothing to say ends the stream instead.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Answer {
+    /// To [`Call::Renewal`].
+    Renewed(Renewed),
+    /// To [`Call::Log`].
+    Log(Bytes),
+}
+
+/// A frame that holds no call, or no answer.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum DecodeError {
+    /// The header is none.
+    #[error(transparent)]
+    Codec(#[from] CodecError),
+    /// A body where there is none.
+    #[error("{0} bytes of body behind a message that has none")]
+    Body(usize),
+    /// A message of the log's group is too long.
+    #[error("a message of the log of {0} bytes, at most {MAX_LOG_MESSAGE} are allowed")]
+    Long(usize),
+    /// A node says that it has a longer name or more addresses than nodes have.
+    #[error("a node with a name of {name} bytes and {addrs} addresses")]
+    Founder {
+        /// Bytes of the name.
+        name: usize,
+        /// How many addresses.
+        addrs: usize,
+    },
+}
+
+#[derive(Serialize)]
+enum Said<'a, T> {
+    Lease(&'a T),
+    Log,
+}
+
+#[derive(Deserialize)]
+enum Heard<T> {
+    Lease(T),
+    Log,
+}
+
+/// A call or an answer as a frame: its header, and its body.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Encoded {
+    /// The header.
+    pub header: Bytes,
+    /// The body, often empty.
+    pub body: Bytes,
+}
+
+/// # Errors
+/// [`CodecError`]: it is larger than the other side takes in.
+pub fn encode_call(call: &Call) -> Result<Encoded, CodecError> {
+    match call {
+        Call::Renewal(renewal) => encode(&Said::Lease(renewal), Bytes::new()),
+        Call::Log(message) => encode(&Said::<Renewal>::Log, message.clone()),
+    }
+}
+
+/// # Errors
+/// [`CodecError`]: it is larger than the other side takes in.
+pub fn encode_answer(answer: &Answer) -> Result<Encoded, CodecError> {
+    match answer {
+        Answer::Renewed(renewed) => encode(&Said::Lease(renewed), Bytes::new()),
+        Answer::Log(message) => encode(&Said::<Renewed>::Log, message.clone()),
+    }
+}
+
+fn encode<T: Serialize>(said: &Said<'_, T>, body: Bytes) -> Result<Encoded, CodecError> {
+    let mut header = Vec::new();
+    codec::encode(said, &mut header)?;
+    if let Some(len) = [header.len(), body.len()].into_iter().find(|&len| len > MAX_HEADER) {
+        return Err(CodecError::TooLarge(len));
+    }
+    Ok(Encoded { header: header.into(), body })
+}
+
+/// The call that a frame carries.
+///
+/// # Errors
+/// [`DecodeError`].
+pub fn decode_call(frame: &Frame) -> Result<Call, DecodeError> {
+    match codec::decode::<Heard<Renewal>>(&frame.header)? {
+        Heard::Lease(renewal) => {
+            no_body(frame)?;
+            check(&renewal.me)?;
+            Ok(Call::Renewal(renewal))
+        }
+        Heard::Log => Ok(Call::Log(log_message(frame)?)),
+    }
+}
+
+/// The answer that a frame carries.
+///
+/// # Errors
+/// [`DecodeError`].
+pub fn decode_answer(frame: &Frame) -> Result<Answer, DecodeError> {
+    match codec::decode::<Heard<Renewed>>(&frame.header)? {
+        Heard::Lease(renewed) => {
+            no_body(frame)?;
+            renewed.configs.iter().flat_map(|configs| configs.nodes()).try_for_each(check)?;
+            Ok(Answer::Renewed(renewed))
+        }
+        Heard::Log => Ok(Answer::Log(log_message(frame)?)),
+    }
+}
+
+fn no_body(frame: &Frame) -> Result<(), DecodeError> {
+    if frame.body.is_empty() { Ok(()) } else { Err(DecodeError::Body(frame.body.len())) }
+}
+
+fn log_message(frame: &Frame) -> Result<Bytes, DecodeError> {
+    let len = frame.body.len();
+    if len > MAX_LOG_MESSAGE { Err(DecodeError::Long(len)) } else { Ok(frame.body.clone()) }
+}
+
+fn check(founder: &Founder) -> Result<(), DecodeError> {
+    let (name, addrs) = (founder.name.len(), founder.addrs.len());
+    if name > MAX_NAME || addrs > MAX_ADDRS { Err(DecodeError::Founder { name, addrs }) } else { Ok(()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::{
+        ChainId, ClusterId, Epoch, Incarnation, MemberId, NodeId,
+        control::{ChainSettings, Configs, Founding, log::LogIndex, message::Promotion},
+    };
+
+    fn founder(n: u8) -> Founder {
+        let id = MemberId { node: NodeId::from_bytes([n; 16]), incarnation: Incarnation { store: 7, starts: 1 } };
+        Founder { id, name: format!("n{n}"), addrs: vec![([127, 0, 0, 1], u16::from(n) + 1).into()] }
+    }
+
+    fn renewal(me: Founder) -> Renewal {
+        let promotion = Promotion { chain: ChainId(3), epoch: Epoch(4), member: founder(9).id };
+        Renewal { number: 7, me, applied: LogIndex(2), leaving: true, promotions: vec![promotion] }
+    }
+
+    fn renewed() -> Renewed {
+        let founding = Founding {
+            cluster: ClusterId(1),
+            name: "test".into(),
+            members: (0..3).map(founder).collect(),
+            settings: ChainSettings::default(),
+        };
+        let configs = Some(Box::new(Configs::of(&founding)));
+        Renewed { number: 7, lease: Some(Duration::from_secs(1)), leader: Some(founder(1).id), configs }
+    }
+
+    fn frame(encoded: Encoded) -> Frame {
+        Frame { header: encoded.header, body: encoded.body }
+    }
+
+    #[test]
+    fn what_is_said_is_heard() {
+        for call in [Call::Renewal(renewal(founder(1))), Call::Log(Bytes::from_static(b"vote for me"))] {
+            assert_eq!(decode_call(&frame(encode_call(&call).unwrap())), Ok(call));
+        }
+        let empty = Renewed { lease: None, leader: None, configs: None, ..renewed() };
+        for answer in [Answer::Renewed(renewed()), Answer::Renewed(empty), Answer::Log(Bytes::new())] {
+            assert_eq!(decode_answer(&frame(encode_answer(&answer).unwrap())), Ok(answer));
+        }
+    }
+
+    #[test]
+    fn what_no_node_says_is_refused() {
+        let mut with_body = frame(encode_call(&Call::Renewal(renewal(founder(1)))).unwrap());
+        with_body.body = Bytes::from_static(b"x");
+        assert_eq!(decode_call(&with_body), Err(DecodeError::Body(1)));
+        let mut long = frame(encode_call(&Call::Log(Bytes::new())).unwrap());
+        long.body = vec![0; MAX_LOG_MESSAGE + 1].into();
+        assert_eq!(decode_call(&long), Err(DecodeError::Long(MAX_LOG_MESSAGE + 1)));
+        assert_eq!(decode_answer(&long), Err(DecodeError::Long(MAX_LOG_MESSAGE + 1)));
+        let many = Founder { addrs: vec![([127, 0, 0, 1], 1).into(); MAX_ADDRS + 1], ..founder(1) };
+        let many = frame(encode_call(&Call::Renewal(renewal(many))).unwrap());
+        assert_eq!(decode_call(&many), Err(DecodeError::Founder { name: 2, addrs: MAX_ADDRS + 1 }));
+        let named = Founder { name: "n".repeat(MAX_NAME + 1), ..founder(1) };
+        let named = frame(encode_call(&Call::Renewal(renewal(named))).unwrap());
+        assert_eq!(decode_call(&named), Err(DecodeError::Founder { name: MAX_NAME + 1, addrs: 1 }));
+    }
+
+    #[test]
+    fn what_is_too_large_is_not_sent() {
+        let long = Call::Log(vec![0; MAX_LOG_MESSAGE + 1].into());
+        assert_eq!(encode_call(&long), Err(CodecError::TooLarge(MAX_LOG_MESSAGE + 1)));
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_can_be_heard(header: Vec<u8>, body: Vec<u8>) {
+            let frame = Frame { header: header.into(), body: body.into() };
+            drop(decode_call(&frame));
+            drop(decode_answer(&frame));
+        }
+    }
+}

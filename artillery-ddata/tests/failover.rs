@@ -1,0 +1,224 @@
+//! Members that are gone: others take their places, and nothing that was acknowledged is lost.
+#![allow(missing_docs)]
+
+#[path = "support/mod.rs"]
+mod support;
+
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use artillery_ddata::{Kv, Node, Place, Way, client::Spread};
+use support::{PATIENCE, TestCluster, until, within};
+use tokio::task::JoinSet;
+
+/// Writers, each of which counts up in a key of its own and knows what was acknowledged.
+struct Load {
+    over: Arc<AtomicBool>,
+    writers: JoinSet<(String, u64)>,
+}
+
+impl Load {
+    fn begin(kv: &Kv, writers: u32) -> Self {
+        let over = Arc::<AtomicBool>::default();
+        let mut all = JoinSet::new();
+        for writer in 0..writers {
+            let (kv, over) = (kv.clone().with_timeout(PATIENCE), over.clone());
+            all.spawn(async move {
+                let (key, mut count) = (format!("count/{writer}"), 0);
+                while !over.load(Ordering::Relaxed) {
+                    // Exactly once, whatever happens on the way.
+                    within(kv.increment(&*key, 1)).await.unwrap();
+                    count += 1;
+                }
+                (key, count)
+            });
+        }
+        Self { over, writers: all }
+    }
+
+    async fn end(mut self) -> Vec<(String, u64)> {
+        self.over.store(true, Ordering::Relaxed);
+        let mut counts = Vec::new();
+        while let Some(count) = self.writers.join_next().await {
+            counts.push(count.unwrap());
+        }
+        counts
+    }
+}
+
+async fn holds(nodes: &[&Node], counts: &[(String, u64)]) {
+    for node in nodes {
+        for (key, count) in counts {
+            let read = within(node.kv().with_timeout(PATIENCE).get(key)).await.unwrap();
+            let value = read.into_value().unwrap();
+            assert_eq!(value, count.to_string(), "{key} at {node:?}");
+        }
+    }
+}
+
+/// Waits until a member serves in a chain of so many.
+async fn members(node: &Node, count: usize) {
+    until(async || {
+        let status = node.status().await;
+        status.chains.first().is_some_and(|chain| chain.members.len() == count && chain.open)
+    })
+    .await;
+}
+
+async fn epoch(node: &Node) -> u64 {
+    node.status().await.chains[0].epoch
+}
+
+/// What was acknowledged to all of them together.
+async fn sums(loads: Vec<Load>) -> Vec<(String, u64)> {
+    let mut sums = BTreeMap::new();
+    for load in loads {
+        for (key, count) in load.end().await {
+            *sums.entry(key).or_insert(0) += count;
+        }
+    }
+    sums.into_iter().collect()
+}
+
+/// A member is gone in the middle of writes by the others.
+async fn lose(place: Place, silently: bool) {
+    let mut cluster = TestCluster::start(3).await;
+    let at = cluster.index(place);
+    let gone = cluster.nodes.remove(at);
+    let cuts = cluster.cuts.remove(at);
+    let survivors: Vec<_> = cluster.nodes.iter().collect();
+    let before = epoch(survivors[0]).await;
+    let loads: Vec<_> = survivors.iter().map(|node| Load::begin(&node.kv(), 4)).collect();
+    within(survivors[0].kv().put("before", "v")).await.unwrap();
+    let begin = Instant::now();
+    if silently {
+        for (other, theirs) in cluster.nodes.iter().zip(&cluster.cuts) {
+            cuts.cut(other.addr());
+            theirs.cut(gone.addr());
+        }
+    } else {
+        gone.shutdown().await;
+    }
+    within(survivors[0].kv().with_timeout(PATIENCE).put("after", "v")).await.unwrap();
+    println!("{place} gone, silently: {silently}; a write after {:?}", begin.elapsed());
+    members(survivors[0], 2).await;
+    assert!(epoch(survivors[0]).await > before);
+    holds(&survivors, &sums(loads).await).await;
+    if silently {
+        // It can't know what has happened since, so it says nothing.
+        let old = within(gone.kv().get("after").timeout(Duration::from_millis(300))).await;
+        assert!(old.is_err(), "{old:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_head_is_gone() {
+    lose(Place::Head, false).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_middle_is_gone() {
+    lose(Place::Middle, false).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_tail_is_gone() {
+    lose(Place::Tail, false).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_head_is_gone_without_a_word() {
+    lose(Place::Head, true).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_beside_the_cluster_finds_the_new_head() {
+    let mut cluster = TestCluster::start(3).await;
+    let client = cluster.client(Spread::Sticky).await;
+    let load = Load::begin(&client.kv(), 4);
+    within(client.kv().put("before", "v")).await.unwrap();
+    let at = cluster.index(Place::Head);
+    let gone = cluster.nodes.remove(at);
+    let cuts = cluster.cuts.remove(at);
+    for (other, theirs) in cluster.nodes.iter().zip(&cluster.cuts) {
+        cuts.cut(other.addr());
+        theirs.cut(gone.addr());
+    }
+    // The client still reaches it.
+    members(&cluster.nodes[0], 2).await;
+    within(client.kv().with_timeout(PATIENCE).put("after", "v")).await.unwrap();
+    let survivors: Vec<_> = cluster.nodes.iter().collect();
+    holds(&survivors, &sums(vec![load]).await).await;
+}
+
+/// Four nodes, three of which serve: the fourth takes the place of one that is gone.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_spare_takes_the_place() {
+    let mut cluster = TestCluster::start(3).await;
+    let spare = cluster.add(|builder| builder).await;
+    within(spare.ready()).await.unwrap();
+    let load = Load::begin(&spare.kv(), 4);
+    for n in 0..200 {
+        within(spare.kv().put(format!("key/{n}"), vec![7; 1000])).await.unwrap();
+    }
+    let at = cluster.index(Place::Tail);
+    cluster.nodes.remove(at).shutdown().await;
+    members(&spare, 3).await;
+    let counts = sums(vec![load]).await;
+    let survivors: Vec<_> = cluster.nodes.iter().collect();
+    holds(&survivors, &counts).await;
+    // What it has it has itself: the others aren't needed for it.
+    for n in 0..200 {
+        let read = within(spare.kv().get(&format!("key/{n}"))).await.unwrap();
+        assert_eq!(read.into_value().unwrap(), vec![7; 1000]);
+    }
+    until(async || spare.kv().get("key/0").await.is_ok_and(|read| read.served.way == Way::Local)).await;
+}
+
+/// One after the other is stopped and started anew under its name; all are members in the end, and nothing is lost.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn all_nodes_are_restarted_one_after_the_other() {
+    let mut cluster = TestCluster::start_named(3).await;
+    let client = cluster.client(Spread::Sticky).await;
+    let load = Load::begin(&client.kv(), 4);
+    within(client.kv().put("before", "v")).await.unwrap();
+    for n in 0..3 {
+        let gone = cluster.nodes.remove(0);
+        let name = gone.name().to_owned();
+        match n {
+            0 => gone.leave().await,
+            _ => gone.shutdown().await,
+        }
+        let new = cluster.add(|builder| builder.name(name.clone())).await;
+        within(new.ready()).await.unwrap();
+        members(&new, 3).await;
+        assert!(new.role() != Place::Spare, "{new:?}");
+    }
+    let counts = sums(vec![load]).await;
+    let all: Vec<_> = cluster.nodes.iter().collect();
+    holds(&all, &counts).await;
+    for node in all {
+        assert_eq!(within(node.kv().get("before")).await.unwrap().into_value().unwrap(), "v");
+    }
+}
+
+/// Who leaves is not waited for.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_leaves_is_missed_by_nobody() {
+    let mut cluster = TestCluster::start(3).await;
+    let at = cluster.index(Place::Head);
+    let gone = cluster.nodes.remove(at);
+    within(gone.kv().put("k", "v")).await.unwrap();
+    within(gone.leave()).await;
+    for node in &cluster.nodes {
+        members(node, 2).await;
+        assert_eq!(within(node.kv().get("k")).await.unwrap().into_value().unwrap(), "v");
+    }
+    within(cluster.nodes[0].kv().put("k", "w")).await.unwrap();
+}
