@@ -94,7 +94,7 @@ impl Embedded {
         let id = raft_id(&settings, me.id);
         let config = settings.config(founding.name.clone()).map_err(failed)?;
         let network = Network { cluster: founding.cluster, peers, backoff: settings.heartbeat };
-        let applied = Arc::new(Applied::new(founding, settings.window, settings.lacks(Mutant::AnyTerm)));
+        let applied = Arc::new(Applied::new(founding, settings.window));
         let voters = first_voters(&me, founding, &settings);
         let first = voters.first().is_some_and(|voter| voter.id == me.id);
         let store = match voters.is_empty() {

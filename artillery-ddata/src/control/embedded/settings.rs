@@ -94,6 +94,4 @@ pub(crate) enum Mutant {
     ConfirmWithoutQuorum,
     /// A restarted node that has forgotten its votes votes as its former self (trap 21).
     KeepVote,
-    /// A proposal that was appended counts, whatever the term in which it was prepared (trap 35).
-    AnyTerm,
 }
