@@ -82,12 +82,13 @@ impl Inner {
         done(term, self.raft.change_membership(ChangeMembers::ReplaceAllVoters(ids), false).await)
     }
 
-    /// Keeps other changes of the group out; for a leader alone. One that was voted out is none, but openraft goes on
-    /// taking its word until all have heard of it, and doesn't bear another change of the group from it.
+    /// Keeps other changes of the group out; for a leader that votes alone. One that was voted out goes on taking changes
+    /// until its next tick, and openraft 0.9 panics when one of the group itself is among them.
     async fn alone(&self, term: Term) -> Result<MutexGuard<'_, ()>, AppendError> {
-        let one = self.changing.lock().await;
+        let (one, me) = (self.changing.lock().await, self.me);
         let leads = self.raft.with_raft_state(move |state| {
-            state.server_state == ServerState::Leader && state.vote_ref().leader_id().term == term.0
+            let voter = state.membership_state.effective().voter_ids().any(|id| id == me);
+            voter && state.server_state == ServerState::Leader && state.vote_ref().leader_id().term == term.0
         });
         if leads.await.map_err(failed)? { Ok(one) } else { Err(AppendError::NotLeading) }
     }
