@@ -1,6 +1,7 @@
 mod book;
 mod conformance;
 mod group;
+mod machine;
 mod messages;
 mod network;
 mod seeds;

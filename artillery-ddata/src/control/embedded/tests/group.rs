@@ -59,7 +59,12 @@ impl Group {
 
     fn observe(&self) {
         let mut book = self.book();
-        self.net.logs().iter().for_each(|(founder, log)| book.observe(founder.id, log));
+        for (founder, log) in self.net.logs() {
+            book.observe(founder.id, &log);
+            if self.settings.mutant.is_none() && log.0.applied.progress().ended {
+                book.violation = Some(format!("the part of {} in the group ended by itself", founder.id));
+            }
+        }
     }
 
     fn leading(&self) -> Option<(Founder, Embedded)> {

@@ -101,3 +101,30 @@ async fn a_late_node_gets_a_snapshot_and_follows_from_its_window() {
     late.stop().await;
     assert_eq!(late.follow(LogIndex(60)).next_entry().await, None, "it has ended");
 }
+
+#[tokio::test(start_paused = true)]
+async fn large_changes_get_through_and_larger_ones_are_refused() {
+    let id = founding(9).members[8].id;
+    let change = |ids| Change::Nodes { add: vec![], remove: vec![id; ids] };
+    // By the log, in messages of one entry; and as one snapshot of many parts.
+    for snapshot_every in [512, 4] {
+        let settings = EmbeddedSettings { snapshot_every, ..EmbeddedSettings::default() };
+        let (net, founding, log, term) = group(1, &settings).await;
+        for at in 2..8 {
+            log.append(term, LogIndex(at), change(28_000)).await.unwrap();
+        }
+        let refused = log.append(term, LogIndex(8), change(30_000)).await;
+        assert!(matches!(refused, Err(AppendError::Log(ConfigLogError::Failed(_)))), "{refused:?}");
+        let late = net.start(5, &founding, &settings).await;
+        let add = net.logs().into_iter().map(|(founder, _)| founder).collect();
+        log.append(term, LogIndex(8), Change::Nodes { add, remove: vec![] }).await.unwrap();
+        let reached = async {
+            let mut seen = 0;
+            while late.configs().applied() < LogIndex(8) {
+                seen = late.changed(seen).await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(60), reached).await.expect("it gets there");
+        assert_eq!(late.configs(), log.configs());
+    }
+}
