@@ -36,7 +36,7 @@ const BOUND: Duration = Duration::from_secs(30);
 
 impl Group {
     pub(super) fn new(seed: u64, founders: usize, nodes: usize, lethal: bool, mutant: Option<Mutant>) -> Self {
-        let small = seed % 2 == 0;
+        let small = seed.is_multiple_of(2);
         let (snapshot_every, window) = if small { (8, 16) } else { (512, 1024) };
         let settings = EmbeddedSettings { snapshot_every, window, mutant, ..EmbeddedSettings::default() };
         let (net, founding) = (Net::new(seed, mutant), super::network::founding(founders));

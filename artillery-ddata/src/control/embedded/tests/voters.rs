@@ -128,3 +128,19 @@ async fn large_changes_get_through_and_larger_ones_are_refused() {
         assert_eq!(late.configs(), log.configs());
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_leader_votes_itself_out_and_another_goes_on() {
+    let (net, founding, log, term) = group(3, &EmbeddedSettings::default()).await;
+    let me = log.leader().unwrap();
+    let heir = founding.members.iter().map(|founder| founder.id).find(|&id| id != me).unwrap();
+    log.set_voters(term, BTreeSet::from([heir])).await.unwrap();
+    while log.leads().is_some() {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    let (next, term) = leader(&net).await;
+    assert_eq!((next.leader(), next.voters()), (Some(heir), BTreeSet::from([heir])));
+    let at = next.configs().applied().next();
+    next.append(term, at, Change::Nodes { add: vec![], remove: vec![] }).await.unwrap();
+    assert_eq!(log.follow(at).next_entry().await.unwrap().unwrap().index, at, "it learns of what comes");
+}
