@@ -144,3 +144,23 @@ async fn a_leader_votes_itself_out_and_another_goes_on() {
     next.append(term, at, Change::Nodes { add: vec![], remove: vec![] }).await.unwrap();
     assert_eq!(log.follow(at).next_entry().await.unwrap().unwrap().index, at, "it learns of what comes");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_change_that_was_left_half_done_is_ended() {
+    let (_net, founding, log, term) = group(5, &EmbeddedSettings::default()).await;
+    let me = log.leader().unwrap();
+    let all: Vec<_> = founding.members.iter().map(|founder| founder.id).collect();
+    let few: BTreeSet<_> = all.iter().copied().filter(|&id| id != me).take(2).chain([me]).collect();
+    let parts =
+        |log: &super::super::Embedded| log.0.metrics.borrow().membership_config.membership().get_joint_config().len();
+    for millis in 0..30 {
+        let voters = if millis % 2 == 0 { few.clone() } else { all.iter().copied().collect() };
+        let _ = tokio::time::timeout(Duration::from_millis(millis / 2), log.set_voters(term, voters)).await;
+        let whole = async {
+            while parts(&log) > 1 {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(60), whole).await.expect("one set of voters remains");
+    }
+}
