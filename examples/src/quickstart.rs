@@ -2,6 +2,7 @@
 
 mod clean;
 mod dirty;
+mod failover;
 mod form;
 mod ledger;
 mod summary;
@@ -18,6 +19,7 @@ use tokio::{
 };
 
 use self::{
+    form::Admission,
     ledger::Ledger,
     summary::{Story, Summary},
 };
@@ -28,7 +30,7 @@ use crate::{
     signals::Signals,
 };
 
-/// Three nodes find each other, form a chain, and keep their promises.
+/// Three nodes find each other, form a chain, and keep their promises, though one is lost and another one comes.
 ///
 /// They run in this process, on loopback, and share nothing but the name of their cluster and its secret, both made up
 /// for this run. Exit code 1: a promise was broken, or no peer was found.
@@ -63,9 +65,10 @@ async fn run(args: QuickstartArgs) -> Result<u8, Failure> {
     let mut signals = Signals::listen().map_err(Failure::failed)?;
     let story = Story { aside: args.json };
     let mut summary = Summary::default();
-    let mut nodes = form::start(&story, !args.no_mdns).await?;
+    let admission = Admission::new(!args.no_mdns);
+    let mut nodes = form::start(&story, &admission).await?;
     let played = tokio::select! {
-        played = play(&story, &args, &mut nodes, &mut summary) => played,
+        played = play(&story, &admission, &mut nodes, &mut summary) => played,
         () = signals.asked_to_stop() => Err(Failure::failed("stopped before the end")),
     };
     leave(&nodes).await;
@@ -78,8 +81,13 @@ async fn run(args: QuickstartArgs) -> Result<u8, Failure> {
     Ok(exit::DONE)
 }
 
-async fn play(story: &Story, args: &QuickstartArgs, nodes: &mut [Node], summary: &mut Summary) -> Result<(), Failure> {
-    form::chain(story, nodes, !args.no_mdns).await?;
+async fn play(
+    story: &Story,
+    admission: &Admission,
+    nodes: &mut Vec<Node>,
+    summary: &mut Summary,
+) -> Result<(), Failure> {
+    form::chain(story, nodes, admission.mdns).await?;
     summary.found_by = form::found_by(nodes);
     summary.nodes = nodes.len();
     let mut ledger = Ledger::default();
@@ -89,6 +97,8 @@ async fn play(story: &Story, args: &QuickstartArgs, nodes: &mut [Node], summary:
     let met = dirty::provoke(story, nodes, &mut ledger).await?;
     summary.acked = ledger.acked();
     (summary.dirty_reads, summary.version_queries) = (met.reads, met.queries);
+    summary.failovers = failover::provoke(story, nodes, admission, &mut ledger).await?;
+    summary.acked = ledger.acked();
     summary.verified = verify::everywhere(story, nodes, &ledger).await?;
     if summary.found_by.is_none() {
         return Err(Failure::failed("the nodes met, but not by mDNS"));

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use artillery_core::discovery::Source;
-use artillery_ddata::{MemberId, Node};
+use artillery_ddata::{MemberId, Node, NodeBuilder};
 use tokio::{task::JoinSet, time::timeout};
 
 use super::summary::Story;
@@ -15,16 +15,32 @@ const NAMES: [&str; 3] = ["anna", "ben", "cleo"];
 const PATIENCE: Duration = Duration::from_secs(10);
 const ALONE: Duration = Duration::from_secs(3);
 
+/// All that a node is told.
+pub(super) struct Admission {
+    cluster: String,
+    secret: String,
+    pub(super) mdns: bool,
+}
+
+impl Admission {
+    pub(super) fn new(mdns: bool) -> Self {
+        Self { cluster: format!("quickstart-{}", &chance::token()[..8]), secret: chance::token(), mdns }
+    }
+
+    pub(super) fn builder(&self, name: &str) -> NodeBuilder {
+        Node::builder().cluster(&self.cluster).secret(self.secret.as_str()).name(name).expect(3).mdns(self.mdns)
+    }
+}
+
 /// Three nodes that know nothing of each other but what their cluster is called, and its secret.
-pub(super) async fn start(story: &Story, mdns: bool) -> Result<Vec<Node>, Failure> {
-    let (cluster, secret) = (format!("quickstart-{}", &chance::token()[..8]), chance::token());
+pub(super) async fn start(story: &Story, admission: &Admission) -> Result<Vec<Node>, Failure> {
+    let cluster = &admission.cluster;
     story.say(&format!(
         "Three nodes start on loopback. All they are told is the cluster's name, {cluster}, and a secret."
     ));
     let mut nodes = Vec::new();
     for name in NAMES {
-        let builder = Node::builder().cluster(&cluster).secret(secret.as_str()).name(name).expect(3).mdns(mdns);
-        let node = builder.start().await.map_err(Failure::failed)?;
+        let node = admission.builder(name).start().await.map_err(Failure::failed)?;
         story.say(&format!("  {name} listens at {}", node.addr()));
         nodes.push(node);
     }

@@ -18,7 +18,7 @@ use super::{Cluster, Inner, Trouble, Witness};
 use crate::{
     Mode, NodeAddress, Routing,
     control::{ChainSettings, Configs, Founder, Founding},
-    replica::{Event, Settings},
+    replica::Settings,
     testing::{node::Member, trouble},
 };
 
