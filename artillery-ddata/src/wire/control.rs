@@ -173,7 +173,7 @@ mod tests {
 
     fn renewal(me: Founder) -> Renewal {
         let promotion = Promotion { chain: ChainId(3), epoch: Epoch(4), member: founder(9).id };
-        Renewal { number: 7, me, applied: LogIndex(2), leaving: true, promotions: vec![promotion] }
+        Renewal { number: 7, answered: 5, me, applied: LogIndex(2), leaving: true, promotions: vec![promotion] }
     }
 
     fn renewed() -> Renewed {
