@@ -109,11 +109,17 @@ async fn lose(place: Place, silently: bool) {
     println!("{place} gone, silently: {silently}; a write after {:?}", begin.elapsed());
     members(survivors[0], 2).await;
     assert!(epoch(survivors[0]).await > before);
-    holds(&survivors, &sums(loads).await).await;
+    let counts = sums(loads).await;
+    holds(&survivors, &counts).await;
     if silently {
         // It can't know what has happened since, so it says nothing.
         let old = within(gone.kv().get("after").timeout(Duration::from_millis(300))).await;
         assert!(old.is_err(), "{old:?}");
+        cuts.heal();
+        cluster.heal();
+        members(&gone, 3).await;
+        holds(&[&gone], &counts).await;
+        assert_eq!(within(gone.kv().get("after")).await.unwrap().into_value().unwrap(), "v");
     }
 }
 
