@@ -10,7 +10,7 @@ use std::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use artillery_ddata::{Kv, Node, Place, Way, client::Spread};
@@ -96,7 +96,7 @@ async fn lose(place: Place, silently: bool) {
     let before = epoch(survivors[0]).await;
     let loads: Vec<_> = survivors.iter().map(|node| Load::begin(&node.kv(), 4)).collect();
     within(survivors[0].kv().put("before", "v")).await.unwrap();
-    let begin = Instant::now();
+    let begin = tokio::time::Instant::now();
     if silently {
         for (other, theirs) in cluster.nodes.iter().zip(&cluster.cuts) {
             cuts.cut(other.addr());
