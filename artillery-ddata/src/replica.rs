@@ -14,6 +14,7 @@
 
 mod commit;
 mod expel;
+mod follow;
 mod gate;
 mod history;
 mod incoming;
@@ -157,7 +158,7 @@ impl Replica {
             writes: Writes::default(),
             sessions: Sessions::default(),
             reads: Reads::default(),
-            snapshots: Snapshots::default(),
+            snapshots: Snapshots::of(me),
             watchers: Watchers::default(),
             outputs: VecDeque::new(),
             next_heartbeat: Timestamp::ZERO,
@@ -183,6 +184,7 @@ impl Replica {
                 self.read(now, Asked { token, query, mode, floor, deadline });
             }
             Input::Lease(until) => {
+                let until = if self.is(Mutant::IgnoreLease) { Timestamp::MAX } else { until };
                 self.lease = until;
                 // Whoever gets one renewed stands in the configuration that the granter knows.
                 self.reads.shown = self.reads.shown.max(Some(now));
@@ -294,6 +296,7 @@ impl Replica {
         self.due_for(self.place.successor);
         self.due_for(self.place.predecessor);
         self.commit_as_tail(now);
+        self.peers.values_mut().for_each(|peer| peer.due |= peer.owed);
         self.consider_promotion(now);
     }
 

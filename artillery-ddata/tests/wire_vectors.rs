@@ -7,17 +7,19 @@ use std::{fs, path::PathBuf};
 use artillery_core::frame::{Frame, FrameDecoder};
 use artillery_ddata::{
     ChainId, Epoch, Sequence, Version,
+    store::{Held, Record},
     update::{Change, Outcome, RequestKey, Update, UpdateKind},
     wire::{
         chain::{decode, encode},
         message::{
-            Answer, ChainFrame, ChainMessage, Chunk, Control, Cut, Lengths, Outline, Part, Partial, Position, Updates,
+            Answer, Beginning, ChainFrame, ChainMessage, Chunk, Control, Cut, Lengths, Mark, Outline, Part, Partial,
+            Position, Progress, RecordPiece, SessionEntry, SnapshotContent, SnapshotPart, Updates,
         },
     },
 };
 use bytes::Bytes;
 
-fn vectors() -> [(&'static str, ChainFrame); 6] {
+fn vectors() -> [(&'static str, ChainFrame); 12] {
     [
         ("chain-control-empty", control(ChainId(0), Epoch(1), 1, Control::default())),
         ("chain-control-full", control(ChainId(250), Epoch(251), 70_000, full_control())),
@@ -25,6 +27,12 @@ fn vectors() -> [(&'static str, ChainFrame); 6] {
         ("chain-updates-many", updates(many_updates())),
         ("chain-chunk-first", chunk(Part::First(outline()), "keyval")),
         ("chain-chunk-behind", chunk(Part::Behind(65_536), "ue")),
+        ("chain-control-joiner", control(ChainId(3), Epoch(5), 6, joiner_control())),
+        ("chain-snapshot-begin", snapshot(Mark::default(), SnapshotContent::Begin(beginning()))),
+        ("chain-snapshot-sessions", snapshot(Mark::default(), SnapshotContent::Sessions(sessions()))),
+        ("chain-snapshot-records", snapshot(mark(0), SnapshotContent::Records(records()))),
+        ("chain-snapshot-piece", snapshot(mark(65_536), SnapshotContent::Piece(piece()))),
+        ("chain-snapshot-end", snapshot(mark(0), SnapshotContent::End)),
     ]
 }
 
@@ -41,6 +49,57 @@ fn chunk(part: Part, bytes: &'static str) -> ChainFrame {
     let (watermark, version) = (Sequence(250), Version::new(5, 251));
     let message = ChainMessage::Chunk(Chunk { watermark, version, part, bytes: Bytes::from(bytes) });
     ChainFrame { chain: ChainId(3), epoch: Epoch(5), index: 6, message }
+}
+
+fn snapshot(at: Mark, content: SnapshotContent) -> ChainFrame {
+    let message = ChainMessage::Snapshot(SnapshotPart { id: 251, at, content });
+    ChainFrame { chain: ChainId(3), epoch: Epoch(5), index: 6, message }
+}
+
+fn mark(bytes: u64) -> Mark {
+    Mark { sessions: 3, behind: Some(Bytes::from("greeting")), bytes }
+}
+
+fn beginning() -> Beginning {
+    Beginning {
+        said: Version::new(1, 17),
+        version: Version::new(4, 70_000),
+        epochs: vec![(Epoch(1), Sequence(1)), (Epoch(4), Sequence(300))],
+        chain_time: 1_700_000_000_000,
+        sessions: 3,
+    }
+}
+
+fn sessions() -> Vec<SessionEntry> {
+    let record =
+        |number, outcome, taken| SessionEntry::Record { number, version: Version::new(4, 301), outcome, taken };
+    vec![
+        SessionEntry::Session { id: Version::new(2, 300), lowest: 15, used: Sequence(65_536) },
+        record(17, Outcome::Took(Version::new(1, 2)), Some(Bytes::from("gone"))),
+        record(18, Outcome::Done, None),
+    ]
+}
+
+fn records() -> Vec<Record> {
+    let record = |key: &'static str, version, value: &'static str| Record {
+        key: Bytes::from(key),
+        held: Held { version, value: Some(Bytes::from(value)) },
+    };
+    vec![record("hello", Version::new(1, 2), "world"), record("world", Version::new(4, 70_000), "")]
+}
+
+fn piece() -> RecordPiece {
+    RecordPiece {
+        key: Bytes::from("large"),
+        version: Version::new(1, 251),
+        len: 70_000,
+        bytes: Bytes::from("of its value"),
+    }
+}
+
+fn joiner_control() -> Control {
+    let progress = Progress { id: 251, mark: mark(7), again: true, upto: Sequence(300), missed: true, hold: true };
+    Control { snapshot: Some(Box::new(progress)), ..Control::default() }
 }
 
 fn outline() -> Outline {

@@ -203,6 +203,20 @@ pub fn rolling(rng: &mut Rng, nodes: usize, from: u64, until: u64) -> Vec<Planne
     plan
 }
 
+/// One of `nodes` after the other is cut off or stands still, between `from` and `until`.
+pub fn unrest(rng: &mut Rng, nodes: usize, from: u64, until: u64) -> Vec<Planned> {
+    let mut at = from;
+    let mut plan = Vec::new();
+    while at < until {
+        let node = rng.index(nodes);
+        let fault = if rng.chance(700) { Fault::Isolate(node) } else { Fault::Pause(node) };
+        let end = (at + rng.between(150, 900) * MILLI).min(until);
+        plan.push(Planned { fault, start: at, end });
+        at = end + rng.between(50, 500) * MILLI;
+    }
+    plan
+}
+
 fn draw(rng: &mut Rng, kind: Kind, nodes: usize) -> Fault {
     let (a, b) = two(rng, nodes);
     match kind {

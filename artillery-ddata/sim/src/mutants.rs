@@ -35,18 +35,14 @@ pub enum MutantName {
     WatchUncommitted,
     /// A piece of a large update is put behind what has come of it, wherever it belongs.
     JoinPieces,
-    /// A member that a newer configuration doesn't name goes on as before.
-    ServeWhenExpelled,
+    /// A member serves without a lease, whatever became of it meanwhile.
+    IgnoreLease,
     /// What was said in an older epoch is taken in.
     TakeOlderEpoch,
-    /// What was said in a newer epoch is taken in before it is entered.
-    TakeNewerEpoch,
     /// A joiner is promoted however far behind it is.
     PromoteTooEarly,
     /// A new head numbers its updates in the epoch of the old one.
     ReuseEpoch,
-    /// What a returning member holds beyond the common history stays in its store.
-    KeepDirty,
     /// A snapshot is put over what is there.
     NoWipe,
     /// A tail answers version queries before its epoch is open.
@@ -57,12 +53,8 @@ pub enum MutantName {
     AskBeforeOpen,
     /// Reads that wait go on waiting when their member enters another epoch.
     KeepWaiting,
-    /// A local read doesn't look again whether its member still serves.
-    LookOnce,
     /// A returning member drops what lies above its own watermark before it has met the chain.
     RollBackFirst,
-    /// A snapshot that begins anew goes on where the last one was broken off.
-    SkipFinished,
     /// A member is removed while its lease may still run.
     RemoveAtOnce,
     /// A new leader doesn't wait for the leases that others granted.
@@ -73,8 +65,6 @@ pub enum MutantName {
     GrantUnconfirmed,
     /// A lease is granted by a confirmation that began before it was asked for.
     JoinRound,
-    /// A member gets a lease though it may still act as what it was before it was expelled.
-    GrantToFormerSelf,
     /// A lease is taken to be out by the granter's clock alone.
     ForgetDrift,
     /// A request for a promotion counts in later epochs too.
@@ -135,40 +125,35 @@ const TABLE: [Line; MutantName::ALL.len()] = {
         line(M::ReadKeysApart, "read-keys-apart", 34, S::Batches, Guard::Replica(R::ReadKeysApart)),
         line(M::WatchUncommitted, "watch-uncommitted", 18, S::Watches, Guard::Replica(R::WatchUncommitted)),
         line(M::JoinPieces, "join-pieces", 41, S::Large, Guard::Replica(R::JoinPieces)),
-        line(M::ServeWhenExpelled, "serve-when-expelled", 1, S::Partitions, Guard::Replica(R::ServeWhenExpelled)),
-        line(M::TakeOlderEpoch, "take-older-epoch", 22, S::Failover, Guard::Replica(R::TakeOlderEpoch)),
-        line(M::TakeNewerEpoch, "take-newer-epoch", 36, S::Failover, Guard::Replica(R::TakeNewerEpoch)),
+        line(M::IgnoreLease, "ignore-lease", 1, S::Partitions, Guard::Replica(R::IgnoreLease)),
+        line(M::TakeOlderEpoch, "take-older-epoch", 22, S::Unrest, Guard::Replica(R::TakeOlderEpoch)),
         line(M::PromoteTooEarly, "promote-too-early", 5, S::Failover, Guard::Replica(R::PromoteTooEarly)),
         line(M::ReuseEpoch, "reuse-epoch", 6, S::Failover, Guard::Replica(R::ReuseEpoch)),
-        line(M::KeepDirty, "keep-dirty", 10, S::Partitions, Guard::Replica(R::KeepDirty)),
         line(M::NoWipe, "no-wipe", 11, S::Resync, Guard::Replica(R::NoWipe)),
         line(M::AnswerBeforeOpen, "answer-before-open", 23, S::Partitions, Guard::Replica(R::AnswerBeforeOpen)),
         line(M::ForgetAsked, "forget-asked", 24, S::Sole, Guard::Replica(R::ForgetAsked)),
-        line(M::AskBeforeOpen, "ask-before-open", 25, S::Sole, Guard::Replica(R::AskBeforeOpen)),
-        line(M::KeepWaiting, "keep-waiting", 27, S::Partitions, Guard::Replica(R::KeepWaiting)),
-        line(M::LookOnce, "look-once", 28, S::Partitions, Guard::Replica(R::LookOnce)),
+        line(M::AskBeforeOpen, "ask-before-open", 25, S::Unrest, Guard::Replica(R::AskBeforeOpen)),
+        line(M::KeepWaiting, "keep-waiting", 27, S::Unrest, Guard::Replica(R::KeepWaiting)),
         line(M::RollBackFirst, "roll-back-first", 37, S::Partitions, Guard::Replica(R::RollBackFirst)),
-        line(M::SkipFinished, "skip-finished", 38, S::Resync, Guard::Replica(R::SkipFinished)),
         line(M::RemoveAtOnce, "remove-at-once", 4, S::Partitions, Guard::Coordinator(C::RemoveAtOnce)),
         line(
             M::NewLeaderDoesNotWait,
             "new-leader-does-not-wait",
             4,
-            S::Leaders,
+            S::Unrest,
             Guard::Coordinator(C::NewLeaderDoesNotWait),
         ),
         line(M::RenewWhileDeciding, "renew-while-deciding", 35, S::Leaders, Guard::Coordinator(C::RenewWhileDeciding)),
-        line(M::GrantUnconfirmed, "grant-unconfirmed", 14, S::Leaders, Guard::Coordinator(C::GrantUnconfirmed)),
-        line(M::JoinRound, "join-round", 14, S::Leaders, Guard::Coordinator(C::JoinRound)),
-        line(M::GrantToFormerSelf, "grant-to-former-self", 28, S::Partitions, Guard::Coordinator(C::GrantToFormerSelf)),
-        line(M::ForgetDrift, "forget-drift", 4, S::Partitions, Guard::Coordinator(C::ForgetDrift)),
+        line(M::GrantUnconfirmed, "grant-unconfirmed", 14, S::Unrest, Guard::Coordinator(C::GrantUnconfirmed)),
+        line(M::JoinRound, "join-round", 14, S::Unrest, Guard::Coordinator(C::JoinRound)),
+        line(M::ForgetDrift, "forget-drift", 4, S::Clocks, Guard::Coordinator(C::ForgetDrift)),
         line(M::PromoteInAnyEpoch, "promote-in-any-epoch", 5, S::Sole, Guard::Coordinator(C::PromoteInAnyEpoch)),
     ]
 };
 
 impl MutantName {
     /// All of them.
-    pub const ALL: [Self; 36] = [
+    pub const ALL: [Self; 31] = [
         Self::JoinQueryInFlight,
         Self::AnswerBelowOwnWatermark,
         Self::DirtyAsCommitted,
@@ -183,26 +168,21 @@ impl MutantName {
         Self::ReadKeysApart,
         Self::WatchUncommitted,
         Self::JoinPieces,
-        Self::ServeWhenExpelled,
+        Self::IgnoreLease,
         Self::TakeOlderEpoch,
-        Self::TakeNewerEpoch,
         Self::PromoteTooEarly,
         Self::ReuseEpoch,
-        Self::KeepDirty,
         Self::NoWipe,
         Self::AnswerBeforeOpen,
         Self::ForgetAsked,
         Self::AskBeforeOpen,
         Self::KeepWaiting,
-        Self::LookOnce,
         Self::RollBackFirst,
-        Self::SkipFinished,
         Self::RemoveAtOnce,
         Self::NewLeaderDoesNotWait,
         Self::RenewWhileDeciding,
         Self::GrantUnconfirmed,
         Self::JoinRound,
-        Self::GrantToFormerSelf,
         Self::ForgetDrift,
         Self::PromoteInAnyEpoch,
     ];

@@ -7,8 +7,8 @@ use std::time::Duration;
 use artillery_ddata::Mode;
 
 use self::draw::{
-    batches, common, evictions, founded, large, mixed, moving, one_key, readers, resync, retries, sole, turmoil,
-    watches,
+    batches, clocks, common, evictions, founded, large, mixed, moving, one_key, readers, resync, retries, sole,
+    turmoil, unrest, watches,
 };
 
 use crate::{
@@ -82,6 +82,8 @@ pub struct Setup {
     pub retries: u32,
     /// For how many nanoseconds of each second clients work, as fast as they can; `None`: evenly, at a pace.
     pub bursts: Option<u64>,
+    /// How many times as many operations as usual clients aim at.
+    pub pace: u64,
     /// How many of a thousand reads go to the node that is everybody's favourite for a second.
     pub favourite: u32,
     /// Whether reads in sessions tell their floor.
@@ -132,6 +134,10 @@ pub struct ControlSetup {
     pub suspect: Duration,
     /// By how many millionths a clock may be fast or slow.
     pub drift: u32,
+    /// How many of a thousand times there is an election for no reason.
+    pub whims: u32,
+    /// How many of a thousand wishes for a promotion are followed by a broken link to the joiner.
+    pub cut_off: u32,
 }
 
 /// A named kind of world.
@@ -193,13 +199,17 @@ pub enum Scenario {
     Sole,
     /// Backlogs so small that who was away needs everything.
     Resync,
+    /// Clocks that differ in rate by a tenth.
+    Clocks,
+    /// One key that is read and written all the time, while members are cut off one after the other.
+    Unrest,
     /// Everything that can change a configuration at once.
     Turmoil,
 }
 
 impl Scenario {
     /// All of them.
-    pub const ALL: [Self; 29] = [
+    pub const ALL: [Self; 31] = [
         Self::Calm,
         Self::Lossy,
         Self::Links,
@@ -228,6 +238,8 @@ impl Scenario {
         Self::Leaders,
         Self::Sole,
         Self::Resync,
+        Self::Clocks,
+        Self::Unrest,
         Self::Turmoil,
     ];
 
@@ -262,6 +274,8 @@ impl Scenario {
             Self::Leaders => "leaders",
             Self::Sole => "sole",
             Self::Resync => "resync",
+            Self::Clocks => "clocks",
+            Self::Unrest => "unrest",
             Self::Turmoil => "turmoil",
         }
     }
@@ -297,6 +311,8 @@ impl Scenario {
             Self::Leaders => "leaders of the configuration log come and go",
             Self::Sole => "chains of one or two members, which others join",
             Self::Resync => "backlogs so small that who was away needs everything",
+            Self::Clocks => "clocks that differ in rate by a tenth",
+            Self::Unrest => "one busy key, while members are cut off one after the other",
             Self::Turmoil => "everything that changes a configuration, at once",
         }
     }
@@ -326,6 +342,8 @@ impl Scenario {
             Self::Leaders => &[Pause, Isolate, Restart, Cut],
             Self::Sole => &[Isolate, Pause, Break, Restart],
             Self::Resync => &[Restart, Isolate, Break, Pause, Delay],
+            Self::Clocks => &[Isolate, Pause],
+            Self::Unrest => &[Isolate, Pause, Break],
             Self::Turmoil => &[Loss, Duplication, Reorder, Delay, Break, Cut, Slow, Restart, Pause, Isolate],
             Self::Classic
             | Self::Pair
@@ -396,6 +414,8 @@ impl Scenario {
             Self::Failover | Self::Partitions | Self::Pauses | Self::Leaders => moving(&mut rng, &mut setup),
             Self::Sole => sole(&mut rng, &mut setup),
             Self::Resync => resync(&mut rng, &mut setup),
+            Self::Clocks => clocks(&mut rng, &mut setup),
+            Self::Unrest => unrest(&mut rng, &mut setup),
             Self::Turmoil => turmoil(&mut rng, &mut setup),
         }
         setup.keys.chains = setup.chains;
@@ -412,6 +432,9 @@ impl Scenario {
         }
         if self.kinds().contains(&Kind::Crash) {
             setup.crash = Some(faults::crash(&mut faults, setup.members, CRASHES, CRASHES + SECOND));
+        }
+        if matches!(self, Self::Unrest | Self::Clocks) {
+            setup.faults.extend(faults::unrest(&mut faults, setup.members, TROUBLE, HEALED));
         }
         if setup.control.is_some() {
             if self.kinds().contains(&Kind::Restart) {

@@ -13,6 +13,8 @@
 //!   it counts only in the term in which the fence was made.
 //! - A new leader knows nothing of the leases that others granted, so it waits for one whole lease and the drift before
 //!   it removes anybody.
+//! - Nobody is removed unless another serving member is known to live: by the word of one that has heard this leader a
+//!   moment ago. A message alone may be as old as a pause of this node, or as the network likes (trap 42).
 //! - Every proposal names the epoch that it replaces, and at most one is under way.
 
 mod grants;
@@ -138,6 +140,8 @@ pub struct Coordinator {
     voters: BTreeSet<MemberId>,
     leading: Option<Leading>,
     rounds: u64,
+    /// When it last took anything in: after a pause, what it knows is old.
+    awake: Timestamp,
     outputs: VecDeque<Output>,
     mutant: Option<Mutant>,
 }
@@ -166,7 +170,14 @@ struct Seen {
     out: Timestamp,
     leaving: bool,
     promotions: Vec<Promotion>,
+    /// Its newest renewals that were answered, and when.
+    answered: VecDeque<(u64, Timestamp)>,
+    /// It lived at some moment after this one: it has shown an answer that was given then (trap 42).
+    proven: Timestamp,
 }
+
+/// Answers that are remembered.
+const ANSWERS: usize = 16;
 
 #[derive(Debug)]
 struct Proposal {
@@ -187,6 +198,7 @@ impl Coordinator {
             voters: BTreeSet::new(),
             leading: None,
             rounds: 0,
+            awake: Timestamp::ZERO,
             outputs: VecDeque::new(),
             mutant: None,
         }
@@ -216,6 +228,7 @@ impl Coordinator {
 
     /// Takes in what happened at `now`.
     pub fn handle(&mut self, now: Timestamp, input: Input) {
+        self.wake(now);
         match input {
             Input::Log { leads, leader, configs, voters } => {
                 self.leader = leader;
@@ -234,6 +247,17 @@ impl Coordinator {
             Input::Tick => {}
         }
         self.decide(now);
+    }
+
+    /// After a pause nobody can have been heard for a while, and what is heard now may be as old as the pause: all is to
+    /// be seen anew, as if this term had just begun.
+    fn wake(&mut self, now: Timestamp) {
+        let slept = now - self.awake >= self.settings.suspect / 2;
+        self.awake = now;
+        if let Some(leading) = self.leading.as_mut().filter(|_| slept) {
+            leading.since = now;
+            leading.nodes.values_mut().for_each(Seen::forget_answers);
+        }
     }
 
     fn follow_log(&mut self, now: Timestamp, leads: Option<Term>) {
@@ -286,7 +310,8 @@ impl Coordinator {
         if now < leading.pause {
             return;
         }
-        let view = View { now, since, nodes: &leading.nodes, settings: &self.settings, mutant: self.mutant };
+        let view =
+            View { now, me: self.me, since, nodes: &leading.nodes, settings: &self.settings, mutant: self.mutant };
         let Some(change) = view.change(&self.configs) else { return };
         let at = self.configs.applied().next();
         leading.proposal = Some(Proposal { at, change: change.clone(), ask_again: None });
@@ -299,8 +324,14 @@ impl Coordinator {
         let renews_on = self.is(Mutant::RenewWhileDeciding);
         let Some(leading) = &mut self.leading else { return };
         let proposed = leading.proposal.is_some() && !renews_on;
-        let view =
-            View { now, since: leading.since, nodes: &leading.nodes, settings: &self.settings, mutant: self.mutant };
+        let view = View {
+            now,
+            me: self.me,
+            since: leading.since,
+            nodes: &leading.nodes,
+            settings: &self.settings,
+            mutant: self.mutant,
+        };
         let serving = self.configs.iter().flat_map(|config| config.serving());
         let gone: BTreeSet<_> = serving.filter(|&id| view.is_gone(id)).collect();
         leading.fenced.retain(|_| proposed);
@@ -324,6 +355,35 @@ impl Leading {
 }
 
 impl Seen {
+    fn new(founder: Founder, now: Timestamp) -> Self {
+        Self {
+            founder,
+            heard: now,
+            out: Timestamp::ZERO,
+            leaving: false,
+            promotions: Vec::new(),
+            answered: VecDeque::new(),
+            proven: Timestamp::ZERO,
+        }
+    }
+
+    fn answered(&mut self, now: Timestamp, number: u64) {
+        self.answered.push_back((number, now));
+        if self.answered.len() > ANSWERS {
+            self.answered.pop_front();
+        }
+    }
+
+    /// It has shown that it knows the answer to this renewal of its own.
+    fn shows(&mut self, number: u64) {
+        let known = self.answered.iter().find(|&&(answered, _)| answered == number);
+        self.proven = self.proven.max(known.map_or(Timestamp::ZERO, |&(_, at)| at));
+    }
+
+    fn forget_answers(&mut self) {
+        self.answered.clear();
+    }
+
     fn is_gone(&self, now: Timestamp, since: Timestamp, settings: &Settings) -> bool {
         self.leaving || now - self.heard.max(since) >= settings.suspect
     }

@@ -4,7 +4,7 @@
 //! delays the way there and back only makes it shorter.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     sync::Arc,
     time::Duration,
 };
@@ -15,6 +15,9 @@ use super::{
     message::{Promotion, Renewal, Renewed},
 };
 use crate::{MemberId, NodeId, Timestamp};
+
+/// After so many renewals without an answer the leader is taken to be gone.
+const PATIENCE: u32 = 8;
 
 /// Renewals whose answers are still taken in.
 const REMEMBERED: usize = 64;
@@ -52,9 +55,16 @@ pub struct Holder {
     leader: Option<MemberId>,
     /// Lives of nodes that seem to be there: suggestions of whom to ask.
     met: BTreeMap<NodeId, MemberId>,
-    /// Who was asked last without an answer since; the next one is asked next time.
-    unanswered: Option<MemberId>,
+    /// Renewals to the leader since it answered last.
+    silent: u32,
+    /// Who was asked last besides.
+    probed: Option<MemberId>,
+    /// Renewals that are due now.
+    due: VecDeque<MemberId>,
+    sent_at: Timestamp,
     number: u64,
+    /// The highest number answered, and by whom: it means nothing to others.
+    answered: Option<(MemberId, u64)>,
     sent: BTreeMap<u64, Timestamp>,
     next_at: Timestamp,
     until: Timestamp,
@@ -72,8 +82,12 @@ impl Holder {
             configs,
             leader: None,
             met: BTreeMap::new(),
-            unanswered: None,
+            silent: 0,
+            probed: None,
+            due: VecDeque::new(),
+            sent_at: Timestamp::ZERO,
             number: 0,
+            answered: None,
             sent: BTreeMap::new(),
             next_at: Timestamp::ZERO,
             until: Timestamp::ZERO,
@@ -94,7 +108,7 @@ impl Holder {
 
     /// When [`renew`](Self::renew) has something to say next.
     pub fn next_tick(&self) -> Timestamp {
-        self.next_at
+        if self.due.is_empty() { self.next_at } else { self.sent_at }
     }
 
     /// Takes in what the log comes to, from whatever node: what was applied anywhere is true. Whether it is news.
@@ -125,7 +139,7 @@ impl Holder {
     pub fn leads(&mut self, leader: MemberId) {
         if self.leader != Some(leader) {
             self.leader = Some(leader);
-            self.unanswered = None;
+            self.silent = 0;
         }
     }
 
@@ -142,21 +156,23 @@ impl Holder {
         self.next_at = now;
     }
 
-    /// The renewal that is due, and to whom.
+    /// A renewal that is due, and to whom; to be called until there is none.
     pub fn renew(&mut self, now: Timestamp) -> Option<(MemberId, Renewal)> {
-        if now < self.next_at {
-            return None;
+        if self.due.is_empty() && now >= self.next_at {
+            self.next_at = now + self.settings.renew;
+            self.sent_at = now;
+            self.choose();
         }
-        self.next_at = now + self.settings.renew;
-        let to = self.whom()?;
-        self.unanswered = Some(to);
+        let to = self.due.pop_front()?;
         self.number += 1;
         self.sent.insert(self.number, now);
         while self.sent.len() > REMEMBERED {
             self.sent.pop_first();
         }
+        let answered = self.answered.filter(|&(by, _)| by == to).map_or(0, |(_, number)| number);
         let renewal = Renewal {
             number: self.number,
+            answered,
             me: self.me.clone(),
             applied: self.acted,
             leaving: self.leaving,
@@ -165,38 +181,47 @@ impl Holder {
         Some((to, renewal))
     }
 
-    /// The leader; if it isn't known or doesn't answer, one node after the other.
-    fn whom(&mut self) -> Option<MemberId> {
-        match (self.leader, self.unanswered) {
-            (Some(leader), None) => Some(leader),
-            (_, last) => {
-                self.leader = None;
-                let known = self.configs.nodes().map(|founder| founder.id);
-                let known = known.filter(|id| !self.met.contains_key(&id.node));
-                let all: BTreeSet<_> = known.chain(self.met.values().copied()).collect();
-                let next = all.iter().find(|&&id| last.is_none_or(|last| id > last));
-                next.or_else(|| all.first()).copied()
-            }
+    /// The leader, as long as it may only be slow; and when it is slow or unknown, one node after the other.
+    fn choose(&mut self) {
+        self.silent += 1;
+        if self.silent > PATIENCE {
+            self.leader = None;
         }
+        self.due.extend(self.leader);
+        if self.leader.is_none() || self.silent > 2 {
+            self.probed = self.next_probe();
+            self.due.extend(self.probed.filter(|&id| Some(id) != self.leader));
+        }
+    }
+
+    fn next_probe(&self) -> Option<MemberId> {
+        let known = self.configs.nodes().map(|founder| founder.id);
+        let known = known.filter(|id| !self.met.contains_key(&id.node));
+        let all: BTreeSet<_> = known.chain(self.met.values().copied()).chain([self.me.id]).collect();
+        let next = all.iter().find(|&&id| self.probed.is_none_or(|last| id > last));
+        next.or_else(|| all.first()).copied()
     }
 
     /// Takes in an answer.
     pub fn answered(&mut self, now: Timestamp, from: MemberId, renewed: Renewed) -> Learned {
         let Some(&sent) = self.sent.get(&renewed.number) else { return Learned::default() };
-        if self.unanswered == Some(from) {
-            self.unanswered = None;
+        if self.answered.is_none_or(|(by, number)| by != from || number < renewed.number) {
+            self.answered = Some((from, renewed.number));
         }
         match renewed.leader {
-            Some(leader) if leader != from => {
-                // Somebody else is to be asked, at once, unless we come from there.
-                if self.leader != Some(leader) {
-                    self.leader = Some(leader);
-                    self.next_at = now;
-                }
+            Some(leader) if leader == from => {
+                self.leader = Some(from);
+                self.silent = 0;
             }
-            Some(leader) => self.leader = Some(leader),
-            // It doesn't know either: the next one may.
-            None => self.unanswered = Some(from),
+            // Somebody else is to be asked, soon: it may be told the same of us or of another one.
+            Some(leader) if self.leader != Some(leader) => {
+                self.leader = Some(leader);
+                self.silent = 0;
+                self.next_at = self.next_at.min(now.max(self.sent_at + self.settings.renew / 4));
+            }
+            Some(_) => {}
+            None if self.leader == Some(from) => self.leader = None,
+            None => {}
         }
         let mut learned = Learned::default();
         if let Some(configs) = renewed.configs {

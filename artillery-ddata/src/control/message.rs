@@ -16,6 +16,8 @@ use crate::{ChainId, Epoch, MemberId};
 pub struct Renewal {
     /// Counts the renewals of this life of the node; the lease that answers it runs from the moment it was sent.
     pub number: u64,
+    /// The highest renewal that was answered: shows that this one was said after that answer came (trap 42).
+    pub answered: u64,
     /// Who, in which life, and where it listens.
     pub me: Founder,
     /// The last entry of the configuration log that all of its chains act by.

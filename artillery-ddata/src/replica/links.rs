@@ -1,12 +1,11 @@
 //! What a member says to the others of its chain, and what it makes of what they say.
 
-use super::{Halt, Mutant, Replica, incoming::Incoming};
-use smallvec::{SmallVec, smallvec};
+use super::{Mutant, Replica, incoming::Incoming};
+use smallvec::SmallVec;
 
 use crate::{
-    Epoch, MemberId, Role, Sequence, Timestamp,
-    store::{StoreBatch, StoreOp},
-    wire::message::{Answer, ChainFrame, ChainMessage, Control, Cut, Partial, Position},
+    Epoch, MemberId, Sequence, Timestamp,
+    wire::message::{Answer, ChainFrame, ChainMessage, Control, Cut, Partial},
 };
 
 /// Another member of the configuration, as this one knows it.
@@ -16,7 +15,7 @@ pub(super) struct Peer {
     /// It should get a control frame.
     pub(super) due: bool,
     /// Its watermark, as far as it has told.
-    watermark: Sequence,
+    pub(super) watermark: Sequence,
     /// Our watermark, as far as it has shown to know it, and whether to ask it to show that.
     echo: Sequence,
     confirm: bool,
@@ -31,7 +30,7 @@ pub(super) struct Peer {
     pub(super) cut: Option<Cut>,
     /// The highest version query that it asked us, and whether that waits for an answer.
     asked: u64,
-    owed: bool,
+    pub(super) owed: bool,
     /// The highest barrier that it asked us for, and the last one ordered for it.
     barrier_asked: u64,
     ordered: Option<Answer>,
@@ -154,7 +153,7 @@ impl Replica {
             control.acknowledged = self.history.last();
             let resumes = self.filling.is_none() && (self.needs_resume || self.gap);
             control.resume = resumes.then(|| self.history.position());
-            control.snapshot = self.filling.as_ref().map(|filling| filling.progress(self.gap));
+            control.snapshot = self.filling.as_ref().map(|filling| Box::new(filling.progress(self.gap)));
             control.partial = self.incoming.as_ref().map(Incoming::partial);
         }
         // Only a leased tail at which the epoch is open speaks for the chain (trap 23).
@@ -230,7 +229,8 @@ impl Replica {
         if let Some(progress) = &control.snapshot {
             return self.hear_progress(now, from, progress, control.partial);
         }
-        let is_open = self.is_open();
+        // Who doesn't follow can't be told that the epoch is open.
+        let tells_open = self.is_open() && self.outgoing.is_none();
         let ours = self.history.version_at(control.acknowledged.sequence) == Some(control.acknowledged);
         let Some(peer) = self.peers.get_mut(&from) else { return };
         if ours && control.acknowledged.sequence > peer.acknowledged {
@@ -238,42 +238,11 @@ impl Replica {
             peer.progress = now;
         }
         peer.partial = control.partial;
-        peer.due |= is_open && !control.is_open;
+        peer.due |= tells_open && peer.cursor.is_some() && !control.is_open;
         if let Some(position) = &control.resume {
             self.follow(now, from, position, control.partial);
         }
         self.consider_promotion(now);
-    }
-
-    /// The successor told where it stands: go on behind that, or first have it drop what we never had (rule 5.4).
-    fn follow(&mut self, now: Timestamp, from: MemberId, position: &Position, partial: Option<Partial>) {
-        if self.serves(from) && position.last.sequence < self.watermark {
-            // A serving member holds what is committed, so this was overtaken on its way by what it has said since.
-            return;
-        }
-        let keep = self.history.common(position);
-        let first = self.history.first();
-        if keep.sequence.next() < first {
-            // A serving successor holds all that is committed, so its needs are kept; a syncing one gets a snapshot.
-            if self.serves(from) {
-                self.halt(Halt::BacklogTooShort { needed: keep.sequence.next(), first });
-            } else {
-                self.offer_snapshot(now, from);
-            }
-            return;
-        }
-        self.end_outgoing();
-        let Some(peer) = self.peers.get_mut(&from) else { return };
-        peer.due = true;
-        peer.progress = now;
-        if keep == position.last {
-            peer.cut = None;
-            peer.cursor = Some(Cursor::behind(keep.sequence, partial));
-            peer.acknowledged = peer.acknowledged.max(keep.sequence);
-        } else {
-            peer.cut = Some(Cut { said: position.last, keep });
-            peer.cursor = None;
-        }
     }
 
     fn hear_predecessor(&mut self, now: Timestamp, from: MemberId, control: &Control) {
@@ -292,59 +261,6 @@ impl Replica {
         } else {
             self.due_for(Some(from));
         }
-    }
-
-    /// The predecessor has compared histories with us: watermarks heard before mean our history too.
-    pub(super) fn found_prefix(&mut self, now: Timestamp) {
-        if !self.is_prefix && self.place.role == Some(Role::Syncing) {
-            self.resyncs.partial += 1;
-        }
-        self.believe_prefix(now);
-    }
-
-    pub(super) fn believe_prefix(&mut self, now: Timestamp) {
-        if !std::mem::replace(&mut self.is_prefix, true)
-            && let Some(heard) = self.peers.values().map(|peer| peer.watermark).max()
-        {
-            self.learn(now, heard);
-        }
-    }
-
-    pub(super) fn open_if_caught_up(&mut self, now: Timestamp) {
-        let held = self.history.last().sequence;
-        if !self.is_open() && self.open_awaits.is_some_and(|upto| held >= upto) {
-            self.open(now);
-        }
-    }
-
-    /// Drops what the predecessor never had, once, and only if we still are where it thinks we are.
-    pub(super) fn cut(&mut self, cut: Cut) {
-        if self.history.last() != cut.said {
-            return;
-        }
-        if cut.keep.sequence < self.watermark {
-            return self.halt(Halt::DropCommitted { to: cut.keep.sequence, watermark: self.watermark });
-        }
-        let batch = StoreBatch {
-            chain: self.chain,
-            keep_from: self.watermark,
-            ops: smallvec![StoreOp::DropAbove { last: cut.keep.sequence }],
-        };
-        if !self.is(Mutant::KeepDirty)
-            && let Err(error) = self.store.apply(&batch)
-        {
-            return self.halt(error.into());
-        }
-        self.history.cut(cut.keep);
-        self.incoming = None;
-        self.cut_writes(cut.keep);
-        if let Err(error) = self.note_pending_anew() {
-            self.halt(error.into());
-        }
-    }
-
-    fn serves(&self, id: MemberId) -> bool {
-        self.config.as_ref().is_some_and(|config| config.serving().any(|serving| serving == id))
     }
 
     /// With each heartbeat: says again what may not have come, or not have been taken in because the other had not
@@ -405,11 +321,13 @@ impl Replica {
     }
 
     fn hear_query(&mut self, from: MemberId, query: u64) {
+        let answers = self.is_open() || self.is(Mutant::AnswerBeforeOpen);
         let Some(peer) = self.peers.get_mut(&from) else { return };
         if query > 0 && query >= peer.asked {
             peer.asked = query;
             peer.owed = true;
-            peer.due = true;
+            // Before the epoch is open here there is nothing to say; then all of them are answered.
+            peer.due |= answers;
         }
     }
 

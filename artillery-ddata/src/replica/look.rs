@@ -6,7 +6,7 @@ use bytes::Bytes;
 
 use super::{Cut, Page, Query, Read, Refusal, Replica, Reply, Scan, Snapshot, Way};
 use crate::{
-    Sequence, Timestamp,
+    MemberId, Sequence, Timestamp,
     store::{Held, StoreError},
 };
 
@@ -33,9 +33,22 @@ pub(super) struct Seen {
 #[derive(Debug, Default)]
 pub(super) struct Snapshots {
     kept: BTreeMap<u64, Kept>,
-    next: u64,
+    /// The highest number given. No two lives of members give the same: who asks another one for the rest of a scan
+    /// must not get the rest of somebody else's.
+    last: u64,
     /// Bytes of all updates taken in so far.
     taken_in: u64,
+}
+
+impl Snapshots {
+    /// Those of one life of a member: numbers in a range of its own, as good as certainly.
+    pub(super) fn of(me: MemberId) -> Self {
+        let node = me.node.as_bytes().iter().fold(0_u64, |mix, &byte| mix.rotate_left(7) ^ u64::from(byte));
+        let store = me.incarnation.store as u64 ^ (me.incarnation.store >> 64) as u64;
+        let life =
+            (node ^ store.rotate_left(17)).wrapping_add(me.incarnation.starts).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        Self { last: life >> 24 << 24, ..Self::default() }
+    }
 }
 
 #[derive(Debug)]
@@ -197,10 +210,10 @@ impl Replica {
             return None;
         }
         self.store.pin(self.chain, at);
-        self.snapshots.next += 1;
+        self.snapshots.last += 1;
         let until = now + self.settings.snapshot_age;
-        self.snapshots.kept.insert(self.snapshots.next, Kept { at, until, since: self.snapshots.taken_in });
-        Some(self.snapshots.next)
+        self.snapshots.kept.insert(self.snapshots.last, Kept { at, until, since: self.snapshots.taken_in });
+        Some(self.snapshots.last)
     }
 
     /// Each page asked for prolongs the snapshot's life; the last one ends it.

@@ -33,6 +33,8 @@ pub enum Mutant {
     WatchUncommitted,
     /// A piece of a large update is put behind what has come of it, wherever it belongs (trap 41).
     JoinPieces,
+    /// A member serves without a lease, whatever became of it meanwhile (traps 1, 19).
+    IgnoreLease,
     /// A member that a newer configuration doesn't name goes on as before (trap 1).
     ServeWhenExpelled,
     /// What was said in an older epoch is taken in (traps 2, 22).

@@ -1,10 +1,16 @@
 //! Tests of the replica as a whole: a chain whose links the test holds in its hands.
 
 mod chain;
+mod chaos;
 mod cuts;
+mod expelled;
+#[cfg(feature = "mutants")]
+mod guards;
 mod large;
 mod opening;
+mod promotion;
 mod reading;
 mod requests;
+mod resync;
 mod rig;
 mod watching;

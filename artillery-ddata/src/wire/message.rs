@@ -127,7 +127,7 @@ pub struct Control {
     /// From the head: the highest barrier ordered for the receiver, and its sequence.
     pub ordered: Option<Answer>,
     /// To the predecessor: the sender is in the middle of a snapshot, and has no history until that is through.
-    pub snapshot: Option<Progress>,
+    pub snapshot: Option<Box<Progress>>,
 }
 
 /// Where a successor's history parts from its predecessor's.

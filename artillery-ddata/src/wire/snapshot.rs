@@ -35,6 +35,9 @@ pub enum SnapshotContent {
 /// What a snapshot is.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Beginning {
+    /// The newest version that the joiner said it had ([`Version::NONE`] too, if it was in the middle of another
+    /// snapshot). It takes up nothing once that has changed: the word came late.
+    pub said: Version,
     /// It shows the history up to here.
     pub version: Version,
     /// The first sequence of each epoch in that history, oldest first.

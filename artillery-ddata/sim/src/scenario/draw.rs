@@ -58,6 +58,7 @@ pub(super) fn common(rng: &mut Rng) -> Setup {
         attempt: (40 * MILLI, rng.between(100, 600) * MILLI),
         retries: u32::MAX,
         bursts: None,
+        pace: 1,
         favourite: 500,
         floors: true,
         late_polls: rng.pick(&[0, 100, 500, 1000]),
@@ -197,6 +198,8 @@ fn controlled(rng: &mut Rng, setup: &mut Setup, founders: usize, replicas: u64) 
         suspect: Duration::from_millis(suspect),
         // Two clocks differ by 1 % at most.
         drift: 4_900,
+        whims: 2,
+        cut_off: 100,
     });
     setup.window = setup.window.max(16 << 10);
     setup.session_bytes = 16 << 20;
@@ -210,19 +213,49 @@ pub(super) fn sole(rng: &mut Rng, setup: &mut Setup) {
     controlled(rng, setup, founders, replicas);
     setup.backlog = rng.pick(&[1 << 20, 64 << 20]);
     setup.mix.through_chain = 300;
+    if let Some(control) = &mut setup.control {
+        control.cut_off = 700;
+    }
+}
+
+pub(super) fn clocks(rng: &mut Rng, setup: &mut Setup) {
+    unrest(rng, setup);
+    setup.profile.delay = setup.profile.delay.min(300_000);
+    setup.profile.jitter = setup.profile.delay;
+    if let Some(control) = &mut setup.control {
+        control.drift = 49_000;
+        control.whims = 2;
+    }
+}
+
+pub(super) fn unrest(rng: &mut Rng, setup: &mut Setup) {
+    moving(rng, setup);
+    setup.keys = one_key();
+    setup.profile.delay = setup.profile.delay.min(rng.pick(&[100_000, 1_000_000]));
+    setup.profile.jitter = setup.profile.delay;
+    setup.profile.uneven = false;
+    setup.clients = 10;
+    setup.mix = Mix { writes: 450, eventual: 50, bounded: 50, cuts: 0, scans: 0, ..setup.mix };
+    setup.pace = 5;
+    if let Some(control) = &mut setup.control {
+        control.whims = rng.pick(&[2, 20]);
+        control.lease = Duration::from_millis(300);
+        control.suspect = Duration::from_millis(150);
+    }
 }
 
 pub(super) fn resync(rng: &mut Rng, setup: &mut Setup) {
     moving(rng, setup);
-    setup.backlog = rng.pick(&[4 << 10, 32 << 10]);
     setup.keys.registers = rng.between(3, 12) as u32;
     setup.mix.deletes = 300;
-    setup.padding = rng.pick(&[0, 300, 2000]);
+    // A batch of all registers fits.
+    setup.backlog = rng.pick(&[16 << 10, 48 << 10]);
+    setup.padding = rng.pick(&[0, 300, 600]);
 }
 
 pub(super) fn turmoil(rng: &mut Rng, setup: &mut Setup) {
     moving(rng, setup);
     setup.chains = rng.between(1, 2) as usize;
-    setup.backlog = rng.pick(&[4 << 10, 64 << 10, 1 << 20]);
+    setup.backlog = rng.pick(&[16 << 10, 64 << 10, 1 << 20]);
     setup.mix.numbered = 1000;
 }

@@ -45,8 +45,8 @@ impl World {
             return self.queue.push(self.now + after, Event::Think(index));
         }
         // All clients pause when they are ahead of their schedule, and hurry together when they are behind.
-        if self.setup.bursts.is_none() && self.counts.operations > AIM * self.now / STOP {
-            let after = self.clients[index].rng.below(600_000_000);
+        if self.setup.bursts.is_none() && self.counts.operations > AIM * self.setup.pace * self.now / STOP {
+            let after = self.clients[index].rng.below(600_000_000 / self.setup.pace);
             self.queue.push(self.now + after, Event::Think(index));
             return;
         }

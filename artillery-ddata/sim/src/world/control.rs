@@ -26,7 +26,7 @@ use crate::{
     node::{Node, Work},
     oracle::{ChainOracle, Failure},
     rng::{Concern, Rng},
-    scenario::{ControlSetup, Setup},
+    scenario::{ControlSetup, HEALED, Setup},
 };
 
 /// What is going to happen about the configuration.
@@ -43,7 +43,7 @@ pub(crate) enum Event {
     /// A holder may have something to say.
     Renew { node: usize, id: MemberId, number: u64 },
     /// A round of confirmation ends.
-    Confirmed { node: usize, id: MemberId, round: u64, term: Term },
+    Confirmed { node: usize, id: MemberId, round: u64, leads: bool },
     /// A proposal reaches the log.
     Append { node: usize, id: MemberId, term: Term, at: LogIndex, change: Box<Change> },
     /// Its fate is known to its proposer.
@@ -54,6 +54,8 @@ pub(crate) enum Event {
     Message { from: usize, to: usize, ends: [MemberId; 2], flight: Flight, message: Box<Message> },
     /// A node starts another life.
     Start(usize),
+    /// A link comes back.
+    Mend(usize, usize),
 }
 
 /// What nodes say to each other about leases.
@@ -74,6 +76,8 @@ pub(super) struct Control {
     group: Group,
     nodes: Vec<Half>,
     lives: Vec<u64>,
+    /// Proposals under way.
+    appends: u64,
     /// What a paused node has to take in when it goes on.
     held: Vec<Vec<super::Event>>,
 }
@@ -101,6 +105,8 @@ impl Control {
             cluster,
             lease: control.lease,
             suspect: control.suspect,
+            // Of two clocks, one fast and one slow; and a little.
+            drift_ppm: 2 * control.drift + 2 * control.drift / 10 + 200,
             replicas: control.replicas as usize,
             tick: control.suspect / 10,
             ..Settings::default()
@@ -114,6 +120,7 @@ impl Control {
             group,
             nodes: Vec::new(),
             lives: vec![1; ids.len()],
+            appends: 0,
             held: ids.iter().map(|_| Vec::new()).collect(),
             founding,
         };
@@ -184,8 +191,7 @@ impl World {
                 self.tell_coordinator(node, Input::Tick);
             }
             Event::Renew { node, id, number } if lives(node, id) => self.renew(node, number),
-            Event::Confirmed { node, id, round, term } if lives(node, id) => {
-                let leads = self.has_majority(id, term);
+            Event::Confirmed { node, id, round, leads } if lives(node, id) => {
                 self.tell_coordinator(node, Input::Confirmed { round, leads });
             }
             Event::Append { node, id, term, at, change } => self.append(node, id, term, at, *change),
@@ -195,6 +201,7 @@ impl World {
             Event::SetVoters { node, id, term, voters } if lives(node, id) => self.set_voters(node, id, term, voters),
             Event::Message { from, to, ends, flight, message } => return self.heard(from, to, ends, flight, *message),
             Event::Start(node) => self.start_again(node),
+            Event::Mend(a, b) => self.set_connection(a, b, !self.is_broken(a, b)),
             _ => {}
         }
         Ok(())
@@ -247,6 +254,15 @@ impl World {
         let clock = self.nodes[node].clock(self.now);
         let Some(control) = &mut self.control else { return };
         control.nodes[node].holder.promote(clock, promotion);
+        let cut_off = self.setup.control.map_or(0, |control| control.cut_off);
+        if self.now < HEALED
+            && control.rng.chance(cut_off)
+            && let Some(joiner) = self.ids.iter().position(|&id| id == promotion.member)
+        {
+            let until = self.now + control.rng.between(20_000_000, 600_000_000);
+            self.set_connection(node, joiner, false);
+            self.queue.push(until, super::Event::Control(Event::Mend(node, joiner)));
+        }
         self.schedule_renewal(node);
     }
 
@@ -262,11 +278,12 @@ impl World {
     fn renew(&mut self, node: usize, number: u64) {
         let clock = self.nodes[node].clock(self.now);
         let Some(control) = &mut self.control else { return };
-        let half = &mut control.nodes[node];
-        if half.renewals != number {
+        if control.nodes[node].renewals != number {
             return;
         }
-        if let Some((to, renewal)) = half.holder.renew(clock) {
+        while let Some(control) = &mut self.control
+            && let Some((to, renewal)) = control.nodes[node].holder.renew(clock)
+        {
             self.say(node, to, Message::Renewal(renewal));
         }
         self.schedule_renewal(node);
@@ -342,9 +359,21 @@ impl World {
                     self.say(node, to, Message::Renewed(renewed));
                     continue;
                 }
-                Output::Confirm { round, term } => Event::Confirmed { node, id, round, term },
+                Output::Confirm { round, term } => {
+                    // That it led at some moment after the question is all that is promised: at the first one, and the
+                    // answer may be long on its way.
+                    let leads = self.has_majority(id, term);
+                    let Some(control) = &mut self.control else { return };
+                    let slow = if control.rng.chance(50) { control.rng.below(400_000_000) } else { 0 };
+                    let event = Event::Confirmed { node, id, round, leads };
+                    self.queue.push(at + slow, super::Event::Control(event));
+                    continue;
+                }
                 Output::Append { term, at, change } => {
                     self.trace.line(self.now, |out| write!(out, "n{node} proposes {at} in term {term}: {change:?}"));
+                    if let Some(control) = &mut self.control {
+                        control.appends += 1;
+                    }
                     Event::Append { node, id, term, at, change: Box::new(change) }
                 }
                 Output::SetVoters { term, voters } => Event::SetVoters { node, id, term, voters },
@@ -379,7 +408,9 @@ impl World {
         };
         let chains = control.configs().iter().all(|config| config.serving().any(lives));
         let voters = control.group.voters();
-        chains && 2 * voters.iter().filter(|&&id| lives(id)).count() > voters.len()
+        // What may be decided yet may leave this node as the only one.
+        let decides = control.group.in_limbo() || control.appends > 0;
+        !decides && chains && 2 * voters.iter().filter(|&&id| lives(id)).count() > voters.len()
     }
 
     pub(super) fn restart_life(&mut self, node: usize) {
@@ -474,7 +505,7 @@ impl Event {
             | Self::Appended { node, .. }
             | Self::SetVoters { node, .. } => Some(*node),
             Self::Message { to, .. } => Some(*to),
-            Self::Look | Self::Append { .. } | Self::Start(_) => None,
+            Self::Look | Self::Append { .. } | Self::Start(_) | Self::Mend(..) => None,
         }
     }
 }

@@ -1,5 +1,7 @@
 //! Leases: who gets one, and when they are out.
 
+use std::time::Duration;
+
 use super::{Coordinator, Leading, Mutant, Output, Seen};
 use crate::{
     MemberId, Timestamp,
@@ -32,36 +34,47 @@ const MOST: usize = 4096;
 
 impl Coordinator {
     pub(super) fn renewal(&mut self, now: Timestamp, from: MemberId, renewal: Renewal) {
-        let Renewal { number, me, applied, leaving, promotions } = renewal;
+        let Renewal { number, answered, me, applied, leaving, promotions } = renewal;
         let Some(leading) = self.leading.as_mut().filter(|_| me.id == from) else {
-            return self.answer(from, number, applied, None);
+            return self.answer(from, number, applied, self.leader, None);
         };
-        let seen = leading.nodes.entry(from).or_insert_with(|| Seen {
-            founder: me.clone(),
-            heard: now,
-            out: Timestamp::ZERO,
-            leaving: false,
-            promotions: Vec::new(),
-        });
+        let seen = leading.nodes.entry(from).or_insert_with(|| Seen::new(me.clone(), now));
         seen.heard = now;
+        seen.shows(answered);
         seen.founder = me;
         seen.leaving |= leaving;
-        seen.promotions = promotions;
-        let waiting = Waiting { from, number, applied, received: now };
-        if self.may_have_lease(waiting) {
-            if self.is(Mutant::GrantUnconfirmed) {
-                return self.grant(waiting);
-            }
-            let joins = self.is(Mutant::JoinRound);
-            if let Some(Leading { grants, .. }) = &mut self.leading
-                && grants.next.len() < MOST
-            {
-                let queue = if joins && grants.round.is_some() { &mut grants.asked } else { &mut grants.next };
-                queue.push(waiting);
-            }
-            self.confirm();
+        if self.mutant == Some(Mutant::PromoteInAnyEpoch) {
+            seen.promotions.extend(promotions);
         } else {
-            self.answer(from, number, applied, None);
+            seen.promotions = promotions;
+        }
+        let waiting = Waiting { from, number, applied, received: now };
+        if self.is(Mutant::GrantUnconfirmed) {
+            return self.say(now, waiting, true);
+        }
+        let joins = self.is(Mutant::JoinRound);
+        let Some(Leading { grants, .. }) = &mut self.leading else { return };
+        if grants.next.len() < MOST {
+            let queue = if joins && grants.round.is_some() { &mut grants.asked } else { &mut grants.next };
+            queue.push(waiting);
+        }
+        self.confirm();
+    }
+
+    /// Answers a renewal by what a quorum has said of this leader: if it doesn't lead any more, it doesn't know who does.
+    fn say(&mut self, now: Timestamp, waiting: Waiting, leads: bool) {
+        let Waiting { from, number, applied, .. } = waiting;
+        if !leads {
+            return self.answer(from, number, applied, None, None);
+        }
+        if let Some(seen) = self.leading.as_mut().and_then(|leading| leading.nodes.get_mut(&from)) {
+            seen.answered(now, number);
+        }
+        // What held when it was received may hold no longer.
+        if self.may_have_lease(waiting) {
+            self.grant(waiting);
+        } else {
+            self.answer(from, number, applied, Some(self.me), None);
         }
     }
 
@@ -87,17 +100,11 @@ impl Coordinator {
         self.outputs.push_back(Output::Confirm { round: self.rounds, term: leading.term });
     }
 
-    pub(super) fn confirmed(&mut self, _now: Timestamp, round: u64, leads: bool) {
+    pub(super) fn confirmed(&mut self, now: Timestamp, round: u64, leads: bool) {
         let Some(leading) = self.leading.as_mut().filter(|leading| leading.grants.round == Some(round)) else { return };
         leading.grants.round = None;
-        let asked = std::mem::take(&mut leading.grants.asked);
-        for waiting in asked {
-            // What held when it was received may hold no longer.
-            if leads && self.may_have_lease(waiting) {
-                self.grant(waiting);
-            } else {
-                self.answer(waiting.from, waiting.number, waiting.applied, None);
-            }
+        for waiting in std::mem::take(&mut leading.grants.asked) {
+            self.say(now, waiting, leads);
         }
         self.confirm();
     }
@@ -109,12 +116,18 @@ impl Coordinator {
             // It was sent before it was received.
             seen.out = seen.out.max(received + runs);
         }
-        self.answer(from, number, applied, Some(self.settings.lease));
+        self.answer(from, number, applied, Some(self.me), Some(self.settings.lease));
     }
 
-    fn answer(&mut self, to: MemberId, number: u64, applied: LogIndex, lease: Option<std::time::Duration>) {
+    fn answer(
+        &mut self,
+        to: MemberId,
+        number: u64,
+        applied: LogIndex,
+        leader: Option<MemberId>,
+        lease: Option<Duration>,
+    ) {
         let configs = (self.configs.applied() > applied).then(|| Box::new((*self.configs).clone()));
-        let leader = if self.leading.is_some() { Some(self.me) } else { self.leader };
         self.outputs.push_back(Output::Answer { to, renewed: Renewed { number, lease, leader, configs } });
     }
 }

@@ -21,4 +21,6 @@ pub enum Mutant {
     ForgetDrift,
     /// A request for a promotion counts in later epochs too (trap 5).
     PromoteInAnyEpoch,
+    /// Whoever is heard of is taken to live, however old the message (trap 42).
+    BelieveOldMessages,
 }

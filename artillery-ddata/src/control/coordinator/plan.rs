@@ -16,6 +16,7 @@ use crate::{
 /// What the leader sees.
 pub(super) struct View<'a> {
     pub(super) now: Timestamp,
+    pub(super) me: MemberId,
     /// When its term began.
     pub(super) since: Timestamp,
     pub(super) nodes: &'a BTreeMap<MemberId, Seen>,
@@ -40,6 +41,10 @@ impl View<'_> {
 
     /// Whether nothing was heard of it for too long, or it said that it goes.
     pub(super) fn is_gone(&self, id: MemberId) -> bool {
+        if id == self.me {
+            // Whoever decides is there.
+            return self.nodes.get(&id).is_some_and(|seen| seen.leaving);
+        }
         match self.nodes.get(&id) {
             Some(seen) => seen.is_gone(self.now, self.since, self.settings),
             None => self.now - self.since >= self.settings.suspect,
@@ -48,6 +53,13 @@ impl View<'_> {
 
     fn is_there(&self, id: MemberId) -> bool {
         self.nodes.contains_key(&id) && !self.is_gone(id)
+    }
+
+    /// Whether it is known to have lived a moment ago.
+    fn lives(&self, id: MemberId) -> bool {
+        let proven =
+            |seen: &Seen| self.now - seen.proven < self.settings.suspect || self.is(Mutant::BelieveOldMessages);
+        !self.is_gone(id) && (id == self.me || self.nodes.get(&id).is_some_and(proven))
     }
 
     /// Whether every lease that it may hold is certainly out (rule 5.2): those that this leader granted, and those of
@@ -83,7 +95,7 @@ impl View<'_> {
     /// The serving members but for those that can be removed now; never all of them.
     fn that_stay(&self, config: &ChainConfig) -> Vec<ChainMember> {
         let serving = || config.members.iter().filter(|member| member.role == Role::Serving).copied();
-        if !serving().any(|member| self.is_there(member.id)) {
+        if !serving().any(|member| self.lives(member.id)) {
             return serving().collect();
         }
         serving().filter(|member| !(self.is_gone(member.id) && self.is_out(member.id))).collect()

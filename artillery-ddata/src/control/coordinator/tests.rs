@@ -22,6 +22,8 @@ struct World {
     term: u64,
     number: u64,
     confirms: bool,
+    /// The highest number answered to each node.
+    answered: BTreeMap<u8, u64>,
     /// Proposals that wait for their decision, if decisions are put off.
     put_off: Option<Vec<(Term, LogIndex, Change)>>,
 }
@@ -40,6 +42,7 @@ impl World {
             term: 1,
             number: 0,
             confirms: true,
+            answered: BTreeMap::new(),
             put_off: None,
         };
         world.log();
@@ -65,7 +68,10 @@ impl World {
         let mut answers = Vec::new();
         while let Some(output) = self.coordinator.poll_output() {
             match output {
-                Output::Answer { renewed, .. } => answers.push(renewed),
+                Output::Answer { to, renewed } => {
+                    self.answered.insert(to.node.as_bytes()[0], renewed.number);
+                    answers.push(renewed);
+                }
                 Output::Confirm { round, .. } => {
                     let leads = self.confirms;
                     self.coordinator.handle(self.now, Input::Confirmed { round, leads });
@@ -96,6 +102,7 @@ impl World {
         self.number += 1;
         Renewal {
             number: self.number,
+            answered: self.answered.get(&n).copied().unwrap_or(0),
             me: founder(n),
             applied: self.configs.applied(),
             leaving: false,
@@ -296,4 +303,36 @@ fn the_log_is_kept_by_nodes_that_live() {
     assert_eq!(wanted(&[0, 1, 2], &[0, 1, 2, 3, 4]), Some(vec![0, 1, 2, 3, 4]));
     assert_eq!(wanted(&[0], &[0, 1]), None);
     assert_eq!(wanted(&[0, 1], &[0, 1, 2]), Some(vec![0, 1, 2]));
+}
+
+#[test]
+fn an_old_message_is_no_sign_of_life() {
+    let mut world = World::new(3, 3);
+    world.pass(2000, &[0, 1, 2]);
+    // Nodes 1 and 2 are heard, but never seem to hear: what comes of them may be from long ago.
+    let old: Vec<_> = [1, 2].map(|n| Renewal { answered: 0, ..world.renewal(n) }).into();
+    world.term = 2;
+    world.log();
+    for _ in 0..60 {
+        world.pass(50, &[]);
+        for (n, renewal) in [1, 2].into_iter().zip(&old) {
+            world.handle(Input::Renewal { from: id(n), renewal: renewal.clone() });
+        }
+    }
+    assert_eq!(world.serving().len(), 3, "the leader itself is there, and the others are heard");
+    let leaving = Renewal { leaving: true, ..world.renewal(0) };
+    world.renew_with(0, leaving);
+    assert_eq!(world.serving().len(), 3, "nobody else is known to live");
+    world.pass(600, &[1]);
+    assert_eq!(world.serving().len(), 2);
+}
+
+#[test]
+fn after_a_pause_all_is_seen_anew() {
+    let mut world = World::new(3, 3);
+    world.pass(2000, &[0, 1, 2]);
+    world.now = world.now + Duration::from_secs(60);
+    world.handle(Input::Tick);
+    world.renew(1);
+    assert_eq!(world.pass(900, &[0, 1, 2]), None);
 }

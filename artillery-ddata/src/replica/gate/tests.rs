@@ -174,6 +174,22 @@ fn a_lease_of_a_later_term_covers_no_earlier_lookup() {
     assert_eq!(gate.read(&store, KEY, || at(500)), Ok(Some(held(3, 2, Some("written elsewhere")))));
 }
 
+/// With the guard of trap 28 out, the test above would fail.
+#[test]
+#[cfg(feature = "mutants")]
+fn a_gate_that_looks_once_serves_what_was_superseded() {
+    let (gate, store) = open();
+    gate.look_once();
+    let expelled_and_back = || {
+        gate.serve(None);
+        put(&store, held(3, 2, Some("written elsewhere")));
+        gate.commit(Sequence(2));
+        gate.serve(Some(Epoch(3)));
+        at(0)
+    };
+    assert_eq!(gate.read(&store, KEY, expelled_and_back), Ok(Some(held(1, 1, Some("one")))));
+}
+
 /// Ends the readers of a test, also when its writer panics.
 struct Ending<'a>(&'a AtomicBool);
 

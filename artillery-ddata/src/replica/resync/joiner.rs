@@ -148,8 +148,10 @@ impl Replica {
             return;
         }
         if let SnapshotContent::Begin(beginning) = part.content {
-            // One that was heard of is under way here, or through, or overtaken.
-            if part.id > self.snapshot_seen {
+            // One that was heard of is under way here, or through, or overtaken; and one that is meant for another place
+            // than where we stand came late.
+            let is_meant = self.filling.is_some() || self.history.last() == beginning.said;
+            if part.id > self.snapshot_seen && is_meant {
                 self.begin_filling(part.id, beginning);
             }
         } else if let Some(filling) = self.filling.as_mut().filter(|filling| filling.id == part.id) {

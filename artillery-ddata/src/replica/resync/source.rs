@@ -4,7 +4,7 @@ use bytes::Bytes;
 
 use super::{super::Replica, ResyncProgress};
 use crate::{
-    MemberId, Sequence, Timestamp,
+    MemberId, Sequence, Timestamp, Version,
     replica::{Event, links::Cursor},
     store::{Record, StoreError},
     wire::message::{
@@ -57,21 +57,26 @@ impl Outgoing {
 }
 
 impl Replica {
-    /// The joiner says where it stood, and the history of that is gone.
-    pub(in super::super) fn offer_snapshot(&mut self, now: Timestamp, to: MemberId) {
+    /// The joiner says where it stands, and what follows that is gone. Or it is in the middle of a snapshot, and nowhere.
+    pub(in super::super) fn offer_snapshot(&mut self, now: Timestamp, to: MemberId, said: Version) {
         if !self.is_open() || self.promotion.is_some() {
             // Before it is open, its watermark may be below what was committed. And who counts as tail holds all that
             // was: its place is kept.
             return;
         }
         match &mut self.outgoing {
-            None => self.begin_outgoing(now, to),
+            None => self.begin_outgoing(now, to, said),
+            // It has moved, and won't take up what was meant for it in another place.
+            Some(outgoing) if outgoing.mark.is_none() && outgoing.beginning.said != said => {
+                self.end_outgoing();
+                self.begin_outgoing(now, to, said);
+            }
             Some(outgoing) if outgoing.next.is_none() => outgoing.rewind(),
             Some(_) => {}
         }
     }
 
-    fn begin_outgoing(&mut self, now: Timestamp, to: MemberId) {
+    fn begin_outgoing(&mut self, now: Timestamp, to: MemberId, said: Version) {
         let at = self.watermark;
         let Some(peer) = self.peers.get_mut(&to) else { return };
         // What it held it holds no longer.
@@ -80,6 +85,7 @@ impl Replica {
         self.snapshot_number += 1;
         let sessions = self.sessions.copy();
         let beginning = Beginning {
+            said,
             version: self.history.version_at(at).unwrap_or_default(),
             epochs: self.history.epochs_at(at),
             chain_time: self.writes.chain_time(),
@@ -146,7 +152,8 @@ impl Replica {
         let Some(peer) = self.peers.get_mut(&from) else { return };
         let Some(outgoing) = self.outgoing.as_mut().filter(|outgoing| outgoing.id == progress.id) else {
             // Of another one: of an epoch before this, or one that was overtaken.
-            return self.offer_snapshot(now, from);
+            peer.cursor = None;
+            return self.offer_snapshot(now, from, Version::NONE);
         };
         let known = outgoing.mark.as_ref();
         if known.is_none_or(|mark| progress.mark > *mark) || progress.upto > outgoing.upto {

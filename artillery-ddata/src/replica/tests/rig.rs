@@ -28,6 +28,13 @@ pub(super) fn config(epoch: u64, members: &[u8]) -> Arc<ChainConfig> {
     Arc::new(ChainConfig { chain, epoch: Epoch(epoch), index, mode: Mode::Craq, min_members: 1, members })
 }
 
+/// A configuration in which `joiner` is syncing behind the others.
+pub(super) fn joining(epoch: u64, serving: &[u8], joiner: u8) -> Arc<ChainConfig> {
+    let mut with_joiner = (*config(epoch, &[serving, &[joiner]].concat())).clone();
+    with_joiner.members[serving.len()].role = Role::Syncing;
+    Arc::new(with_joiner)
+}
+
 /// Replicas on virtual time; frames lie in queues, one per ordered pair and lane, until the test moves them.
 pub(super) struct Rig {
     pub(super) now: Timestamp,
@@ -40,6 +47,8 @@ pub(super) struct Rig {
     /// Who asked, in which epoch, for whom.
     pub(super) promotions: Vec<(u8, Epoch, u8)>,
     pub(super) room: usize,
+    /// Frames that lie on a link at most.
+    pub(super) frames: usize,
     next_token: u64,
 }
 
@@ -55,6 +64,7 @@ impl Rig {
             events: Vec::new(),
             promotions: Vec::new(),
             room: 1 << 20,
+            frames: usize::MAX,
             next_token: 0,
         };
         for &n in nodes {
@@ -85,7 +95,7 @@ impl Rig {
         }
     }
 
-    fn nodes(&self) -> Vec<u8> {
+    pub(super) fn nodes(&self) -> Vec<u8> {
         self.replicas.keys().copied().collect()
     }
 
@@ -113,10 +123,17 @@ impl Rig {
             for to in replica.peers().collect::<Vec<_>>() {
                 let queue = self.wire.entry((n, to.node.as_bytes()[0])).or_default();
                 queue.extend(replica.poll_control(self.now, to));
-                while let Some(frame) = replica.poll_updates(self.now, to, self.room) {
+                // Controls have a lane of their own.
+                let controls = queue.iter().filter(|frame| matches!(frame.message, ChainMessage::Control(_))).count();
+                let most = self.frames.saturating_add(controls);
+                while queue.len() < most
+                    && let Some(frame) = replica.poll_updates(self.now, to, self.room)
+                {
                     queue.push_back(frame);
                 }
-                while let Some(frame) = replica.poll_snapshot(self.now, to, self.room) {
+                while queue.len() < most
+                    && let Some(frame) = replica.poll_snapshot(self.now, to, self.room)
+                {
                     queue.push_back(frame);
                 }
             }
@@ -133,6 +150,14 @@ impl Rig {
     pub(super) fn run(&mut self, from: u8, to: u8) {
         self.transmit();
         while self.deliver(from, to) {}
+    }
+
+    /// Delivers what lies on all links but this one.
+    pub(super) fn run_others(&mut self, from: u8, to: u8) {
+        let links: Vec<_> = self.wire.keys().copied().filter(|&link| link != (from, to)).collect();
+        for (from, to) in links {
+            while self.deliver(from, to) {}
+        }
     }
 
     /// Delivers everything until nobody has anything to say.
@@ -158,6 +183,55 @@ impl Rig {
             }
         }
         panic!("the chain never stops talking");
+    }
+
+    /// Lets heartbeats pass, and everything be delivered between them.
+    pub(super) fn beat(&mut self, times: usize) {
+        for _ in 0..times {
+            self.settle();
+            self.heartbeat();
+        }
+        self.settle();
+    }
+
+    /// These enter a configuration.
+    pub(super) fn enter(&mut self, nodes: &[u8], config: &Arc<ChainConfig>) {
+        nodes.iter().for_each(|&n| self.input(n, Input::Enter(config.clone())));
+    }
+
+    /// The connection between two members is lost with all that lies on it.
+    pub(super) fn cut_link(&mut self, a: u8, b: u8) {
+        self.wire.remove(&(a, b));
+        self.wire.remove(&(b, a));
+        self.input(a, Input::Disconnected(member(b)));
+        self.input(b, Input::Disconnected(member(a)));
+    }
+
+    pub(super) fn join_link(&mut self, a: u8, b: u8) {
+        self.input(a, Input::Connected(member(b)));
+        self.input(b, Input::Connected(member(a)));
+    }
+
+    /// All that a store shows to somebody who may see all of it.
+    pub(super) fn contents(&self, n: u8) -> Vec<crate::store::Record> {
+        self.stores[&n].scan(ChainId(0), b"", Sequence::MAX).map(Result::unwrap).collect()
+    }
+
+    /// The table of sessions, in words.
+    pub(super) fn sessions(&self, n: u8) -> String {
+        format!("{:?}", self.replicas[&n].sessions)
+    }
+
+    pub(super) fn status(&self, n: u8) -> Status {
+        self.replicas[&n].status()
+    }
+
+    /// Whether two members hold the same, to the byte.
+    pub(super) fn assert_same(&self, a: u8, b: u8) {
+        assert_eq!(self.contents(a), self.contents(b));
+        assert_eq!(self.stores[&a].bytes(), self.stores[&b].bytes());
+        assert_eq!(self.sessions(a), self.sessions(b));
+        assert_eq!((self.last(a), self.watermark(a)), (self.last(b), self.watermark(b)));
     }
 
     /// Lets a heartbeat pass everywhere.

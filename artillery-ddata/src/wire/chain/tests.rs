@@ -3,7 +3,12 @@ use smallvec::smallvec;
 
 use super::*;
 use crate::wire::keep::COPY_BELOW;
-use crate::wire::message::{Answer, Cut, Outline, Partial, Position};
+use crate::wire::message::{
+    Answer, Beginning, Cut, Mark, Outline, Partial, Position, Progress, RecordPiece, SessionEntry, SnapshotContent,
+    SnapshotPart,
+};
+
+mod snapshots;
 
 fn frame(encoded: &Encoded) -> Frame {
     Frame { header: encoded.header.clone(), body: encoded.body.concat().into() }
@@ -265,10 +270,10 @@ fn some_control() -> impl Strategy<Value = ChainMessage> {
     let answer = || prop::option::of((number(), sequence()).prop_map(|(number, sequence)| Answer { number, sequence }));
     let marks = (sequence(), sequence(), version(), number(), number());
     let states = (prop::option::of(position), prop::option::of(cut), prop::option::of(sequence()));
-    (marks, states, any::<(bool, bool, bool)>(), answer(), answer()).prop_map(
+    (marks, states, (any::<(bool, bool, bool)>(), snapshots::some_progress()), answer(), answer()).prop_map(
         |(marks, states, flags, answer, ordered)| {
             let (watermark, echo, acknowledged, query, barrier) = marks;
-            let ((resume, cut, open), (confirm, is_open, following)) = (states, flags);
+            let ((resume, cut, open), ((confirm, is_open, following), snapshot)) = (states, flags);
             let (said, known) = ((watermark, confirm, is_open), (echo, acknowledged, following));
             ChainMessage::Control(Control {
                 watermark: said.0,
@@ -286,7 +291,7 @@ fn some_control() -> impl Strategy<Value = ChainMessage> {
                 answer,
                 barrier,
                 ordered,
-                snapshot: None,
+                snapshot,
             })
         },
     )
@@ -307,7 +312,7 @@ fn some_chunk() -> impl Strategy<Value = ChainMessage> {
 }
 
 fn some_frame() -> impl Strategy<Value = ChainFrame> {
-    let message = prop_oneof![some_updates(), some_control(), some_chunk()];
+    let message = prop_oneof![some_updates(), some_control(), some_chunk(), snapshots::some_part()];
     (any::<u32>(), number(), number(), message).prop_map(|(chain, epoch, index, message)| ChainFrame {
         chain: ChainId(chain),
         epoch: Epoch(epoch),
@@ -352,7 +357,12 @@ proptest! {
         let cut = Frame { header, body: whole.body.clone() };
         prop_assert!(decode(&cut).is_err());
         // A piece of an update may have any length: the frame says which.
-        if !whole.body.is_empty() && !matches!(message.message, ChainMessage::Chunk(_)) {
+        let is_piece = match &message.message {
+            ChainMessage::Chunk(_) => true,
+            ChainMessage::Snapshot(part) => matches!(part.content, SnapshotContent::Piece(_)),
+            _ => false,
+        };
+        if !whole.body.is_empty() && !is_piece {
             let body = whole.body.slice(..at.index(whole.body.len()));
             let cut = Frame { header: whole.header, body };
             prop_assert!(decode(&cut).is_err());

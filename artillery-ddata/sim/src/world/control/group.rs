@@ -36,7 +36,7 @@ pub(super) struct Group {
 
 impl Group {
     pub(super) fn new(founding: &Founding, rng: Rng) -> Self {
-        let odd = |count: usize| count - usize::from(count % 2 == 0 && count > 2);
+        let odd = |count: usize| count - usize::from(count.is_multiple_of(2) && count > 2);
         let voters = founding.members.iter().take(odd(founding.members.len().min(5)));
         Self {
             rng,
@@ -57,6 +57,10 @@ impl Group {
 
     pub(super) fn voters(&self) -> &BTreeSet<MemberId> {
         &self.voters
+    }
+
+    pub(super) fn in_limbo(&self) -> bool {
+        self.limbo.is_some()
     }
 
     /// Puts a change in its place, if that is free; whether it is there now.
@@ -101,9 +105,10 @@ impl World {
         self.queue.push(now + LOOK, super::super::Event::Control(Event::Look));
         let leader = self.control.as_ref().and_then(|control| control.group.leader);
         let goes_on = leader.is_some_and(|leader| self.reaches_majority(leader));
+        let whims = self.setup.control.map_or(0, |control| control.whims);
         let Some(control) = &mut self.control else { return };
         // Now and then there is an election for no reason.
-        let whim = control.group.rng.chance(2);
+        let whim = control.group.rng.chance(whims);
         let group = &mut control.group;
         if goes_on && !whim {
             group.lost = now;
@@ -184,9 +189,11 @@ impl World {
     pub(super) fn append(&mut self, node: usize, id: MemberId, term: Term, at: LogIndex, change: Change) {
         let leads = self.has_majority(id, term);
         let Some(control) = &mut self.control else { return };
+        control.appends -= 1;
         let group = &mut control.group;
         let (known, lost) = (at <= group.configs.applied(), group.rng.chance(100));
         let fate = if leads {
+            group.limbo = None;
             group.take(term, at, change);
             if lost { Fate::Unknown } else { Fate::Decided }
         } else if group.leader == Some(id) && Term(group.term) == term && !known {

@@ -1,0 +1,105 @@
+//! Whether a successor's history is a prefix of its predecessor's, and what becomes of it if not (docs/DESIGN.md §5.4).
+
+use smallvec::smallvec;
+
+use super::{Halt, Mutant, Replica, links::Cursor};
+use crate::{
+    MemberId, Role, Timestamp,
+    store::{StoreBatch, StoreOp},
+    wire::message::{Cut, Partial, Position},
+};
+
+impl Replica {
+    /// The successor told where it stands: go on behind that, or first have it drop what we never had (rule 5.4).
+    pub(super) fn follow(&mut self, now: Timestamp, from: MemberId, position: &Position, partial: Option<Partial>) {
+        if self.serves(from) && position.last.sequence < self.watermark {
+            // A serving member holds what is committed, so this was overtaken on its way by what it has said since.
+            return;
+        }
+        if self.peers.get(&from).is_some_and(|peer| position.last.sequence < peer.acknowledged) {
+            // So was this: what has been acknowledged is never dropped again but for a snapshot.
+            return;
+        }
+        let keep = self.history.common(position);
+        if keep != position.last && !self.is_open() {
+            // What it has beyond us may be on its way to us, too. A word to drop that couldn't be taken back: it might
+            // have been acknowledged meanwhile, and be dropped all the same.
+            return;
+        }
+        let first = self.history.first();
+        if keep.sequence.next() < first {
+            // A serving successor holds all that is committed, so its needs are kept; a syncing one gets a snapshot.
+            if self.serves(from) {
+                self.halt(Halt::BacklogTooShort { needed: keep.sequence.next(), first });
+            } else {
+                self.offer_snapshot(now, from, position.last);
+            }
+            return;
+        }
+        self.end_outgoing();
+        let Some(peer) = self.peers.get_mut(&from) else { return };
+        peer.due = true;
+        peer.progress = now;
+        if keep == position.last {
+            peer.cut = None;
+            peer.cursor = Some(Cursor::behind(keep.sequence, partial));
+            peer.acknowledged = peer.acknowledged.max(keep.sequence);
+        } else {
+            peer.cut = Some(Cut { said: position.last, keep });
+            peer.cursor = None;
+        }
+    }
+
+    /// The predecessor has compared histories with us: watermarks heard before mean our history too.
+    pub(super) fn found_prefix(&mut self, now: Timestamp) {
+        if !self.is_prefix && self.place.role == Some(Role::Syncing) {
+            self.resyncs.partial += 1;
+        }
+        self.believe_prefix(now);
+    }
+
+    pub(super) fn believe_prefix(&mut self, now: Timestamp) {
+        if !std::mem::replace(&mut self.is_prefix, true)
+            && let Some(heard) = self.peers.values().map(|peer| peer.watermark).max()
+        {
+            self.learn(now, heard);
+        }
+    }
+
+    pub(super) fn open_if_caught_up(&mut self, now: Timestamp) {
+        let held = self.history.last().sequence;
+        if !self.is_open() && self.open_awaits.is_some_and(|upto| held >= upto) {
+            self.open(now);
+        }
+    }
+
+    /// Drops what the predecessor never had, once, and only if we still are where it thinks we are.
+    pub(super) fn cut(&mut self, cut: Cut) {
+        if self.history.last() != cut.said {
+            return;
+        }
+        if cut.keep.sequence < self.watermark {
+            return self.halt(Halt::DropCommitted { to: cut.keep.sequence, watermark: self.watermark });
+        }
+        let batch = StoreBatch {
+            chain: self.chain,
+            keep_from: self.watermark,
+            ops: smallvec![StoreOp::DropAbove { last: cut.keep.sequence }],
+        };
+        if !self.is(Mutant::KeepDirty)
+            && let Err(error) = self.store.apply(&batch)
+        {
+            return self.halt(error.into());
+        }
+        self.history.cut(cut.keep);
+        self.incoming = None;
+        self.cut_writes(cut.keep);
+        if let Err(error) = self.note_pending_anew() {
+            self.halt(error.into());
+        }
+    }
+
+    pub(super) fn serves(&self, id: MemberId) -> bool {
+        self.config.as_ref().is_some_and(|config| config.serving().any(|serving| serving == id))
+    }
+}

@@ -1,0 +1,84 @@
+//! Guards whose absence only an unlikely course of events shows: each of them once with the guard and once without.
+
+use super::{super::*, rig::*};
+use crate::{Epoch, Version};
+
+fn rig(nodes: &[u8], mutant: Option<Mutant>) -> Rig {
+    Rig::new(nodes, &Settings { mutant, ..Settings::default() })
+}
+
+/// Four members, of which the last has committed an update that the second and third don't know to be. It is gone.
+fn tail_lost(mutant: Option<Mutant>) -> Rig {
+    let mut rig = rig(&[1, 2, 3, 4, 5], mutant);
+    rig.enter(&[1, 2, 3, 4], &config(1, &[1, 2, 3, 4]));
+    rig.settle();
+    let put = rig.put(1, "k", "committed");
+    for link in [(1, 2), (2, 3), (3, 4)] {
+        rig.run(link.0, link.1);
+    }
+    rig.run(4, 1);
+    rig.committed(put);
+    rig.wire.clear();
+    rig
+}
+
+#[test]
+fn a_tail_that_is_not_open_would_answer_from_the_watermark_it_brought_along() {
+    let read = |mutant| {
+        let mut rig = tail_lost(mutant);
+        rig.enter(&[2, 3], &config(2, &[1, 2, 3]));
+        let read = rig.read(2, "k", ReadMode::Strong);
+        rig.beat(2);
+        rig.replies.get(&read).map(|_| rig.found(read).0)
+    };
+    assert_eq!(read(None), None, "it waits for the head to enter");
+    assert_eq!(read(Some(Mutant::AnswerBeforeOpen)), Some(None), "what was committed is gone");
+}
+
+#[test]
+fn a_tail_that_is_not_open_would_promote_who_lacks_what_was_committed() {
+    let asked = |mutant| {
+        let mut rig = tail_lost(mutant);
+        rig.enter(&[3, 5], &joining(2, &[1, 2, 3], 5));
+        rig.run(5, 3);
+        assert_eq!(rig.last(5), Version::NONE);
+        rig.promotions.clone()
+    };
+    assert_eq!(asked(None), []);
+    assert_eq!(asked(Some(Mutant::AskBeforeOpen)), [(3, Epoch(2), 5)]);
+}
+
+#[test]
+fn a_read_that_waits_on_would_be_answered_in_another_role() {
+    let read = |mutant| {
+        let mut rig = rig(&[1, 2, 3], mutant);
+        rig.enter_all(&config(1, &[1, 2, 3]));
+        rig.settle();
+        rig.put(1, "k", "v");
+        rig.run(1, 2);
+        let read = rig.read(2, "k", ReadMode::Strong);
+        rig.enter_all(&joining(2, &[1, 3], 2));
+        rig.beat(2);
+        rig.replies[&read].clone()
+    };
+    assert_eq!(read(None), Reply::Refused(Refusal::NoChain));
+    assert!(matches!(read(Some(Mutant::KeepWaiting)), Reply::Read(_)));
+}
+
+#[test]
+fn a_newer_epochs_watermark_would_commit_what_nobody_else_has() {
+    let written = |mutant| {
+        let mut rig = rig(&[1, 2, 3], mutant);
+        rig.enter_all(&config(1, &[1, 2, 3]));
+        rig.settle();
+        let lost = rig.put(1, "k", "nobody else has it");
+        // The others go on without it, and it hasn't heard of that.
+        rig.enter(&[2, 3], &joining(2, &[2, 3], 1));
+        rig.wire.clear();
+        rig.put(2, "k", "another");
+        rig.settle();
+        rig.replies.get(&lost).cloned()
+    };
+    assert_eq!(written(None), None);
+    assert!(matches!(written(Some(Mutant::TakeNewerEpoch)), Some(Reply::Committed(_))));
+}

@@ -1,0 +1,320 @@
+//! Joiners whose place in the history is no longer kept.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+
+use super::{super::*, rig::*};
+use crate::{
+    Epoch, Version,
+    update::RequestKey,
+    wire::message::{SnapshotContent, SnapshotPart},
+};
+
+fn small() -> Settings {
+    Settings { backlog: 300, chunk: 256, ..Settings::default() }
+}
+
+/// A chain of 1 and 2 with data, whose backlog is short, and 3 that knows nothing yet.
+fn filled(settings: &Settings) -> Rig {
+    let mut rig = Rig::new(&[1, 2, 3], settings);
+    rig.enter(&[1, 2], &config(1, &[1, 2]));
+    rig.settle();
+    let session = rig.session(1);
+    for number in 1..=20 {
+        let request = RequestKey { session, number, lowest: number.min(3) };
+        let key = Bytes::from(format!("key/{number:02}"));
+        rig.request(1, Some(request), Write::Put { key, value: vec![number as u8; 50].into() });
+        rig.settle();
+    }
+    let took = RequestKey { session, number: 21, lowest: 3 };
+    rig.request(1, Some(took), Write::GetDelete { key: "key/07".into() });
+    rig.session(1);
+    rig.beat(2);
+    rig
+}
+
+fn parts(rig: &Rig, from: u8, to: u8) -> Vec<SnapshotPart> {
+    let frames = rig.wire.get(&(from, to)).into_iter().flatten();
+    frames
+        .filter_map(|frame| match &frame.message {
+            ChainMessage::Snapshot(part) => Some(part.clone()),
+            _ => None,
+        })
+        .collect()
+}
+
+/// The whole snapshot lies on the link from 2 to 3.
+fn begin(rig: &mut Rig) {
+    rig.settle_without(&[(2, 3)]);
+    rig.heartbeat();
+    rig.settle_without(&[(2, 3)]);
+}
+
+/// Delivers, a frame at a time, until so many parts have come.
+fn run_parts(rig: &mut Rig, from: u8, to: u8, count: usize) {
+    let mut come = 0;
+    for _ in 0..1000 {
+        rig.transmit();
+        rig.run_others(from, to);
+        let is_part = matches!(
+            rig.wire.get(&(from, to)).and_then(|queue| queue.front()).map(|frame| &frame.message),
+            Some(ChainMessage::Snapshot(_))
+        );
+        if is_part && come == count {
+            return;
+        }
+        come += usize::from(is_part);
+        rig.deliver(from, to);
+    }
+    panic!("only {come} parts came");
+}
+
+#[test]
+fn a_joiner_gets_all_that_there_is() {
+    let mut rig = filled(&small());
+    rig.enter_all(&joining(2, &[1, 2], 3));
+    rig.settle();
+    rig.assert_same(2, 3);
+    assert_eq!(rig.contents(3).len(), 19);
+    let status = rig.status(3);
+    assert_eq!((status.resyncs_full, status.resyncs_partial, status.receiving), (1, 0, None));
+    assert!(status.open);
+    assert_eq!(rig.status(2).sending, None);
+    rig.put(1, "key/01", "new");
+    rig.beat(2);
+    rig.assert_same(1, 3);
+    assert_eq!(rig.stores[&2].bytes(), rig.stores[&1].bytes(), "the pin is given back");
+}
+
+#[test]
+fn what_the_backlog_has_needs_no_snapshot() {
+    let mut rig = filled(&Settings::default());
+    rig.enter_all(&joining(2, &[1, 2], 3));
+    rig.settle();
+    rig.assert_same(2, 3);
+    let status = rig.status(3);
+    assert_eq!((status.resyncs_full, status.resyncs_partial), (0, 1));
+}
+
+#[test]
+fn updates_travel_beside_the_snapshot() {
+    let mut rig = filled(&small());
+    rig.enter_all(&joining(2, &[1, 2], 3));
+    rig.frames = 3;
+    run_parts(&mut rig, 2, 3, 16);
+    let before = rig.status(3).receiving.unwrap();
+    assert!(before.records > 0 && before.records < 19, "{before:?}");
+    assert_eq!(rig.status(3).last, Version::NONE, "it has no history yet");
+    let put = rig.put(1, "key/01", "beside");
+    let delete = rig.write(1, Write::Delete { key: "key/20".into() });
+    rig.settle_without(&[(2, 3)]);
+    assert!(rig.committed(put) < rig.committed(delete), "it counts for no commit");
+    rig.settle();
+    rig.assert_same(2, 3);
+    assert_eq!(rig.contents(3).len(), 18);
+}
+
+#[test]
+fn a_full_buffer_holds_the_source_back() {
+    let mut rig = filled(&Settings { joiner_buffer: 200, backlog: 2000, ..small() });
+    // Its own history is of an epoch that never was, so no backlog has its place.
+    rig.enter_all(&joining(2, &[1, 2], 3));
+    rig.frames = 2;
+    run_parts(&mut rig, 2, 3, 3);
+    for _ in 0..8 {
+        rig.put(1, "key/01", "more");
+        rig.settle_without(&[(2, 3)]);
+        for _ in 0..2 {
+            rig.deliver(2, 3);
+        }
+    }
+    let filling = rig.replicas[&3].filling.as_ref().unwrap().progress(false);
+    assert!(filling.hold, "{filling:?}");
+    rig.beat(2);
+    rig.assert_same(2, 3);
+    assert_eq!(rig.status(3).resyncs_full, 1);
+}
+
+#[test]
+fn a_broken_link_goes_on_where_it_was() {
+    let mut rig = filled(&small());
+    rig.enter_all(&joining(2, &[1, 2], 3));
+    rig.frames = 2;
+    run_parts(&mut rig, 2, 3, 16);
+    let before = rig.status(3).receiving.unwrap();
+    rig.cut_link(2, 3);
+    rig.put(1, "key/02", "meanwhile");
+    rig.beat(1);
+    assert_eq!(rig.status(3).receiving, Some(before), "nothing is lost");
+    rig.join_link(2, 3);
+    rig.frames = usize::MAX;
+    rig.run(3, 2);
+    rig.transmit();
+    let first = parts(&rig, 2, 3).first().map(|part| part.at.clone());
+    let mark = rig.replicas[&3].filling.as_ref().unwrap().progress(false).mark;
+    assert_eq!(first, Some(mark), "nothing is sent twice");
+    rig.beat(1);
+    rig.assert_same(2, 3);
+    assert_eq!(rig.status(3).resyncs_full, 1);
+}
+
+#[test]
+fn lost_repeated_and_swapped_parts_are_harmless() {
+    let mut rig = filled(&Settings { resend: Some(Duration::from_millis(200)), ..small() });
+    rig.enter_all(&joining(2, &[1, 2], 3));
+    begin(&mut rig);
+    let queue = rig.wire.get_mut(&(2, 3)).unwrap();
+    let mut frames: Vec<_> = queue.drain(..).collect();
+    frames.truncate(frames.len() - 2);
+    let lost = frames.len() / 2;
+    frames.swap(2, 3);
+    frames.extend(frames[..5].to_vec());
+    frames.remove(lost);
+    rig.wire.insert((2, 3), frames.into());
+    rig.beat(8);
+    rig.assert_same(2, 3);
+    assert_eq!(rig.status(3).resyncs_full, 1);
+}
+
+#[test]
+fn a_lost_place_begins_a_new_snapshot() {
+    let mut rig = filled(&small());
+    rig.enter_all(&joining(2, &[1, 2], 3));
+    rig.frames = 2;
+    run_parts(&mut rig, 2, 3, 16);
+    rig.cut_link(2, 3);
+    // What has come already goes, and more changes than the backlog holds.
+    for key in ["key/01", "key/02", "key/03", "key/04"] {
+        rig.write(1, Write::Delete { key: key.into() });
+        rig.put(1, "key/05", "new");
+        rig.settle();
+    }
+    assert_eq!(rig.status(2).sending, None, "the pin is given back");
+    rig.join_link(2, 3);
+    rig.beat(2);
+    rig.assert_same(2, 3);
+    assert_eq!(rig.contents(3).len(), 15);
+    let begun = rig.events.iter().filter(|(n, event)| *n == 3 && *event == Event::Resyncing).count();
+    assert_eq!((begun, rig.status(3).resyncs_full), (2, 1));
+}
+
+#[test]
+fn another_source_begins_anew() {
+    let mut rig = filled(&small());
+    rig.enter_all(&joining(2, &[1, 2], 3));
+    rig.frames = 2;
+    run_parts(&mut rig, 2, 3, 16);
+    rig.write(1, Write::Delete { key: "key/01".into() });
+    rig.run_others(2, 3);
+    // The tail is gone.
+    rig.input(2, Input::Expelled(Epoch(3)));
+    assert_eq!(rig.status(2).sending, None);
+    rig.enter(&[1, 3], &joining(3, &[1], 3));
+    rig.frames = usize::MAX;
+    rig.beat(2);
+    rig.assert_same(1, 3);
+    assert_eq!(rig.contents(3).len(), 18);
+}
+
+#[test]
+fn in_the_middle_of_a_snapshot_nothing_is_served() {
+    let mut rig = filled(&small());
+    rig.enter_all(&joining(2, &[1, 2], 3));
+    rig.frames = 2;
+    let before = rig.read(3, "key/01", ReadMode::Eventual);
+    assert_eq!(rig.found(before).0, None, "whatever it has");
+    run_parts(&mut rig, 2, 3, 8);
+    for mode in [ReadMode::Eventual, ReadMode::Strong, ReadMode::ThroughChain] {
+        let read = rig.read(3, "key/01", mode);
+        assert_eq!(rig.replies[&read], Reply::Refused(Refusal::NoChain));
+    }
+    assert_eq!(rig.local(3, "key/01"), Err(NotLocal::NotHere));
+    rig.settle();
+    let after = rig.read(3, "key/01", ReadMode::Eventual);
+    assert!(rig.found(after).0.is_some());
+}
+
+#[test]
+fn nobody_serves_in_the_middle_of_a_snapshot_whatever_the_log_says() {
+    let mut rig = filled(&small());
+    rig.enter_all(&joining(2, &[1, 2], 3));
+    rig.frames = 2;
+    run_parts(&mut rig, 2, 3, 8);
+    rig.enter(&[3], &config(3, &[1, 2, 3]));
+    assert_eq!(rig.status(3).halted, Some(Halt::NotWhole));
+}
+
+#[test]
+fn large_values_come_in_pieces() {
+    let mut rig = filled(&small());
+    let value = Bytes::from((0..=255).cycle().take(5000).collect::<Vec<u8>>());
+    rig.write(1, Write::Put { key: "key/10".into(), value: value.clone() });
+    rig.write(1, Write::Put { key: "zero".into(), value: Bytes::new() });
+    rig.beat(2);
+    rig.put(1, "last", "v");
+    rig.beat(1);
+    rig.enter_all(&joining(2, &[1, 2], 3));
+    begin(&mut rig);
+    assert!(parts(&rig, 2, 3).len() > 20);
+    for part in parts(&rig, 2, 3) {
+        let bytes = match &part.content {
+            SnapshotContent::Piece(piece) => piece.bytes.len(),
+            SnapshotContent::Records(records) => {
+                records.iter().map(|record| record.key.len() + record.held.value.as_ref().unwrap().len()).sum()
+            }
+            _ => 0,
+        };
+        assert!(bytes <= 256, "{bytes}");
+    }
+    rig.beat(1);
+    rig.assert_same(2, 3);
+}
+
+#[test]
+fn a_returning_head_loses_what_nobody_else_had() {
+    let mut rig = filled(&small());
+    rig.enter(&[3], &config(1, &[1, 2]));
+    let lost = rig.put(1, "lost", "v");
+    rig.input(1, Input::Expelled(Epoch(2)));
+    rig.wire.clear();
+    rig.enter(&[2], &config(2, &[2]));
+    for _ in 0..5 {
+        rig.put(2, "key/01", "new");
+    }
+    // The old head's history is as long as the new one's backlog, but another one.
+    rig.enter(&[1, 2], &joining(3, &[2], 1));
+    rig.beat(2);
+    rig.assert_same(2, 1);
+    assert_eq!(rig.replies[&lost], Reply::Expired);
+    assert!(!rig.contents(1).iter().any(|record| record.key == "lost"));
+    assert_eq!(rig.status(1).resyncs_full, 1);
+}
+
+#[test]
+fn a_tail_that_is_not_open_is_no_source() {
+    let mut rig = filled(&small());
+    rig.put(1, "key/01", "dirty");
+    rig.run(1, 2);
+    // Only the tail and the joiner have entered.
+    rig.enter(&[2, 3], &joining(2, &[1, 2], 3));
+    rig.beat(2);
+    assert_eq!((rig.status(2).sending, rig.status(3).receiving), (None, None));
+    rig.enter(&[1], &joining(2, &[1, 2], 3));
+    rig.beat(2);
+    rig.assert_same(2, 3);
+}
+
+#[test]
+fn a_tail_that_is_not_open_goes_on_with_no_snapshot() {
+    let mut rig = filled(&small());
+    rig.enter_all(&joining(2, &[1, 2], 3));
+    rig.frames = 2;
+    run_parts(&mut rig, 2, 3, 16);
+    rig.enter(&[2, 3], &joining(3, &[1, 2], 3));
+    rig.beat(2);
+    assert_eq!(rig.status(3).resyncs_full, 0, "what was committed may be above its watermark");
+    rig.enter(&[1], &joining(3, &[1, 2], 3));
+    rig.beat(2);
+    rig.assert_same(2, 3);
+}
