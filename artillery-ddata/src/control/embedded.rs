@@ -91,9 +91,9 @@ impl Embedded {
         peers: Arc<dyn Peers>,
     ) -> Result<Self, ConfigLogError> {
         let id = raft_id(&settings, me.id);
-        let config = settings.config(founding.name.clone()).map_err(failed)?;
+        let config = settings.config(founding.name.clone())?;
         let network = Network { cluster: founding.cluster, peers, backoff: settings.heartbeat };
-        let applied = Arc::new(Applied::new(founding, settings.window, settings.lacks(Mutant::AnyTerm)));
+        let applied = Arc::new(Applied::new(founding, settings.window));
         let voters = first_voters(&me, founding, &settings);
         let first = voters.first().is_some_and(|voter| voter.id == me.id);
         let store = match voters.is_empty() {
@@ -210,7 +210,7 @@ impl Inner {
             return Err(AppendError::Taken { last });
         }
         let proposal = Proposal { term: term.0, at, change };
-        let size = messages::encode(&proposal).map_err(|error| failed(error))?.len();
+        let size = messages::encode(&proposal).map_err(failed)?.len();
         if size > MAX_PROPOSAL {
             return Err(failed(format!("a change of {size} bytes, at most {MAX_PROPOSAL} are possible")).into());
         }

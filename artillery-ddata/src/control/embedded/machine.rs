@@ -29,7 +29,6 @@ pub(super) struct Applied {
     state: Mutex<State>,
     progress: watch::Sender<Progress>,
     window: usize,
-    any_term: bool,
 }
 
 /// What waiters wait for.
@@ -85,7 +84,7 @@ impl Installed {
 }
 
 impl Applied {
-    pub(super) fn new(founding: &Founding, window: usize, any_term: bool) -> Self {
+    pub(super) fn new(founding: &Founding, window: usize) -> Self {
         let configs = Configs::of(founding);
         let changes = configs.iter().map(|config| ChainChange { replaces: Epoch(0), config: config.clone() });
         let first = LogEntry { index: LogIndex(1), term: Term(0), change: Change::Chains(changes.collect()) };
@@ -98,7 +97,7 @@ impl Applied {
             snapshots: 0,
         };
         let progress = Progress { last: LogIndex(1), ..Progress::default() };
-        Self { state: Mutex::new(state), progress: watch::Sender::new(progress), window: window.max(1), any_term }
+        Self { state: Mutex::new(state), progress: watch::Sender::new(progress), window: window.max(1) }
     }
 
     pub(super) fn configs(&self) -> Arc<Configs> {
@@ -150,9 +149,9 @@ impl Applied {
 }
 
 impl State {
-    fn apply(&mut self, log_id: RaftLogId, proposal: Proposal, window: usize, any_term: bool) -> Outcome {
+    fn apply(&mut self, log_id: RaftLogId, proposal: Proposal, window: usize) -> Outcome {
         let last = self.configs.applied();
-        if proposal.term != log_id.leader_id.term && !any_term {
+        if proposal.term != log_id.leader_id.term {
             return Outcome::WrongTerm;
         }
         if proposal.at != last.next() {
@@ -193,7 +192,7 @@ impl RaftStateMachine<TypeConfig> for Machine {
             state.raft = Some(log_id);
             outcomes.push(match payload {
                 EntryPayload::Blank => Outcome::Nothing,
-                EntryPayload::Normal(proposal) => state.apply(log_id, proposal, self.0.window, self.0.any_term),
+                EntryPayload::Normal(proposal) => state.apply(log_id, proposal, self.0.window),
                 EntryPayload::Membership(membership) => {
                     state.membership = Membership::new(Some(log_id), membership);
                     Outcome::Nothing

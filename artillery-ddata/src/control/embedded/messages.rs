@@ -63,8 +63,13 @@ pub(super) fn encode<T: Serialize>(message: &T) -> Result<Bytes, CallError> {
     Ok(bytes.into())
 }
 
+/// As a value and not as a header: what a header may claim depends on its types, and a message that fits and is not
+/// taken in would stop the log for ever.
 pub(super) fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, CallError> {
-    Ok(codec::decode(bytes)?)
+    if bytes.len() > MAX_MESSAGE {
+        return Err(CallError::Malformed(codec::CodecError::TooLarge(bytes.len())));
+    }
+    Ok(codec::decode_value(bytes)?)
 }
 
 impl Envelope {

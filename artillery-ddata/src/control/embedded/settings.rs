@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::control::log::ConfigLogError;
+
 /// How the group that keeps the log behaves. All of its nodes should have the same.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct EmbeddedSettings {
@@ -59,7 +61,10 @@ impl EmbeddedSettings {
     }
 
     /// For openraft.
-    pub(super) fn config(&self, cluster: String) -> Result<openraft::Config, openraft::ConfigError> {
+    ///
+    /// # Errors
+    /// [`ConfigLogError::Failed`]: times that make no sense.
+    pub(super) fn config(&self, cluster: String) -> Result<openraft::Config, ConfigLogError> {
         let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX).max(1);
         openraft::Config {
             cluster_name: cluster,
@@ -75,6 +80,7 @@ impl EmbeddedSettings {
             ..openraft::Config::default()
         }
         .validate()
+        .map_err(|error| ConfigLogError::Failed(error.to_string()))
     }
 }
 
@@ -94,6 +100,4 @@ pub(crate) enum Mutant {
     ConfirmWithoutQuorum,
     /// A restarted node that has forgotten its votes votes as its former self (trap 21).
     KeepVote,
-    /// A proposal that was appended counts, whatever the term in which it was prepared (trap 35).
-    AnyTerm,
 }

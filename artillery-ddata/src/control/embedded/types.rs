@@ -95,5 +95,5 @@ pub(crate) enum Outcome {
 /// a member that can fail, and not one failure more that is survived.
 pub(super) fn first_voters(founding: &Founding, most: usize) -> &[Founder] {
     let voters = founding.members.len().min(most);
-    &founding.members[..if voters % 2 == 0 { voters.saturating_sub(1) } else { voters }]
+    &founding.members[..if voters.is_multiple_of(2) { voters.saturating_sub(1) } else { voters }]
 }

@@ -6,11 +6,11 @@ use std::{
 };
 
 use openraft::{
-    ChangeMembers,
+    ChangeMembers, ServerState,
     error::{ClientWriteError, RaftError},
     raft::ClientWriteResponse,
 };
-use tokio::sync::watch;
+use tokio::sync::{MutexGuard, watch};
 
 use super::{
     Inner, failed,
@@ -72,7 +72,7 @@ impl Inner {
 
     /// Each step can be repeated, and whoever leads next can go on with another set.
     async fn replace(&self, term: Term, voters: BTreeMap<RaftId, Peer>) -> Result<(), AppendError> {
-        let _one = self.changing.lock().await;
+        let _one = self.alone(term).await?;
         let known = self.known();
         for (&id, peer) in voters.iter().filter(|(id, _)| !known.contains(id)) {
             done(term, self.raft.add_learner(id, peer.clone(), false).await)?;
@@ -82,9 +82,21 @@ impl Inner {
         done(term, self.raft.change_membership(ChangeMembers::ReplaceAllVoters(ids), false).await)
     }
 
-    /// Lets every node of the cluster have the log, and nobody else but those who keep it.
+    /// Keeps other changes of the group out; for a leader that votes alone. One that was voted out goes on taking changes
+    /// until its next tick, and openraft 0.9 panics when one of the group itself is among them.
+    async fn alone(&self, term: Term) -> Result<MutexGuard<'_, ()>, AppendError> {
+        let (one, me) = (self.changing.lock().await, self.me);
+        let leads = self.raft.with_raft_state(move |state| {
+            let voter = state.membership_state.effective().voter_ids().any(|id| id == me);
+            voter && state.server_state == ServerState::Leader && state.vote_ref().leader_id().term == term.0
+        });
+        if leads.await.map_err(failed)? { Ok(one) } else { Err(AppendError::NotLeading) }
+    }
+
+    /// Lets every node of the cluster have the log, and nobody else but those who keep it; and ends a change of voters
+    /// that somebody left half done.
     async fn teach(&self, term: Term) -> Result<(), AppendError> {
-        let _one = self.changing.lock().await;
+        let _one = self.alone(term).await?;
         let (configs, known) = (self.applied.configs(), self.known());
         let nodes: BTreeMap<_, _> =
             configs.nodes().map(|node| (raft_id(&self.settings, node.id), Peer(node.clone()))).collect();
@@ -92,6 +104,10 @@ impl Inner {
         let gone: BTreeSet<_> =
             known.iter().filter(|id| !nodes.contains_key(id) && !voters.contains(id)).copied().collect();
         let come: BTreeMap<_, _> = nodes.into_iter().filter(|(id, _)| !known.contains(id)).collect();
+        let half_done = self.metrics.borrow().membership_config.membership().get_joint_config().clone();
+        if let [_, .., last] = &half_done[..] {
+            done(term, self.raft.change_membership(ChangeMembers::ReplaceAllVoters(last.clone()), false).await)?;
+        }
         if !gone.is_empty() {
             done(term, self.raft.change_membership(ChangeMembers::RemoveNodes(gone), true).await)?;
         }

@@ -130,7 +130,7 @@ impl Net {
         !lost && !self.world().cuts.contains(&(from.node, to.node))
     }
 
-    fn log(&self, id: MemberId) -> Option<Embedded> {
+    pub(super) fn log(&self, id: MemberId) -> Option<Embedded> {
         let world = self.world();
         let (founder, log) = world.living.get(&id.node)?;
         (founder.id == id || world.any_life).then(|| log.clone())

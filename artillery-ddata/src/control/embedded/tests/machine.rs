@@ -1,0 +1,61 @@
+//! Which entries count.
+
+use std::sync::Arc;
+
+use openraft::{CommittedLeaderId, Entry, EntryPayload, LogId, RaftSnapshotBuilder, storage::RaftStateMachine};
+
+use super::{
+    super::{
+        machine::{Applied, Machine},
+        types::{Outcome, Proposal, RaftId, TypeConfig},
+    },
+    network::founding,
+};
+use crate::control::log::{Change, LogIndex};
+
+fn entry(index: u64, term: u64, proposed_in: u64, at: u64) -> Entry<TypeConfig> {
+    let change = Change::Nodes { add: vec![], remove: vec![] };
+    let log_id = LogId::new(CommittedLeaderId::new(term, RaftId::default()), index);
+    Entry { log_id, payload: EntryPayload::Normal(Proposal { term: proposed_in, at: LogIndex(at), change }) }
+}
+
+fn machine(window: usize) -> Machine {
+    Machine(Arc::new(Applied::new(&founding(3), window)))
+}
+
+#[tokio::test]
+async fn a_change_counts_at_the_next_place_and_in_its_term() {
+    let mut machine = machine(8);
+    let entries = [entry(1, 1, 1, 2), entry(2, 1, 1, 2), entry(3, 1, 1, 4), entry(4, 2, 1, 3), entry(5, 2, 2, 3)];
+    let outcomes = machine.apply(entries).await.unwrap();
+    let taken = Outcome::Taken(LogIndex(2));
+    assert_eq!(outcomes, [Outcome::Placed, taken, taken, Outcome::WrongTerm, Outcome::Placed]);
+    assert_eq!(machine.0.configs().applied(), LogIndex(3));
+    assert_eq!(machine.0.progress().last, LogIndex(3));
+    assert_eq!(machine.0.progress().raft.map(|last| last.index), Some(5));
+}
+
+#[tokio::test]
+async fn a_snapshot_holds_what_was_applied_and_the_window() {
+    let (mut from, mut to) = (machine(3), machine(3));
+    from.apply((1..9).map(|index| entry(index, 1, 1, index + 1))).await.unwrap();
+    let snapshot = from.build_snapshot().await.unwrap();
+    to.install_snapshot(&snapshot.meta, snapshot.snapshot).await.unwrap();
+    assert_eq!(to.0.configs(), from.0.configs());
+    assert_eq!(to.applied_state().await.unwrap(), from.applied_state().await.unwrap());
+    for machine in [&from, &to] {
+        assert_eq!(machine.0.entry(LogIndex(6)), Err(LogIndex(7)));
+        assert_eq!(machine.0.entry(LogIndex(7)).unwrap().map(|entry| entry.index), Some(LogIndex(7)));
+        assert_eq!(machine.0.entry(LogIndex(10)), Ok(None));
+    }
+}
+
+#[tokio::test]
+async fn a_damaged_snapshot_is_refused_and_changes_nothing() {
+    let (mut from, mut to) = (machine(3), machine(3));
+    from.apply((1..9).map(|index| entry(index, 1, 1, index + 1))).await.unwrap();
+    let mut snapshot = from.build_snapshot().await.unwrap();
+    snapshot.snapshot.get_mut().pop();
+    assert!(to.install_snapshot(&snapshot.meta, snapshot.snapshot).await.is_err());
+    assert_eq!(to.0.configs().applied(), LogIndex(1));
+}

@@ -1,0 +1,106 @@
+//! Rough times by seed, healing after them, and what happens when a rule is taken out.
+
+use std::time::Duration;
+
+use super::{super::Mutant, group::Group};
+
+/// What a run came to.
+struct Done {
+    /// Until all was well again.
+    took: Option<Duration>,
+    appended: u64,
+    confirmed: u64,
+    terms: usize,
+    digest: u64,
+}
+
+/// One run; what went wrong in it.
+fn run(seed: u64, mutant: Option<Mutant>) -> Result<Done, String> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+    runtime.block_on(async {
+        let founders = 1 + (seed % 5) as usize;
+        // Where majorities may die, nothing is promised but that nobody contradicts anybody.
+        let lethal = seed % 4 == 3;
+        let group = Group::new(seed, founders, founders.max(3) + (seed / 5 % 2) as usize, lethal, mutant);
+        for n in 0..founders {
+            group.start(n).await;
+            tokio::time::sleep(Duration::from_millis(group.net.below(1 + seed % 3 * 100))).await;
+        }
+        group.rough(Duration::from_millis(2000 + group.net.below(8000))).await;
+        let recovered = if lethal { None } else { Some(group.recover().await) };
+        group.end().await;
+        let book = group.book();
+        match &book.violation {
+            Some(violation) => Err(violation.clone()),
+            None => {
+                let (appended, confirmed, terms) = (book.appended, book.confirmed, book.terms());
+                Ok(Done { took: recovered.transpose()?, appended, confirmed, terms, digest: group.net.world().digest })
+            }
+        }
+    })
+}
+
+fn sound(seed: u64) -> Done {
+    run(seed, None).unwrap_or_else(|violation| panic!("seed {seed}: {violation}"))
+}
+
+/// The seeds to run: `EMBEDDED_SEEDS` says how many, `EMBEDDED_FIRST` from where on.
+fn seeds() -> std::ops::Range<u64> {
+    let number = |name, default| std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default);
+    let first = number("EMBEDDED_FIRST", 0);
+    first..first + number("EMBEDDED_SEEDS", 60)
+}
+
+#[test]
+fn rough_times_contradict_nothing_and_end() {
+    let (mut slowest, mut appended, mut confirmed, mut terms) = ((Duration::ZERO, 0), 0, 0, 0);
+    for seed in seeds() {
+        let done = sound(seed);
+        slowest = slowest.max((done.took.unwrap_or_default(), seed));
+        appended += done.appended;
+        confirmed += done.confirmed;
+        terms += done.terms;
+    }
+    println!("{appended} entries, {confirmed} confirmations, {terms} terms; slowest recovery {slowest:?}");
+    assert!(appended > 0 && confirmed > 0 && terms > 0);
+}
+
+#[test]
+fn the_same_seed_is_the_same_run() {
+    for seed in [5, 12] {
+        assert_eq!(sound(seed).digest, sound(seed).digest, "seed {seed}");
+    }
+}
+
+/// Whether one of so many seeds notices, and says one of these things.
+fn caught(mutant: Mutant, within: u64, because: &[&str]) {
+    let notices = |seed| {
+        let violation = run(seed, Some(mutant)).err()?;
+        because.iter().any(|because| violation.contains(because)).then_some((seed, violation))
+    };
+    let (seed, violation) =
+        (0..within).find_map(notices).unwrap_or_else(|| panic!("{mutant:?} was not noticed within {within} seeds"));
+    println!("{mutant:?}: seed {seed}: {violation}");
+}
+
+const TWO_LOGS: [&str; 4] = ["lead in term", "where others have", "other configurations", "was acknowledged before"];
+
+#[test]
+fn a_node_that_begins_the_log_again_is_caught() {
+    caught(Mutant::InitialiseAgain, 50, &TWO_LOGS);
+}
+
+#[test]
+fn a_leader_that_has_not_applied_is_caught() {
+    caught(Mutant::LeadUnapplied, 300, &["was acknowledged before"]);
+}
+
+#[test]
+fn a_confirmation_without_a_majority_is_caught() {
+    caught(Mutant::ConfirmWithoutQuorum, 100, &["confirmed"]);
+}
+
+#[test]
+fn a_node_that_votes_as_its_former_self_is_caught() {
+    caught(Mutant::KeepVote, 300, &TWO_LOGS);
+}
