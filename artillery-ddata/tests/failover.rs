@@ -10,7 +10,7 @@ use std::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use artillery_ddata::{Kv, Node, Place, Way, client::Spread};
@@ -96,7 +96,7 @@ async fn lose(place: Place, silently: bool) {
     let before = epoch(survivors[0]).await;
     let loads: Vec<_> = survivors.iter().map(|node| Load::begin(&node.kv(), 4)).collect();
     within(survivors[0].kv().put("before", "v")).await.unwrap();
-    let begin = Instant::now();
+    let begin = tokio::time::Instant::now();
     if silently {
         for (other, theirs) in cluster.nodes.iter().zip(&cluster.cuts) {
             cuts.cut(other.addr());
@@ -109,11 +109,17 @@ async fn lose(place: Place, silently: bool) {
     println!("{place} gone, silently: {silently}; a write after {:?}", begin.elapsed());
     members(survivors[0], 2).await;
     assert!(epoch(survivors[0]).await > before);
-    holds(&survivors, &sums(loads).await).await;
+    let counts = sums(loads).await;
+    holds(&survivors, &counts).await;
     if silently {
         // It can't know what has happened since, so it says nothing.
         let old = within(gone.kv().get("after").timeout(Duration::from_millis(300))).await;
         assert!(old.is_err(), "{old:?}");
+        cuts.heal();
+        cluster.heal();
+        members(&gone, 3).await;
+        holds(&[&gone], &counts).await;
+        assert_eq!(within(gone.kv().get("after")).await.unwrap().into_value().unwrap(), "v");
     }
 }
 

@@ -13,7 +13,9 @@ use tracing_subscriber::{
 /// of errors.
 pub(crate) fn begin(level: LevelFilter) {
     let others = if level >= LevelFilter::DEBUG { level } else { level.min(LevelFilter::ERROR) };
-    let wanted = Targets::new().with_default(others).with_target("artillery", level);
+    // It takes every node that is gone for an error; the library says itself what matters of that.
+    let log = if level >= LevelFilter::DEBUG { level } else { LevelFilter::OFF };
+    let wanted = Targets::new().with_default(others).with_target("artillery", level).with_target("openraft", log);
     let lines = fmt::layer().with_writer(io::stderr).with_ansi(io::stderr().is_terminal());
     // Fails only if there is a subscriber already, which is fine too.
     let _ = tracing_subscriber::registry().with(lines).with(wanted).try_init();

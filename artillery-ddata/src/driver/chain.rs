@@ -29,12 +29,22 @@ const BATCH: usize = 256;
 /// A peer's frame, what the configuration log says, or a question.
 #[allow(clippy::large_enum_variant, reason = "nearly all commands are frames; a box would be one more allocation each")]
 pub(crate) enum Command {
-    Frame { from: MemberId, frame: ChainFrame },
+    Frame {
+        from: MemberId,
+        frame: ChainFrame,
+    },
     Status(oneshot::Sender<Status>),
     /// This configuration names this member. `done` is told once it is acted by.
-    Enter { config: Arc<ChainConfig>, lanes: BTreeMap<MemberId, Lanes>, done: oneshot::Sender<()> },
+    Enter {
+        config: Arc<ChainConfig>,
+        lanes: BTreeMap<MemberId, Lanes>,
+        done: oneshot::Sender<()>,
+    },
     /// The configuration of this epoch doesn't name this member.
-    Expelled { epoch: Epoch, done: oneshot::Sender<()> },
+    Expelled {
+        epoch: Epoch,
+        done: oneshot::Sender<()>,
+    },
     /// Take no lease any more, and act by none.
     Resign(oneshot::Sender<()>),
 }

@@ -8,12 +8,7 @@ mod calls;
 mod log;
 mod serve;
 
-use std::{
-    collections::BTreeMap,
-    net::SocketAddr,
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::BTreeMap, net::SocketAddr, sync::Arc, time::Duration};
 
 use artillery_core::{
     MemberId, Timestamp, clock,

@@ -63,7 +63,12 @@ impl Member {
         let server = Arc::new(std::sync::OnceLock::new());
         // Nobody forms anything here.
         let (formation, _) = mpsc::channel(1);
-        let service = Arc::new(DataService { chains: chains.clone(), server: server.clone(), formation, control: Arc::default() });
+        let service = Arc::new(DataService {
+            chains: chains.clone(),
+            server: server.clone(),
+            formation,
+            control: Arc::default(),
+        });
         let endpoint = network.endpoint(&name, local_info(cluster, id.incarnation, PeerKind::Node), service);
         let local = Arc::new(Local::new(id, name.clone()));
         let router = Router::of_node(local.clone(), endpoint.clone(), MAX_VALUE);

@@ -49,6 +49,9 @@ pub enum DecodeError {
     /// A body where there is none.
     #[error("{0} bytes of body behind a message that has none")]
     Body(usize),
+    /// A header whose numbers could be shorter.
+    #[error("a header of {0} bytes that could be shorter")]
+    Form(usize),
     /// A message of the log's group is too long.
     #[error("a message of the log of {0} bytes, at most {MAX_LOG_MESSAGE} are allowed")]
     Long(usize),
@@ -115,6 +118,12 @@ fn encode<T: Serialize>(said: &Said<'_, T>, body: Bytes) -> Result<Encoded, Code
 /// # Errors
 /// [`DecodeError`].
 pub fn decode_call(frame: &Frame) -> Result<Call, DecodeError> {
+    let call = heard_call(frame)?;
+    one_form(frame, &encode_call(&call)?)?;
+    Ok(call)
+}
+
+fn heard_call(frame: &Frame) -> Result<Call, DecodeError> {
     match codec::decode::<Heard<Renewal>>(&frame.header)? {
         Heard::Lease(renewal) => {
             no_body(frame)?;
@@ -130,6 +139,12 @@ pub fn decode_call(frame: &Frame) -> Result<Call, DecodeError> {
 /// # Errors
 /// [`DecodeError`].
 pub fn decode_answer(frame: &Frame) -> Result<Answer, DecodeError> {
+    let answer = heard_answer(frame)?;
+    one_form(frame, &encode_answer(&answer)?)?;
+    Ok(answer)
+}
+
+fn heard_answer(frame: &Frame) -> Result<Answer, DecodeError> {
     match codec::decode::<Heard<Renewed>>(&frame.header)? {
         Heard::Lease(renewed) => {
             no_body(frame)?;
@@ -138,6 +153,10 @@ pub fn decode_answer(frame: &Frame) -> Result<Answer, DecodeError> {
         }
         Heard::Log => Ok(Answer::Log(log_message(frame)?)),
     }
+}
+
+fn one_form(frame: &Frame, encoded: &Encoded) -> Result<(), DecodeError> {
+    if frame.header == encoded.header { Ok(()) } else { Err(DecodeError::Form(frame.header.len())) }
 }
 
 fn no_body(frame: &Frame) -> Result<(), DecodeError> {
@@ -173,7 +192,7 @@ mod tests {
 
     fn renewal(me: Founder) -> Renewal {
         let promotion = Promotion { chain: ChainId(3), epoch: Epoch(4), member: founder(9).id };
-        Renewal { number: 7, answered: 5, me, applied: LogIndex(2), leaving: true, promotions: vec![promotion] }
+        Renewal { number: 7, answered: 6, me, applied: LogIndex(2), leaving: true, promotions: vec![promotion] }
     }
 
     fn renewed() -> Renewed {
@@ -217,6 +236,13 @@ mod tests {
         let named = Founder { name: "n".repeat(MAX_NAME + 1), ..founder(1) };
         let named = frame(encode_call(&Call::Renewal(renewal(named))).unwrap());
         assert_eq!(decode_call(&named), Err(DecodeError::Founder { name: MAX_NAME + 1, addrs: 1 }));
+    }
+
+    #[test]
+    fn a_message_has_one_form() {
+        let long = Frame { header: Bytes::from_static(&[0xfb, 1, 0]), body: Bytes::new() };
+        assert_eq!(decode_call(&long), Err(DecodeError::Form(3)));
+        assert_eq!(decode_answer(&long), Err(DecodeError::Form(3)));
     }
 
     #[test]

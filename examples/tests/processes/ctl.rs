@@ -42,8 +42,10 @@ async fn by_mdns_the_cluster_is_found_too() {
 async fn an_unknown_outcome_has_its_own_code() {
     let mut cluster = Cluster::start(&[]).await;
     let put = cluster.json(0, &["put", "key", "value"]).await;
+    // The head has nothing to settle it by but an update, and the tail will never commit that. Nobody is there who could
+    // decide with it that the chain goes on without them.
     cluster.nodes[2].kill().await;
-    // The head has nothing to settle it by but an update, and the tail will never commit that.
+    cluster.nodes[1].kill().await;
     let request = put["request"].as_str().unwrap();
     let next = request.strip_suffix('1').unwrap().to_owned() + "2";
     let answer = cluster.json(3, &["--timeout", "1500", "outcome", &next]).await;

@@ -31,10 +31,9 @@ async fn bad_arguments_are_named() {
 
 #[tokio::test]
 async fn what_is_planned_is_refused() {
-    let planned: [(&str, &[&str]); 8] = [
+    let planned: [(&str, &[&str]); 7] = [
         (NODE, &["--data", "x"]),
         (NODE, &["--resp", "127.0.0.1:0"]),
-        (NODE, &["--lease-ms", "1000"]),
         (NODE, &["--chains", "4"]),
         (NODE, &["--leave-on-term"]),
         (QUICKSTART, &["--data", "x"]),

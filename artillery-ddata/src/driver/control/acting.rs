@@ -23,9 +23,7 @@ impl Control {
         }
         self.acting = Some(configs.applied());
         let told: Vec<_> = configs.iter().filter_map(|config| self.tell(&configs, config)).collect();
-        self.tasks.spawn(async move {
-            if all_done(told).await { Done::Acted(configs) } else { Done::Stopped }
-        });
+        self.tasks.spawn(async move { if all_done(told).await { Done::Acted(configs) } else { Done::Stopped } });
     }
 
     fn tell(&self, configs: &Configs, config: &ChainConfig) -> Option<Told> {
@@ -108,10 +106,8 @@ async fn all_done(told: Vec<Told>) -> bool {
 
 /// Chains, members and addresses, as the log knows them.
 pub(crate) fn routing(cluster: crate::ClusterId, configs: &Configs) -> Routing {
-    let address = |founder: &crate::control::Founder| NodeAddress {
-        name: founder.name.clone(),
-        addrs: founder.addrs.clone(),
-    };
+    let address =
+        |founder: &crate::control::Founder| NodeAddress { name: founder.name.clone(), addrs: founder.addrs.clone() };
     let nodes = configs.nodes().map(|founder| (founder.id.node, address(founder)));
     Routing { cluster, chains: configs.iter().cloned().collect(), nodes: nodes.collect() }
 }
