@@ -92,9 +92,9 @@
 //! # What is promised, and what is not yet
 //!
 //! Strong reads and writes are linearizable, at every node. A write happens at most once however often it is tried: calls
-//! retry by themselves under one request id, and [`Kv::resolve`] settles an outcome that stayed unknown. In this release
-//! the configuration of a chain is fixed when it is formed: when a member dies, clean reads at the others go on, and
-//! writes wait for it in vain.
+//! retry by themselves under one request id, and [`Kv::resolve`] settles an outcome that stayed unknown. A member that
+//! dies is removed once its lease is certainly out; clean reads at the others go on meanwhile, writes after it. With the store in
+//! memory, what was written lives as long as one serving member does.
 
 #[cfg(feature = "net")]
 pub mod blocking;
