@@ -13,7 +13,7 @@ use std::{
     time::Duration,
 };
 
-use artillery_ddata::{Kv, Node, Place, Way, client::Spread};
+use artillery_ddata::{Kv, Node, NodeBuilder, Place, Way, client::Spread};
 use support::{PATIENCE, TestCluster, until, within};
 use tokio::task::JoinSet;
 
@@ -166,8 +166,10 @@ async fn a_client_beside_the_cluster_finds_the_new_head() {
 /// Four nodes, three of which serve: the fourth takes the place of one that is gone.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_spare_takes_the_place() {
-    let mut cluster = TestCluster::start(3).await;
-    let spare = cluster.add(|builder| builder).await;
+    // So little is kept for those who come later that they need a snapshot.
+    let little = |builder: NodeBuilder| builder.configure(|config| config.limits.backlog_bytes = 16 << 10);
+    let mut cluster = TestCluster::start_with(3, little).await;
+    let spare = cluster.add(little).await;
     within(spare.ready()).await.unwrap();
     let load = Load::begin(&spare.kv(), 4);
     for n in 0..200 {
@@ -184,6 +186,7 @@ async fn a_spare_takes_the_place() {
         let read = within(spare.kv().get(&format!("key/{n}"))).await.unwrap();
         assert_eq!(read.into_value().unwrap(), vec![7; 1000]);
     }
+    assert_eq!(spare.status().await.chains[0].resyncs_full, 1);
     until(async || spare.kv().get("key/0").await.is_ok_and(|read| read.served.way == Way::Local)).await;
 }
 

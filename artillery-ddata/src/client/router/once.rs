@@ -95,7 +95,7 @@ impl Router {
 
     /// Waits until a newer configuration has another head than this one: for a write that may be asked for again.
     async fn deposed(&self, question: &Question, member: MemberId, until: Instant) {
-        if question.forwarded || repeat(&question.operation) != Repeat::Recorded {
+        if repeat(&question.operation) != Repeat::Recorded {
             return std::future::pending().await;
         }
         let present = || self.known().and_then(|routing| Some((routing.chain(question.chain)?.epoch, routing)));
