@@ -186,10 +186,9 @@ impl Replica {
             Input::Lease(until) => {
                 let until = if self.is(Mutant::IgnoreLease) { Timestamp::MAX } else { until };
                 self.lease = until;
-                // Whoever gets one renewed stands in the configuration that the granter knows.
-                self.reads.shown = self.reads.shown.max(Some(now));
                 self.gate.lease(until);
             }
+            Input::Served(at) => self.reads.shown = self.reads.shown.max(Some(at.min(now))),
             Input::Tick => self.tick(now),
         }
         self.evict_sessions(now);

@@ -248,6 +248,8 @@ impl World {
         };
         for slot in 0..self.setup.chains {
             self.enqueue(node, Work { slot, input: Input::Lease(until), flight: None });
+            let served = self.nodes[node].clock(now);
+            self.enqueue(node, Work { slot, input: Input::Served(served), flight: None });
         }
     }
 

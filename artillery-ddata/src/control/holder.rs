@@ -40,6 +40,8 @@ impl Default for Settings {
 pub struct Learned {
     /// The lease of this node runs until then now: later than before.
     pub lease: Option<Timestamp>,
+    /// When that lease was asked for: this node served then.
+    pub asked: Timestamp,
     /// What the log comes to, newer than what was known.
     pub configs: Option<Arc<Configs>>,
 }
@@ -236,6 +238,7 @@ impl Holder {
         {
             self.until = sent + lease;
             learned.lease = Some(self.until);
+            learned.asked = sent;
         }
         learned
     }

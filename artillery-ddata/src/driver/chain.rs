@@ -56,7 +56,7 @@ pub(crate) enum Rule {
     /// The configuration log does.
     Log {
         /// Until when the lease runs.
-        leases: watch::Receiver<Timestamp>,
+        leases: watch::Receiver<control::Lease>,
         /// Takes promotions that are asked for.
         wishes: mpsc::Sender<control::Command>,
     },
@@ -110,6 +110,7 @@ pub(crate) fn spawn(parts: Parts) -> (ChainHandle, mpsc::Sender<Command>) {
             // In a configuration that never changes nobody is ever fenced, so the lease never ends.
             let now = clock::now();
             task.replica.handle(now, Input::Lease(Timestamp::MAX));
+            task.replica.handle(now, Input::Served(now));
             task.enter(now, config, lanes);
         }
         Rule::Log { leases, wishes } => (task.leases, task.wishes) = (Some(leases), Some(wishes)),
@@ -143,7 +144,7 @@ struct Task {
     wake: Arc<Notify>,
     standing: watch::Sender<Standing>,
     /// `None`: the lease doesn't change.
-    leases: Option<watch::Receiver<Timestamp>>,
+    leases: Option<watch::Receiver<control::Lease>>,
     /// `None`: nobody is ever promoted.
     wishes: Option<mpsc::Sender<control::Command>>,
     /// Told with the next flush.
@@ -167,7 +168,11 @@ impl Task {
                 taken = self.reads.recv_many(&mut reads, BATCH) => if taken == 0 { return },
                 taken = self.writes.recv_many(&mut writes, 1), if room => if taken == 0 { return },
                 () = wake.notified() => {}
-                until = renewed(&mut self.leases) => self.replica.handle(clock::now(), Input::Lease(until)),
+                lease = renewed(&mut self.leases) => {
+                    let now = clock::now();
+                    self.replica.handle(now, Input::Lease(lease.until));
+                    self.replica.handle(now, Input::Served(lease.asked));
+                }
                 () = tokio::time::sleep(pause), if tick.is_some() => {}
             }
             if self.responders.len() > 1 {
@@ -336,7 +341,7 @@ impl Task {
 }
 
 /// The next lease; waits for ever where there are no more.
-async fn renewed(leases: &mut Option<watch::Receiver<Timestamp>>) -> Timestamp {
+async fn renewed(leases: &mut Option<watch::Receiver<control::Lease>>) -> control::Lease {
     if let Some(leases) = leases
         && leases.changed().await.is_ok()
     {

@@ -55,6 +55,15 @@ pub(crate) enum Command {
     Leave { done: oneshot::Sender<()> },
 }
 
+/// A lease of this node, by its own clock.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Lease {
+    /// When it ends.
+    pub(crate) until: Timestamp,
+    /// When it was asked for.
+    pub(crate) asked: Timestamp,
+}
+
 /// What others want to know of it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct State {
@@ -81,7 +90,7 @@ pub(crate) struct Parts {
     pub(crate) chains: Arc<Chains>,
     pub(crate) events: MemberEvents,
     pub(crate) commands: mpsc::Receiver<Command>,
-    pub(crate) leases: watch::Sender<Timestamp>,
+    pub(crate) leases: watch::Sender<Lease>,
     pub(crate) state: watch::Sender<State>,
     /// How long a call may take.
     pub(crate) patience: Duration,
@@ -255,9 +264,9 @@ impl Control {
 
     fn answered(&mut self, now: Timestamp, from: MemberId, renewed: Renewed) {
         let leader = renewed.leader;
-        let Learned { lease, configs } = self.parts.holder.answered(now, from, renewed);
+        let Learned { lease, asked, configs } = self.parts.holder.answered(now, from, renewed);
         if let Some(until) = lease {
-            self.parts.leases.send_replace(until);
+            self.parts.leases.send_replace(Lease { until, asked });
         }
         self.parts.state.send_if_modified(|state| {
             let before = (state.lease, state.leader, state.answered);

@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use artillery_core::{
-    Timestamp, clock,
+    clock,
     cluster::{Cluster, MemberState},
 };
 use tokio::{
@@ -25,7 +25,7 @@ use crate::{
     },
     driver::{
         chain::{Rule, Standing},
-        control::{self, COMMANDS, Calls, Command, Control, Door, LogPeers, Parts, State},
+        control::{self, COMMANDS, Calls, Command, Control, Door, Lease, LogPeers, Parts, State},
         lanes::Hub,
     },
 };
@@ -46,7 +46,7 @@ struct Beginning {
     hub: Arc<Hub>,
     commands: mpsc::Sender<Command>,
     queue: mpsc::Receiver<Command>,
-    leases: watch::Sender<Timestamp>,
+    leases: watch::Sender<Lease>,
     state: watch::Sender<State>,
 }
 
@@ -55,7 +55,7 @@ impl Data {
     pub(super) fn follow_log(self: &Arc<Self>, founding: &Arc<Founding>, cluster: &Cluster, hub: &Arc<Hub>) {
         let configs = Arc::new(Configs::of(founding));
         let (commands, queue) = mpsc::channel(COMMANDS);
-        let leases = watch::Sender::new(Timestamp::ZERO);
+        let leases = watch::Sender::new(Lease::default());
         let mut standings = Vec::new();
         let handles = configs.iter().map(|config| {
             let rule = Rule::Log { leases: leases.subscribe(), wishes: commands.clone() };

@@ -127,6 +127,9 @@ pub enum Input {
     },
     /// The lease of this node runs until then, by its own clock.
     Lease(Timestamp),
+    /// At this moment of its own clock this node was a serving member, by the word of whoever grants leases: so it held
+    /// all that was committed then. It is the moment at which the lease was asked for, not that of the answer.
+    Served(Timestamp),
     /// Time has passed.
     Tick,
 }

@@ -335,6 +335,8 @@ impl World {
                 if let Some(until) = learned.lease {
                     for slot in 0..self.setup.chains {
                         self.enqueue(to, Work { slot, input: replica::Input::Lease(until), flight: None });
+                        let served = replica::Input::Served(learned.asked);
+                        self.enqueue(to, Work { slot, input: served, flight: None });
                     }
                 }
                 self.schedule_renewal(to);

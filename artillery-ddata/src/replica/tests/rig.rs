@@ -74,6 +74,7 @@ impl Rig {
             rig.gates.insert(n, gate);
             rig.stores.insert(n, store);
             rig.input(n, Input::Lease(Timestamp::MAX));
+            rig.input(n, Input::Served(rig.now));
             for &other in nodes.iter().filter(|&&other| other != n) {
                 rig.input(n, Input::Connected(member(other)));
             }
