@@ -68,25 +68,33 @@ async fn read(kv: Kv, seen: Arc<Seen>) {
     }
 }
 
-/// What a node says of the chain, if it says anything.
-async fn chain(cluster: &Cluster, addr: &str) -> Option<Value> {
+/// What a node says of the cluster, if it says anything.
+async fn status(cluster: &Cluster, addr: &str) -> Option<Value> {
     let args = ["--cluster", &cluster.name, "--no-mdns", "--seed", addr, "--timeout", "2000", "--json", "status"];
     let done = run(CTL, Some(&cluster.secret), &args).await;
-    let status: Value = serde_json::from_str(text(&done.stdout).lines().last()?).ok()?;
-    Some(status["chains"][0].clone())
+    serde_json::from_str(text(&done.stdout).lines().last()?).ok()
 }
 
-/// Waits until so many serve; their names, head first.
-async fn serving(cluster: &Cluster, addrs: &[String], wanted: usize) -> Vec<String> {
+/// Whether the log of configurations is kept by nodes that run: else the next one killed may be one too many for it.
+fn is_kept(status: &Value, nodes: &BTreeMap<String, (String, Node)>) -> bool {
+    let all = status["nodes"].as_array().cloned().unwrap_or_default();
+    let voters = all.iter().filter_map(|node| node["log"]["voters"].as_array());
+    let runs = |voter: &Value| voter.as_str().is_some_and(|name| nodes.contains_key(name));
+    let mut kept = voters.map(|voters| !voters.is_empty() && voters.iter().all(runs)).peekable();
+    kept.peek().is_some() && kept.all(|kept| kept)
+}
+
+/// Waits until so many serve, and those that run keep the log; the names of the members, head first.
+async fn serving(cluster: &Cluster, nodes: &BTreeMap<String, (String, Node)>, wanted: usize) -> Vec<String> {
     let deadline = Instant::now() + PATIENCE;
     loop {
-        for addr in addrs {
-            let chain = chain(cluster, addr).await.unwrap_or_default();
-            let members = chain["members"].as_array().cloned().unwrap_or_default();
+        for (addr, _) in nodes.values() {
+            let status = status(cluster, addr).await.unwrap_or_default();
+            let members = status["chains"][0]["members"].as_array().cloned().unwrap_or_default();
             let serves = |member: &&Value| member["open"] == true && member["role"] != "syncing";
             let names = members.iter().filter(serves).map(|member| member["node"].as_str().unwrap().to_owned());
             let names: Vec<_> = names.collect();
-            if names.len() == wanted {
+            if names.len() == wanted && is_kept(&status, nodes) {
                 return names;
             }
         }
@@ -98,7 +106,7 @@ async fn serving(cluster: &Cluster, addrs: &[String], wanted: usize) -> Vec<Stri
 /// Kills the member in one place, measures, and starts another node.
 async fn kill(cluster: &Cluster, nodes: &mut BTreeMap<String, (String, Node)>, at: usize, flags: &[&str]) -> Round {
     let addrs: Vec<_> = nodes.values().map(|(addr, _)| addr.clone()).collect();
-    let order = serving(cluster, &addrs, 3).await;
+    let order = serving(cluster, nodes, 3).await;
     let seen = Arc::<Seen>::default();
     let (mut writers, mut readers) = (JoinSet::new(), JoinSet::new());
     for writer in 0..WRITERS {
