@@ -29,7 +29,7 @@ fn every_seed_has_its_clients_and_members() {
         for seed in 0..50 {
             let setup = scenario.setup(seed, None);
             assert!(setup.clients >= 4);
-            assert!((1..=6).contains(&setup.members));
+            assert!((1..=7).contains(&setup.members));
             assert!((1..=3).contains(&setup.chains));
         }
     }
