@@ -256,7 +256,7 @@ impl Coordinator {
         self.awake = now;
         if let Some(leading) = self.leading.as_mut().filter(|_| slept) {
             leading.since = now;
-            leading.nodes.values_mut().for_each(Seen::forget_answers);
+            leading.nodes.values_mut().for_each(|seen| seen.answered.clear());
         }
     }
 
@@ -295,8 +295,7 @@ impl Coordinator {
 
     /// Fences, proposes, and sees to it that the log is kept by nodes that live.
     fn decide(&mut self, now: Timestamp) {
-        let Some(leading) = &self.leading else { return };
-        let (term, since) = (leading.term, leading.since);
+        let Some(term) = self.leads() else { return };
         self.fence(now);
         self.keep_voters(now, term);
         let Some(leading) = &mut self.leading else { return };
@@ -310,8 +309,7 @@ impl Coordinator {
         if now < leading.pause {
             return;
         }
-        let view =
-            View { now, me: self.me, since, nodes: &leading.nodes, settings: &self.settings, mutant: self.mutant };
+        let view = leading.view(now, self.me, &self.settings, self.mutant);
         let Some(change) = view.change(&self.configs) else { return };
         let at = self.configs.applied().next();
         leading.proposal = Some(Proposal { at, change: change.clone(), ask_again: None });
@@ -324,14 +322,7 @@ impl Coordinator {
         let renews_on = self.is(Mutant::RenewWhileDeciding);
         let Some(leading) = &mut self.leading else { return };
         let proposed = leading.proposal.is_some() && !renews_on;
-        let view = View {
-            now,
-            me: self.me,
-            since: leading.since,
-            nodes: &leading.nodes,
-            settings: &self.settings,
-            mutant: self.mutant,
-        };
+        let view = leading.view(now, self.me, &self.settings, self.mutant);
         let serving = self.configs.iter().flat_map(|config| config.serving());
         let gone: BTreeSet<_> = serving.filter(|&id| view.is_gone(id)).collect();
         leading.fenced.retain(|_| proposed);
@@ -351,6 +342,10 @@ impl Leading {
             pause: Timestamp::ZERO,
             sets_voters: false,
         }
+    }
+
+    fn view<'a>(&'a self, now: Timestamp, me: MemberId, settings: &'a Settings, mutant: Option<Mutant>) -> View<'a> {
+        View { now, me, since: self.since, nodes: &self.nodes, settings, mutant }
     }
 }
 
@@ -378,10 +373,6 @@ impl Seen {
     fn shows(&mut self, number: u64) {
         let known = self.answered.iter().find(|&&(answered, _)| answered == number);
         self.proven = self.proven.max(known.map_or(Timestamp::ZERO, |&(_, at)| at));
-    }
-
-    fn forget_answers(&mut self) {
-        self.answered.clear();
     }
 
     fn is_gone(&self, now: Timestamp, since: Timestamp, settings: &Settings) -> bool {

@@ -4,13 +4,14 @@
 //! may be. Leaders come and go, old ones go on believing that they lead, proposals are lost, or come into the log late.
 
 mod group;
+mod lives;
 
 use std::{collections::BTreeSet, fmt::Write as _, sync::Arc};
 
 use artillery_ddata::{
     ClusterId, MemberId,
     control::{
-        ChainSettings, Founder, Founding,
+        ChainSettings, Founding,
         coordinator::{Coordinator, Fate, Input, Output, Settings},
         holder::{self, Holder},
         log::{Change, Configs, LogIndex, Term},
@@ -20,10 +21,10 @@ use artillery_ddata::{
 };
 
 use self::group::Group;
-use super::World;
+use super::{World, founding::Founders};
 use crate::{
     network::Flight,
-    node::{Node, Work},
+    node::Work,
     oracle::{ChainOracle, Failure},
     rng::{Concern, Rng},
     scenario::{ControlSetup, HEALED, Setup},
@@ -98,7 +99,7 @@ impl Control {
         let settings =
             ChainSettings { chains: setup.chains as u32, replicas: control.replicas, mode: setup.mode, min_members: 1 };
         let founders = ids.iter().take(control.founders).enumerate();
-        let members = founders.map(|(index, &id)| founder(index, id)).collect();
+        let members = founders.map(|(index, &id)| Founders::founder(index, id)).collect();
         let cluster = ClusterId(u128::from(rng.below(u64::MAX)));
         let founding = Founding { cluster, name: "simulated".into(), members, settings };
         let settings = Settings {
@@ -135,7 +136,7 @@ impl Control {
         let mutant = setup.mutant.and_then(crate::mutants::MutantName::coordinator);
         Half {
             coordinator: coordinator.with_mutant(mutant),
-            holder: Holder::new(founder(index, id), settings, configs),
+            holder: Holder::new(Founders::founder(index, id), settings, configs),
             renewals: 0,
             ticks: false,
         }
@@ -145,10 +146,6 @@ impl Control {
     pub(super) fn configs(&self) -> &Configs {
         self.group.configs()
     }
-}
-
-fn founder(index: usize, id: MemberId) -> Founder {
-    Founder { id, name: format!("n{index}"), addrs: Vec::new() }
 }
 
 impl World {
@@ -299,12 +296,7 @@ impl World {
             let event = Event::Message { from, to: from, ends, flight, message };
             return self.queue.push(self.now + 1_000, super::Event::Control(event));
         }
-        let (up, generation) = self.network.connection(from, index);
-        if !up {
-            return;
-        }
-        let (first, copy) = self.network.send(self.now, from, index, generation, 0);
-        for flight in std::iter::once(first).chain(copy).filter(|flight| !flight.lost) {
+        for flight in self.beside(from, index) {
             let event = Event::Message { from, to: index, ends, flight, message: message.clone() };
             self.queue.push(flight.at, super::Event::Control(event));
         }
@@ -389,109 +381,6 @@ impl World {
             let at = self.nodes[node].moment(tick).max(self.now + 1);
             self.queue.push(at, super::Event::Control(Event::Tick { node, id }));
         }
-    }
-
-    /// Stops a life of a node, unless the chains or the log could not go on without it.
-    pub(super) fn stop_life(&mut self, node: usize) {
-        if !self.nodes[node].is_alive() || !self.can_spare(node) {
-            return;
-        }
-        self.restarts += 1;
-        self.nodes[node].down = true;
-        self.disconnect(node);
-    }
-
-    /// Whether each chain has another serving member, and the log a majority, without this node.
-    pub(super) fn can_spare(&self, node: usize) -> bool {
-        let Some(control) = &self.control else { return true };
-        let without = self.ids[node];
-        let lives = |id: MemberId| {
-            id != without && self.ids.iter().position(|&other| other == id).is_some_and(|at| self.nodes[at].is_alive())
-        };
-        let chains = control.configs().iter().all(|config| config.serving().any(lives));
-        let voters = control.group.voters();
-        // What may be decided yet may leave this node as the only one.
-        let decides = control.group.in_limbo() || control.appends > 0;
-        !decides && chains && 2 * voters.iter().filter(|&&id| lives(id)).count() > voters.len()
-    }
-
-    pub(super) fn restart_life(&mut self, node: usize) {
-        if self.nodes[node].down {
-            self.queue.push(self.now, super::Event::Control(Event::Start(node)));
-        }
-    }
-
-    fn start_again(&mut self, index: usize) {
-        let Some(control) = &mut self.control else { return };
-        if !self.nodes[index].down {
-            return;
-        }
-        control.lives[index] += 1;
-        let (cost, fast) = (self.nodes[index].cost, self.nodes[index].fast);
-        let generations: Vec<u64> = self.nodes[index].peers.iter().map(|view| view.generation).collect();
-        self.nodes[index] = Node::new(control.seed, index, control.lives[index], &self.setup);
-        (self.nodes[index].cost, self.nodes[index].fast) = (cost, fast);
-        for (view, generation) in self.nodes[index].peers.iter_mut().zip(generations) {
-            view.generation = generation;
-        }
-        let id = self.nodes[index].id;
-        self.ids[index] = id;
-        control.nodes[index] = control.half(index, id, &self.setup);
-        self.trace.line(self.now, |out| write!(out, "n{index} starts another life"));
-        for peer in 0..self.nodes.len() {
-            if peer != index && self.nodes[peer].is_alive() {
-                self.set_connection(index, peer, !self.is_broken(index, peer));
-            }
-        }
-        self.begin_half(index);
-    }
-
-    /// A node does nothing from now on, or goes on.
-    pub(super) fn pause(&mut self, node: usize, paused: bool) {
-        if self.nodes[node].paused == paused || !self.nodes[node].is_alive() {
-            return;
-        }
-        self.nodes[node].paused = paused;
-        self.pauses += u64::from(paused);
-        let Some(control) = &mut self.control else { return };
-        if !paused {
-            for event in std::mem::take(&mut control.held[node]) {
-                self.queue.push(self.now, event);
-            }
-        }
-    }
-
-    /// What happens now; what a paused node would have to do is kept until it goes on.
-    pub(super) fn unless_paused(&mut self, event: super::Event) -> Option<super::Event> {
-        let Some(node) = event.waits_for().filter(|&node| self.nodes[node].paused) else { return Some(event) };
-        if let Some(control) = &mut self.control {
-            control.held[node].push(event);
-        }
-        None
-    }
-
-    /// Whether all has healed and settled: each chain has as many members as it can have.
-    pub(super) fn is_settled(&self) -> bool {
-        let Some(control) = &self.control else { return true };
-        let alive = self.nodes.iter().filter(|node| node.is_alive()).count();
-        let wanted = control.settings.replicas.min(alive);
-        let lives = |id: MemberId| self.ids.contains(&id);
-        control.configs().iter().all(|config| {
-            config.serving().count() == wanted && config.syncing().is_none() && config.serving().all(lives)
-        })
-    }
-
-    /// The nodes that serve a chain by the last configuration.
-    pub(super) fn members_now(&self, chain: usize) -> Vec<usize> {
-        let Some(control) = &self.control else { return Vec::new() };
-        let config = control.configs().get(artillery_ddata::ChainId(chain as u32));
-        let at = |id: MemberId| self.ids.iter().position(|&other| other == id);
-        config.map(|config| config.serving().filter_map(at).collect()).unwrap_or_default()
-    }
-
-    /// Whether a node serves anything, as far as that may change.
-    pub(super) fn is_member_now(&self, node: usize) -> bool {
-        self.control.is_none() || (0..self.setup.chains).all(|chain| self.members_now(chain).contains(&node))
     }
 }
 

@@ -72,19 +72,11 @@ impl World {
         }
         let oracle = &self.oracles[chain];
         for (index, node) in self.nodes.iter().enumerate().filter(|(_, node)| !node.crashed) {
-            if let Some((token, origin)) = node.owed.first_key_value() {
-                let what = format!("n{index} never answered {token:?} of client {}", origin.client);
-                return Err(Failure::new(Oracle::Answers, what));
-            }
+            self.check_answered(index)?;
             let status = node.slots[chain].replica.status();
             let Some(place) = self.place(index, chain) else { continue };
             let name = format!("n{index} of chain {chain}");
-            let expected = oracle.content(oracle.last(place).sequence);
-            let records: Result<Vec<Record>, StoreError> =
-                node.store.scan(ChainId(chain as u32), b"", Sequence::MAX).collect();
-            let records =
-                records.map_err(|error| Failure::new(Oracle::Convergence, format!("{name} can't be read: {error}")))?;
-            check_content(&name, &expected, records.into_iter())?;
+            check_content(&name, &oracle.content(oracle.last(place).sequence), self.records(index, chain)?)?;
             if self.crashes > 0 {
                 continue;
             }
@@ -94,10 +86,7 @@ impl World {
                     format!("{name} holds {} and committed {}, the head {newest}", status.last, status.watermark);
                 return Err(Failure::new(Oracle::Convergence, what));
             }
-            self.check_table(chain, &name, &status)?;
-            if status.parked_reads + status.waiting_writes + status.in_flight > 0 {
-                return Err(Failure::new(Oracle::Convergence, format!("{name} still waits: {status:?}")));
-            }
+            self.check_settled(chain, &name, &status)?;
         }
         self.check_acknowledged(chain)
     }
@@ -112,24 +101,15 @@ impl World {
         let committed = oracle.committed_up_to();
         let expected = oracle.content(committed);
         for index in self.members_now(chain) {
-            let node = &self.nodes[index];
             let name = format!("n{index} of chain {chain}");
-            if let Some((token, origin)) = node.owed.first_key_value() {
-                return fail(Oracle::Answers, format!("{name} never answered {token:?} of client {}", origin.client));
-            }
-            let status = node.slots[chain].replica.status();
+            self.check_answered(index)?;
+            let status = self.nodes[index].slots[chain].replica.status();
             if status.last.sequence != committed || status.watermark != committed {
                 let what = format!("{name} holds {}, committed {} of {committed}", status.last, status.watermark);
                 return fail(Oracle::Convergence, what);
             }
-            let records = node.store.scan(ChainId(chain as u32), b"", Sequence::MAX).collect::<Result<Vec<_>, _>>();
-            let records: Vec<Record> =
-                records.map_err(|error: StoreError| Failure::new(Oracle::Convergence, format!("{name}: {error}")))?;
-            check_content(&name, &expected, records.into_iter())?;
-            self.check_table(chain, &name, &status)?;
-            if status.parked_reads + status.waiting_writes + status.in_flight > 0 {
-                return fail(Oracle::Convergence, format!("{name} still waits: {status:?}"));
-            }
+            check_content(&name, &expected, self.records(index, chain)?)?;
+            self.check_settled(chain, &name, &status)?;
         }
         match self.newest_acknowledged(chain) {
             Some(newest) if newest.sequence > committed => {
@@ -137,6 +117,33 @@ impl World {
             }
             _ => Ok(()),
         }
+    }
+
+    fn check_answered(&self, index: usize) -> Result<(), Failure> {
+        match self.nodes[index].owed.first_key_value() {
+            Some((token, origin)) => {
+                let what = format!("n{index} never answered {token:?} of client {}", origin.client);
+                Err(Failure::new(Oracle::Answers, what))
+            }
+            None => Ok(()),
+        }
+    }
+
+    fn records(&self, index: usize, chain: usize) -> Result<impl Iterator<Item = Record> + use<>, Failure> {
+        let records = self.nodes[index].store.scan(ChainId(chain as u32), b"", Sequence::MAX);
+        let records: Vec<_> = records.collect::<Result<_, StoreError>>().map_err(|error| {
+            Failure::new(Oracle::Convergence, format!("n{index} of chain {chain} can't be read: {error}"))
+        })?;
+        Ok(records.into_iter())
+    }
+
+    /// The table is what it must be, and nothing waits.
+    fn check_settled(&self, chain: usize, name: &str, status: &Status) -> Result<(), Failure> {
+        self.check_table(chain, name, status)?;
+        if status.parked_reads + status.waiting_writes + status.in_flight > 0 {
+            return Err(Failure::new(Oracle::Convergence, format!("{name} still waits: {status:?}")));
+        }
+        Ok(())
     }
 
     /// The table of sessions is the same everywhere, and within its bytes.

@@ -1,9 +1,12 @@
 //! Faults that begin and end, and the connections that they break.
 
 use super::{Event, World};
+use artillery_ddata::MemberId;
+
 use crate::{
     faults::Fault,
-    node::QUICK,
+    network::Flight,
+    node::{Node, QUICK},
     scenario::{LAST, OPERATIONS, SECOND},
 };
 
@@ -77,5 +80,34 @@ impl World {
             let after = self.notices.below(if late { 400_000_000 } else { 30_000_000 });
             self.queue.push(self.now + after, Event::Notice { node, peer, generation, connected: up });
         }
+    }
+
+    /// Puts another life of a node in the place of the last one: what it was slowed by, and how its clock goes, stays.
+    pub(super) fn renew_node(&mut self, seed: u64, index: usize, life: u64) -> MemberId {
+        let (cost, fast) = (self.nodes[index].cost, self.nodes[index].fast);
+        let generations: Vec<u64> = self.nodes[index].peers.iter().map(|view| view.generation).collect();
+        self.nodes[index] = Node::new(seed, index, life, &self.setup);
+        (self.nodes[index].cost, self.nodes[index].fast) = (cost, fast);
+        for (view, generation) in self.nodes[index].peers.iter_mut().zip(generations) {
+            view.generation = generation;
+        }
+        self.ids[index] = self.nodes[index].id;
+        self.ids[index]
+    }
+
+    /// Makes the connections of a node that is there again.
+    pub(super) fn reconnect(&mut self, index: usize) {
+        for peer in 0..self.nodes.len() {
+            if peer != index && self.nodes[peer].is_alive() {
+                self.set_connection(index, peer, !self.is_broken(index, peer));
+            }
+        }
+    }
+
+    /// The copies of a message that arrive, of those that travel beside the chain's frames and take up no room on a link.
+    pub(super) fn beside(&mut self, from: usize, to: usize) -> impl Iterator<Item = Flight> + use<> {
+        let (up, generation) = self.network.connection(from, to);
+        let sent = up.then(|| self.network.send(self.now, from, to, generation, 0));
+        sent.into_iter().flat_map(|(first, copy)| std::iter::once(first).chain(copy)).filter(|flight| !flight.lost)
     }
 }

@@ -15,7 +15,7 @@ use artillery_ddata::{
 use super::World;
 use crate::{
     network::Flight,
-    node::{Node, Work},
+    node::Work,
     oracle::{ChainOracle, Failure, Oracle},
     rng::{Concern, Rng},
     scenario::{FoundingSetup, HEALED, SECOND, Setup},
@@ -55,9 +55,6 @@ pub(super) struct Founders {
     ready: bool,
 }
 
-/// What a message of the formation takes up on a link, in bytes: it is of another stream than updates.
-const BYTES: usize = 0;
-
 impl Founders {
     pub(super) fn new(seed: u64, founding: FoundingSetup, setup: &Setup) -> Self {
         let chains = ChainSettings {
@@ -80,7 +77,7 @@ impl Founders {
         }
     }
 
-    fn founder(index: usize, id: MemberId) -> Founder {
+    pub(super) fn founder(index: usize, id: MemberId) -> Founder {
         Founder { id, name: format!("n{index}"), addrs: Vec::new() }
     }
 }
@@ -151,15 +148,9 @@ impl World {
         }
         founders.lives[index] += 1;
         let life = founders.lives[index];
-        let cost = self.nodes[index].cost;
-        let generations: Vec<u64> = self.nodes[index].peers.iter().map(|view| view.generation).collect();
-        self.nodes[index] = Node::new(founders.seed, index, life, &self.setup);
-        self.nodes[index].cost = cost;
-        for (view, generation) in self.nodes[index].peers.iter_mut().zip(generations) {
-            view.generation = generation;
-        }
-        let id = self.nodes[index].id;
-        self.ids[index] = id;
+        let seed = founders.seed;
+        let id = self.renew_node(seed, index, life);
+        let Some(founders) = &mut self.founding else { return Ok(()) };
         let seed = u128::from(founders.rng.below(u64::MAX)) << 64 | u128::from(founders.rng.below(u64::MAX));
         let machine = Formation::new(Founders::founder(index, id), founders.settings.clone(), seed);
         let machine = machine.map_err(|error| Failure::new(Oracle::Formation, error.to_string()))?;
@@ -168,11 +159,7 @@ impl World {
         founders.ticks[index] = (None, founders.ticks[index].1 + 1);
         self.trace.line(self.now, |out| write!(out, "n{index} starts life {life}"));
         self.queue.push(self.now, super::Event::Lease(index));
-        for peer in 0..self.nodes.len() {
-            if peer != index && self.nodes[peer].is_alive() {
-                self.set_connection(index, peer, !self.is_broken(index, peer));
-            }
-        }
+        self.reconnect(index);
         self.introduce(index);
         Ok(())
     }
@@ -272,14 +259,9 @@ impl World {
 
     fn send_founding(&mut self, from: usize, to: MemberId, message: FormationMessage) {
         let Some(index) = self.ids.iter().position(|id| id.node == to.node) else { return };
-        let (up, generation) = self.network.connection(from, index);
         self.trace.line(self.now, |out| write!(out, "n{from} formation sends n{index} {message:?}"));
-        if !up {
-            return;
-        }
-        let (first, copy) = self.network.send(self.now, from, index, generation, BYTES);
         let message = Box::new(message);
-        for flight in std::iter::once(first).chain(copy).filter(|flight| !flight.lost) {
+        for flight in self.beside(from, index) {
             let message = message.clone();
             let event = Event::Message { from, to: index, ends: [self.ids[from], to], flight, message };
             self.queue.push(flight.at, super::Event::Founding(event));

@@ -230,8 +230,8 @@ fn a_fenced_member_that_speaks_again_before_the_proposal_stays() {
     assert_eq!(world.pass(1000, &[0, 1, 2]), None);
 }
 
-#[test]
-fn a_spare_takes_the_empty_place_and_is_promoted_by_the_tails_word() {
+/// A chain of three of which one has died, and the spare that joins; and those that are there, the spare among them.
+fn joined() -> (World, u8, Vec<u8>) {
     let mut world = World::new(4, 3);
     let spare = (0..4).find(|&n| !world.serving().contains(&id(n))).unwrap();
     let gone = (1..4).find(|&n| n != spare).unwrap();
@@ -239,6 +239,12 @@ fn a_spare_takes_the_empty_place_and_is_promoted_by_the_tails_word() {
     world.pass(2000, &[0, 1, 2, 3]);
     world.pass(2000, &there);
     assert_eq!(world.config().syncing(), Some(id(spare)));
+    (world, spare, there)
+}
+
+#[test]
+fn a_spare_takes_the_empty_place_and_is_promoted_by_the_tails_word() {
+    let (mut world, spare, _) = joined();
     assert_eq!(world.serving().len(), 2);
     let present = world.config().clone();
     let tail = (0..4).find(|&n| Some(id(n)) == present.tail()).unwrap();
@@ -258,13 +264,7 @@ fn a_spare_takes_the_empty_place_and_is_promoted_by_the_tails_word() {
 
 #[test]
 fn a_joiner_that_dies_is_dropped() {
-    let mut world = World::new(4, 3);
-    let spare = (0..4).find(|&n| !world.serving().contains(&id(n))).unwrap();
-    let gone = (1..4).find(|&n| n != spare).unwrap();
-    let there: Vec<u8> = (0..4).filter(|&n| n != gone).collect();
-    world.pass(2000, &[0, 1, 2, 3]);
-    world.pass(2000, &there);
-    assert_eq!(world.config().syncing(), Some(id(spare)));
+    let (mut world, spare, there) = joined();
     let left: Vec<u8> = there.into_iter().filter(|&n| n != spare).collect();
     world.pass(1000, &left);
     assert_eq!(world.config().syncing(), None);
