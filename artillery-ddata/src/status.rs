@@ -48,6 +48,9 @@ pub struct LogStatus {
     pub voters: Vec<String>,
     /// Milliseconds for which this node's lease still runs; 0: it has none.
     pub lease_ms: u64,
+    /// By the leader's last word: all members and all who keep the log are there, and nothing is about to change.
+    #[serde(default)]
+    pub settled: bool,
 }
 
 /// Another node, by the membership protocol: a suggestion.

@@ -316,6 +316,15 @@ impl Coordinator {
         self.outputs.push_back(Output::Append { term, at, change });
     }
 
+    /// Whether all that are to be there are, and nothing is to change.
+    pub(super) fn is_settled(&self, now: Timestamp) -> bool {
+        let Some(leading) = &self.leading else { return false };
+        let view = leading.view(now, self.me, &self.settings, self.mutant);
+        let mut members = self.configs.iter().flat_map(|config| config.members.iter().map(|member| member.id));
+        let still = leading.proposal.is_none() && !leading.sets_voters && view.change(&self.configs).is_none();
+        still && !members.any(|id| view.is_gone(id)) && self.has_voters(now)
+    }
+
     /// Stops renewing for members that are to go, and renews again for those that are there again, unless their removal
     /// has been proposed: then nothing is renewed until that is decided (trap 35).
     fn fence(&mut self, now: Timestamp) {

@@ -137,12 +137,19 @@ impl Holder {
         self.met.insert(id.node, id);
     }
 
-    /// Somebody is said to lead.
-    pub fn leads(&mut self, leader: MemberId) {
+    /// Somebody is said to lead, by those who keep the log. A new leader is asked at once: the lease that the one before
+    /// it granted has run through an election already.
+    pub fn leads(&mut self, now: Timestamp, leader: MemberId) {
         if self.leader != Some(leader) {
             self.leader = Some(leader);
             self.silent = 0;
+            self.next_at = self.next_at.min(self.soon(now));
         }
+    }
+
+    /// The next renewal that comes before its time.
+    fn soon(&self, now: Timestamp) -> Timestamp {
+        now.max(self.sent_at + self.settings.renew / 4)
     }
 
     /// A chain of this node asks for a promotion as its tail.
@@ -219,7 +226,7 @@ impl Holder {
             Some(leader) if self.leader != Some(leader) => {
                 self.leader = Some(leader);
                 self.silent = 0;
-                self.next_at = self.next_at.min(now.max(self.sent_at + self.settings.renew / 4));
+                self.next_at = self.next_at.min(self.soon(now));
             }
             Some(_) => {}
             None if self.leader == Some(from) => self.leader = None,

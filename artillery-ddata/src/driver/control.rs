@@ -75,6 +75,8 @@ pub(crate) struct State {
     pub(crate) leader: Option<MemberId>,
     /// Somebody who knows a leader has answered.
     pub(crate) answered: bool,
+    /// The leader said last that nothing is about to change.
+    pub(crate) settled: bool,
 }
 
 /// Everything that the task needs.
@@ -263,17 +265,18 @@ impl Control {
     }
 
     fn answered(&mut self, now: Timestamp, from: MemberId, renewed: Renewed) {
-        let leader = renewed.leader;
+        let (leader, settled) = (renewed.leader, renewed.settled);
         let Learned { lease, asked, configs } = self.parts.holder.answered(now, from, renewed);
         if let Some(until) = lease {
             self.parts.leases.send_replace(Lease { until, asked });
         }
         self.parts.state.send_if_modified(|state| {
-            let before = (state.lease, state.leader, state.answered);
+            let before = (state.lease, state.leader, state.answered, state.settled);
             state.lease = lease.unwrap_or(state.lease);
             state.leader = leader.or(state.leader);
             state.answered |= leader.is_some();
-            before != (state.lease, state.leader, state.answered)
+            state.settled = settled;
+            before != (state.lease, state.leader, state.answered, state.settled)
         });
         if configs.is_some() {
             self.act();

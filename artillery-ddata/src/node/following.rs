@@ -1,14 +1,14 @@
 //! A node whose configuration may change: it keeps the log with others, or follows it.
 
-use std::{sync::Arc, time::Duration};
+use std::{future::{Future, poll_fn}, sync::Arc, task::Poll, time::Duration};
 
 use artillery_core::{
     clock,
-    cluster::{Cluster, MemberState},
+    cluster::Cluster,
 };
 use tokio::{
     sync::{mpsc, oneshot, watch},
-    time::{sleep, timeout},
+    time::{Instant, sleep_until, timeout},
 };
 
 use super::{
@@ -16,7 +16,7 @@ use super::{
     phase::{NeverReady, Phase, Ready},
 };
 use crate::{
-    ChainConfig, Role,
+    ChainConfig, ClusterId, Role,
     control::{
         Configs, Founder, Founding,
         coordinator::{self, Coordinator},
@@ -34,8 +34,6 @@ use crate::{
 const PATIENCE: u32 = 10;
 /// Those that leave together would wait for each other: no longer than so many times the lease.
 const FAREWELL: f64 = 1.5;
-/// How often it is looked whether it is what it is to be.
-const LOOK: Duration = Duration::from_millis(50);
 
 /// What the task of the configuration is made of, but for the log.
 struct Beginning {
@@ -82,7 +80,7 @@ impl Data {
             state,
         };
         tokio::spawn(self.clone().keep_configuration(beginning, cluster.clone()));
-        tokio::spawn(self.clone().become_member(founding.clone(), shown, standings));
+        tokio::spawn(self.clone().become_member(founding.cluster, shown, standings));
     }
 
     async fn keep_configuration(self: Arc<Self>, beginning: Beginning, cluster: Cluster) {
@@ -150,29 +148,33 @@ impl Data {
     /// either when there is nothing more that it is to become.
     async fn become_member(
         self: Arc<Self>,
-        founding: Arc<Founding>,
-        state: watch::Receiver<State>,
-        standings: Vec<watch::Receiver<Standing>>,
+        cluster: ClusterId,
+        mut state: watch::Receiver<State>,
+        mut standings: Vec<watch::Receiver<Standing>>,
     ) {
         let patience = self.config.lease.duration * PATIENCE;
         let became = async {
-            let mut waited = Duration::ZERO;
+            let deadline = Instant::now() + patience;
             loop {
                 let halted = standings.iter().find_map(|standing| standing.borrow().halted.clone());
                 if let Some(why) = halted {
                     return self.fail(NeverReady::Halted(why.to_string()));
                 }
                 let known = state.borrow().clone();
-                if self.serves(&known, &standings) && (waited >= patience || self.is_settled(&founding, &known)) {
+                let late = Instant::now() >= deadline;
+                if self.serves(&known, &standings) && (late || self.is_settled(&known)) {
                     break;
                 }
-                sleep(LOOK).await;
-                waited += LOOK;
+                tokio::select! {
+                    _ = state.changed() => {}
+                    () = any_changed(&mut standings) => {}
+                    () = sleep_until(deadline), if !late => {}
+                }
             }
             if !state.borrow().configs.names(self.id()) {
                 self.reach_a_member().await;
             }
-            self.advance(Phase::Ready(Ready::new(self.role(), founding.cluster)));
+            self.advance(Phase::Ready(Ready::new(self.role(), cluster)));
         };
         self.unless_stopped(became).await;
     }
@@ -190,24 +192,9 @@ impl Data {
         known.configs.iter().next().is_some() && chains.all(serves)
     }
 
-    /// Whether nothing is missing that this node is to do: to serve where a member is missing or gone, and to keep the
-    /// log where a node keeps it no more. Whoever is gone is seen by the membership alone, so this only delays.
-    fn is_settled(&self, founding: &Founding, known: &State) -> bool {
-        let Some(log) = self.log.get() else { return false };
-        let replicas = founding.settings.replicas as usize;
-        let all_there = |config: &ChainConfig| config.serving().all(|id| self.is_there(id));
-        let place = |config: &ChainConfig| {
-            config.role(self.id()).is_some() || (config.serving().count() >= replicas && all_there(config))
-        };
-        let voters = log.voters();
-        let kept = !voters.is_empty() && voters.iter().all(|&voter| self.is_there(voter));
-        let is_known = known.configs.node(self.id()).is_some();
-        is_known && known.configs.iter().all(place) && (kept || voters.contains(&self.id()))
-    }
-
-    fn is_there(&self, id: artillery_core::MemberId) -> bool {
-        let member = self.cluster.get().and_then(|cluster| cluster.member(id.node));
-        id == self.id() || member.is_some_and(|member| member.id == id && member.state == MemberState::Alive)
+    /// Whether nothing is missing that this node is to do: the leader says so, and knows this life of it.
+    fn is_settled(&self, known: &State) -> bool {
+        known.settled && known.configs.node(self.id()).is_some()
     }
 
     /// Serves nothing more, and waits until no configuration names this node, as far as that can be.
@@ -222,4 +209,21 @@ impl Data {
         // Where it can't be, the others find out by themselves.
         drop(timeout(patience, left).await);
     }
+}
+
+/// Waits until one of these has something new; if all are gone, for ever.
+async fn any_changed(standings: &mut [watch::Receiver<Standing>]) {
+    let mut changes: Vec<_> = standings.iter_mut().map(|standing| Box::pin(standing.changed())).collect();
+    poll_fn(|cx| {
+        let mut changed = false;
+        changes.retain_mut(|change| match change.as_mut().poll(cx) {
+            Poll::Ready(result) => {
+                changed |= result.is_ok();
+                false
+            }
+            Poll::Pending => true,
+        });
+        if changed { Poll::Ready(()) } else { Poll::Pending }
+    })
+    .await;
 }

@@ -92,6 +92,7 @@ impl Data {
             leader: state.leader.map(name),
             voters: log.voters().into_iter().map(name).collect(),
             lease_ms: left(state.lease),
+            settled: state.settled,
         })
     }
 }

@@ -203,7 +203,7 @@ mod tests {
             settings: ChainSettings::default(),
         };
         let configs = Some(Box::new(Configs::of(&founding)));
-        Renewed { number: 7, lease: Some(Duration::from_secs(1)), leader: Some(founder(1).id), configs }
+        Renewed { number: 7, lease: Some(Duration::from_secs(1)), leader: Some(founder(1).id), configs, settled: true }
     }
 
     fn frame(encoded: Encoded) -> Frame {
@@ -215,7 +215,7 @@ mod tests {
         for call in [Call::Renewal(renewal(founder(1))), Call::Log(Bytes::from_static(b"vote for me"))] {
             assert_eq!(decode_call(&frame(encode_call(&call).unwrap())), Ok(call));
         }
-        let empty = Renewed { lease: None, leader: None, configs: None, ..renewed() };
+        let empty = Renewed { lease: None, leader: None, configs: None, settled: false, ..renewed() };
         for answer in [Answer::Renewed(renewed()), Answer::Renewed(empty), Answer::Log(Bytes::new())] {
             assert_eq!(decode_answer(&frame(encode_answer(&answer).unwrap())), Ok(answer));
         }

@@ -23,8 +23,8 @@ use tokio::{
 use crate::support::{CTL, Cluster, Node, PATIENCE, run, text};
 
 const WRITERS: usize = 4;
-/// More than there are members: some read at each.
-const READERS: usize = 9;
+/// At each member.
+const READERS: usize = 3;
 
 /// When writes were begun and acknowledged, and when reads were served by whom.
 #[derive(Default)]
@@ -75,16 +75,7 @@ async fn status(cluster: &Cluster, addr: &str) -> Option<Value> {
     serde_json::from_str(text(&done.stdout).lines().last()?).ok()
 }
 
-/// Whether the log of configurations is kept by nodes that run: else the next one killed may be one too many for it.
-fn is_kept(status: &Value, nodes: &BTreeMap<String, (String, Node)>) -> bool {
-    let all = status["nodes"].as_array().cloned().unwrap_or_default();
-    let voters = all.iter().filter_map(|node| node["log"]["voters"].as_array());
-    let runs = |voter: &Value| voter.as_str().is_some_and(|name| nodes.contains_key(name));
-    let mut kept = voters.map(|voters| !voters.is_empty() && voters.iter().all(runs)).peekable();
-    kept.peek().is_some() && kept.all(|kept| kept)
-}
-
-/// Waits until so many serve, and those that run keep the log; the names of the members, head first.
+/// Waits until so many serve; the names of the members, head first.
 async fn serving(cluster: &Cluster, nodes: &BTreeMap<String, (String, Node)>, wanted: usize) -> Vec<String> {
     let deadline = Instant::now() + PATIENCE;
     loop {
@@ -94,13 +85,33 @@ async fn serving(cluster: &Cluster, nodes: &BTreeMap<String, (String, Node)>, wa
             let serves = |member: &&Value| member["open"] == true && member["role"] != "syncing";
             let names = members.iter().filter(serves).map(|member| member["node"].as_str().unwrap().to_owned());
             let names: Vec<_> = names.collect();
-            if names.len() == wanted && is_kept(&status, nodes) {
+            if names.len() == wanted {
                 return names;
             }
         }
         assert!(Instant::now() < deadline, "the chain didn't get {wanted} members");
         sleep(Duration::from_millis(50)).await;
     }
+}
+
+/// Clients that read at the member which they found first: so many at each.
+async fn readers_of_each(cluster: &Cluster, addrs: &[String]) -> Vec<Kv> {
+    let mut of = BTreeMap::<NodeId, usize>::new();
+    let mut readers = Vec::new();
+    while readers.len() < READERS * addrs.len() {
+        let kv = kv(cluster, addrs).await;
+        // Until it is connected to the member that it likes best it may ask another one.
+        let mut served = Vec::new();
+        while served.len() < 3 || !served.ends_with(&[served[served.len() - 1]; 3]) {
+            served.push(kv.get("still").await.unwrap().served.node);
+        }
+        let count = of.entry(served[served.len() - 1]).or_default();
+        if *count < READERS {
+            *count += 1;
+            readers.push(kv);
+        }
+    }
+    readers
 }
 
 /// Kills the member in one place, measures, and starts another node.
@@ -119,8 +130,8 @@ async fn kill(cluster: &Cluster, nodes: &mut BTreeMap<String, (String, Node)>, a
         let key = format!("count/{writer}");
         counted.insert(key, 0);
     }
-    for _ in 0..READERS {
-        readers.spawn(read(kv(cluster, &addrs).await, seen.clone()));
+    for kv in readers_of_each(cluster, &addrs).await {
+        readers.spawn(read(kv, seen.clone()));
     }
     sleep(Duration::from_millis(500)).await;
     let (_, mut victim) = nodes.remove(&order[at]).unwrap();

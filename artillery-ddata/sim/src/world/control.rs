@@ -209,8 +209,9 @@ impl World {
         let Some((leads, leader, configs)) = self.said_of_log(id) else { return Ok(()) };
         let Some(control) = &mut self.control else { return Ok(()) };
         let voters = control.group.voters().clone();
+        let now = self.nodes[node].clock(self.now);
         let half = &mut control.nodes[node];
-        half.holder.leads(leader);
+        half.holder.leads(now, leader);
         if half.holder.learn(&configs) {
             self.act(node)?;
         }

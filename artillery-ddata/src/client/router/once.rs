@@ -19,9 +19,13 @@ use crate::{
 };
 
 /// A write that its head hasn't answered for so long is reason enough to ask who is head now.
-const WRITE_PATIENCE: Duration = Duration::from_millis(500);
+const WRITE_PATIENCE: Duration = Duration::from_millis(250);
+/// And to ask again after so long, until it is known.
+const DOUBT: Duration = Duration::from_millis(100);
 /// A read that one member hasn't answered for so long is put to another one.
-const READ_PATIENCE: Duration = Duration::from_secs(1);
+const READ_PATIENCE: Duration = Duration::from_millis(250);
+/// The next one is given longer: they may all have much to do.
+const LONGEST_READ_PATIENCE: Duration = Duration::from_secs(2);
 
 /// What came of one try.
 pub(super) enum Tried {
@@ -45,7 +49,8 @@ impl Router {
                 if let Some(local) = self.local().filter(|_| attempts.is_first()) {
                     local.count_forwarded();
                 }
-                let tried = self.ask_there(member, place, others, question, deadline).await;
+                let until = if others { patience(question, attempts, deadline) } else { deadline };
+                let tried = self.ask_there(member, place, question, until, deadline).await;
                 (tried, Some(member.node))
             }
             Pick::Nobody => (Tried::Nothing(Error::not_applied(NotApplied::NotFormed)), None),
@@ -56,8 +61,8 @@ impl Router {
         &self,
         member: MemberId,
         place: Place,
-        others: bool,
         question: &Question,
+        until: Instant,
         deadline: Instant,
     ) -> Tried {
         let channel = match self.reached(member.node, deadline).await {
@@ -68,10 +73,6 @@ impl Router {
             }
             Err(error) => return Tried::Nothing(error),
         };
-        // Who asks for changes wants to wait.
-        let waits = matches!(question.operation, Operation::Read { query: Query::Changes(_), .. });
-        let is_read = !question.operation.is_write();
-        let until = if is_read && others && !waits { deadline.min(Instant::now() + READ_PATIENCE) } else { deadline };
         let asked = async {
             tokio::select! {
                 biased;
@@ -100,16 +101,18 @@ impl Router {
         }
         let present = || self.known().and_then(|routing| Some((routing.chain(question.chain)?.epoch, routing)));
         let begun = present().map(|(epoch, _)| epoch);
+        let mut patience = WRITE_PATIENCE;
         loop {
             let now = present();
             let head = now.as_ref().and_then(|(_, routing)| routing.chain(question.chain)?.head());
             if now.map(|(epoch, _)| epoch) > begun && head != Some(member) {
                 return;
             }
-            let patience = until.min(Instant::now() + WRITE_PATIENCE);
-            self.routes.changed_or(patience).await;
-            if Instant::now() >= patience {
+            let pause = until.min(Instant::now() + patience);
+            self.routes.changed_or(pause).await;
+            if Instant::now() >= pause {
                 self.refresh_routing(until).await;
+                patience = DOUBT;
             }
             if Instant::now() >= until {
                 return std::future::pending().await;
@@ -120,6 +123,16 @@ impl Router {
     fn place(&self, chain: ChainId, member: MemberId) -> Place {
         self.known().and_then(|routing| Some(routing.chain(chain)?.place(member))).unwrap_or(Place::Spare)
     }
+}
+
+/// Until when one member's answer is waited for where another may be asked. Who asks for changes wants to wait.
+fn patience(question: &Question, attempts: &Attempts, deadline: Instant) -> Instant {
+    let waits = matches!(question.operation, Operation::Read { query: Query::Changes(_), .. });
+    if question.operation.is_write() || waits {
+        return deadline;
+    }
+    let patience = READ_PATIENCE * (1 << attempts.count().min(8));
+    deadline.min(Instant::now() + patience.min(LONGEST_READ_PATIENCE))
 }
 
 pub(super) fn not_sent(reason: NotSent, node: NodeId) -> Error {

@@ -37,6 +37,11 @@ impl Attempts {
         self.count == 0
     }
 
+    /// How many there were.
+    pub(super) fn count(&self) -> u32 {
+        self.count
+    }
+
     /// Notes that `asked` was of no use, and its refusal if it gave one.
     pub(super) fn failed(&mut self, asked: Option<NodeId>, refusal: Option<Refusal>) {
         self.count += 1;

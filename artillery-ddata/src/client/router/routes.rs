@@ -37,6 +37,8 @@ use crate::{
 const ASK_PATIENCE: Duration = Duration::from_secs(1);
 /// How long others may take longer than the first that says what it knows.
 const LATECOMERS: Duration = Duration::from_millis(20);
+/// So many nodes that there is no connection to are asked beside those that there is one to.
+const STRANGERS: usize = 4;
 
 /// Where a router has its routing from.
 pub(crate) enum Routes {
@@ -136,15 +138,16 @@ impl Router {
         Ok(self.learn(asked, routing))
     }
 
-    /// Asks all nodes that are connected, of whom some may be gone and some may lag behind: the newest of what is heard
-    /// soon after the first answer.
+    /// Asks all nodes that are connected, of whom some may be gone and some may lag behind, and some that aren't: whoever
+    /// only writes is connected to the head alone. The newest of what is heard soon after the first answer.
     async fn ask_members(&self, routing: &Routing, deadline: Instant) -> Option<Routing> {
         let mut asked = JoinSet::new();
-        for &node in routing.nodes.keys() {
+        let (connected, others): (Vec<_>, Vec<_>) = routing.nodes.keys().partition(|&&node| self.is_connected(node));
+        let is_member = |node: NodeId| routing.chains.iter().flat_map(ChainConfig::serving).any(|id| id.node == node);
+        let (members, spares): (Vec<_>, Vec<_>) = others.into_iter().partition(|&&node| is_member(node));
+        for &node in connected.into_iter().chain(members.into_iter().chain(spares).take(STRANGERS)) {
             let Ok(channel) = self.channel(node) else { continue };
-            if channel.is_connected() {
-                asked.spawn_on(async move { ask_routing(&channel, deadline).await }, &self.runtime);
-            }
+            asked.spawn_on(async move { ask_routing(&channel, deadline).await }, &self.runtime);
         }
         let mut heard: Option<Routing> = None;
         let mut until = deadline;
@@ -230,6 +233,7 @@ fn merge(known: &Routing, new: Routing) -> Routing {
 async fn ask_routing(channel: &Channel, deadline: Instant) -> Option<Routing> {
     let question = Question { chain: ChainId(0), forwarded: true, only: None, operation: Operation::Routing };
     let until = deadline.min(Instant::now() + ASK_PATIENCE);
+    timeout_at(until, channel.link().connected()).await.ok()?.ok()?;
     match channel.ask(question, until).await {
         Outcome::Answered(response) => match response.answer {
             ResponseAnswer::Routing(routing) => routing.map(|routing| *routing),

@@ -36,7 +36,7 @@ impl Coordinator {
     pub(super) fn renewal(&mut self, now: Timestamp, from: MemberId, renewal: Renewal) {
         let Renewal { number, answered, me, applied, leaving, promotions } = renewal;
         let Some(leading) = self.leading.as_mut().filter(|_| me.id == from) else {
-            return self.answer(from, number, applied, self.leader, None);
+            return self.answer(now, from, number, applied, self.leader, None);
         };
         let seen = leading.nodes.entry(from).or_insert_with(|| Seen::new(me.clone(), now));
         seen.heard = now;
@@ -65,16 +65,16 @@ impl Coordinator {
     fn say(&mut self, now: Timestamp, waiting: Waiting, leads: bool) {
         let Waiting { from, number, applied, .. } = waiting;
         if !leads {
-            return self.answer(from, number, applied, None, None);
+            return self.answer(now, from, number, applied, None, None);
         }
         if let Some(seen) = self.leading.as_mut().and_then(|leading| leading.nodes.get_mut(&from)) {
             seen.answered(now, number);
         }
         // What held when it was received may hold no longer.
         if self.may_have_lease(waiting) {
-            self.grant(waiting);
+            self.grant(now, waiting);
         } else {
-            self.answer(from, number, applied, Some(self.me), None);
+            self.answer(now, from, number, applied, Some(self.me), None);
         }
     }
 
@@ -109,18 +109,19 @@ impl Coordinator {
         self.confirm();
     }
 
-    fn grant(&mut self, waiting: Waiting) {
+    fn grant(&mut self, now: Timestamp, waiting: Waiting) {
         let Waiting { from, number, applied, received } = waiting;
         let runs = if self.is(Mutant::ForgetDrift) { self.settings.lease } else { self.settings.lease_and_drift() };
         if let Some(seen) = self.leading.as_mut().and_then(|leading| leading.nodes.get_mut(&from)) {
             // It was sent before it was received.
             seen.out = seen.out.max(received + runs);
         }
-        self.answer(from, number, applied, Some(self.me), Some(self.settings.lease));
+        self.answer(now, from, number, applied, Some(self.me), Some(self.settings.lease));
     }
 
     fn answer(
         &mut self,
+        now: Timestamp,
         to: MemberId,
         number: u64,
         applied: LogIndex,
@@ -128,6 +129,7 @@ impl Coordinator {
         lease: Option<Duration>,
     ) {
         let configs = (self.configs.applied() > applied).then(|| Box::new((*self.configs).clone()));
-        self.outputs.push_back(Output::Answer { to, renewed: Renewed { number, lease, leader, configs } });
+        let settled = leader == Some(self.me) && self.is_settled(now);
+        self.outputs.push_back(Output::Answer { to, renewed: Renewed { number, lease, leader, configs, settled } });
     }
 }

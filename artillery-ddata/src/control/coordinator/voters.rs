@@ -1,8 +1,8 @@
 //! Who keeps the log: an odd number of nodes that live.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, time::Duration};
 
-use super::{Coordinator, Output};
+use super::{Coordinator, Output, Seen};
 use crate::{
     MemberId, Timestamp,
     control::log::{Configs, Term},
@@ -18,13 +18,27 @@ impl Coordinator {
         if self.voters.is_empty() || now - leading.since < patience {
             return;
         }
-        let there =
-            |id: &MemberId| leading.nodes.get(id).is_some_and(|seen| now - seen.heard < patience && !seen.leaving);
+        let there = |id: &MemberId| leading.nodes.get(id).is_some_and(|seen| seen.keeps(now, patience));
         let wanted = wanted(&self.configs, &self.voters, self.me, self.settings.max_voters, there);
         if let Some(voters) = wanted {
             leading.sets_voters = true;
             self.outputs.push_back(Output::SetVoters { term, voters });
         }
+    }
+
+    /// Whether all that keep the log were heard of a moment ago, and no others should.
+    pub(super) fn has_voters(&self, now: Timestamp) -> bool {
+        let Some(leading) = &self.leading else { return false };
+        let is_there = |patience, id: &MemberId| leading.nodes.get(id).is_some_and(|seen| seen.keeps(now, patience));
+        let there = |id: &MemberId| is_there(self.settings.suspect, id);
+        let others = wanted(&self.configs, &self.voters, self.me, self.settings.max_voters, there);
+        others.is_none() && self.voters.iter().all(|id| *id == self.me || there(id))
+    }
+}
+
+impl Seen {
+    fn keeps(&self, now: Timestamp, patience: Duration) -> bool {
+        now - self.heard < patience && !self.leaving
     }
 }
 

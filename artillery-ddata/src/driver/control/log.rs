@@ -20,7 +20,7 @@ impl Control {
         let log = &self.parts.log;
         let (leads, leader, configs, voters) = (log.leads(), log.leader(), log.configs(), log.voters());
         if let Some(leader) = leader {
-            self.parts.holder.leads(leader);
+            self.parts.holder.leads(clock::now(), leader);
         }
         let news = self.parts.holder.learn(&configs);
         self.parts.coordinator.handle(clock::now(), Input::Log { leads, leader, configs, voters });
