@@ -50,6 +50,7 @@ pub struct Renewed {
     pub leader: Option<MemberId>,
     /// What the log comes to, if the asker has applied less.
     pub configs: Option<Box<Configs>>,
-    /// The answerer leads, all members and all that keep the log are there, and nothing is about to change.
+    /// The answerer leads and knows this life of the asker, all members and all that keep the log are there, and nothing
+    /// is about to change.
     pub settled: bool,
 }

@@ -1,11 +1,13 @@
 //! A node whose configuration may change: it keeps the log with others, or follows it.
 
-use std::{future::{Future, poll_fn}, sync::Arc, task::Poll, time::Duration};
-
-use artillery_core::{
-    clock,
-    cluster::Cluster,
+use std::{
+    future::{Future, poll_fn},
+    sync::Arc,
+    task::Poll,
+    time::Duration,
 };
+
+use artillery_core::{clock, cluster::Cluster};
 use tokio::{
     sync::{mpsc, oneshot, watch},
     time::{Instant, sleep_until, timeout},
@@ -121,13 +123,14 @@ impl Data {
         log.stop().await;
     }
 
-    /// Elections are over in half of a lease, so that those of living members outlast them.
+    /// A leader is missed for `election_max`, and an election is called up to as long again after that: over in half of a
+    /// lease, so that the leases of living members outlast it.
     fn log_settings(&self) -> EmbeddedSettings {
         let lease = self.config.lease.duration;
         EmbeddedSettings {
             heartbeat: lease / 10,
-            election_min: lease / 4,
-            election_max: lease / 2,
+            election_min: lease / 6,
+            election_max: lease / 4,
             seed: super::builder::random(),
             ..EmbeddedSettings::default()
         }
@@ -162,7 +165,7 @@ impl Data {
                 }
                 let known = state.borrow().clone();
                 let late = Instant::now() >= deadline;
-                if self.serves(&known, &standings) && (late || self.is_settled(&known)) {
+                if self.serves(&known, &standings) && (late || known.settled) {
                     break;
                 }
                 tokio::select! {
@@ -190,11 +193,6 @@ impl Data {
         };
         // Nothing is known before the chains have acted for the first time.
         known.configs.iter().next().is_some() && chains.all(serves)
-    }
-
-    /// Whether nothing is missing that this node is to do: the leader says so, and knows this life of it.
-    fn is_settled(&self, known: &State) -> bool {
-        known.settled && known.configs.node(self.id()).is_some()
     }
 
     /// Serves nothing more, and waits until no configuration names this node, as far as that can be.

@@ -13,14 +13,16 @@ use std::{
     time::Duration,
 };
 
-use artillery_ddata::{Client, Kv, NodeId, client::Spread};
-use serde_json::Value;
+use artillery_ddata::{Kv, NodeId};
 use tokio::{
     task::JoinSet,
     time::{Instant, sleep},
 };
 
-use crate::support::{CTL, Cluster, Node, PATIENCE, run, text};
+use crate::{
+    members::{Members, setting},
+    support::PATIENCE,
+};
 
 const WRITERS: usize = 4;
 /// At each member.
@@ -43,12 +45,6 @@ struct Round {
     reads: Duration,
 }
 
-async fn kv(cluster: &Cluster, seeds: &[String]) -> Kv {
-    let builder = Client::builder().cluster(&cluster.name).secret(&cluster.secret).spread(Spread::Sticky);
-    let builder = seeds.iter().fold(builder, |builder, seed| builder.seed(seed.parse().unwrap()));
-    builder.connect().await.unwrap().kv().with_timeout(PATIENCE)
-}
-
 async fn count(kv: Kv, key: String, seen: Arc<Seen>) -> (String, u64) {
     let mut acknowledged = 0;
     while !seen.over.load(Ordering::Relaxed) {
@@ -68,38 +64,12 @@ async fn read(kv: Kv, seen: Arc<Seen>) {
     }
 }
 
-/// What a node says of the cluster, if it says anything.
-async fn status(cluster: &Cluster, addr: &str) -> Option<Value> {
-    let args = ["--cluster", &cluster.name, "--no-mdns", "--seed", addr, "--timeout", "2000", "--json", "status"];
-    let done = run(CTL, Some(&cluster.secret), &args).await;
-    serde_json::from_str(text(&done.stdout).lines().last()?).ok()
-}
-
-/// Waits until so many serve; the names of the members, head first.
-async fn serving(cluster: &Cluster, nodes: &BTreeMap<String, (String, Node)>, wanted: usize) -> Vec<String> {
-    let deadline = Instant::now() + PATIENCE;
-    loop {
-        for (addr, _) in nodes.values() {
-            let status = status(cluster, addr).await.unwrap_or_default();
-            let members = status["chains"][0]["members"].as_array().cloned().unwrap_or_default();
-            let serves = |member: &&Value| member["open"] == true && member["role"] != "syncing";
-            let names = members.iter().filter(serves).map(|member| member["node"].as_str().unwrap().to_owned());
-            let names: Vec<_> = names.collect();
-            if names.len() == wanted {
-                return names;
-            }
-        }
-        assert!(Instant::now() < deadline, "the chain didn't get {wanted} members");
-        sleep(Duration::from_millis(50)).await;
-    }
-}
-
 /// Clients that read at the member which they found first: so many at each.
-async fn readers_of_each(cluster: &Cluster, addrs: &[String]) -> Vec<Kv> {
+async fn readers_of_each(members: &Members) -> Vec<Kv> {
     let mut of = BTreeMap::<NodeId, usize>::new();
     let mut readers = Vec::new();
-    while readers.len() < READERS * addrs.len() {
-        let kv = kv(cluster, addrs).await;
+    while readers.len() < READERS * members.addrs().len() {
+        let kv = members.kv().await;
         // Until it is connected to the member that it likes best it may ask another one.
         let mut served = Vec::new();
         while served.len() < 3 || !served.ends_with(&[served[served.len() - 1]; 3]) {
@@ -115,51 +85,35 @@ async fn readers_of_each(cluster: &Cluster, addrs: &[String]) -> Vec<Kv> {
 }
 
 /// Kills the member in one place, measures, and starts another node.
-async fn kill(cluster: &Cluster, nodes: &mut BTreeMap<String, (String, Node)>, at: usize, flags: &[&str]) -> Round {
-    let addrs: Vec<_> = nodes.values().map(|(addr, _)| addr.clone()).collect();
-    let order = serving(cluster, nodes, 3).await;
+async fn kill(members: &mut Members, at: usize) -> Round {
+    let victim = members.serving(3).await.swap_remove(at);
     let seen = Arc::<Seen>::default();
     let (mut writers, mut readers) = (JoinSet::new(), JoinSet::new());
-    for writer in 0..WRITERS {
-        writers.spawn(count(kv(cluster, &addrs).await, format!("count/{writer}"), seen.clone()));
-    }
-    let before = kv(cluster, &addrs).await;
+    let before = members.kv().await;
     before.put("still", "here").await.unwrap();
-    let mut counted = BTreeMap::new();
-    for writer in 0..WRITERS {
-        let key = format!("count/{writer}");
-        counted.insert(key, 0);
-    }
-    for kv in readers_of_each(cluster, &addrs).await {
+    for kv in readers_of_each(members).await {
         readers.spawn(read(kv, seen.clone()));
     }
+    for writer in 0..WRITERS {
+        writers.spawn(count(members.kv().await, format!("count/{writer}"), seen.clone()));
+    }
     sleep(Duration::from_millis(500)).await;
-    let (_, mut victim) = nodes.remove(&order[at]).unwrap();
     let killed = Instant::now();
-    victim.kill().await;
+    members.kill(&victim).await;
     let resumed = resumed(&seen, killed).await;
     sleep(Duration::from_millis(500)).await;
     seen.over.store(true, Ordering::Relaxed);
-    while let Some(done) = writers.join_next().await {
-        let (key, acknowledged) = done.unwrap();
-        counted.insert(key, acknowledged);
-    }
-    while let Some(done) = readers.join_next().await {
-        done.unwrap();
-    }
-    let reads = gaps(&seen, killed);
-    let left: Vec<_> = nodes.values().map(|(addr, _)| addr.clone()).collect();
-    let after = kv(cluster, &left).await;
+    let counted = writers.join_all().await;
+    readers.join_all().await;
+    let after = members.kv().await;
     for (key, acknowledged) in &counted {
         let value = after.get(key).await.unwrap().into_value().unwrap();
         assert_eq!(value, acknowledged.to_string(), "{key}");
         after.delete(&**key).await.unwrap();
     }
-    let mut node = Node::start(&cluster.name, &cluster.secret, flags);
-    let line = node.ready().await;
-    let (name, addr) = (line["node"].as_str().unwrap(), line["addr"].as_str().unwrap());
-    nodes.insert(name.to_owned(), (addr.to_owned(), node));
-    Round { writes: resumed, reads }
+    let node = members.begin(&[]);
+    members.add(node).await;
+    Round { writes: resumed, reads: gaps(&seen, killed) }
 }
 
 /// Waits for the first acknowledgement of a write that was begun after the kill.
@@ -188,15 +142,12 @@ fn gaps(seen: &Seen, killed: Instant) -> Duration {
 }
 
 async fn rounds(flags: &[&str], bound: Duration) {
-    let rounds: usize = std::env::var("FAILOVER_ROUNDS").ok().and_then(|rounds| rounds.parse().ok()).unwrap_or(1);
-    let mut cluster = Cluster::start(flags).await;
-    let names = cluster.lines.iter().map(|line| line["node"].as_str().unwrap().to_owned());
-    let started = std::mem::take(&mut cluster.nodes);
-    let mut nodes: BTreeMap<_, _> = names.zip(cluster.addrs.clone().into_iter().zip(started)).collect();
+    let rounds = setting("FAILOVER_ROUNDS", 1) as usize;
+    let mut members = Members::start(flags).await;
     for (at, place) in ["head", "middle", "tail"].into_iter().enumerate() {
         let mut all = Vec::new();
         for _ in 0..rounds {
-            let round = kill(&cluster, &mut nodes, at, flags).await;
+            let round = kill(&mut members, at).await;
             println!("{place}: writes after {:?}, reads paused {:?} at most", round.writes, round.reads);
             all.push(round);
         }

@@ -1,10 +1,13 @@
 //! The programs as people and scripts run them: real processes, real sockets, mDNS on loopback.
 
+mod counters;
 mod ctl;
 mod failover;
+mod faults;
 mod forming;
 mod http;
 mod load;
+mod members;
 mod overload;
 mod quickstart;
 mod strangers;

@@ -125,10 +125,15 @@ impl Node {
         timeout(PATIENCE, self.child.wait()).await.expect("a node didn't end").unwrap().code()
     }
 
-    /// Asks it to stop, and waits until it has: its exit code.
-    pub(crate) async fn stop(&mut self, signal: &str) -> Option<i32> {
+    /// Sends it a signal, such as `-STOP`.
+    pub(crate) async fn signal(&self, signal: &str) {
         let id = self.child.id().expect("a node has ended before its time").to_string();
         Command::new("kill").args([signal, &id]).status().await.unwrap();
+    }
+
+    /// Asks it to stop, and waits until it has: its exit code.
+    pub(crate) async fn stop(&mut self, signal: &str) -> Option<i32> {
+        self.signal(signal).await;
         self.ended().await
     }
 

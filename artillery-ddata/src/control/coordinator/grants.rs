@@ -129,7 +129,8 @@ impl Coordinator {
         lease: Option<Duration>,
     ) {
         let configs = (self.configs.applied() > applied).then(|| Box::new((*self.configs).clone()));
-        let settled = leader == Some(self.me) && self.is_settled(now);
+        // Whoever isn't known yet is about to change something.
+        let settled = leader == Some(self.me) && self.configs.node(to).is_some() && self.is_settled(now);
         self.outputs.push_back(Output::Answer { to, renewed: Renewed { number, lease, leader, configs, settled } });
     }
 }

@@ -1,0 +1,107 @@
+//! A cluster whose nodes come and go.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use artillery_ddata::{Client, Kv, client::Spread};
+use serde_json::Value;
+use tokio::time::{Instant, sleep};
+
+use crate::support::{CTL, Cluster, Node, PATIENCE, run, text};
+
+/// Nodes that run, by name, and what starts another one.
+pub(crate) struct Members {
+    pub(crate) cluster: String,
+    secret: String,
+    flags: Vec<String>,
+    nodes: BTreeMap<String, (String, Node)>,
+}
+
+impl Members {
+    /// Three nodes, formed.
+    pub(crate) async fn start(flags: &[&str]) -> Self {
+        let Cluster { name, secret, nodes, addrs, lines } = Cluster::start(flags).await;
+        let names = lines.iter().map(|line| line["node"].as_str().unwrap().to_owned());
+        let nodes = names.zip(addrs.into_iter().zip(nodes)).collect();
+        Self { cluster: name, secret, flags: flags.iter().map(|&flag| flag.to_owned()).collect(), nodes }
+    }
+
+    /// Where those that run listen.
+    pub(crate) fn addrs(&self) -> Vec<String> {
+        self.nodes.values().map(|(addr, _)| addr.clone()).collect()
+    }
+
+    pub(crate) fn addr(&self, name: &str) -> &str {
+        &self.nodes[name].0
+    }
+
+    pub(crate) fn node(&self, name: &str) -> &Node {
+        &self.nodes[name].1
+    }
+
+    /// A client of its own, which knows of all that run.
+    pub(crate) async fn kv(&self) -> Kv {
+        let builder = Client::builder().cluster(&self.cluster).secret(&self.secret).spread(Spread::Sticky);
+        let builder = self.addrs().iter().fold(builder, |builder, seed| builder.seed(seed.parse().unwrap()));
+        builder.connect().await.unwrap().kv().with_timeout(PATIENCE)
+    }
+
+    /// Ends a node without a word.
+    pub(crate) async fn kill(&mut self, name: &str) {
+        let (_, mut node) = self.nodes.remove(name).unwrap();
+        node.kill().await;
+    }
+
+    /// Starts a node that is new, and doesn't wait for it.
+    pub(crate) fn begin(&self, more: &[&str]) -> Node {
+        let flags: Vec<_> = self.flags.iter().map(String::as_str).chain(more.iter().copied()).collect();
+        Node::start(&self.cluster, &self.secret, &flags)
+    }
+
+    /// Takes in a node once it is ready: its name.
+    pub(crate) async fn add(&mut self, mut node: Node) -> String {
+        let line = node.ready().await;
+        let (name, addr) = (line["node"].as_str().unwrap().to_owned(), line["addr"].as_str().unwrap().to_owned());
+        self.nodes.insert(name.clone(), (addr, node));
+        name
+    }
+
+    /// What `ctl status` says at a node, if it says anything.
+    pub(crate) async fn status(&self, addr: &str) -> Option<Value> {
+        let args = ["--cluster", &self.cluster, "--no-mdns", "--seed", addr, "--timeout", "2000", "--json", "status"];
+        let done = run(CTL, Some(&self.secret), &args).await;
+        serde_json::from_str(text(&done.stdout).lines().last()?).ok()
+    }
+
+    /// What a node says of its first chain, if it says anything.
+    pub(crate) async fn chain(&self, name: &str) -> Option<Value> {
+        let status = self.status(self.addr(name)).await?;
+        let node = status["nodes"].as_array()?.iter().find(|node| node["node"] == name)?;
+        Some(node["chains"][0].clone())
+    }
+
+    /// Waits until so many serve; the names of the members, head first.
+    pub(crate) async fn serving(&self, wanted: usize) -> Vec<String> {
+        let deadline = Instant::now() + PATIENCE;
+        let mut seen = Value::Null;
+        loop {
+            for (addr, _) in self.nodes.values() {
+                let Some(status) = self.status(addr).await else { continue };
+                let members = status["chains"][0]["members"].as_array().cloned().unwrap_or_default();
+                let serves = |member: &&Value| member["open"] == true && member["role"] != "syncing";
+                let names = members.iter().filter(serves).map(|member| member["node"].as_str().unwrap().to_owned());
+                let names: Vec<_> = names.collect();
+                if names.len() == wanted {
+                    return names;
+                }
+                seen = status;
+            }
+            assert!(Instant::now() < deadline, "the chain didn't get {wanted} members: {seen:#}");
+            sleep(Duration::from_millis(50)).await;
+        }
+    }
+}
+
+/// A number from the environment, or what ordinary tests make do with.
+pub(crate) fn setting(variable: &str, ordinary: u64) -> u64 {
+    std::env::var(variable).ok().and_then(|value| value.parse().ok()).unwrap_or(ordinary)
+}
