@@ -47,7 +47,8 @@ pub struct Settings {
     /// The promotion of a joiner is asked for once it lacks no more bytes of updates than these.
     pub close_behind: usize,
     /// Bytes of updates that a joiner keeps until its snapshot is through. What is beyond them waits in the source's
-    /// backlog.
+    /// backlog. The source keeps what was there when the snapshot began: at most as much as was written since, which is
+    /// bounded by this and the backlog.
     pub joiner_buffer: usize,
     /// How often cumulative state is repeated to peers that haven't shown to know it.
     pub heartbeat: Duration,
@@ -70,7 +71,7 @@ impl Default for Settings {
             snapshot_age: Duration::from_secs(60),
             snapshot_bytes: 64 << 20,
             close_behind: 1 << 20,
-            joiner_buffer: 64 << 20,
+            joiner_buffer: 32 << 20,
             heartbeat: Duration::from_millis(100),
             resend: None,
             #[cfg(feature = "mutants")]

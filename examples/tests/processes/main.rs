@@ -6,6 +6,7 @@ mod failover;
 mod faults;
 mod forming;
 mod http;
+mod joiner;
 mod load;
 mod members;
 mod overload;

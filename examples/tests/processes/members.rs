@@ -13,25 +13,27 @@ pub(crate) struct Members {
     pub(crate) cluster: String,
     secret: String,
     flags: Vec<String>,
-    nodes: BTreeMap<String, (String, Node)>,
+    /// With their ready lines.
+    nodes: BTreeMap<String, (Value, Node)>,
 }
 
 impl Members {
     /// Three nodes, formed.
     pub(crate) async fn start(flags: &[&str]) -> Self {
-        let Cluster { name, secret, nodes, addrs, lines } = Cluster::start(flags).await;
-        let names = lines.iter().map(|line| line["node"].as_str().unwrap().to_owned());
-        let nodes = names.zip(addrs.into_iter().zip(nodes)).collect();
+        let Cluster { name, secret, nodes, lines, .. } = Cluster::start(flags).await;
+        let nodes = lines.into_iter().zip(nodes).map(|(line, node)| (text_of(&line, "node"), (line, node)));
+        let nodes = nodes.collect();
         Self { cluster: name, secret, flags: flags.iter().map(|&flag| flag.to_owned()).collect(), nodes }
     }
 
     /// Where those that run listen.
     pub(crate) fn addrs(&self) -> Vec<String> {
-        self.nodes.values().map(|(addr, _)| addr.clone()).collect()
+        self.nodes.values().map(|(line, _)| text_of(line, "addr")).collect()
     }
 
-    pub(crate) fn addr(&self, name: &str) -> &str {
-        &self.nodes[name].0
+    /// What stands in the ready line of a node.
+    pub(crate) fn line(&self, name: &str, field: &str) -> String {
+        text_of(&self.nodes[name].0, field)
     }
 
     pub(crate) fn node(&self, name: &str) -> &Node {
@@ -60,8 +62,8 @@ impl Members {
     /// Takes in a node once it is ready: its name.
     pub(crate) async fn add(&mut self, mut node: Node) -> String {
         let line = node.ready().await;
-        let (name, addr) = (line["node"].as_str().unwrap().to_owned(), line["addr"].as_str().unwrap().to_owned());
-        self.nodes.insert(name.clone(), (addr, node));
+        let name = text_of(&line, "node");
+        self.nodes.insert(name.clone(), (line, node));
         name
     }
 
@@ -74,7 +76,7 @@ impl Members {
 
     /// What a node says of its first chain, if it says anything.
     pub(crate) async fn chain(&self, name: &str) -> Option<Value> {
-        let status = self.status(self.addr(name)).await?;
+        let status = self.status(&self.line(name, "addr")).await?;
         let node = status["nodes"].as_array()?.iter().find(|node| node["node"] == name)?;
         Some(node["chains"][0].clone())
     }
@@ -84,8 +86,8 @@ impl Members {
         let deadline = Instant::now() + PATIENCE;
         let mut seen = Value::Null;
         loop {
-            for (addr, _) in self.nodes.values() {
-                let Some(status) = self.status(addr).await else { continue };
+            for addr in self.addrs() {
+                let Some(status) = self.status(&addr).await else { continue };
                 let members = status["chains"][0]["members"].as_array().cloned().unwrap_or_default();
                 let serves = |member: &&Value| member["open"] == true && member["role"] != "syncing";
                 let names = members.iter().filter(serves).map(|member| member["node"].as_str().unwrap().to_owned());
@@ -99,6 +101,10 @@ impl Members {
             sleep(Duration::from_millis(50)).await;
         }
     }
+}
+
+fn text_of(line: &Value, field: &str) -> String {
+    line[field].as_str().unwrap_or_else(|| panic!("no {field} in {line}")).to_owned()
 }
 
 /// A number from the environment, or what ordinary tests make do with.

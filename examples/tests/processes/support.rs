@@ -81,6 +81,13 @@ impl Lines {
     }
 }
 
+/// Bytes of memory that a process has in use.
+pub(crate) fn resident(id: u32) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{id}/status")).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+    line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() << 10
+}
+
 /// A running `node`. Dropped: killed.
 pub(crate) struct Node {
     child: Child,
@@ -113,12 +120,14 @@ impl Node {
         }
     }
 
+    /// The number of its process.
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id().expect("a node has ended before its time")
+    }
+
     /// Bytes of memory that it has in use.
     pub(crate) fn resident(&self) -> u64 {
-        let id = self.child.id().expect("a node has ended before its time");
-        let status = std::fs::read_to_string(format!("/proc/{id}/status")).unwrap();
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
-        line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() << 10
+        resident(self.id())
     }
 
     pub(crate) async fn ended(&mut self) -> Option<i32> {
@@ -127,7 +136,7 @@ impl Node {
 
     /// Sends it a signal, such as `-STOP`.
     pub(crate) async fn signal(&self, signal: &str) {
-        let id = self.child.id().expect("a node has ended before its time").to_string();
+        let id = self.id().to_string();
         Command::new("kill").args([signal, &id]).status().await.unwrap();
     }
 

@@ -1,3 +1,5 @@
+mod settled;
+
 use std::time::Duration;
 
 use super::*;

@@ -1,0 +1,68 @@
+//! When a leader says that nothing is about to change.
+
+use super::*;
+
+fn keep(world: &mut World, voters: &[u8]) {
+    let configs = Arc::new(world.configs.clone());
+    let voters = voters.iter().copied().map(id).collect();
+    world.handle(Input::VotersSet);
+    world.handle(Input::Log { leads: Some(Term(1)), leader: Some(id(0)), configs, voters });
+}
+
+fn is_told(world: &mut World, n: u8) -> bool {
+    let renewal = world.renewal(n);
+    world.handle(Input::Renewal { from: id(n), renewal }).last().unwrap().settled
+}
+
+/// Three members, who also keep the log.
+fn three() -> World {
+    let mut world = World::new(3, 3);
+    keep(&mut world, &[0, 1, 2]);
+    world.pass(1_000, &[0, 1, 2]);
+    world
+}
+
+#[test]
+fn all_are_there_and_nothing_is_to_do() {
+    let mut world = three();
+    assert!(is_told(&mut world, 1));
+}
+
+#[test]
+fn somebody_is_missing_until_he_is_replaced() {
+    let mut world = three();
+    world.pass(600, &[0, 1]);
+    assert!(!is_told(&mut world, 1), "node 2 is gone");
+    world.pass(2_000, &[0, 1]);
+    assert_eq!(world.serving().len(), 2);
+    assert!(!is_told(&mut world, 1), "node 2 still keeps the log");
+    keep(&mut world, &[0, 1]);
+    assert!(is_told(&mut world, 1), "nobody else is there");
+}
+
+#[test]
+fn whoever_has_just_come_is_about_to_change_something() {
+    let mut world = three();
+    world.put_off = Some(vec![]);
+    assert!(!is_told(&mut world, 3), "it isn't known yet");
+    assert!(!is_told(&mut world, 1), "that is being decided");
+    for (term, at, change) in world.put_off.take().unwrap() {
+        world.append(term, at, change);
+    }
+    keep(&mut world, &[0, 1, 2]);
+    assert!(is_told(&mut world, 3));
+}
+
+#[test]
+fn another_life_of_a_member_waits_for_its_place() {
+    let mut world = three();
+    let mut other = founder(2);
+    other.id.incarnation = Incarnation { store: 2, starts: 1 };
+    let mut told = |world: &mut World| {
+        let renewal = Renewal { me: other.clone(), ..world.renewal(2) };
+        world.handle(Input::Renewal { from: other.id, renewal }).last().unwrap().settled
+    };
+    assert!(!told(&mut world), "its former life was heard of a moment ago");
+    world.pass(700, &[0, 1]);
+    assert!(!told(&mut world), "its former life has a place still");
+}
