@@ -69,6 +69,26 @@ pub enum MutantName {
     ForgetDrift,
     /// A request for a promotion counts in later epochs too.
     PromoteInAnyEpoch,
+    /// What a returning member holds beyond the common history stays in its store.
+    KeepDirty,
+    /// A member that a newer configuration doesn't name goes on as before.
+    ServeWhenExpelled,
+    /// What was said in a newer epoch is taken in by a member that hasn't entered it.
+    TakeNewerEpoch,
+    /// A local read doesn't look again whether its member still serves.
+    LookOnce,
+    /// A snapshot that begins anew goes on where the last one was broken off.
+    SkipFinished,
+    /// A tail answers version queries without a lease.
+    AnswerUnleased,
+    /// In a new epoch sending goes on behind what the old successor was sent, and the new one passes over what it misses.
+    LoseInFlight,
+    /// A joiner keeps nothing of what is written while its snapshot comes.
+    KeepNothing,
+    /// The lease is looked at before the value.
+    LeaseBeforeLook,
+    /// A member that is alone answers reads through the chain by itself, whatever it has asked for.
+    AnswerAlone,
 }
 
 /// What is taken out.
@@ -92,7 +112,7 @@ const fn line(mutant: MutantName, name: &'static str, trap: u32, scenario: Scena
     Line { mutant, name, trap, scenario, guard }
 }
 
-const TABLE: [Line; 31] = {
+const TABLE: [Line; 41] = {
     use MutantName as M;
     use Scenario as S;
     use coordinator::Mutant as C;
@@ -129,7 +149,7 @@ const TABLE: [Line; 31] = {
         line(M::PromoteTooEarly, "promote-too-early", 5, S::Failover, Guard::Replica(R::PromoteTooEarly)),
         line(M::ReuseEpoch, "reuse-epoch", 6, S::Failover, Guard::Replica(R::ReuseEpoch)),
         line(M::NoWipe, "no-wipe", 11, S::Resync, Guard::Replica(R::NoWipe)),
-        line(M::AnswerBeforeOpen, "answer-before-open", 23, S::Partitions, Guard::Replica(R::AnswerBeforeOpen)),
+        line(M::AnswerBeforeOpen, "answer-before-open", 23, S::Whispers, Guard::Replica(R::AnswerBeforeOpen)),
         line(M::ForgetAsked, "forget-asked", 24, S::Sole, Guard::Replica(R::ForgetAsked)),
         line(M::AskBeforeOpen, "ask-before-open", 25, S::Unrest, Guard::Replica(R::AskBeforeOpen)),
         line(M::KeepWaiting, "keep-waiting", 27, S::Unrest, Guard::Replica(R::KeepWaiting)),
@@ -147,6 +167,16 @@ const TABLE: [Line; 31] = {
         line(M::JoinRound, "join-round", 14, S::Unrest, Guard::Coordinator(C::JoinRound)),
         line(M::ForgetDrift, "forget-drift", 4, S::Clocks, Guard::Coordinator(C::ForgetDrift)),
         line(M::PromoteInAnyEpoch, "promote-in-any-epoch", 5, S::Sole, Guard::Coordinator(C::PromoteInAnyEpoch)),
+        line(M::KeepDirty, "keep-dirty", 10, S::Disturbed, Guard::Replica(R::KeepDirty)),
+        line(M::ServeWhenExpelled, "serve-when-expelled", 1, S::Turmoil, Guard::Replica(R::ServeWhenExpelled)),
+        line(M::TakeNewerEpoch, "take-newer-epoch", 36, S::Leaders, Guard::Replica(R::TakeNewerEpoch)),
+        line(M::LookOnce, "look-once", 28, S::Stalls, Guard::Replica(R::LookOnce)),
+        line(M::SkipFinished, "skip-finished", 38, S::Disturbed, Guard::Replica(R::SkipFinished)),
+        line(M::AnswerUnleased, "answer-unleased", 2, S::Halves, Guard::Replica(R::AnswerUnleased)),
+        line(M::LoseInFlight, "lose-in-flight", 8, S::Failover, Guard::Replica(R::LoseInFlight)),
+        line(M::KeepNothing, "keep-nothing", 16, S::Race, Guard::Replica(R::KeepNothing)),
+        line(M::LeaseBeforeLook, "lease-before-look", 19, S::Stalls, Guard::Replica(R::LeaseBeforeLook)),
+        line(M::AnswerAlone, "answer-alone", 26, S::LastWords, Guard::Replica(R::AnswerAlone)),
     ]
 };
 

@@ -1,5 +1,6 @@
 //! Named worlds: what is drawn from the seed, and which faults belong to it.
 
+mod directed;
 mod draw;
 mod names;
 
@@ -7,6 +8,7 @@ use std::time::Duration;
 
 use artillery_ddata::Mode;
 
+use self::directed::{disturbed, halves, last_words, race, stalls, whispers};
 use self::draw::{
     batches, clocks, common, evictions, founded, large, mixed, moving, one_key, readers, resync, retries, sole,
     turmoil, unrest, watches,
@@ -14,7 +16,7 @@ use self::draw::{
 
 use crate::{
     client::{Keys, Mix},
-    faults::{self, Fault, Kind, Planned},
+    faults::{self, Fault, Kind, Planned, play},
     mutants::MutantName,
     network::Profile,
     rng::{Concern, Rng},
@@ -95,6 +97,8 @@ pub struct Setup {
     pub batch: usize,
     /// Whether nodes hold leases that run out now and then.
     pub leases: bool,
+    /// How many of a thousand local reads take long, because their thread isn't run for a while.
+    pub stalls: u32,
     /// Operations at most.
     pub most: u64,
     /// Clients that watch the changes of a chain, for each of them.
@@ -123,7 +127,7 @@ pub struct FoundingSetup {
 }
 
 /// How a cluster's configuration changes.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct ControlSetup {
     /// Founders; further nodes are spares.
     pub founders: usize,
@@ -139,6 +143,10 @@ pub struct ControlSetup {
     pub whims: u32,
     /// How many of a thousand wishes for a promotion are followed by a broken link to the joiner.
     pub cut_off: u32,
+    /// How many of a thousand of them are the last thing that is heard of who wishes, for a while.
+    pub last_words: u32,
+    /// How many of a thousand snapshots are disturbed, at the source or on their way.
+    pub disturbed: u32,
 }
 
 /// A named kind of world.
@@ -206,6 +214,18 @@ pub enum Scenario {
     Unrest,
     /// Everything that can change a configuration at once.
     Turmoil,
+    /// Tails are lost that told only their head what they have committed.
+    Whispers,
+    /// Two of three members are cut off together.
+    Halves,
+    /// Local reads whose threads aren't run for seconds, while their members are cut off and come back.
+    Stalls,
+    /// Members that are alone are lost right after they have asked for another one.
+    LastWords,
+    /// Snapshots of many keys, whose source or link is lost on the way.
+    Disturbed,
+    /// Snapshots of many keys over narrow links, while as much is written as gets through.
+    Race,
 }
 
 impl Scenario {
@@ -232,6 +252,11 @@ impl Scenario {
             Self::Clocks => &[Isolate, Pause],
             Self::Unrest => &[Isolate, Pause, Break],
             Self::Turmoil => &[Loss, Duplication, Reorder, Delay, Break, Cut, Slow, Restart, Pause, Isolate],
+            Self::Whispers | Self::Halves => &[Isolate, Cut],
+            Self::Stalls => &[Isolate, Pause, Break],
+            Self::LastWords => &[Isolate, Break],
+            Self::Disturbed => &[Restart, Isolate, Break],
+            Self::Race => &[Restart, Isolate, Delay],
             Self::Classic
             | Self::Pair
             | Self::Long
@@ -304,6 +329,12 @@ impl Scenario {
             Self::Clocks => clocks(&mut rng, &mut setup),
             Self::Unrest => unrest(&mut rng, &mut setup),
             Self::Turmoil => turmoil(&mut rng, &mut setup),
+            Self::Whispers => whispers(&mut rng, &mut setup),
+            Self::Halves => halves(&mut rng, &mut setup),
+            Self::Stalls => stalls(&mut rng, &mut setup),
+            Self::LastWords => last_words(&mut rng, &mut setup),
+            Self::Disturbed => disturbed(&mut rng, &mut setup),
+            Self::Race => race(&mut rng, &mut setup),
         }
         setup.keys.chains = setup.chains;
         let mut faults = Rng::new(seed, Concern::Faults);
@@ -320,7 +351,12 @@ impl Scenario {
         if self.kinds().contains(&Kind::Crash) {
             setup.crash = Some(faults::crash(&mut faults, setup.members, CRASHES, CRASHES + SECOND));
         }
-        if matches!(self, Self::Unrest | Self::Clocks) {
+        match self {
+            Self::Whispers => setup.faults.extend(play::plays(&mut faults, play::lose_tail, TROUBLE, HEALED)),
+            Self::Halves => setup.faults.extend(play::plays(&mut faults, play::lose_rest, TROUBLE, HEALED)),
+            _ => {}
+        }
+        if matches!(self, Self::Unrest | Self::Clocks | Self::Stalls) {
             setup.faults.extend(faults::unrest(&mut faults, setup.members, TROUBLE, HEALED));
         }
         if setup.control.is_some() {

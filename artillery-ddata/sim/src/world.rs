@@ -8,6 +8,7 @@ mod end;
 mod event;
 mod faults;
 mod founding;
+mod plays;
 mod records;
 mod steps;
 mod watches;
@@ -21,6 +22,7 @@ use artillery_ddata::{ChainConfig, ChainId, ChainMember, Epoch, MemberId, Role, 
 
 use crate::{
     client::{Client, Standing},
+    faults::Fault,
     history::{History, Value},
     network::Network,
     node::{Node, Work},
@@ -62,6 +64,10 @@ pub struct World {
     founding: Option<Founders>,
     phase: Phase,
     active: Vec<bool>,
+    /// What each play comes to while it goes on.
+    plays: Vec<Vec<Fault>>,
+    /// What is there without having been planned.
+    strikes: Vec<Fault>,
     next_value: u64,
     last_moment: u64,
     /// By chain: sequences are numbers of one chain.
@@ -103,6 +109,8 @@ impl World {
             founding: setup.founding.map(|founding| Founders::new(seed, founding, &setup)),
             phase: Phase::Work,
             active: vec![false; faults],
+            plays: vec![Vec::new(); faults],
+            strikes: Vec::new(),
             next_value: 0,
             last_moment: 0,
             histories: vec![History::default(); setup.chains],
@@ -230,6 +238,8 @@ impl World {
             Event::Think(client) => self.think(client),
             Event::Retry { client, number } => self.retry(client, number),
             Event::Fault { index, begins } => self.fault(index, begins),
+            Event::Strike { fault, begins } => self.struck(fault, begins),
+            Event::Leave { node, id, read } => return self.leave(node, id, *read),
             Event::Phase(phase) => self.enter_phase(phase),
         }
         Ok(())

@@ -4,7 +4,7 @@ use super::Scenario;
 
 impl Scenario {
     /// All of them.
-    pub const ALL: [Self; 31] = [
+    pub const ALL: [Self; 37] = [
         Self::Calm,
         Self::Lossy,
         Self::Links,
@@ -36,6 +36,12 @@ impl Scenario {
         Self::Clocks,
         Self::Unrest,
         Self::Turmoil,
+        Self::Whispers,
+        Self::Halves,
+        Self::Stalls,
+        Self::LastWords,
+        Self::Disturbed,
+        Self::Race,
     ];
 
     /// Its name on the command line.
@@ -72,6 +78,12 @@ impl Scenario {
             Self::Clocks => "clocks",
             Self::Unrest => "unrest",
             Self::Turmoil => "turmoil",
+            Self::Whispers => "whispers",
+            Self::Halves => "halves",
+            Self::Stalls => "stalls",
+            Self::LastWords => "last-words",
+            Self::Disturbed => "disturbed",
+            Self::Race => "race",
         }
     }
 
@@ -109,6 +121,12 @@ impl Scenario {
             Self::Clocks => "clocks that differ in rate by a tenth",
             Self::Unrest => "one busy key, while members are cut off one after the other",
             Self::Turmoil => "everything that changes a configuration, at once",
+            Self::Whispers => "tails are lost that told only their head what they have committed",
+            Self::Halves => "two of three members are cut off together",
+            Self::Stalls => "local reads that take seconds, while their members are cut off and come back",
+            Self::LastWords => "members that are alone are lost right after they have asked for another one",
+            Self::Disturbed => "snapshots of many keys, whose source or link is lost on the way",
+            Self::Race => "snapshots over narrow links, while as much is written as gets through",
         }
     }
 

@@ -162,6 +162,10 @@ impl World {
             ReplicaEvent::Halted(halt) => {
                 Err(Failure::new(Oracle::Halted, format!("n{index} of chain {slot} halted: {halt} ({halt:?})")))
             }
+            ReplicaEvent::Resyncing => {
+                self.disturb(index, slot);
+                Ok(())
+            }
             _ => Ok(()),
         }
     }
