@@ -170,6 +170,8 @@ impl Replica {
 
     /// Takes in what happened at `now`.
     pub fn handle(&mut self, now: Timestamp, input: Input) {
+        #[cfg(feature = "mutants")]
+        self.gate.note_time(now);
         if !self.is_unsettled() {
             self.next_heartbeat = now + self.settings.heartbeat;
         }

@@ -2,7 +2,7 @@
 
 use artillery_ddata::{control::coordinator, replica};
 
-use crate::scenario::Scenario;
+use crate::{oracle::Oracle, scenario::Scenario};
 
 /// A guard taken out of the replica, of the coordinator, or of what clients make of refusals.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -85,8 +85,8 @@ pub enum MutantName {
     LoseInFlight,
     /// A joiner keeps nothing of what is written while its snapshot comes.
     KeepNothing,
-    /// The lease is looked at before the value.
-    LeaseBeforeLook,
+    /// A local reader takes the time for what it was when the replica last had something to do.
+    CacheClock,
     /// A member that is alone answers reads through the chain by itself, whatever it has asked for.
     AnswerAlone,
 }
@@ -175,7 +175,7 @@ const TABLE: [Line; 41] = {
         line(M::AnswerUnleased, "answer-unleased", 2, S::Halves, Guard::Replica(R::AnswerUnleased)),
         line(M::LoseInFlight, "lose-in-flight", 8, S::Failover, Guard::Replica(R::LoseInFlight)),
         line(M::KeepNothing, "keep-nothing", 16, S::Race, Guard::Replica(R::KeepNothing)),
-        line(M::LeaseBeforeLook, "lease-before-look", 19, S::Stalls, Guard::Replica(R::LeaseBeforeLook)),
+        line(M::CacheClock, "cache-clock", 19, S::Pauses, Guard::Replica(R::CacheClock)),
         line(M::AnswerAlone, "answer-alone", 26, S::LastWords, Guard::Replica(R::AnswerAlone)),
     ]
 };
@@ -225,6 +225,12 @@ impl MutantName {
             Guard::Coordinator(mutant) => Some(mutant),
             _ => None,
         }
+    }
+
+    /// Whether this oracle's word is enough: what clients saw, or an invariant of the chain. That something never ends
+    /// (trap 16) breaks neither; the bound on recovery shows it.
+    pub const fn is_convicted_by(self, oracle: Oracle) -> bool {
+        oracle.convicts() || (matches!(oracle, Oracle::Liveness) && self.trap() == 16)
     }
 
     /// The mutant called `name`.

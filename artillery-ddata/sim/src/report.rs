@@ -11,9 +11,11 @@ use crate::{
     faults::Kind,
     mutants::MutantName,
     oracle::Failure,
-    scenario::Scenario,
+    scenario::{RECOVERY, SECOND, Scenario},
     world::{Counts, Outcome},
 };
+
+const MILLI: u64 = 1_000_000;
 
 /// Violations that are shown in full; more are only counted.
 const SHOWN: usize = 3;
@@ -83,6 +85,8 @@ impl ScenarioReport {
             retries: counts.retries,
             duplicates: counts.duplicates,
             expired_sessions: counts.expired_sessions,
+            recovery_ms: counts.recovery.unwrap_or_default().div_ceil(MILLI),
+            recovery_allowed_ms: RECOVERY / MILLI,
         }
     }
 }
@@ -108,6 +112,8 @@ pub struct ScenarioJson {
     retries: u64,
     duplicates: u64,
     expired_sessions: u64,
+    recovery_ms: u64,
+    recovery_allowed_ms: u64,
 }
 
 /// What the hunt for one mutant came to, as scripts read it.
@@ -156,6 +162,14 @@ impl fmt::Display for ScenarioReport {
             f,
             "          requests: {} asked again unanswered, {} late duplicates, {} of evicted sessions",
             counts.retries, counts.duplicates, counts.expired_sessions
+        )?;
+        let recovery = counts.recovery.unwrap_or_default().div_ceil(MILLI);
+        writeln!(
+            f,
+            "         after healing all was whole and served within {}.{:03} virtual seconds (allowed: {})",
+            recovery / 1000,
+            recovery % 1000,
+            RECOVERY / SECOND
         )?;
         write!(f, "         faults:")?;
         for &kind in self.scenario.kinds() {
@@ -217,7 +231,8 @@ pub struct MutantReport {
 impl MutantReport {
     /// Whether it was caught by clients or by an invariant, and nothing is caught without it.
     pub fn passed(&self) -> bool {
-        self.baseline.is_none() && self.caught.as_ref().is_some_and(|(_, _, failure)| failure.oracle.convicts())
+        self.baseline.is_none()
+            && self.caught.as_ref().is_some_and(|(_, _, failure)| self.mutant.is_convicted_by(failure.oracle))
     }
 
     fn seeds(&self) -> u64 {
@@ -230,7 +245,7 @@ impl MutantReport {
         MutantJson {
             name: self.mutant.name(),
             trap: self.mutant.trap(),
-            caught: failure.is_some_and(|failure| failure.oracle.convicts()),
+            caught: failure.is_some_and(|failure| self.mutant.is_convicted_by(failure.oracle)),
             oracle: failure.map(|failure| failure.oracle.name()),
             seeds: self.seeds(),
             baseline_passed: self.baseline.is_none(),
@@ -244,7 +259,8 @@ impl fmt::Display for MutantReport {
         let (name, trap, scenario) = (self.mutant.name(), self.mutant.trap(), self.scenario.name());
         match &self.caught {
             Some((seed, seeds, failure)) => {
-                let verdict = if failure.oracle.convicts() { "caught" } else { "NOT CAUGHT but noticed" };
+                let verdict =
+                    if self.mutant.is_convicted_by(failure.oracle) { "caught" } else { "NOT CAUGHT but noticed" };
                 writeln!(f, "{name} (trap {trap}): {verdict} by {} after {seeds} seeds of {scenario}", failure.oracle)?;
                 write!(
                     f,
@@ -289,6 +305,7 @@ impl Counts {
         self.duplicates += other.duplicates;
         self.expired_sessions += other.expired_sessions;
         self.busy += other.busy;
+        self.recovery = self.recovery.max(other.recovery);
         self.planned += other.planned;
         self.faults.iter_mut().zip(other.faults).for_each(|(sum, more)| *sum += more);
     }

@@ -33,6 +33,8 @@ pub const TROUBLE: u64 = SECOND / 2;
 pub const FOUNDED: u64 = 5 * SECOND;
 /// When all faults but crashes are over.
 pub const HEALED: u64 = 20 * SECOND;
+/// Within this time of healing every chain is whole and each member of it has served.
+pub const RECOVERY: u64 = 5 * SECOND;
 /// When members begin to crash.
 pub const CRASHES: u64 = 27 * SECOND;
 /// When clients stop, if they did enough.

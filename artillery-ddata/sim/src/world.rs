@@ -10,10 +10,11 @@ mod faults;
 mod founding;
 mod plays;
 mod records;
+mod recovery;
 mod steps;
 mod watches;
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 pub use self::counts::Counts;
 pub(crate) use self::event::{Addressed, Arrival, Event, Phase};
@@ -66,6 +67,8 @@ pub struct World {
     active: Vec<bool>,
     /// What each play comes to while it goes on.
     plays: Vec<Vec<Fault>>,
+    /// Who has served since healing.
+    served: BTreeSet<usize>,
     /// What is there without having been planned.
     strikes: Vec<Fault>,
     next_value: u64,
@@ -110,6 +113,7 @@ impl World {
             phase: Phase::Work,
             active: vec![false; faults],
             plays: vec![Vec::new(); faults],
+            served: BTreeSet::new(),
             strikes: Vec::new(),
             next_value: 0,
             last_moment: 0,
@@ -165,6 +169,7 @@ impl World {
                 return Err(Failure::new(Oracle::Progress, format!("more than {EVENTS} events: time stands still")));
             }
             self.handle(event)?;
+            self.check_recovery()?;
         }
         self.check_end()
     }

@@ -23,7 +23,7 @@ pub struct Gate {
     lease_until: AtomicU64,
     counters: ReadCounters,
     #[cfg(feature = "mutants")]
-    mutant: std::sync::OnceLock<Mutant>,
+    without: halves::Without,
 }
 
 /// What a local reader has found, which it may not tell yet.
@@ -93,7 +93,7 @@ impl Gate {
             lease_until: AtomicU64::new(0),
             counters: ReadCounters::default(),
             #[cfg(feature = "mutants")]
-            mutant: std::sync::OnceLock::new(),
+            without: halves::Without::default(),
         }
     }
 
@@ -126,7 +126,8 @@ impl Gate {
     }
 
     fn leave(&self, looked: Looked, now: impl FnOnce() -> Timestamp) -> Result<Option<Held>, NotLocal> {
-        if now().as_nanos() >= self.lease_until.load(Ordering::Acquire) {
+        let now = self.noted_time().unwrap_or_else(now);
+        if now.as_nanos() >= self.lease_until.load(Ordering::Acquire) {
             return Err(NotLocal::NoLease);
         }
         // The lookup must not sink below this load.
@@ -178,6 +179,12 @@ impl Gate {
     #[expect(clippy::unused_self, reason = "without the feature no guard can be out")]
     const fn is(&self, _: Mutant) -> bool {
         false
+    }
+
+    #[cfg(not(feature = "mutants"))]
+    #[expect(clippy::unused_self, reason = "without the feature no guard can be out")]
+    const fn noted_time(&self) -> Option<Timestamp> {
+        None
     }
 }
 

@@ -70,8 +70,8 @@ pub enum Mutant {
     LoseInFlight,
     /// A joiner keeps nothing of what is written while its snapshot comes (trap 16).
     KeepNothing,
-    /// The lease is looked at before the value (trap 19).
-    LeaseBeforeLook,
+    /// A local reader takes the time for what it was when the replica last had something to do (trap 19).
+    CacheClock,
     /// A member that is alone answers reads through the chain by itself, whatever it has asked for (trap 26).
     AnswerAlone,
 }

@@ -192,8 +192,8 @@ impl World {
         let node = &mut self.nodes[index];
         let stalls = self.setup.stalls > 0 && node.rng.chance(self.setup.stalls);
         let pause = if stalls { node.rng.between(SECOND / 100, 5 * SECOND / 2) } else { 0 };
-        let (clock, gate) = (node.clock(self.now), &node.slots[slot].gate);
-        match gate.begin(&*node.store, key, clock) {
+        let gate = &node.slots[slot].gate;
+        match gate.begin(&*node.store, key) {
             Ok(begun) => {
                 // What is shown is what was there then.
                 let read = Stalled { begun, as_of: gate.watermark(), arrival };
@@ -212,11 +212,11 @@ impl World {
     pub(super) fn leave(&mut self, index: usize, id: MemberId, read: Stalled) -> Result<(), Failure> {
         let Stalled { begun, as_of, arrival } = read;
         let node = &self.nodes[index];
-        let (Request::Read(Query::Key(key), _), true) = (&arrival.request, node.is_alive() && node.id == id) else {
+        if !node.is_alive() || node.id != id {
             return Ok(());
-        };
+        }
         let gate = &node.slots[arrival.origin.asked.chain].gate;
-        match gate.end(begun, &*node.store, key, || node.clock(self.now)) {
+        match gate.end(begun, || node.clock(self.now)) {
             Ok(held) => {
                 let (slot, origin) = (arrival.origin.asked.chain, arrival.origin);
                 self.counts.local_reads += 1;
@@ -225,6 +225,7 @@ impl World {
                 });
                 let held = held.filter(|held| held.value.is_some());
                 let reply = Reply::Read(Read { held, clean: true, way: Way::Local, as_of });
+                self.note_served(index, &reply);
                 self.check_reply(&origin, &reply);
                 self.respond(origin, reply);
                 Ok(())

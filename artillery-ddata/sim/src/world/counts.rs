@@ -49,6 +49,8 @@ pub struct Counts {
     pub watched: u64,
     /// Times that a watcher was told that it had fallen behind.
     pub fell_behind: u64,
+    /// How long after healing every chain was whole and each member of it had served, in virtual nanoseconds.
+    pub recovery: Option<u64>,
     /// Faults planned in this seed.
     pub planned: u64,
     /// Faults by kind that had an effect.
