@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use artillery_ddata::Mode;
 
-use self::directed::{disturbed, halves, last_words, race, stalls, whispers};
+use self::directed::{disturbed, forks, halves, last_words, race, stalls, whispers};
 use self::draw::{
     batches, clocks, common, evictions, founded, large, mixed, moving, one_key, readers, resync, retries, sole,
     turmoil, unrest, watches,
@@ -228,6 +228,8 @@ pub enum Scenario {
     Disturbed,
     /// Snapshots of many keys over narrow links, while as much is written as gets through.
     Race,
+    /// Heads are cut off, go on ordering, and come back with what nobody else has.
+    Forks,
 }
 
 impl Scenario {
@@ -254,7 +256,7 @@ impl Scenario {
             Self::Clocks => &[Isolate, Pause],
             Self::Unrest => &[Isolate, Pause, Break],
             Self::Turmoil => &[Loss, Duplication, Reorder, Delay, Break, Cut, Slow, Restart, Pause, Isolate],
-            Self::Whispers | Self::Halves => &[Isolate, Cut],
+            Self::Whispers | Self::Halves | Self::Forks => &[Isolate, Cut],
             Self::Stalls => &[Isolate, Pause, Break],
             Self::LastWords => &[Isolate, Break],
             Self::Disturbed => &[Restart, Isolate, Break],
@@ -337,6 +339,7 @@ impl Scenario {
             Self::LastWords => last_words(&mut rng, &mut setup),
             Self::Disturbed => disturbed(&mut rng, &mut setup),
             Self::Race => race(&mut rng, &mut setup),
+            Self::Forks => forks(&mut rng, &mut setup),
         }
         setup.keys.chains = setup.chains;
         let mut faults = Rng::new(seed, Concern::Faults);
@@ -355,6 +358,7 @@ impl Scenario {
         }
         match self {
             Self::Whispers => setup.faults.extend(play::plays(&mut faults, play::lose_tail, TROUBLE, HEALED)),
+            Self::Forks => setup.faults.extend(play::plays(&mut faults, play::lose_head, TROUBLE, HEALED)),
             Self::Halves => setup.faults.extend(play::plays(&mut faults, play::lose_rest, TROUBLE, HEALED)),
             _ => {}
         }

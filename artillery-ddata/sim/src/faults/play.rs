@@ -16,6 +16,8 @@ pub enum Play {
     LostTail,
     /// All members but the head are cut off together from everybody else.
     LostRest,
+    /// The head is cut off.
+    LostHead,
 }
 
 impl Play {
@@ -23,7 +25,7 @@ impl Play {
     pub const fn kind(self) -> Kind {
         match self {
             Self::WhisperingTail | Self::LostRest => Kind::Cut,
-            Self::LostTail => Kind::Isolate,
+            Self::LostTail | Self::LostHead => Kind::Isolate,
         }
     }
 }
@@ -34,6 +36,7 @@ impl fmt::Display for Play {
             Self::WhisperingTail => "whispering tail",
             Self::LostTail => "lost tail",
             Self::LostRest => "lost rest of a chain",
+            Self::LostHead => "lost head",
         })
     }
 }
@@ -67,5 +70,12 @@ pub fn lose_tail(rng: &mut Rng, at: u64, plan: &mut Vec<Planned>) -> u64 {
 pub fn lose_rest(rng: &mut Rng, at: u64, plan: &mut Vec<Planned>) -> u64 {
     let end = at + rng.between(600, 2000) * MILLI;
     plan.push(play(Play::LostRest, at, end));
+    end
+}
+
+/// The head is cut off for long enough to be replaced.
+pub fn lose_head(rng: &mut Rng, at: u64, plan: &mut Vec<Planned>) -> u64 {
+    let end = at + rng.between(500, 1500) * MILLI;
+    plan.push(play(Play::LostHead, at, end));
     end
 }

@@ -47,9 +47,8 @@ pub(super) fn stalls(rng: &mut Rng, setup: &mut Setup) {
 }
 
 pub(super) fn last_words(rng: &mut Rng, setup: &mut Setup) {
-    let members = rng.between(4, 5) as usize;
-    let replicas = rng.between(1, 2);
-    brisk(rng, setup, members, 3, replicas);
+    let members = rng.between(3, 4) as usize;
+    brisk(rng, setup, members, 3, 2);
     setup.mix.through_chain = 500;
     if let Some(control) = &mut setup.control {
         (control.cut_off, control.last_words) = (0, 300);
@@ -82,6 +81,14 @@ pub(super) fn disturbed(rng: &mut Rng, setup: &mut Setup) {
 
 pub(super) fn race(rng: &mut Rng, setup: &mut Setup) {
     broad(rng, setup, 300);
-    setup.profile.room = 1000;
-    setup.pace = 1000;
+    setup.profile.room = 256;
+    setup.pace = 4;
+}
+
+pub(super) fn forks(rng: &mut Rng, setup: &mut Setup) {
+    let members = rng.between(3, 4) as usize;
+    brisk(rng, setup, members, 3, 3);
+    // So many that few of those that the lost head changes are changed by the others.
+    setup.keys.registers = 150;
+    setup.backlog = 64 << 20;
 }

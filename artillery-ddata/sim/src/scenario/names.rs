@@ -4,7 +4,7 @@ use super::Scenario;
 
 impl Scenario {
     /// All of them.
-    pub const ALL: [Self; 37] = [
+    pub const ALL: [Self; 38] = [
         Self::Calm,
         Self::Lossy,
         Self::Links,
@@ -42,6 +42,7 @@ impl Scenario {
         Self::LastWords,
         Self::Disturbed,
         Self::Race,
+        Self::Forks,
     ];
 
     /// Its name on the command line.
@@ -84,6 +85,7 @@ impl Scenario {
             Self::LastWords => "last-words",
             Self::Disturbed => "disturbed",
             Self::Race => "race",
+            Self::Forks => "forks",
         }
     }
 
@@ -126,6 +128,7 @@ impl Scenario {
             Self::Stalls => "local reads that take seconds, while their members are cut off and come back",
             Self::LastWords => "members that are alone are lost right after they have asked for another one",
             Self::Disturbed => "snapshots of many keys, whose source or link is lost on the way",
+            Self::Forks => "heads are cut off, go on ordering, and come back with what nobody else has",
             Self::Race => "snapshots over narrow links, while as much is written as gets through",
         }
     }

@@ -16,6 +16,7 @@ impl World {
                 Some(&second) if second != tail => vec![Fault::Isolate(tail), Fault::Cut(head, second)],
                 _ => vec![Fault::Isolate(tail)],
             },
+            Play::LostHead => vec![Fault::Isolate(head)],
             Play::LostRest => {
                 let rest = members.get(1..).unwrap_or_default();
                 let outside = |node: &usize| !rest.contains(node);
