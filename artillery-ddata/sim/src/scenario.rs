@@ -20,6 +20,7 @@ use crate::{
     mutants::MutantName,
     network::Profile,
     rng::{Concern, Rng},
+    world::Boundary,
 };
 
 /// The virtual second in nanoseconds.
@@ -115,6 +116,10 @@ pub struct Setup {
     pub faults: Vec<Planned>,
     /// Whether a member crashes at the end.
     pub crash: Option<Planned>,
+    /// How a resync is ended, if one is to be watched.
+    pub boundary: Option<Boundary>,
+    /// Whether to tell what became of each operation.
+    pub audited: bool,
     /// The guard taken out.
     pub mutant: Option<MutantName>,
 }

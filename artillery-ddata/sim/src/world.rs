@@ -1,6 +1,7 @@
 //! A whole cluster and its clients on virtual time, in one thread, from one seed.
 
 mod answers;
+mod boundary;
 mod clients;
 mod control;
 mod counts;
@@ -16,8 +17,11 @@ mod watches;
 
 use std::{collections::BTreeSet, sync::Arc};
 
-pub use self::counts::Counts;
 pub(crate) use self::event::{Addressed, Arrival, Event, Phase};
+pub use self::{
+    boundary::{Boundary, ResyncCounts, ResyncEnd},
+    counts::{Counts, Served},
+};
 use self::{control::Control, founding::Founders, watches::Watcher};
 use artillery_ddata::{ChainConfig, ChainId, ChainMember, Epoch, MemberId, Role, Timestamp, replica::Input};
 
@@ -41,6 +45,8 @@ pub struct Outcome {
     pub counts: Counts,
     /// What was wrong, if anything was.
     pub failure: Option<Failure>,
+    /// What became of each operation, if that was wanted.
+    pub served: Vec<Served>,
     /// The story, if it was wanted.
     pub trace: Option<String>,
 }
@@ -79,6 +85,8 @@ pub struct World {
     standings: Vec<Vec<Standing>>,
     watchers: Vec<Watcher>,
     claim: Option<Failure>,
+    /// What became of each operation, if that is wanted.
+    audit: Vec<Served>,
     in_flight: u64,
     slow_steps: u64,
     crashes: u64,
@@ -123,6 +131,7 @@ impl World {
                 .map(|index| Watcher::new(seed, index, index % setup.chains))
                 .collect(),
             claim: None,
+            audit: Vec::new(),
             in_flight: 0,
             slow_steps: 0,
             crashes: 0,
@@ -170,6 +179,7 @@ impl World {
             }
             self.handle(event)?;
             self.check_recovery()?;
+            self.watch_boundary();
         }
         self.check_end()
     }
@@ -243,6 +253,7 @@ impl World {
             Event::Think(client) => self.think(client),
             Event::Retry { client, number } => self.retry(client, number),
             Event::Fault { index, begins } => self.fault(index, begins),
+            Event::Boundary { end, source, joiner, over } => self.boundary(end, source, joiner, over),
             Event::Strike { fault, begins } => self.struck(fault, begins),
             Event::Leave { node, id, read } => return self.leave(node, id, *read),
             Event::Phase(phase) => self.enter_phase(phase),

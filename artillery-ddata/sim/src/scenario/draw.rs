@@ -72,6 +72,8 @@ pub(super) fn common(rng: &mut Rng) -> Setup {
         control: None,
         faults: Vec::new(),
         crash: None,
+        boundary: None,
+        audited: false,
         mutant: None,
     };
     // A piece at a time on a far link would be all that a run sees.

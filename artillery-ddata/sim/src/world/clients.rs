@@ -104,6 +104,7 @@ impl World {
             until,
             attempts: 0,
             retries: 0,
+            first: node,
             node,
             pinned,
             waits: false,

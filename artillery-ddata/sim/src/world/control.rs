@@ -264,6 +264,7 @@ impl World {
 
     /// A tail asks to have the member behind it serve.
     pub(super) fn promote(&mut self, node: usize, promotion: Promotion) {
+        self.note_promotion(node);
         let clock = self.nodes[node].clock(self.now);
         let Some(control) = &mut self.control else { return };
         control.nodes[node].holder.promote(clock, promotion);

@@ -184,7 +184,7 @@ impl World {
             use std::fmt::Write as _;
             write!(out, "end: {:?}", self.counts)
         });
-        Outcome { counts: self.counts, failure, trace: self.trace.take() }
+        Outcome { counts: self.counts, failure, served: self.audit, trace: self.trace.take() }
     }
 
     /// The history of each chain for itself: sequences are numbers of one chain.

@@ -2,7 +2,7 @@
 
 use artillery_ddata::{MemberId, replica::Reply, update::RequestKey, wire::message::ChainFrame};
 
-use super::{clients::Stalled, control, founding};
+use super::{boundary::ResyncEnd, clients::Stalled, control, founding};
 use crate::{client::Request, faults::Fault, network::Flight, node::Origin};
 
 /// What is going to happen.
@@ -46,6 +46,8 @@ pub(crate) enum Event {
     Control(control::Event),
     /// The fault with this index begins or ends.
     Fault { index: usize, begins: bool },
+    /// A resync is ended, or whoever did that is over it.
+    Boundary { end: ResyncEnd, source: usize, joiner: usize, over: bool },
     /// A fault that nobody planned begins or ends.
     Strike { fault: Fault, begins: bool },
     /// A local read that took long goes on.
