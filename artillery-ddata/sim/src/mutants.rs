@@ -1,6 +1,9 @@
 //! Guards that can be taken out, to see that the simulator notices.
 
-use artillery_ddata::{control::coordinator, replica};
+use artillery_ddata::{
+    control::{coordinator, formation},
+    replica,
+};
 
 use crate::{oracle::Oracle, scenario::Scenario};
 
@@ -89,6 +92,14 @@ pub enum MutantName {
     CacheClock,
     /// A member that is alone answers reads through the chain by itself, whatever it has asked for.
     AnswerAlone,
+    /// A node that starts again says that it is who it was.
+    SameLife,
+    /// A node forgets the proposal that it accepted when another one comes.
+    AcceptTwo,
+    /// A member of a cluster accepts proposals for another.
+    FormAgain,
+    /// A majority that accepted is enough to form a cluster.
+    MajorityAccepts,
 }
 
 /// What is taken out.
@@ -96,7 +107,9 @@ pub enum MutantName {
 enum Guard {
     Replica(replica::Mutant),
     Coordinator(coordinator::Mutant),
+    Formation(formation::Mutant),
     Client,
+    Node,
 }
 
 /// A line of the table of mutants.
@@ -112,10 +125,11 @@ const fn line(mutant: MutantName, name: &'static str, trap: u32, scenario: Scena
     Line { mutant, name, trap, scenario, guard }
 }
 
-const TABLE: [Line; 41] = {
+const TABLE: [Line; 45] = {
     use MutantName as M;
     use Scenario as S;
     use coordinator::Mutant as C;
+    use formation::Mutant as F;
     use replica::Mutant as R;
     [
         line(M::JoinQueryInFlight, "join-query-in-flight", 3, S::Storm, Guard::Replica(R::JoinQueryInFlight)),
@@ -177,6 +191,10 @@ const TABLE: [Line; 41] = {
         line(M::KeepNothing, "keep-nothing", 16, S::Race, Guard::Replica(R::KeepNothing)),
         line(M::CacheClock, "cache-clock", 19, S::Unrest, Guard::Replica(R::CacheClock)),
         line(M::AnswerAlone, "answer-alone", 26, S::LastWords, Guard::Replica(R::AnswerAlone)),
+        line(M::SameLife, "same-life", 21, S::Failover, Guard::Node),
+        line(M::AcceptTwo, "accept-two", 13, S::Formation, Guard::Formation(F::AcceptTwo)),
+        line(M::FormAgain, "form-again", 13, S::Formation, Guard::Formation(F::FormAgain)),
+        line(M::MajorityAccepts, "majority-accepts", 13, S::Formation, Guard::Formation(F::MajorityAccepts)),
     ]
 };
 
@@ -227,10 +245,23 @@ impl MutantName {
         }
     }
 
-    /// Whether this oracle's word is enough: what clients saw, or an invariant of the chain. That something never ends
-    /// (trap 16) breaks neither; the bound on recovery shows it.
+    /// The guard of formation that it takes out, if it is one of that.
+    pub const fn formation(self) -> Option<formation::Mutant> {
+        match self.line().guard {
+            Guard::Formation(mutant) => Some(mutant),
+            _ => None,
+        }
+    }
+
+    /// Whether this oracle's word is enough: what clients saw, or an invariant of the chain. Two traps break neither: a
+    /// catch-up that never ends (16), which the bound on recovery shows, and two groups of one cluster's nodes (13), none
+    /// of whose clients ever meets the other.
     pub const fn is_convicted_by(self, oracle: Oracle) -> bool {
-        oracle.convicts() || (matches!(oracle, Oracle::Liveness) && self.trap() == 16)
+        match oracle {
+            Oracle::Liveness => self.trap() == 16,
+            Oracle::Formation => self.trap() == 13,
+            _ => oracle.convicts(),
+        }
     }
 
     /// The mutant called `name`.

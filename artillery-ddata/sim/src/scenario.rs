@@ -26,7 +26,7 @@ use crate::{
 /// The virtual second in nanoseconds.
 pub const SECOND: u64 = 1_000_000_000;
 
-/// Fewest operations of a seed.
+/// Usually, fewest operations of a seed.
 pub const OPERATIONS: u64 = 2_000;
 /// When faults begin.
 pub const TROUBLE: u64 = SECOND / 2;
@@ -38,7 +38,7 @@ pub const HEALED: u64 = 20 * SECOND;
 pub const RECOVERY: u64 = 5 * SECOND;
 /// When members begin to crash.
 pub const CRASHES: u64 = 27 * SECOND;
-/// When clients stop, if they did enough.
+/// When clients usually stop, if they did enough.
 pub const STOP: u64 = 30 * SECOND;
 /// When clients stop, whatever they did.
 pub const LAST: u64 = 120 * SECOND;
@@ -102,6 +102,10 @@ pub struct Setup {
     pub leases: bool,
     /// How many of a thousand local reads take long, because their thread isn't run for a while.
     pub stalls: u32,
+    /// When clients stop, if they did enough.
+    pub stop: u64,
+    /// Operations at least.
+    pub fewest: u64,
     /// Operations at most.
     pub most: u64,
     /// Clients that watch the changes of a chain, for each of them.

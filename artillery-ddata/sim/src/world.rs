@@ -34,7 +34,7 @@ use crate::{
     oracle::{ChainOracle, Failure, Oracle},
     queue::Queue,
     rng::{Concern, Rng},
-    scenario::{HEALED, LAST, OPERATIONS, SECOND, STOP, Scenario, Setup},
+    scenario::{HEALED, LAST, SECOND, Scenario, Setup},
     trace::Trace,
 };
 
@@ -199,7 +199,7 @@ impl World {
                 self.queue.push(planned.end, Event::Fault { index, begins: false });
             }
         }
-        self.queue.push(STOP, Event::Phase(Phase::Quiet));
+        self.queue.push(self.setup.stop, Event::Phase(Phase::Quiet));
     }
 
     fn begin_founded(&mut self) {
@@ -281,7 +281,7 @@ impl World {
 
     fn enter_phase(&mut self, phase: Phase) {
         match phase {
-            Phase::Quiet if self.counts.operations < OPERATIONS && self.now < LAST => {
+            Phase::Quiet if self.counts.operations < self.setup.fewest && self.now < LAST => {
                 self.queue.push(self.now + SECOND, Event::Phase(Phase::Quiet));
                 return;
             }

@@ -32,13 +32,10 @@ fn world(end: ResyncEnd, behind: u64) -> Setup {
     // What has been said before somebody dies gets there.
     setup.profile.nasty = true;
     setup.profile.room = 600;
-    setup.faults = (0..5).map(|node| restart(node, 3 + 10 * node as u64)).take(1).collect();
+    setup.faults = vec![Planned { fault: Fault::Restart(0), start: 2 * SECOND, end: 2 * SECOND + 300 * MILLI }];
+    (setup.stop, setup.fewest) = (8 * SECOND, 400);
     setup.boundary = Some(Boundary { behind, end });
     setup
-}
-
-fn restart(node: usize, second: u64) -> Planned {
-    Planned { fault: Fault::Restart(node), start: second * SECOND, end: second * SECOND + 300 * MILLI }
 }
 
 #[test]

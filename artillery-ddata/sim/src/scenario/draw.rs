@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use artillery_ddata::Mode;
 
-use super::{ControlSetup, FoundingSetup, Setup};
+use super::{ControlSetup, FoundingSetup, OPERATIONS, STOP, Setup};
 use crate::{
     client::{Keys, Mix},
     network::Profile,
@@ -65,6 +65,8 @@ pub(super) fn common(rng: &mut Rng) -> Setup {
         batch: rng.pick(&[1, 4, 64]),
         leases: false,
         stalls: 0,
+        stop: STOP,
+        fewest: OPERATIONS,
         most: u64::MAX,
         watchers: 0,
         wired: rng.chance(300),

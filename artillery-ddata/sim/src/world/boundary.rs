@@ -118,7 +118,8 @@ impl World {
     pub(super) fn watch_boundary(&mut self) {
         let ResyncCounts { ended, whole, .. } = self.counts.resync;
         if ended.is_some_and(|ended| self.now > ended) && whole.is_none() && self.is_settled() {
-            self.counts.resync.whole = Some(self.now);
+            let lives = self.members_now(0).into_iter().all(|node| self.nodes[node].is_alive());
+            self.counts.resync.whole = lives.then_some(self.now);
         }
     }
 }

@@ -11,7 +11,6 @@ use crate::{
     checker::{self, Budget, Violation},
     faults::Kind,
     oracle::{Failure, Oracle, check_content},
-    scenario::OPERATIONS,
 };
 
 /// Bytes by which the table of sessions may be too large at the end.
@@ -54,7 +53,7 @@ impl World {
     fn check_progress(&self) -> Result<(), Failure> {
         let fail = |what: String| Err(Failure::new(Oracle::Progress, what));
         let Counts { operations, healed, healed_refused, .. } = self.counts;
-        if operations < OPERATIONS {
+        if operations < self.setup.fewest {
             return fail(format!("only {operations} operations in {} virtual seconds", self.now / 1_000_000_000));
         }
         if healed_refused * 5 > healed {
