@@ -22,6 +22,7 @@ pub fn hunt(mutant: MutantName, scenario: Scenario, start: u64, most: u64) -> Mu
         scenario,
         caught: caught.map(|(n, failure)| (start.wrapping_add(n), n + 1, failure)),
         tried: most,
+        shrunk: None,
         baseline: baseline.map(|(n, failure)| (start.wrapping_add(n), failure)),
     }
 }

@@ -98,8 +98,6 @@ pub enum MutantName {
     AcceptTwo,
     /// A member of a cluster accepts proposals for another.
     FormAgain,
-    /// A majority that accepted is enough to form a cluster.
-    MajorityAccepts,
 }
 
 /// What is taken out.
@@ -125,7 +123,7 @@ const fn line(mutant: MutantName, name: &'static str, trap: u32, scenario: Scena
     Line { mutant, name, trap, scenario, guard }
 }
 
-const TABLE: [Line; 45] = {
+const TABLE: [Line; 44] = {
     use MutantName as M;
     use Scenario as S;
     use coordinator::Mutant as C;
@@ -192,9 +190,8 @@ const TABLE: [Line; 45] = {
         line(M::CacheClock, "cache-clock", 19, S::Unrest, Guard::Replica(R::CacheClock)),
         line(M::AnswerAlone, "answer-alone", 26, S::LastWords, Guard::Replica(R::AnswerAlone)),
         line(M::SameLife, "same-life", 21, S::Failover, Guard::Node),
-        line(M::AcceptTwo, "accept-two", 13, S::Formation, Guard::Formation(F::AcceptTwo)),
-        line(M::FormAgain, "form-again", 13, S::Formation, Guard::Formation(F::FormAgain)),
-        line(M::MajorityAccepts, "majority-accepts", 13, S::Formation, Guard::Formation(F::MajorityAccepts)),
+        line(M::AcceptTwo, "accept-two", 13, S::Crowd, Guard::Formation(F::AcceptTwo)),
+        line(M::FormAgain, "form-again", 13, S::Crowd, Guard::Formation(F::FormAgain)),
     ]
 };
 

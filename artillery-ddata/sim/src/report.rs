@@ -12,6 +12,7 @@ use crate::{
     mutants::MutantName,
     oracle::Failure,
     scenario::{RECOVERY, SECOND, Scenario},
+    shrink::{Shrunk, shrink},
     world::{Counts, Outcome},
 };
 
@@ -27,7 +28,7 @@ pub struct ScenarioReport {
     seeds: u64,
     total: Counts,
     violations: u64,
-    shown: Vec<(u64, Failure)>,
+    shown: Vec<(u64, Failure, Option<Shrunk>)>,
 }
 
 impl ScenarioReport {
@@ -43,7 +44,7 @@ impl ScenarioReport {
         if let Some(failure) = outcome.failure {
             self.violations += 1;
             if self.shown.len() < SHOWN {
-                self.shown.push((seed, failure));
+                self.shown.push((seed, failure, shrink(self.scenario, seed, None)));
             }
         }
     }
@@ -178,8 +179,9 @@ impl fmt::Display for ScenarioReport {
         for kind in self.missing() {
             write!(f, "\n         FAILED: no fault of the kind {kind} had any effect")?;
         }
-        for (seed, failure) in &self.shown {
+        for (seed, failure, shrunk) in &self.shown {
             write!(f, "\n{}", Violation { scenario: self.scenario, seed: *seed, mutant: None, failure })?;
+            shrunk.iter().try_for_each(|shrunk| write!(f, "\n{shrunk}"))?;
         }
         if self.violations > self.shown.len() as u64 {
             write!(f, "\n         … and {} more", self.violations - self.shown.len() as u64)?;
@@ -224,6 +226,8 @@ pub struct MutantReport {
     pub caught: Option<(u64, u64, Failure)>,
     /// Seeds tried if nothing caught it.
     pub tried: u64,
+    /// The run that caught it, made smaller, if that was wanted.
+    pub shrunk: Option<Shrunk>,
     /// What stopped the same seeds without the mutant, if anything did.
     pub baseline: Option<(u64, Failure)>,
 }
@@ -233,6 +237,12 @@ impl MutantReport {
     pub fn passed(&self) -> bool {
         self.baseline.is_none()
             && self.caught.as_ref().is_some_and(|(_, _, failure)| self.mutant.is_convicted_by(failure.oracle))
+    }
+
+    /// Makes the run that caught it smaller.
+    pub fn shrink(&mut self) {
+        let seed = self.caught.as_ref().map(|(seed, ..)| *seed);
+        self.shrunk = seed.and_then(|seed| shrink(self.scenario, seed, Some(self.mutant)));
     }
 
     fn seeds(&self) -> u64 {
@@ -269,6 +279,9 @@ impl fmt::Display for MutantReport {
                 )?;
             }
             None => write!(f, "{name} (trap {trap}): SURVIVED {} seeds of {scenario}", self.tried)?,
+        }
+        if let Some(shrunk) = &self.shrunk {
+            write!(f, "\n{shrunk}")?;
         }
         match &self.baseline {
             None => write!(f, "\n  without it the same seeds pass"),

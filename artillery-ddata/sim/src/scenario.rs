@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use artillery_ddata::Mode;
 
-use self::directed::{disturbed, forks, halves, last_words, race, stalls, whispers};
+use self::directed::{crowd, disturbed, forks, halves, last_words, race, stalls, whispers};
 use self::draw::{
     batches, clocks, common, evictions, founded, large, mixed, moving, one_key, readers, resync, retries, sole,
     turmoil, unrest, watches,
@@ -239,6 +239,8 @@ pub enum Scenario {
     Race,
     /// Heads are cut off, go on ordering, and come back with what nobody else has.
     Forks,
+    /// Almost twice as many nodes as form a cluster, which meet late.
+    Crowd,
 }
 
 impl Scenario {
@@ -254,7 +256,7 @@ impl Scenario {
             Self::Single => &[Loss, Delay, Slow],
             Self::Storm => &[Reorder, Duplication, Loss, Delay],
             Self::Leases => &[Delay, Break, Slow],
-            Self::Formation => &[Loss, Duplication, Reorder, Delay, Break, Cut, Slow, Restart],
+            Self::Formation | Self::Crowd => &[Loss, Duplication, Reorder, Delay, Break, Cut, Slow, Restart],
             Self::Readers => &[Delay],
             Self::Failover => &[Restart, Delay, Break],
             Self::Partitions => &[Isolate, Cut, Break, Delay],
@@ -349,6 +351,7 @@ impl Scenario {
             Self::Disturbed => disturbed(&mut rng, &mut setup),
             Self::Race => race(&mut rng, &mut setup),
             Self::Forks => forks(&mut rng, &mut setup),
+            Self::Crowd => crowd(&mut rng, &mut setup),
         }
         setup.keys.chains = setup.chains;
         let mut faults = Rng::new(seed, Concern::Faults);

@@ -6,6 +6,7 @@ use std::time::Duration;
 use artillery_sim::{
     client::{Keys, Mix},
     faults::{Fault, Planned},
+    mutants::MutantName,
     runner::{Runner, run_setup},
     scenario::{SECOND, Scenario, Setup},
     world::{Boundary, Outcome, ResyncCounts, ResyncEnd},
@@ -66,4 +67,14 @@ fn a_resync_that_is_ended_anywhere_is_resumed_or_begun_again() {
             longest / MILLI
         );
     }
+}
+
+#[test]
+fn a_snapshot_that_goes_on_where_another_one_ended_is_noticed() {
+    let convicts = |behind: u64| {
+        let mut setup = world(ResyncEnd::SourceDies, behind);
+        setup.mutant = Some(MutantName::SkipFinished);
+        run_setup(SEED, setup).failure.is_some_and(|failure| failure.oracle.convicts())
+    };
+    assert!((5..60).any(convicts));
 }

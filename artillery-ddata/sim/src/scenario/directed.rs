@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::{
-    Setup,
+    FoundingSetup, Setup,
     draw::{controlled, one_key, unrest},
 };
 use crate::{client::Mix, rng::Rng};
@@ -83,6 +83,12 @@ pub(super) fn race(rng: &mut Rng, setup: &mut Setup) {
     broad(rng, setup, 300);
     setup.profile.room = 256;
     setup.pace = 4;
+}
+
+pub(super) fn crowd(rng: &mut Rng, setup: &mut Setup) {
+    let (expect, members) = rng.pick(&[(2, 3), (3, 5), (3, 5), (4, 7)]);
+    setup.members = members;
+    setup.founding = Some(FoundingSetup { expect, replicas: u32::from(expect) });
 }
 
 pub(super) fn forks(rng: &mut Rng, setup: &mut Setup) {

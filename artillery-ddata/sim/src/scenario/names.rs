@@ -4,7 +4,7 @@ use super::Scenario;
 
 impl Scenario {
     /// All of them.
-    pub const ALL: [Self; 38] = [
+    pub const ALL: [Self; 39] = [
         Self::Calm,
         Self::Lossy,
         Self::Links,
@@ -43,6 +43,7 @@ impl Scenario {
         Self::Disturbed,
         Self::Race,
         Self::Forks,
+        Self::Crowd,
     ];
 
     /// Its name on the command line.
@@ -86,6 +87,7 @@ impl Scenario {
             Self::Disturbed => "disturbed",
             Self::Race => "race",
             Self::Forks => "forks",
+            Self::Crowd => "crowd",
         }
     }
 
@@ -128,6 +130,7 @@ impl Scenario {
             Self::Stalls => "local reads that take seconds, while their members are cut off and come back",
             Self::LastWords => "members that are alone are lost right after they have asked for another one",
             Self::Disturbed => "snapshots of many keys, whose source or link is lost on the way",
+            Self::Crowd => "almost twice as many nodes as form a cluster",
             Self::Forks => "heads are cut off, go on ordering, and come back with what nobody else has",
             Self::Race => "snapshots over narrow links, while as much is written as gets through",
         }
