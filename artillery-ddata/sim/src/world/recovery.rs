@@ -28,7 +28,10 @@ impl World {
             return Ok(());
         }
         let whole = self.is_settled();
-        let missing: BTreeSet<usize> = self.expected_to_serve().filter(|node| !self.served.contains(node)).collect();
+        // Whoever isn't asked can't serve.
+        let is_asked = self.counts.operations < self.setup.most;
+        let lacking = |node: &usize| is_asked && !self.served.contains(node);
+        let missing: BTreeSet<usize> = self.expected_to_serve().filter(lacking).collect();
         if whole && missing.is_empty() {
             self.counts.recovery = Some(self.now - HEALED);
         } else if self.now > HEALED + RECOVERY {
