@@ -41,10 +41,12 @@ use std::{
     sync::Arc,
 };
 
+#[cfg(feature = "mutants")]
+pub use gate::Begun;
 pub use gate::{Gate, NotLocal, ReadCounters};
 use history::History;
 use incoming::Incoming;
-use links::Peer;
+use links::{Cursor, Peer};
 use look::Snapshots;
 pub use mutant::Mutant;
 use place::Place;
@@ -58,7 +60,7 @@ use watch::Watchers;
 use writes::{Asker, Writes};
 
 use crate::{
-    ChainConfig, ChainId, Epoch, MemberId, Sequence, Timestamp,
+    ChainConfig, ChainId, Epoch, MemberId, Role, Sequence, Timestamp,
     store::Store,
     update::Update,
     wire::message::{self, ChainFrame, ChainMessage},
@@ -126,8 +128,8 @@ impl Replica {
     /// A member that is in no configuration yet, over an empty part of `store`.
     pub fn new(me: MemberId, chain: ChainId, settings: Settings, store: Arc<dyn Store>, gate: Arc<Gate>) -> Self {
         #[cfg(feature = "mutants")]
-        if settings.mutant == Some(Mutant::LookOnce) {
-            gate.look_once();
+        if let Some(mutant) = settings.mutant {
+            gate.take_out(mutant);
         }
         Self {
             me,
@@ -168,6 +170,8 @@ impl Replica {
 
     /// Takes in what happened at `now`.
     pub fn handle(&mut self, now: Timestamp, input: Input) {
+        #[cfg(feature = "mutants")]
+        self.gate.note_time(now);
         if !self.is_unsettled() {
             self.next_heartbeat = now + self.settings.heartbeat;
         }
@@ -263,6 +267,13 @@ impl Replica {
             .map(|member| (member.id, Peer::new(self.connected.contains(&member.id))))
             .collect();
         self.leave_epoch();
+        if self.is(Mutant::LoseInFlight)
+            && self.place.successor.is_some_and(|id| config.role(id) == Some(Role::Serving))
+        {
+            let behind = Cursor::at(self.history.last().sequence.next());
+            let successor = self.place.successor.and_then(|id| self.peers.get_mut(&id));
+            successor.into_iter().for_each(|peer| peer.cursor = peer.connected.then_some(behind));
+        }
         if self.is(Mutant::RollBackFirst) {
             let keep = self.history.version_at(self.watermark).unwrap_or_default();
             self.cut(message::Cut { said: self.history.last(), keep });

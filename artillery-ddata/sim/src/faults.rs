@@ -1,6 +1,10 @@
 //! What goes wrong, when, and for how long: planned from the seed before the world starts.
 
+pub mod play;
+
 use std::fmt;
+
+pub use play::Play;
 
 use crate::rng::Rng;
 
@@ -96,6 +100,8 @@ pub enum Fault {
     Pause(usize),
     /// Nothing gets to this node or from it.
     Isolate(usize),
+    /// What it comes to is known when it begins.
+    Play(Play),
 }
 
 impl Fault {
@@ -113,6 +119,7 @@ impl Fault {
             Self::Restart(_) => Kind::Restart,
             Self::Pause(_) => Kind::Pause,
             Self::Isolate(_) => Kind::Isolate,
+            Self::Play(play) => play.kind(),
         }
     }
 }
@@ -131,6 +138,7 @@ impl fmt::Display for Fault {
             Self::Restart(node) => write!(f, "restart of n{node}"),
             Self::Pause(node) => write!(f, "pause of n{node}"),
             Self::Isolate(node) => write!(f, "isolation of n{node}"),
+            Self::Play(play) => write!(f, "{play}"),
         }
     }
 }

@@ -123,7 +123,8 @@ impl Network {
                         self.links[other * self.nodes + node].cut = true;
                     }
                 }
-                Fault::Break(..) | Fault::Slow(..) | Fault::Crash(_) | Fault::Restart(_) | Fault::Pause(_) => {}
+                Fault::Break(..) | Fault::Slow(..) | Fault::Crash(_) | Fault::Restart(_) => {}
+                Fault::Pause(_) | Fault::Play(_) => {}
             }
         }
     }

@@ -51,6 +51,8 @@ pub enum Oracle {
     Halted,
     /// After healing, members differ.
     Convergence,
+    /// After healing, a chain didn't get its members back in time, or a node didn't serve.
+    Liveness,
     /// After healing, too little was served; or time stood still.
     Progress,
     /// The code under test panicked.
@@ -74,6 +76,7 @@ impl Oracle {
             Self::Wire => "frames survive the wire",
             Self::Halted => "no member halts",
             Self::Convergence => "members converge",
+            Self::Liveness => "liveness: whole and serving soon after healing",
             Self::Progress => "progress after healing",
             Self::Panic => "panic",
         }
@@ -85,7 +88,7 @@ impl Oracle {
             Self::History | Self::Prefix | Self::Sent | Self::Contiguity => true,
             Self::Watermark | Self::Claims | Self::Once | Self::Bounds => true,
             Self::Answers | Self::Formation | Self::Wire | Self::Halted => false,
-            Self::Convergence | Self::Progress | Self::Panic => false,
+            Self::Convergence | Self::Liveness | Self::Progress | Self::Panic => false,
         }
     }
 }

@@ -132,6 +132,7 @@ impl Replica {
         let config = self.config.clone().filter(|_| self.halted.is_none())?;
         let (open_upto, place, watermark) = (self.open_upto, self.place, self.watermark);
         let answers = open_upto.is_some() || self.is(Mutant::AnswerBeforeOpen);
+        let unleased = self.is(Mutant::AnswerUnleased);
         let peer = self.peers.get_mut(&to).filter(|peer| peer.connected && peer.due)?;
         peer.due = false;
         let mut control = Control {
@@ -157,7 +158,7 @@ impl Replica {
             control.partial = self.incoming.as_ref().map(Incoming::partial);
         }
         // Only a leased tail at which the epoch is open speaks for the chain (trap 23).
-        if place.is_tail && peer.owed && answers && now < self.lease {
+        if place.is_tail && peer.owed && answers && (now < self.lease || unleased) {
             peer.owed = false;
             control.answer = Some(Answer { number: peer.asked, sequence: watermark });
         }

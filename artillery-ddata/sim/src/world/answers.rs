@@ -29,6 +29,7 @@ impl World {
         });
         self.counts.busy += u64::from(reply == Reply::Refused(Refusal::Busy));
         self.counts.expired_sessions += u64::from(reply == Reply::Refused(Refusal::SessionExpired));
+        self.note_served(index, &reply);
         self.check_reply(&origin, &reply);
         self.respond(origin, reply);
         Ok(())

@@ -9,7 +9,7 @@ mod lives;
 use std::{collections::BTreeSet, fmt::Write as _, sync::Arc};
 
 use artillery_ddata::{
-    ClusterId, MemberId,
+    ChainId, ClusterId, MemberId,
     control::{
         ChainSettings, Founding,
         coordinator::{Coordinator, Fate, Input, Output, Settings},
@@ -23,6 +23,7 @@ use artillery_ddata::{
 use self::group::Group;
 use super::{World, founding::Founders};
 use crate::{
+    faults::Fault,
     network::Flight,
     node::Work,
     oracle::{ChainOracle, Failure},
@@ -247,12 +248,34 @@ impl World {
         }
     }
 
+    /// Something happens to a snapshot for this joiner: its source is lost for a while, or the link between them.
+    pub(super) fn disturb(&mut self, joiner: usize, slot: usize) {
+        let disturbed = self.setup.control.map_or(0, |control| control.disturbed);
+        let (Some(control), true) = (&mut self.control, disturbed > 0) else { return };
+        if !control.rng.chance(disturbed) {
+            return;
+        }
+        let start = self.now + control.rng.below(60_000_000);
+        let (gone, length) = (control.rng.chance(400), control.rng.between(20_000_000, 700_000_000));
+        let tail = control.configs().get(ChainId(slot as u32)).and_then(|config| config.tail());
+        let Some(source) = self.ids.iter().position(|&id| Some(id) == tail) else { return };
+        let fault = if gone { Fault::Isolate(source) } else { Fault::Break(source, joiner) };
+        self.strike(fault, start, start + length);
+    }
+
     /// A tail asks to have the member behind it serve.
     pub(super) fn promote(&mut self, node: usize, promotion: Promotion) {
+        self.note_promotion(node);
         let clock = self.nodes[node].clock(self.now);
         let Some(control) = &mut self.control else { return };
         control.nodes[node].holder.promote(clock, promotion);
-        let cut_off = self.setup.control.map_or(0, |control| control.cut_off);
+        let ControlSetup { cut_off, last_words, .. } = self.setup.control.unwrap_or_default();
+        if last_words > 0 && control.rng.chance(last_words) && self.strikes.is_empty() {
+            let start = self.now + control.rng.between(100_000, 40_000_000);
+            let end = start + control.rng.between(500_000_000, 2_500_000_000);
+            self.strike(Fault::Isolate(node), start, end);
+        }
+        let Some(control) = &mut self.control else { return };
         if self.now < HEALED
             && control.rng.chance(cut_off)
             && let Some(joiner) = self.ids.iter().position(|&id| id == promotion.member)

@@ -1,5 +1,6 @@
 //! What happened in a run, in numbers.
 
+use super::ResyncCounts;
 use crate::faults::Kind;
 
 /// What happened in a run, in numbers.
@@ -49,8 +50,27 @@ pub struct Counts {
     pub watched: u64,
     /// Times that a watcher was told that it had fallen behind.
     pub fell_behind: u64,
+    /// How long after healing every chain was whole and each member of it had served, in virtual nanoseconds.
+    pub recovery: Option<u64>,
+    /// Resyncs of the first chain.
+    pub resync: ResyncCounts,
     /// Faults planned in this seed.
     pub planned: u64,
     /// Faults by kind that had an effect.
     pub faults: [u64; Kind::ALL.len()],
+}
+
+/// What became of an operation.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Served {
+    /// The node that was asked first.
+    pub node: usize,
+    /// When, in virtual nanoseconds.
+    pub begun: u64,
+    /// When it was over.
+    pub over: u64,
+    /// Whether it was done.
+    pub done: bool,
+    /// Of a strong read of one key: whether that very node served it from what it holds, a version query included.
+    pub itself: Option<bool>,
 }

@@ -11,7 +11,6 @@ use crate::{
     checker::{self, Budget, Violation},
     faults::Kind,
     oracle::{Failure, Oracle, check_content},
-    scenario::OPERATIONS,
 };
 
 /// Bytes by which the table of sessions may be too large at the end.
@@ -54,7 +53,7 @@ impl World {
     fn check_progress(&self) -> Result<(), Failure> {
         let fail = |what: String| Err(Failure::new(Oracle::Progress, what));
         let Counts { operations, healed, healed_refused, .. } = self.counts;
-        if operations < OPERATIONS {
+        if operations < self.setup.fewest {
             return fail(format!("only {operations} operations in {} virtual seconds", self.now / 1_000_000_000));
         }
         if healed_refused * 5 > healed {
@@ -184,7 +183,7 @@ impl World {
             use std::fmt::Write as _;
             write!(out, "end: {:?}", self.counts)
         });
-        Outcome { counts: self.counts, failure, trace: self.trace.take() }
+        Outcome { counts: self.counts, failure, served: self.audit, trace: self.trace.take() }
     }
 
     /// The history of each chain for itself: sequences are numbers of one chain.

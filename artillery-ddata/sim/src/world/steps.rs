@@ -162,6 +162,15 @@ impl World {
             ReplicaEvent::Halted(halt) => {
                 Err(Failure::new(Oracle::Halted, format!("n{index} of chain {slot} halted: {halt} ({halt:?})")))
             }
+            ReplicaEvent::Resynced { .. } => {
+                self.counts.resync.through += 1;
+                Ok(())
+            }
+            ReplicaEvent::Resyncing => {
+                self.counts.resync.begun += 1;
+                self.disturb(index, slot);
+                Ok(())
+            }
             _ => Ok(()),
         }
     }
@@ -228,6 +237,7 @@ impl World {
             ChainMessage::Chunk(chunk) => FRAME + chunk.bytes.len(),
             ChainMessage::Snapshot(_) | ChainMessage::Control(_) => FRAME,
         };
+        self.note_frame(from, to, &frame.message);
         let generation = self.nodes[from].peers[to].generation;
         let (flight, copy) = self.network.send(self.now, from, to, generation, bytes);
         let lost = flight.lost;

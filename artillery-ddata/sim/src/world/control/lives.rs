@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use artillery_ddata::{ChainId, MemberId};
 
 use super::{Event, World};
+use crate::mutants::MutantName;
 
 impl World {
     /// Stops a life of a node, unless the chains or the log could not go on without it.
@@ -42,7 +43,9 @@ impl World {
         if !self.nodes[index].down {
             return;
         }
-        control.lives[index] += 1;
+        if self.setup.mutant != Some(MutantName::SameLife) {
+            control.lives[index] += 1;
+        }
         let (seed, life) = (control.seed, control.lives[index]);
         let id = self.renew_node(seed, index, life);
         let Some(control) = &mut self.control else { return };
