@@ -69,6 +69,12 @@ pub enum MutantName {
     ForgetDrift,
     /// A request for a promotion counts in later epochs too.
     PromoteInAnyEpoch,
+    /// A member that lives is left where it is, though its neighbour can't reach it.
+    TolerateDeadHop,
+    /// A member that alone makes its chain slow is left where it is.
+    TolerateSlow,
+    /// The members of a chain change places while its head goes on.
+    ReorderOpen,
 }
 
 /// What is taken out.
@@ -92,7 +98,7 @@ const fn line(mutant: MutantName, name: &'static str, trap: u32, scenario: Scena
     Line { mutant, name, trap, scenario, guard }
 }
 
-const TABLE: [Line; 31] = {
+const TABLE: [Line; 34] = {
     use MutantName as M;
     use Scenario as S;
     use coordinator::Mutant as C;
@@ -147,6 +153,9 @@ const TABLE: [Line; 31] = {
         line(M::JoinRound, "join-round", 14, S::Unrest, Guard::Coordinator(C::JoinRound)),
         line(M::ForgetDrift, "forget-drift", 4, S::Clocks, Guard::Coordinator(C::ForgetDrift)),
         line(M::PromoteInAnyEpoch, "promote-in-any-epoch", 5, S::Sole, Guard::Coordinator(C::PromoteInAnyEpoch)),
+        line(M::TolerateDeadHop, "tolerate-dead-hop", 39, S::Gray, Guard::Coordinator(C::TolerateDeadHop)),
+        line(M::TolerateSlow, "tolerate-slow", 39, S::Gray, Guard::Coordinator(C::TolerateSlow)),
+        line(M::ReorderOpen, "reorder-open", 15, S::Orders, Guard::Coordinator(C::ReorderOpen)),
     ]
 };
 

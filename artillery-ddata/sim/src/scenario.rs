@@ -1,6 +1,7 @@
 //! Named worlds: what is drawn from the seed, and which faults belong to it.
 
 mod draw;
+mod gray;
 
 use std::time::Duration;
 
@@ -10,6 +11,7 @@ use self::draw::{
     batches, clocks, common, evictions, founded, large, mixed, moving, one_key, readers, resync, retries, sole,
     turmoil, unrest, watches,
 };
+pub use self::gray::{BACK, Gray, gray_setup};
 
 use crate::{
     client::{Keys, Mix},
@@ -90,6 +92,12 @@ pub struct Setup {
     pub floors: bool,
     /// How many of a thousand polls of a replica's messages are late.
     pub late_polls: u32,
+    /// Nanoseconds that a node takes over an input.
+    pub cost: u64,
+    /// One member holds its chain up for long: writes are to be back soon.
+    pub gray: Option<Gray>,
+    /// Nothing fails: nobody is to be told of an unknown outcome.
+    pub peaceful: bool,
     /// Most inputs that a node takes in before it polls.
     pub batch: usize,
     /// Whether nodes hold leases that run out now and then.
@@ -205,11 +213,17 @@ pub enum Scenario {
     Unrest,
     /// Everything that can change a configuration at once.
     Turmoil,
+    /// A member that lives holds its chain up: a dead link, one way or both, or it is a hundred times slower.
+    Gray,
+    /// An operator wants the members in another order, again and again, under load.
+    Orders,
+    /// An operator has members leave, one after the other, under load.
+    Drains,
 }
 
 impl Scenario {
     /// All of them.
-    pub const ALL: [Self; 31] = [
+    pub const ALL: [Self; 34] = [
         Self::Calm,
         Self::Lossy,
         Self::Links,
@@ -241,6 +255,9 @@ impl Scenario {
         Self::Clocks,
         Self::Unrest,
         Self::Turmoil,
+        Self::Gray,
+        Self::Orders,
+        Self::Drains,
     ];
 
     /// Its name on the command line.
@@ -277,6 +294,9 @@ impl Scenario {
             Self::Clocks => "clocks",
             Self::Unrest => "unrest",
             Self::Turmoil => "turmoil",
+            Self::Gray => "gray",
+            Self::Orders => "orders",
+            Self::Drains => "drains",
         }
     }
 
@@ -314,6 +334,9 @@ impl Scenario {
             Self::Clocks => "clocks that differ in rate by a tenth",
             Self::Unrest => "one busy key, while members are cut off one after the other",
             Self::Turmoil => "everything that changes a configuration, at once",
+            Self::Gray => "a living member holds its chain up: a dead link, or a hundred times slower",
+            Self::Orders => "members change places under load, and nobody is to notice",
+            Self::Drains => "members leave under load, one after the other, and start anew",
         }
     }
 
@@ -324,7 +347,9 @@ impl Scenario {
 
     /// The kinds of faults that belong to it: each must occur in some seed.
     pub const fn kinds(self) -> &'static [Kind] {
-        use Kind::{Break, Crash, Cut, Delay, Duplication, Isolate, Loss, Pause, Reorder, Restart, Slow};
+        use Kind::{
+            Break, Crash, Cut, Delay, Drain, Duplication, Far, Isolate, Loss, Order, Pause, Reorder, Restart, Slow,
+        };
         match self {
             Self::Calm => &[Delay],
             Self::Lossy => &[Loss, Duplication, Reorder],
@@ -345,6 +370,9 @@ impl Scenario {
             Self::Clocks => &[Isolate, Pause],
             Self::Unrest => &[Isolate, Pause, Break],
             Self::Turmoil => &[Loss, Duplication, Reorder, Delay, Break, Cut, Slow, Restart, Pause, Isolate],
+            Self::Gray => &[Break, Cut, Far, Slow, Delay],
+            Self::Orders => &[Order, Delay],
+            Self::Drains => &[Drain, Delay],
             Self::Classic
             | Self::Pair
             | Self::Long
@@ -417,8 +445,15 @@ impl Scenario {
             Self::Clocks => clocks(&mut rng, &mut setup),
             Self::Unrest => unrest(&mut rng, &mut setup),
             Self::Turmoil => turmoil(&mut rng, &mut setup),
+            Self::Gray => gray::gray(&mut rng, &mut setup),
+            Self::Orders => gray::orders(&mut rng, &mut setup),
+            Self::Drains => gray::drains(&mut rng, &mut setup),
         }
         setup.keys.chains = setup.chains;
+        if let Some(plan) = gray::plan(self, seed, &setup) {
+            setup.faults = plan;
+            return setup;
+        }
         let mut faults = Rng::new(seed, Concern::Faults);
         let lossless = |kind: &Kind| matches!(kind, Kind::Delay | Kind::Slow | Kind::Break | Kind::Crash);
         if self.kinds().iter().all(lossless) && rng.chance(500) {

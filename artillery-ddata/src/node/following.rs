@@ -16,7 +16,7 @@ use super::{
     phase::{NeverReady, Phase, Ready},
 };
 use crate::{
-    ChainConfig, Role,
+    ChainConfig, ChainId, Role,
     control::{
         Configs, Founder, Founding,
         coordinator::{self, Coordinator},
@@ -48,6 +48,7 @@ struct Beginning {
     queue: mpsc::Receiver<Command>,
     leases: watch::Sender<Lease>,
     state: watch::Sender<State>,
+    standings: Vec<(ChainId, watch::Receiver<Standing>)>,
 }
 
 impl Data {
@@ -65,6 +66,7 @@ impl Data {
         });
         let handles = handles.collect();
         self.local.form(control::routing(founding.cluster, &configs), handles);
+        let numbered = configs.iter().map(|config| config.chain).zip(standings.iter().cloned()).collect();
         let (state, shown) = watch::channel(State::default());
         // Set once, here: a node belongs to one cluster.
         let _ = self.state.set(shown.clone());
@@ -80,13 +82,14 @@ impl Data {
             queue,
             leases,
             state,
+            standings: numbered,
         };
         tokio::spawn(self.clone().keep_configuration(beginning, cluster.clone()));
         tokio::spawn(self.clone().become_member(founding.clone(), shown, standings));
     }
 
     async fn keep_configuration(self: Arc<Self>, beginning: Beginning, cluster: Cluster) {
-        let Beginning { me, founding, configs, calls, hub, commands, queue, leases, state } = beginning;
+        let Beginning { me, founding, configs, calls, hub, commands, queue, leases, state, standings } = beginning;
         let patience = self.config.lease.duration;
         let peers = Arc::new(LogPeers { calls: calls.clone(), patience });
         let started = Embedded::start(me.clone(), &founding, self.log_settings(), peers).await;
@@ -111,6 +114,7 @@ impl Data {
             hub,
             local: self.local.clone(),
             chains: self.chains.clone(),
+            standings,
             events: cluster.events(),
             commands: queue,
             leases,
@@ -141,6 +145,7 @@ impl Data {
             lease: self.config.lease.duration,
             drift_ppm: self.config.lease.drift_ppm,
             suspect: self.config.suspect,
+            slow: self.config.slow,
             replicas: founding.settings.replicas as usize,
             ..coordinator::Settings::default()
         }

@@ -6,7 +6,7 @@ use artillery_ddata::MemberId;
 use crate::{
     faults::Fault,
     network::Flight,
-    node::{Node, QUICK},
+    node::Node,
     scenario::{LAST, OPERATIONS, SECOND},
 };
 
@@ -30,7 +30,7 @@ impl World {
             (0..self.active.len()).filter(|&at| self.active[at]).map(|at| self.planned(at)).collect();
         self.network.set_faults(active.iter().copied());
         for (index, node) in self.nodes.iter_mut().enumerate() {
-            node.cost = active.iter().fold(QUICK, |cost, fault| match fault {
+            node.cost = active.iter().fold(self.setup.cost, |cost, fault| match fault {
                 Fault::Slow(slow, nanos) if *slow == index => cost.max(*nanos),
                 _ => cost,
             });
@@ -45,6 +45,9 @@ impl World {
             Fault::Restart(node) if begins => self.stop(node),
             Fault::Restart(node) => self.restart(node),
             Fault::Pause(node) => self.pause(node, begins),
+            Fault::Order(number) if begins => self.want_order(number),
+            Fault::Drain(node) if begins => self.drain(node),
+            Fault::Drain(node) => self.end_drain(node),
             Fault::Isolate(_) => self.isolations += u64::from(begins),
             _ => {}
         }

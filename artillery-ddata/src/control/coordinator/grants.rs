@@ -34,7 +34,7 @@ const MOST: usize = 4096;
 
 impl Coordinator {
     pub(super) fn renewal(&mut self, now: Timestamp, from: MemberId, renewal: Renewal) {
-        let Renewal { number, answered, me, applied, leaving, promotions } = renewal;
+        let Renewal { number, answered, me, applied, leaving, promotions, reports } = renewal;
         let Some(leading) = self.leading.as_mut().filter(|_| me.id == from) else {
             return self.answer(from, number, applied, self.leader, None);
         };
@@ -43,6 +43,7 @@ impl Coordinator {
         seen.shows(answered);
         seen.founder = me;
         seen.leaving |= leaving;
+        seen.reports(now, reports);
         if self.mutant == Some(Mutant::PromoteInAnyEpoch) {
             seen.promotions.extend(promotions);
         } else {
@@ -128,6 +129,7 @@ impl Coordinator {
         lease: Option<Duration>,
     ) {
         let configs = (self.configs.applied() > applied).then(|| Box::new((*self.configs).clone()));
-        self.outputs.push_back(Output::Answer { to, renewed: Renewed { number, lease, leader, configs } });
+        let close = self.to_close(to);
+        self.outputs.push_back(Output::Answer { to, renewed: Renewed { number, lease, leader, configs, close } });
     }
 }

@@ -26,6 +26,7 @@ struct World {
     answered: BTreeMap<u8, u64>,
     /// Proposals that wait for their decision, if decisions are put off.
     put_off: Option<Vec<(Term, LogIndex, Change)>>,
+    reordered: Vec<(u64, Result<Epoch, ReorderError>)>,
 }
 
 impl World {
@@ -44,6 +45,7 @@ impl World {
             confirms: true,
             answered: BTreeMap::new(),
             put_off: None,
+            reordered: vec![],
         };
         world.log();
         world
@@ -76,7 +78,8 @@ impl World {
                     let leads = self.confirms;
                     self.coordinator.handle(self.now, Input::Confirmed { round, leads });
                 }
-                Output::Append { term, at, change } => match &mut self.put_off {
+                Output::Reordered { token, result } => self.reordered.push((token, result)),
+                Output::Append { term, at, change, .. } => match &mut self.put_off {
                     Some(waiting) => waiting.push((term, at, change)),
                     None => self.append(term, at, change),
                 },
@@ -107,6 +110,7 @@ impl World {
             applied: self.configs.applied(),
             leaving: false,
             promotions: vec![],
+            reports: vec![],
         }
     }
 
