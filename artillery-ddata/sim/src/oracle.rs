@@ -53,6 +53,10 @@ pub enum Oracle {
     Convergence,
     /// After healing, too little was served; or time stood still.
     Progress,
+    /// Clients' writes stayed away while a member that lives held its chain up.
+    Stalled,
+    /// A client was told of an unknown outcome though nothing had failed.
+    Unknown,
     /// The code under test panicked.
     Panic,
 }
@@ -75,6 +79,8 @@ impl Oracle {
             Self::Halted => "no member halts",
             Self::Convergence => "members converge",
             Self::Progress => "progress after healing",
+            Self::Stalled => "clients: writes are back soon",
+            Self::Unknown => "clients: no unknown outcome where nothing fails",
             Self::Panic => "panic",
         }
     }
@@ -84,6 +90,7 @@ impl Oracle {
         match self {
             Self::History | Self::Prefix | Self::Sent | Self::Contiguity => true,
             Self::Watermark | Self::Claims | Self::Once | Self::Bounds => true,
+            Self::Stalled | Self::Unknown => true,
             Self::Answers | Self::Formation | Self::Wire | Self::Halted => false,
             Self::Convergence | Self::Progress | Self::Panic => false,
         }

@@ -19,13 +19,24 @@ const LITTLE: u64 = 4;
 /// The best is forgotten by so much with each span: by half in ten seconds.
 const FADES: u64 = 64;
 
+/// So many times as long as usual is unusual.
+const UNUSUAL: u32 = 8;
+/// How long a probe took is of no interest after so long.
+const RECENT: Duration = Duration::from_secs(1);
+
 /// One probe after the other.
 #[derive(Clone, Copy, Default, Debug)]
 struct Probe {
+    /// What is waited for, at least since then.
     waits: Option<(Sequence, Timestamp)>,
+    /// What was new then.
+    sent: Option<(Sequence, Timestamp)>,
+    /// Up to here nothing new was held when it looked last.
+    seen: Sequence,
     took: Duration,
     usual: Option<Duration>,
-    /// Since the present span began one has come back.
+    /// When the last one came back, and whether one has since the present span began.
+    came_at: Timestamp,
     came: bool,
 }
 
@@ -83,14 +94,22 @@ impl Progress {
 
 impl Probe {
     fn look(&mut self, now: Timestamp, held: Sequence, reached: Sequence) {
-        if let Some((_, at)) = self.waits.take_if(|(upto, _)| *upto <= reached) {
-            self.took = now - at;
-            self.usual = Some(self.usual.map_or(self.took, |usual| usual.min(self.took)));
-            self.came = true;
+        let back = |(upto, _): &mut (Sequence, Timestamp)| *upto <= reached;
+        if let Some((_, since)) = self.sent.take_if(back) {
+            let took = now - since;
+            // One alone may be late for any reason.
+            self.took = if self.took.is_zero() { took } else { (self.took + took) / 2 };
+            self.usual = Some(self.usual.map_or(took, |usual| usual.min(took)));
+            (self.came, self.came_at) = (true, now);
         }
+        if self.sent.is_none() && held > self.seen && held > reached {
+            self.sent = Some((held, now));
+        }
+        self.waits.take_if(back);
         if self.waits.is_none() && held > reached {
             self.waits = Some((held, now));
         }
+        self.seen = held;
     }
 
     fn fade(&mut self) {
@@ -100,7 +119,7 @@ impl Probe {
     }
 
     fn way(&self, now: Timestamp) -> Way {
-        let waits = self.waits.map(|(upto, at)| (upto, now - at));
+        let waits = self.waits.map(|(upto, since)| (upto, now - since));
         Way { waits, took: self.took, usual: self.usual.unwrap_or(self.took) }
     }
 }
@@ -109,9 +128,17 @@ impl Pace {
     /// A new epoch: others may be in the way now.
     pub(super) fn begin(&mut self, now: Timestamp) {
         (self.hop.waits, self.commit.waits) = (None, None);
+        (self.hop.sent, self.commit.sent) = (None, None);
         (self.hop.took, self.commit.took) = (Duration::ZERO, Duration::ZERO);
         (self.slowed, self.busy, self.busy_for) = (None, false, Duration::ZERO);
         (self.since, self.looked, self.before) = (now, now, self.committed);
+    }
+
+    /// Whether the way to the successor takes far longer than it does as a rule, and no less than `least`.
+    pub(super) fn is_far(&self, least: Duration) -> bool {
+        let took = if self.looked - self.hop.came_at < RECENT { self.hop.took } else { Duration::ZERO };
+        let takes = self.hop.waits.map_or(took, |(_, since)| took.max(self.looked - since));
+        takes >= least && self.hop.usual.is_some_and(|usual| takes >= usual * UNUSUAL)
     }
 
     pub(super) fn committed(&mut self, bytes: usize) {
@@ -188,10 +215,17 @@ mod tests {
         probe.look(at(10), Sequence(9), Sequence(4));
         let way = probe.way(at(13));
         assert_eq!((way.took, way.usual), (Duration::from_millis(10), Duration::from_millis(10)));
-        assert_eq!(way.waits, Some((Sequence(9), Duration::from_millis(3))), "the next one is on its way");
+        assert_eq!(
+            way.waits,
+            Some((Sequence(9), Duration::from_millis(3))),
+            "what else is under way is waited for too"
+        );
         probe.look(at(12), Sequence(9), Sequence(9));
-        assert_eq!(probe.way(at(20)).usual, Duration::from_millis(2));
-        assert_eq!(probe.way(at(20)).takes(), Duration::from_millis(2));
+        assert_eq!(probe.way(at(20)).usual, Duration::from_millis(10), "but it was under way before");
+        probe.look(at(30), Sequence(10), Sequence(9));
+        probe.look(at(34), Sequence(10), Sequence(10));
+        assert_eq!(probe.way(at(40)).usual, Duration::from_millis(4));
+        assert_eq!(probe.way(at(40)).takes(), Duration::from_millis(7), "the mean of the last ones");
     }
 
     /// So many commits a millisecond, with something under way all the time or never.

@@ -43,7 +43,7 @@ fn busy(rng: &mut Rng, setup: &mut Setup) {
     setup.batch = 1;
     setup.cost = 100_000;
     setup.late_polls = 0;
-    let delay = rng.between(300, 1000) * 1_000;
+    let delay = rng.between(300, 600) * 1_000;
     setup.profile = Profile { delay, jitter: delay / 2, room: 1 << 20, nasty: false, uneven: false };
     setup.attempt = (300 * MILLI, 600 * MILLI);
     if let Some(control) = &mut setup.control {

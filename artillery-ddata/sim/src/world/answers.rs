@@ -52,7 +52,7 @@ impl World {
         let in_time = |pending: &Pending| pending.number == origin.number && self.now + SECOND / 10 < pending.until;
         if self.setup.peaceful && *reply == Reply::Expired && pending.is_some_and(in_time) {
             let what = format!("{:?} was told of an unknown outcome, though nothing failed", origin.asked.ask);
-            self.claim(Failure::new(Oracle::Answers, what));
+            self.claim(Failure::new(Oracle::Unknown, what));
         }
     }
 

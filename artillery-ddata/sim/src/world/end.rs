@@ -74,7 +74,7 @@ impl World {
         let back = self.counts.writes_between(gray.start + BACK, gray.end);
         if back * 5.0 < quiet * 4.0 {
             let what = format!("{back:.1} writes a second while a member held its chain up, {quiet:.1} before");
-            return Err(Failure::new(Oracle::Progress, what));
+            return Err(Failure::new(Oracle::Stalled, what));
         }
         Ok(())
     }

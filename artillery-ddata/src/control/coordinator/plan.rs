@@ -1,8 +1,10 @@
 //! What should be otherwise: the next change, if there is one.
 
-use std::collections::{BTreeMap, BTreeSet};
-
-use std::fmt;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    time::Duration,
+};
 
 use super::{
     Mutant, Seen, Settings,
@@ -120,9 +122,17 @@ impl View<'_> {
     }
 
     /// Whether it is known to have lived a moment ago.
-    pub(super) fn lives(&self, id: MemberId) -> bool {
-        let proven =
-            |seen: &Seen| self.now - seen.proven < self.settings.suspect || self.is(Mutant::BelieveOldMessages);
+    fn lives(&self, id: MemberId) -> bool {
+        self.lived_within(id, self.settings.suspect)
+    }
+
+    /// The same where members may be far: nobody goes for silence.
+    pub(super) fn lived(&self, id: MemberId) -> bool {
+        self.lived_within(id, self.settings.suspect * 2)
+    }
+
+    fn lived_within(&self, id: MemberId, time: Duration) -> bool {
+        let proven = |seen: &Seen| self.now - seen.proven < time || self.is(Mutant::BelieveOldMessages);
         !self.is_gone(id) && (id == self.me || self.nodes.get(&id).is_some_and(proven))
     }
 
@@ -165,7 +175,8 @@ impl View<'_> {
     fn that_stay(&self, config: &ChainConfig) -> Vec<ChainMember> {
         let serving = || config.members.iter().filter(|member| member.role == Role::Serving).copied();
         let goes = |id| self.is_gone(id) || self.is_blamed(config, id).is_some();
-        if !serving().any(|member| self.lives(member.id) && !goes(member.id)) {
+        let lives = |id| self.lives(id) || (self.lived(id) && !serving().any(|member| self.is_gone(member.id)));
+        if !serving().any(|member| lives(member.id) && !goes(member.id)) {
             return serving().collect();
         }
         serving().filter(|member| !(goes(member.id) && self.is_out(member.id))).collect()

@@ -16,14 +16,16 @@ use crate::{
     control::message::{Report, Way},
 };
 
+/// Two broken hops within so many times `slow` have one cause.
+const SOON: u32 = 4;
 /// Away for so many times `slow` at first; each time that it holds the chain up again soon afterwards, twice as long.
-const AWAY: u32 = 2;
+const AWAY: u32 = 5;
 /// Never longer than so many times the first time.
 const LONGEST: u32 = 64;
 /// Who behaved for so many times as long as it was away is trusted as if it had never been.
-const TRUSTED: u32 = 8;
+const TRUSTED: u32 = 4;
 /// A way that takes less than this part of `slow` is no slow one.
-const QUICK: u32 = 20;
+const QUICK: u32 = 40;
 /// A slow way takes so many times as long as usual.
 const UNUSUAL: u32 = 8;
 /// And no less than this part of what the slowest one takes.
@@ -134,7 +136,7 @@ impl Coordinator {
 
 impl View<'_> {
     fn told(&self, config: &ChainConfig, id: MemberId) -> Option<&Told> {
-        self.nodes.get(&id).filter(|_| self.lives(id)).and_then(|seen| seen.told.get(&config.chain))
+        self.nodes.get(&id).filter(|_| !self.is_gone(id)).and_then(|seen| seen.told.get(&config.chain))
     }
 
     /// Who is to be moved out of a chain; never the only one of it that lives.
@@ -149,7 +151,7 @@ impl View<'_> {
             .or_else(|| self.dead_hop(config, &serving, ends).filter(|_| !self.is(Mutant::TolerateDeadHop)))
             .or_else(|| self.dead_joiner(config))
             .or_else(|| self.slow_member(config, &serving).filter(|_| !self.is(Mutant::TolerateSlow)))?;
-        let others = serving.iter().any(|&id| id != found.member && self.lives(id));
+        let others = serving.iter().any(|&id| id != found.member && self.lived(id));
         others.then_some(found)
     }
 
@@ -186,7 +188,7 @@ impl View<'_> {
         let hop = serving.windows(2).find(|hop| lacks(hop[0], hop[1]) == Some(true))?;
         let (from, to) = (hop[0], hop[1]);
         // Who stands at the end of one broken hop after the other is no innocent neighbour.
-        let soon = last.filter(|(_, at)| self.now - *at < self.settings.slow * AWAY * 2);
+        let soon = last.filter(|(_, at)| self.now - *at < self.settings.slow * SOON);
         let again = |id: MemberId| soon.is_some_and(|(ends, _)| ends.contains(&id));
         let member = if again(from) && !again(to) { from } else { to };
         Some(self.guilty(member, Why::Unreached, Some([from, to])))
