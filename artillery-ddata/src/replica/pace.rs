@@ -15,7 +15,7 @@ use crate::{
 /// What is committed is counted in spans of so long.
 const SPAN: Duration = Duration::from_millis(250);
 /// Less than this part of what was committed in a good span is little.
-const LITTLE: u64 = 4;
+const LITTLE: u64 = 2;
 /// The best is forgotten by so much with each span: by half in ten seconds.
 const FADES: u64 = 64;
 
@@ -243,8 +243,9 @@ mod tests {
         let mut pace = Pace::default();
         run(&mut pace, 0, 2000, 1, true);
         assert_eq!(pace.slowed, None);
-        run(&mut pace, 2000, 4000, 2, true);
+        run(&mut pace, 2000, 2500, 2, true);
         assert_eq!(pace.slowed, None, "half is not little");
+        run(&mut pace, 2500, 4000, 1, true);
         run(&mut pace, 4000, 6000, 100, true);
         assert!(pace.slowed.is_some_and(|since| (3900..4300).contains(&(since.as_nanos() / 1_000_000))));
         let mut idle = pace;

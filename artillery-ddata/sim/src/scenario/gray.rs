@@ -35,7 +35,7 @@ fn busy(rng: &mut Rng, setup: &mut Setup) {
     setup.members = rng.between(3, 4) as usize;
     setup.keys = Keys { registers: 4, lists: 0, counters: 0, chains: 1 };
     setup.mix = Mix { writes: 500, eventual: 50, bounded: 0, cuts: 0, scans: 0, ..setup.mix };
-    setup.clients = 12;
+    setup.clients = 16;
     setup.lanes = 1;
     setup.pace = 8;
     setup.window = 1 << 20;

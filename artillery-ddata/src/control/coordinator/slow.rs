@@ -213,9 +213,13 @@ impl View<'_> {
             // Of two nobody can say which.
             return None;
         }
-        let reports: Option<Vec<&Report>> =
-            serving.iter().map(|&id| self.told(config, id).map(|told| &told.report)).collect();
-        let reports = reports.filter(|reports| reports.iter().all(|report| report.epoch == config.epoch))?;
+        let told: Vec<&Told> = serving.iter().map(|&id| self.told(config, id)).collect::<Option<_>>()?;
+        // Where nothing moves any more something is broken.
+        let moves = told.last().is_some_and(|tail| self.now - tail.moved < self.settings.slow / 2);
+        let reports: Vec<&Report> = told.iter().map(|told| &told.report).collect();
+        if !moves || reports.iter().any(|report| report.epoch != config.epoch) {
+            return None;
+        }
         let head = reports.first().filter(|head| head.slowed >= self.settings.slow)?;
         let (hops, _) = reports.split_at(reports.len() - 1);
         // There and back; of the watermark's way only one half is anybody's.
