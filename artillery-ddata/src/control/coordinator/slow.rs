@@ -182,7 +182,9 @@ impl View<'_> {
             let (before, behind) = (self.told(config, from)?, self.told(config, to)?);
             let open = |told: &Told| told.report.epoch == config.epoch && told.report.open;
             let unopened = open(before) && self.is_long(before.opened) && !open(behind);
-            let unsent = open(before) && self.waits_long(&before.report.hop).is_some_and(|at| behind.report.held < at);
+            // What it waits for may have got there, and the word of it be lost: what came behind hasn't.
+            let waits = self.waits_long(&before.report.hop).is_some();
+            let unsent = open(before) && waits && behind.report.held < before.report.held;
             Some((unopened || unsent) && self.is_long(behind.moved))
         };
         let hop = serving.windows(2).find(|hop| lacks(hop[0], hop[1]) == Some(true))?;
