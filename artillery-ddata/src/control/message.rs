@@ -92,6 +92,41 @@ pub struct Promotion {
     pub member: MemberId,
 }
 
+/// What an operator wants of one node.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum Arrange {
+    /// That it leaves its chains: it serves nothing more in this life, and goes on handing requests on.
+    Leave,
+    /// That it, as the one that decides, has the serving members of a chain stand in this order.
+    Reorder {
+        /// Which chain.
+        chain: ChainId,
+        /// All of them, head first.
+        order: Vec<MemberId>,
+    },
+}
+
+/// Why a node doesn't do what an operator wants.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error, Serialize, Deserialize)]
+#[non_exhaustive]
+pub enum ArrangeError {
+    /// The configuration never changes, or there is none yet.
+    #[error("the configuration of this node never changes, or isn't known yet")]
+    Fixed,
+    /// Without this node a chain would have no serving member.
+    #[error("it is the last serving member of chain {}", chain.0)]
+    Last {
+        /// Which chain.
+        chain: ChainId,
+    },
+    /// The members don't stand in another order.
+    #[error(transparent)]
+    Reorder(#[from] ReorderError),
+    /// It stops.
+    #[error("the node stops")]
+    Stopped,
+}
+
 /// Why the members of a chain don't stand in another order now.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error, Serialize, Deserialize)]
 #[non_exhaustive]

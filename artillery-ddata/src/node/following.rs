@@ -16,12 +16,13 @@ use super::{
     phase::{NeverReady, Phase, Ready},
 };
 use crate::{
-    ChainConfig, ChainId, Role,
+    ChainConfig, ChainId, Epoch, Role,
     control::{
         Configs, Founder, Founding,
         coordinator::{self, Coordinator},
         embedded::{Embedded, EmbeddedSettings},
         holder::{self, Holder},
+        message::{Arrange, ArrangeError},
     },
     driver::{
         chain::{Rule, Standing},
@@ -213,6 +214,31 @@ impl Data {
     fn is_there(&self, id: artillery_core::MemberId) -> bool {
         let member = self.cluster.get().and_then(|cluster| cluster.member(id.node));
         id == self.id() || member.is_some_and(|member| member.id == id && member.state == MemberState::Alive)
+    }
+
+    /// Does what an operator wants of this node.
+    pub(super) async fn arrange(&self, wish: Arrange) -> Result<Option<Epoch>, ArrangeError> {
+        let (Some(door), Some(state)) = (self.door.get(), self.state.get()) else { return Err(ArrangeError::Fixed) };
+        match wish {
+            Arrange::Leave => {
+                let me = self.id();
+                let configs = state.borrow().configs.clone();
+                let last = |config: &&ChainConfig| config.serving().eq([me]);
+                if let Some(config) = configs.iter().find(last) {
+                    return Err(ArrangeError::Last { chain: config.chain });
+                }
+                // Whoever asked looks at the configuration for the end of it.
+                let (done, _) = oneshot::channel();
+                door.commands.send(Command::Leave { done }).await.map_err(|_| ArrangeError::Stopped)?;
+                Ok(None)
+            }
+            Arrange::Reorder { chain, order } => {
+                let (answer, result) = oneshot::channel();
+                let command = Command::Reorder { chain, order, answer };
+                door.commands.send(command).await.map_err(|_| ArrangeError::Stopped)?;
+                Ok(Some(result.await.map_err(|_| ArrangeError::Stopped)??))
+            }
+        }
     }
 
     /// Serves nothing more, and waits until no configuration names this node, as far as that can be.
