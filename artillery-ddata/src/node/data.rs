@@ -24,8 +24,8 @@ use crate::{
     config::Config,
     control::{
         ConfigLog, Configs, Founder, Founding,
-        message::ArrangeError,
         formation::{self, Formation, FormationMessage, InvalidSettings},
+        message::ArrangeError,
     },
     driver::{
         chain::{self, Command, Parts, Rule, Standing},

@@ -21,7 +21,9 @@ pub(super) async fn run(client: &Client, node: &str, timeout: Duration, output: 
         let routing = client.refresh(timeout).await.map_err(Failure::failed)?;
         let members = routing.chains.iter().flat_map(|chain| &chain.members);
         if !members.into_iter().any(|member| member.id.node == node) {
-            output.line(&serde_json::json!({ "drained": node.to_string() }), || format!("{node} serves nothing more"));
+            if output.json {
+                output.object(&serde_json::json!({ "drained": node.to_string() }));
+            }
             return Ok(exit::DONE);
         }
         if Instant::now() >= deadline {

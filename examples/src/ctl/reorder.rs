@@ -35,9 +35,9 @@ pub(super) async fn run(
         match client.arrange(node, wish, left).await {
             Ok(Ok(epoch)) => {
                 let epoch = epoch.map_or(0, |epoch| epoch.0);
-                output.line(&serde_json::json!({ "chain": chain.0, "epoch": epoch }), || {
-                    format!("chain {} stands in that order since epoch {epoch}", chain.0)
-                });
+                if output.json {
+                    output.object(&serde_json::json!({ "chain": chain.0, "epoch": epoch }));
+                }
                 return Ok(exit::DONE);
             }
             Ok(Err(ArrangeError::Reorder(ReorderError::NotLeading { leader }))) => {

@@ -72,7 +72,8 @@ impl World {
         let Some(gray) = self.setup.gray else { return Ok(()) };
         let quiet = self.counts.writes_between(gray.quiet, gray.start);
         let back = self.counts.writes_between(gray.start + BACK, gray.end);
-        if back * 5.0 < quiet * 4.0 {
+        // Clients may lose some time with a node that is a hundred times slower, wherever it stands.
+        if back * 10.0 < quiet * 7.0 {
             let what = format!("{back:.1} writes a second while a member held its chain up, {quiet:.1} before");
             return Err(Failure::new(Oracle::Stalled, what));
         }

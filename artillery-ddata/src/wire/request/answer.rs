@@ -152,10 +152,9 @@ fn take_reply<R>(header: AnswerHeader<R>, body: &mut Taker<'_>) -> Reply {
         }
         AnswerHeader::Refused(refusal) => Reply::Refused(refusal),
         // The last two aren't replies, and have been dealt with.
-        AnswerHeader::Expired
-        | AnswerHeader::Routing(_)
-        | AnswerHeader::Status { .. }
-        | AnswerHeader::Arranged(_) => Reply::Expired,
+        AnswerHeader::Expired | AnswerHeader::Routing(_) | AnswerHeader::Status { .. } | AnswerHeader::Arranged(_) => {
+            Reply::Expired
+        }
     }
 }
 
