@@ -5,6 +5,7 @@ mod failover;
 mod forming;
 mod http;
 mod load;
+mod moving;
 mod overload;
 mod quickstart;
 mod strangers;
