@@ -12,6 +12,7 @@
 //!
 //! Local clean reads don't pass through here at all: [`Gate`] serves them from any thread.
 
+mod close;
 mod commit;
 mod expel;
 mod follow;
@@ -21,6 +22,7 @@ mod incoming;
 mod links;
 mod look;
 mod mutant;
+mod pace;
 mod place;
 mod promote;
 mod reads;
@@ -41,6 +43,7 @@ use std::{
     sync::Arc,
 };
 
+use close::Closing;
 #[cfg(feature = "mutants")]
 pub use gate::Begun;
 pub use gate::{Gate, NotLocal, ReadCounters};
@@ -49,6 +52,8 @@ use incoming::Incoming;
 use links::{Cursor, Peer};
 use look::Snapshots;
 pub use mutant::Mutant;
+use pace::Pace;
+pub use pace::Progress;
 use place::Place;
 use promote::Promotion;
 use reads::{Asked, Reads};
@@ -96,6 +101,9 @@ pub struct Replica {
     incoming: Option<Incoming>,
     /// Who counts as the tail in the rest of this epoch.
     promotion: Option<Promotion>,
+    /// The head orders nothing for a moment.
+    closing: Option<Closing>,
+    pace: Pace,
     /// A snapshot for the joiner behind us, and the number of the newest that there was.
     outgoing: Option<Outgoing>,
     snapshot_number: u64,
@@ -152,6 +160,8 @@ impl Replica {
             gap: false,
             incoming: None,
             promotion: None,
+            closing: None,
+            pace: Pace::default(),
             outgoing: None,
             snapshot_number: 0,
             filling: None,
@@ -192,11 +202,14 @@ impl Replica {
                 self.lease = until;
                 self.gate.lease(until);
             }
+            Input::Close { epoch, until } => self.close(now, epoch, until),
             Input::Served(at) => self.reads.shown = self.reads.shown.max(Some(at.min(now))),
             Input::Tick => self.tick(now),
         }
         self.evict_sessions(now);
         self.order_barriers(now);
+        self.say_closed();
+        self.look_at_pace(now);
     }
 
     /// Which chain it is a member of.
@@ -278,6 +291,7 @@ impl Replica {
             let keep = self.history.version_at(self.watermark).unwrap_or_default();
             self.cut(message::Cut { said: self.history.last(), keep });
         }
+        self.pace.begin(now);
         self.event(Event::Entered(config.epoch));
         let (epoch, mode) = (config.epoch, config.mode);
         self.config = Some(config);
@@ -330,6 +344,7 @@ impl Replica {
             return;
         }
         self.next_heartbeat = now + self.settings.heartbeat;
+        self.end_closing(now);
         self.expire_reads(now);
         self.expire_writes(now);
         self.expire_snapshots(now);

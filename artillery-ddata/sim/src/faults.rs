@@ -33,11 +33,17 @@ pub enum Kind {
     Pause,
     /// Nothing gets to a node or from it, and no connection breaks.
     Isolate,
+    /// What gets to a node or from it takes many times as long.
+    Far,
+    /// An operator has the members of a chain change places.
+    Order,
+    /// An operator has a node leave.
+    Drain,
 }
 
 impl Kind {
     /// All of them.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 14] = [
         Self::Loss,
         Self::Duplication,
         Self::Reorder,
@@ -49,6 +55,9 @@ impl Kind {
         Self::Restart,
         Self::Pause,
         Self::Isolate,
+        Self::Far,
+        Self::Order,
+        Self::Drain,
     ];
 
     /// Its name in reports.
@@ -65,6 +74,9 @@ impl Kind {
             Self::Restart => "restart",
             Self::Pause => "pause",
             Self::Isolate => "isolate",
+            Self::Far => "far",
+            Self::Order => "order",
+            Self::Drain => "drain",
         }
     }
 }
@@ -102,6 +114,12 @@ pub enum Fault {
     Isolate(usize),
     /// What it comes to is known when it begins.
     Play(Play),
+    /// What gets to this node or from it takes so many times as long.
+    Far(usize, u64),
+    /// The members of the first chain are to stand in an order drawn from this.
+    Order(u64),
+    /// This node is to leave, and then starts another life.
+    Drain(usize),
 }
 
 impl Fault {
@@ -120,6 +138,9 @@ impl Fault {
             Self::Pause(_) => Kind::Pause,
             Self::Isolate(_) => Kind::Isolate,
             Self::Play(play) => play.kind(),
+            Self::Far(..) => Kind::Far,
+            Self::Order(_) => Kind::Order,
+            Self::Drain(_) => Kind::Drain,
         }
     }
 }
@@ -139,6 +160,9 @@ impl fmt::Display for Fault {
             Self::Pause(node) => write!(f, "pause of n{node}"),
             Self::Isolate(node) => write!(f, "isolation of n{node}"),
             Self::Play(play) => write!(f, "{play}"),
+            Self::Far(node, factor) => write!(f, "n{node} {factor} times as far"),
+            Self::Order(number) => write!(f, "order {number}"),
+            Self::Drain(node) => write!(f, "drain of n{node}"),
         }
     }
 }
@@ -239,6 +263,9 @@ fn draw(rng: &mut Rng, kind: Kind, nodes: usize) -> Fault {
         Kind::Restart => Fault::Restart(a),
         Kind::Pause => Fault::Pause(a),
         Kind::Isolate => Fault::Isolate(a),
+        Kind::Far => Fault::Far(a, 100),
+        Kind::Order => Fault::Order(a as u64),
+        Kind::Drain => Fault::Drain(a),
     }
 }
 

@@ -98,6 +98,12 @@ pub enum MutantName {
     AcceptTwo,
     /// A member of a cluster accepts proposals for another.
     FormAgain,
+    /// A member that lives is left where it is, though its neighbour can't reach it.
+    TolerateDeadHop,
+    /// A member that alone makes its chain slow is left where it is.
+    TolerateSlow,
+    /// The members of a chain change places while its head goes on.
+    ReorderOpen,
 }
 
 /// What is taken out.
@@ -123,7 +129,7 @@ const fn line(mutant: MutantName, name: &'static str, trap: u32, scenario: Scena
     Line { mutant, name, trap, scenario, guard }
 }
 
-const TABLE: [Line; 44] = {
+const TABLE: [Line; 47] = {
     use MutantName as M;
     use Scenario as S;
     use coordinator::Mutant as C;
@@ -192,6 +198,9 @@ const TABLE: [Line; 44] = {
         line(M::SameLife, "same-life", 21, S::Failover, Guard::Node),
         line(M::AcceptTwo, "accept-two", 13, S::Crowd, Guard::Formation(F::AcceptTwo)),
         line(M::FormAgain, "form-again", 13, S::Crowd, Guard::Formation(F::FormAgain)),
+        line(M::TolerateDeadHop, "tolerate-dead-hop", 39, S::Gray, Guard::Coordinator(C::TolerateDeadHop)),
+        line(M::TolerateSlow, "tolerate-slow", 39, S::Gray, Guard::Coordinator(C::TolerateSlow)),
+        line(M::ReorderOpen, "reorder-open", 15, S::Orders, Guard::Coordinator(C::ReorderOpen)),
     ]
 };
 

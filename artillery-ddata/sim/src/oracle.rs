@@ -55,6 +55,10 @@ pub enum Oracle {
     Liveness,
     /// After healing, too little was served; or time stood still.
     Progress,
+    /// Clients' writes stayed away while a member that lives held its chain up.
+    Stalled,
+    /// A client was told of an unknown outcome though nothing had failed.
+    Unknown,
     /// The code under test panicked.
     Panic,
 }
@@ -78,6 +82,8 @@ impl Oracle {
             Self::Convergence => "members converge",
             Self::Liveness => "liveness: whole and serving soon after healing",
             Self::Progress => "progress after healing",
+            Self::Stalled => "clients: writes are back soon",
+            Self::Unknown => "clients: no unknown outcome where nothing fails",
             Self::Panic => "panic",
         }
     }
@@ -87,6 +93,7 @@ impl Oracle {
         match self {
             Self::History | Self::Prefix | Self::Sent | Self::Contiguity => true,
             Self::Watermark | Self::Claims | Self::Once | Self::Bounds => true,
+            Self::Stalled | Self::Unknown => true,
             Self::Answers | Self::Formation | Self::Wire | Self::Halted => false,
             Self::Convergence | Self::Liveness | Self::Progress | Self::Panic => false,
         }

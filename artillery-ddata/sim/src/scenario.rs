@@ -2,6 +2,7 @@
 
 mod directed;
 mod draw;
+mod gray;
 mod names;
 
 use std::time::Duration;
@@ -13,6 +14,7 @@ use self::draw::{
     batches, clocks, common, evictions, founded, large, mixed, moving, one_key, readers, resync, retries, sole,
     turmoil, unrest, watches,
 };
+pub use self::gray::{BACK, Gray, gray_setup};
 
 use crate::{
     client::{Keys, Mix},
@@ -96,6 +98,12 @@ pub struct Setup {
     pub floors: bool,
     /// How many of a thousand polls of a replica's messages are late.
     pub late_polls: u32,
+    /// Nanoseconds that a node takes over an input.
+    pub cost: u64,
+    /// One member holds its chain up for long: writes are to be back soon.
+    pub gray: Option<Gray>,
+    /// Nothing fails: nobody is to be told of an unknown outcome.
+    pub peaceful: bool,
     /// Most inputs that a node takes in before it polls.
     pub batch: usize,
     /// Whether nodes hold leases that run out now and then.
@@ -241,12 +249,20 @@ pub enum Scenario {
     Forks,
     /// Almost twice as many nodes as form a cluster, which meet late.
     Crowd,
+    /// A member that lives holds its chain up: a dead link, one way or both, or it is a hundred times slower.
+    Gray,
+    /// An operator wants the members in another order, again and again, under load.
+    Orders,
+    /// An operator has members leave, one after the other, under load.
+    Drains,
 }
 
 impl Scenario {
     /// The kinds of faults that belong to it: each must occur in some seed.
     pub const fn kinds(self) -> &'static [Kind] {
-        use Kind::{Break, Crash, Cut, Delay, Duplication, Isolate, Loss, Pause, Reorder, Restart, Slow};
+        use Kind::{
+            Break, Crash, Cut, Delay, Drain, Duplication, Far, Isolate, Loss, Order, Pause, Reorder, Restart, Slow,
+        };
         match self {
             Self::Calm => &[Delay],
             Self::Lossy => &[Loss, Duplication, Reorder],
@@ -272,6 +288,9 @@ impl Scenario {
             Self::LastWords => &[Isolate, Break],
             Self::Disturbed => &[Restart, Isolate, Break],
             Self::Race => &[Restart, Isolate, Delay],
+            Self::Gray => &[Break, Cut, Far, Slow, Delay],
+            Self::Orders => &[Order, Delay],
+            Self::Drains => &[Drain, Delay],
             Self::Classic
             | Self::Pair
             | Self::Long
@@ -352,8 +371,15 @@ impl Scenario {
             Self::Race => race(&mut rng, &mut setup),
             Self::Forks => forks(&mut rng, &mut setup),
             Self::Crowd => crowd(&mut rng, &mut setup),
+            Self::Gray => gray::gray(&mut rng, &mut setup),
+            Self::Orders => gray::orders(&mut rng, &mut setup),
+            Self::Drains => gray::drains(&mut rng, &mut setup),
         }
         setup.keys.chains = setup.chains;
+        if let Some(plan) = gray::plan(self, seed, &setup) {
+            setup.faults = plan;
+            return setup;
+        }
         let mut faults = Rng::new(seed, Concern::Faults);
         let lossless = |kind: &Kind| matches!(kind, Kind::Delay | Kind::Slow | Kind::Break | Kind::Crash);
         if self.kinds().iter().all(lossless) && rng.chance(500) {

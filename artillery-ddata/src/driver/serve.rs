@@ -28,13 +28,16 @@ use super::{
     local::Local,
 };
 use crate::{
-    ChainId, Error, Mode, Place,
+    ChainId, Epoch, Error, Mode, Place,
     budget::{self, Share},
     client::{
         channel::Question,
         router::{Answer, Failed, Router, check_key, check_value, on_the_clock},
     },
-    control::chain_of,
+    control::{
+        chain_of,
+        message::{Arrange, ArrangeError},
+    },
     error::NotApplied,
     kv::Call,
     replica::{Query, Read, ReadMode, Refusal, Reply, Way},
@@ -47,6 +50,9 @@ const LONGEST_WAIT: Duration = Duration::from_secs(300);
 /// Says, as JSON, how this node stands.
 pub(crate) type StatusSource = Box<dyn Fn() -> Call<Bytes> + Send + Sync>;
 
+/// Does what an operator wants.
+pub(crate) type Arranger = Box<dyn Fn(Arrange) -> Call<Result<Option<Epoch>, ArrangeError>> + Send + Sync>;
+
 /// What answers the requests that come to a node.
 pub(crate) struct Server {
     local: Arc<Local>,
@@ -54,6 +60,7 @@ pub(crate) struct Server {
     /// Larger values are refused.
     max_value_bytes: u64,
     status: StatusSource,
+    arrange: Option<Arranger>,
     rooms: Rooms,
 }
 
@@ -71,7 +78,12 @@ impl Server {
         sizes: Sizes,
         status: StatusSource,
     ) -> Self {
-        Self { local, router, max_value_bytes, status, rooms: Rooms::new(sizes) }
+        Self { local, router, max_value_bytes, status, arrange: None, rooms: Rooms::new(sizes) }
+    }
+
+    /// Lets operators have this node do something.
+    pub(crate) fn with_arranger(self, arrange: Arranger) -> Self {
+        Self { arrange: Some(arrange), ..self }
     }
 
     /// Serves a stream of kind [`REQUESTS`](crate::wire::streams::REQUESTS) until it ends. Whoever breaks the rules
@@ -155,6 +167,16 @@ impl Server {
                 let json = (self.status)();
                 tokio::spawn(async move { answering.respond(ResponseAnswer::Status(json.await)) });
             }
+            Operation::Arrange(wish) => {
+                let done = self.arrange.as_ref().map(|arrange| arrange(wish.clone()));
+                tokio::spawn(async move {
+                    let result = match done {
+                        Some(done) => done.await,
+                        None => Err(ArrangeError::Fixed),
+                    };
+                    answering.respond(ResponseAnswer::Arranged(result));
+                });
+            }
         }
         Ok(())
     }
@@ -211,7 +233,7 @@ impl Server {
         match &request.operation {
             Operation::Read { query, .. } => self.check(request.chain, query.keys().iter(), std::iter::empty())?,
             Operation::Write { write, .. } => self.check(request.chain, write.keys(), write.values())?,
-            Operation::Routing | Operation::Status => return Err(Refusal::NoChain),
+            Operation::Routing | Operation::Status | Operation::Arrange(_) => return Err(Refusal::NoChain),
         }
         match self.local.chain(request.chain) {
             Some(handle) if request.forwarded || self.answers(request) => Ok(For::Here(handle)),
@@ -350,6 +372,6 @@ async fn serve_here(handle: &ChainHandle, request: Request, deadline: Instant, a
         Operation::Write { request, write } => {
             handle.write(WriteRequest { request, write, deadline, responder }).await;
         }
-        Operation::Routing | Operation::Status => {}
+        Operation::Routing | Operation::Status | Operation::Arrange(_) => {}
     }
 }

@@ -19,12 +19,13 @@ use super::{
     service::DataService,
 };
 use crate::{
-    ChainConfig, ChainId, Place,
+    ChainConfig, ChainId, Epoch, Place,
     client::router::{HowToRead, Router},
     config::Config,
     control::{
         ConfigLog, Configs, Founder, Founding,
         formation::{self, Formation, FormationMessage, InvalidSettings},
+        message::ArrangeError,
     },
     driver::{
         chain::{self, Command, Parts, Rule, Standing},
@@ -116,7 +117,16 @@ impl Data {
         });
         let max_value_bytes = self.config.limits.max_value_bytes as u64;
         let sizes = Sizes::new(self.config.limits.queue_bytes, &self.config.transport);
-        Arc::new(Server::new(self.local.clone(), router, max_value_bytes, sizes, status))
+        let data = Arc::downgrade(self);
+        let arrange = Box::new(move |wish| -> Call<Result<Option<Epoch>, ArrangeError>> {
+            let data = data.clone();
+            Box::pin(async move {
+                let Some(data) = data.upgrade() else { return Err(ArrangeError::Stopped) };
+                data.arrange(wish).await
+            })
+        });
+        let server = Server::new(self.local.clone(), router, max_value_bytes, sizes, status);
+        Arc::new(server.with_arranger(arrange))
     }
 
     /// Begins to look for the cluster, or to found it.

@@ -293,7 +293,12 @@ impl Replica {
     pub(super) fn is_unsettled(&self) -> bool {
         let waiting =
             !self.reads.is_empty() || !self.writes.is_empty() || !self.snapshots.is_empty() || self.watchers.len() > 0;
-        self.halted.is_none() && (waiting || self.promotion.is_some() || !self.unsure_peers().is_empty())
+        self.halted.is_none()
+            && (waiting
+                || self.closing.is_some()
+                || self.joiner_is_far()
+                || self.promotion.is_some()
+                || !self.unsure_peers().is_empty())
     }
 
     fn unsure_peers(&self) -> SmallVec<[(MemberId, Unsure); 4]> {

@@ -181,8 +181,12 @@ mod tests {
 
     use super::*;
     use crate::{
-        ChainId, ClusterId, Epoch, Incarnation, MemberId, NodeId,
-        control::{ChainSettings, Configs, Founding, log::LogIndex, message::Promotion},
+        ChainId, ClusterId, Epoch, Incarnation, MemberId, NodeId, Sequence,
+        control::{
+            ChainSettings, Configs, Founding,
+            log::LogIndex,
+            message::{Close, Promotion, Report, Way},
+        },
     };
 
     fn founder(n: u8) -> Founder {
@@ -192,7 +196,30 @@ mod tests {
 
     fn renewal(me: Founder) -> Renewal {
         let promotion = Promotion { chain: ChainId(3), epoch: Epoch(4), member: founder(9).id };
-        Renewal { number: 7, answered: 6, me, applied: LogIndex(2), leaving: true, promotions: vec![promotion] }
+        Renewal {
+            number: 7,
+            answered: 6,
+            me,
+            applied: LogIndex(2),
+            leaving: true,
+            promotions: vec![promotion],
+            reports: vec![report()],
+        }
+    }
+
+    fn report() -> Report {
+        let way = |millis| Way { waits: None, took: Duration::from_millis(millis), usual: Duration::ZERO };
+        Report {
+            chain: ChainId(3),
+            epoch: Epoch(4),
+            open: true,
+            held: Sequence(9),
+            watermark: Sequence(8),
+            hop: Way { waits: Some((Sequence(9), Duration::from_millis(5))), ..way(3) },
+            commit: way(4),
+            slowed: Duration::ZERO,
+            closed: false,
+        }
     }
 
     fn renewed() -> Renewed {
@@ -203,7 +230,14 @@ mod tests {
             settings: ChainSettings::default(),
         };
         let configs = Some(Box::new(Configs::of(&founding)));
-        Renewed { number: 7, lease: Some(Duration::from_secs(1)), leader: Some(founder(1).id), configs, settled: true }
+        Renewed {
+            number: 7,
+            lease: Some(Duration::from_secs(1)),
+            leader: Some(founder(1).id),
+            configs,
+            settled: true,
+            close: vec![Close { chain: ChainId(0), epoch: Epoch(1) }],
+        }
     }
 
     fn frame(encoded: Encoded) -> Frame {

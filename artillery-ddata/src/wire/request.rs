@@ -17,7 +17,8 @@ pub use question::{decode_request, encode_request};
 
 pub use super::chain::{DecodeError, EncodeError, Encoded};
 use crate::{
-    ChainId, MemberId, Routing, Sequence,
+    ChainId, Epoch, MemberId, Routing, Sequence,
+    control::message::{Arrange, ArrangeError},
     replica::{Query, ReadMode, Reply, Write},
     update::RequestKey,
 };
@@ -68,6 +69,8 @@ pub enum Operation {
     Routing,
     /// Say how the node stands.
     Status,
+    /// Do what an operator wants.
+    Arrange(Arrange),
 }
 
 impl Operation {
@@ -97,4 +100,6 @@ pub enum ResponseAnswer {
     Routing(Option<Box<Routing>>),
     /// How the node stands: JSON.
     Status(Bytes),
+    /// Of what an operator wants: done, in this epoch if it made one.
+    Arranged(Result<Option<Epoch>, ArrangeError>),
 }

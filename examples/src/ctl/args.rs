@@ -31,9 +31,9 @@ pub(super) struct CtlArgs {
 }
 
 /// Commands that are planned and not there.
-pub(super) const LATER: [&str; 7] = ["drain", "reorder", "recover", "rereplicate", "digest", "snapshot", "restore"];
+pub(super) const LATER: [&str; 5] = ["recover", "rereplicate", "digest", "snapshot", "restore"];
 
-const LATER_HELP: &str = "Not yet: drain, reorder, recover, rereplicate, digest, snapshot, restore";
+const LATER_HELP: &str = "Not yet: recover, rereplicate, digest, snapshot, restore";
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {
@@ -109,6 +109,19 @@ pub(super) enum Command {
     Outcome {
         /// Its request id, as --json or an error said it
         request: RequestId,
+    },
+    /// Have a node leave its chains, and wait until it has; it goes on handing requests on
+    Drain {
+        /// Its name, or its id
+        node: String,
+    },
+    /// Have the serving members of a chain stand in another order
+    Reorder {
+        /// The number of the chain
+        chain: u32,
+        /// All of its serving members by name or id, head first
+        #[arg(required = true)]
+        nodes: Vec<String>,
     },
     /// Drive the cluster, and measure
     Load(LoadArgs),

@@ -9,6 +9,7 @@ mod http;
 mod joiner;
 mod load;
 mod members;
+mod moving;
 mod overload;
 mod quickstart;
 mod strangers;

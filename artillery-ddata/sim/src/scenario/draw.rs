@@ -8,6 +8,7 @@ use super::{ControlSetup, FoundingSetup, OPERATIONS, STOP, Setup};
 use crate::{
     client::{Keys, Mix},
     network::Profile,
+    node::QUICK,
     rng::Rng,
 };
 
@@ -62,6 +63,9 @@ pub(super) fn common(rng: &mut Rng) -> Setup {
         favourite: 500,
         floors: true,
         late_polls: rng.pick(&[0, 100, 500, 1000]),
+        cost: QUICK,
+        gray: None,
+        peaceful: false,
         batch: rng.pick(&[1, 4, 64]),
         leases: false,
         stalls: 0,

@@ -4,7 +4,7 @@ use super::Scenario;
 
 impl Scenario {
     /// All of them.
-    pub const ALL: [Self; 39] = [
+    pub const ALL: [Self; 42] = [
         Self::Calm,
         Self::Lossy,
         Self::Links,
@@ -44,6 +44,9 @@ impl Scenario {
         Self::Race,
         Self::Forks,
         Self::Crowd,
+        Self::Gray,
+        Self::Orders,
+        Self::Drains,
     ];
 
     /// Its name on the command line.
@@ -88,6 +91,9 @@ impl Scenario {
             Self::Race => "race",
             Self::Forks => "forks",
             Self::Crowd => "crowd",
+            Self::Gray => "gray",
+            Self::Orders => "orders",
+            Self::Drains => "drains",
         }
     }
 
@@ -133,6 +139,9 @@ impl Scenario {
             Self::Crowd => "almost twice as many nodes as form a cluster",
             Self::Forks => "heads are cut off, go on ordering, and come back with what nobody else has",
             Self::Race => "snapshots over narrow links, while as much is written as gets through",
+            Self::Gray => "a living member holds its chain up: a dead link, or a hundred times slower",
+            Self::Orders => "members change places under load, and nobody is to notice",
+            Self::Drains => "members leave under load, one after the other, and start anew",
         }
     }
 

@@ -5,6 +5,7 @@
 
 mod group;
 mod lives;
+mod wishes;
 
 use std::{collections::BTreeSet, fmt::Write as _, sync::Arc};
 
@@ -58,6 +59,8 @@ pub(crate) enum Event {
     Start(usize),
     /// A link comes back.
     Mend(usize, usize),
+    /// An operator wants the members of the first chain in another order.
+    Reorder { node: usize, id: MemberId, order: Vec<MemberId> },
 }
 
 /// What nodes say to each other about leases.
@@ -199,6 +202,10 @@ impl World {
             Event::SetVoters { node, id, term, voters } if lives(node, id) => self.set_voters(node, id, term, voters),
             Event::Message { from, to, ends, flight, message } => return self.heard(from, to, ends, flight, *message),
             Event::Start(node) => self.start_again(node),
+            Event::Reorder { node, id, order } if lives(node, id) => {
+                let chain = artillery_ddata::ChainId(0);
+                self.tell_coordinator(node, Input::Reorder { token: 0, chain, order });
+            }
             Event::Mend(a, b) => self.set_connection(a, b, !self.is_broken(a, b)),
             _ => {}
         }
@@ -303,8 +310,9 @@ impl World {
             return;
         }
         while let Some(control) = &mut self.control
-            && let Some((to, renewal)) = control.nodes[node].holder.renew(clock)
+            && let Some((to, mut renewal)) = control.nodes[node].holder.renew(clock)
         {
+            renewal.reports = self.reports(node);
             self.say(node, to, Message::Renewal(renewal));
         }
         self.schedule_renewal(node);
@@ -343,6 +351,7 @@ impl World {
             Message::Renewal(renewal) => self.tell_coordinator(to, Input::Renewal { from: sender, renewal }),
             Message::Renewed(renewed) => {
                 let clock = self.nodes[to].clock(self.now);
+                self.close(to, &renewed.close);
                 let Some(control) = &mut self.control else { return Ok(()) };
                 let learned = control.nodes[to].holder.answered(clock, sender, renewed);
                 if learned.configs.is_some() {
@@ -387,8 +396,15 @@ impl World {
                     self.queue.push(at + slow, super::Event::Control(event));
                     continue;
                 }
-                Output::Append { term, at, change } => {
-                    self.trace.line(self.now, |out| write!(out, "n{node} proposes {at} in term {term}: {change:?}"));
+                Output::Reordered { result, .. } => {
+                    self.reordered(&result);
+                    continue;
+                }
+                Output::Append { term, at, change, why } => {
+                    self.trace.line(self.now, |out| {
+                        write!(out, "n{node} proposes {at} in term {term}: {change:?}")?;
+                        why.iter().try_for_each(|why| write!(out, "; {why}"))
+                    });
                     if let Some(control) = &mut self.control {
                         control.appends += 1;
                     }
@@ -418,6 +434,7 @@ impl Event {
             | Self::Renew { node, .. }
             | Self::Confirmed { node, .. }
             | Self::Appended { node, .. }
+            | Self::Reorder { node, .. }
             | Self::SetVoters { node, .. } => Some(*node),
             Self::Message { to, .. } => Some(*to),
             Self::Look | Self::Append { .. } | Self::Start(_) | Self::Mend(..) => None,

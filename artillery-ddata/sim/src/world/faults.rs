@@ -6,7 +6,7 @@ use artillery_ddata::MemberId;
 use crate::{
     faults::Fault,
     network::Flight,
-    node::{Node, QUICK},
+    node::Node,
     scenario::{HEALED, LAST, OPERATIONS, SECOND},
 };
 
@@ -71,7 +71,7 @@ impl World {
         }
         let active = self.set_faults();
         for (index, node) in self.nodes.iter_mut().enumerate() {
-            node.cost = active.iter().fold(QUICK, |cost, fault| match fault {
+            node.cost = active.iter().fold(self.setup.cost, |cost, fault| match fault {
                 Fault::Slow(slow, nanos) if *slow == index => cost.max(*nanos),
                 _ => cost,
             });
@@ -86,6 +86,9 @@ impl World {
             Fault::Restart(node) if begins => self.stop(node),
             Fault::Restart(node) => self.restart(node),
             Fault::Pause(node) => self.pause(node, begins),
+            Fault::Order(number) if begins => self.want_order(number),
+            Fault::Drain(node) if begins => self.drain(node),
+            Fault::Drain(node) => self.end_drain(node),
             Fault::Isolate(_) => self.isolations += u64::from(begins),
             Fault::Play(_) => {
                 let isolates = self.plays[index].iter().any(|fault| matches!(fault, Fault::Isolate(_)));

@@ -38,7 +38,10 @@ impl World {
                 }
                 let seen = told.as_of.into_iter().chain(told.version.map(|version| version.sequence));
                 seen.for_each(|sequence| standing.rise(sequence));
-                self.counts.acknowledged += u64::from(matches!(*reply, Reply::Committed(_)));
+                if matches!(*reply, Reply::Committed(_)) {
+                    self.counts.acknowledged += 1;
+                    self.counts.wrote(self.now);
+                }
                 self.counts.conflicts += u64::from(matches!(*reply, Reply::Conflict { .. }));
                 self.record(index, pending, *told);
                 self.duplicate(index, pending, *reply);

@@ -13,7 +13,7 @@ use artillery_ddata::{
 use super::{Addressed, Event, World};
 use crate::{
     network::Flight,
-    node::{QUICK, Work},
+    node::Work,
     oracle::{Failure, Oracle},
     trace::{Brief, name},
     wire,
@@ -42,7 +42,7 @@ impl World {
         if !self.nodes[index].is_alive() {
             return Ok(());
         }
-        let slow = self.nodes[index].cost > QUICK;
+        let slow = self.nodes[index].cost > self.setup.cost;
         self.slow_steps += u64::from(slow);
         let most = if slow { 1 } else { 1 + self.nodes[index].rng.index(self.setup.batch) };
         for _ in 0..most {
@@ -169,6 +169,10 @@ impl World {
             ReplicaEvent::Resyncing => {
                 self.counts.resync.begun += 1;
                 self.disturb(index, slot);
+                Ok(())
+            }
+            ReplicaEvent::Closed(_) => {
+                self.hurry(index);
                 Ok(())
             }
             _ => Ok(()),

@@ -20,11 +20,12 @@ use tokio::{
 
 use super::{Router, from_now};
 use crate::{
-    ChainConfig, ChainId, Error, NodeId, Routing,
+    ChainConfig, ChainId, Epoch, Error, NodeId, Routing,
     client::{
         Candidates,
         channel::{Channel, Outcome, Question},
     },
+    control::message::{Arrange, ArrangeError},
     driver::local::Local,
     error::NotApplied,
     wire::{
@@ -204,6 +205,29 @@ impl Router {
         match channel.ask(question, deadline).await {
             Outcome::Answered(response) => match response.answer {
                 ResponseAnswer::Status(json) => Ok(String::from_utf8_lossy(&json).into_owned()),
+                _ => Err(Error::not_applied(NotApplied::Unreachable { node, reason: None })),
+            },
+            Outcome::NotSent(reason) => Err(super::once::not_sent(reason, node)),
+            Outcome::Unanswered(_) => Err(Error::not_applied(NotApplied::TimedOut)),
+        }
+    }
+}
+
+impl Router {
+    /// Has a node do what an operator wants.
+    pub(crate) async fn arrange(
+        &self,
+        node: NodeId,
+        wish: Arrange,
+        timeout: Duration,
+    ) -> Result<Result<Option<Epoch>, ArrangeError>, Error> {
+        let deadline = from_now(timeout);
+        let channel = self.reached(node, deadline).await?;
+        let operation = Operation::Arrange(wish);
+        let question = Question { chain: ChainId(0), forwarded: true, only: None, operation };
+        match channel.ask(question, deadline).await {
+            Outcome::Answered(response) => match response.answer {
+                ResponseAnswer::Arranged(result) => Ok(result),
                 _ => Err(Error::not_applied(NotApplied::Unreachable { node, reason: None })),
             },
             Outcome::NotSent(reason) => Err(super::once::not_sent(reason, node)),

@@ -8,7 +8,10 @@ use tokio::sync::{mpsc, oneshot};
 use super::{Control, Done};
 use crate::{
     ChainConfig, MemberId,
-    control::Configs,
+    control::{
+        Configs,
+        message::{Close, Report},
+    },
     driver::{chain::Command, lanes::Lanes},
     routing::{NodeAddress, Routing},
 };
@@ -69,6 +72,23 @@ impl Control {
             // Whoever waited may have gone.
             for done in self.leaving.drain(..) {
                 let _ = done.send(());
+            }
+        }
+    }
+
+    /// What this node says of its chains.
+    pub(super) fn reports(&self, now: Timestamp) -> Vec<Report> {
+        let standings = self.parts.standings.iter();
+        standings.filter_map(|(chain, standing)| standing.borrow().progress.report(*chain, now)).collect()
+    }
+
+    /// Has heads order nothing for a moment. Whoever wants that says it again with each answer.
+    pub(super) fn close(&self, now: Timestamp, close: &[Close]) {
+        for close in close {
+            if let Some(chain) = self.parts.chains.get(close.chain) {
+                let until = now + self.parts.patience;
+                // Without room it is said again.
+                drop(chain.try_send(Command::Close { epoch: close.epoch, until }));
             }
         }
     }

@@ -24,6 +24,7 @@ pub fn encode_response(response: &Response) -> Result<Encoded, EncodeError> {
         ResponseAnswer::Reply(reply) => reply_header(reply, &mut body)?,
         ResponseAnswer::Routing(routing) => AnswerHeader::Routing(routing.as_deref()),
         ResponseAnswer::Status(json) => AnswerHeader::Status { len: body.add(json)? },
+        ResponseAnswer::Arranged(result) => AnswerHeader::Arranged(result.clone()),
     };
     encoded(&ResponseHeader { number: response.number, by: response.by, answer }, body)
 }
@@ -118,6 +119,7 @@ pub fn decode_response(frame: &Frame) -> Result<Response, DecodeError> {
     let answer = match answer {
         AnswerHeader::Routing(routing) => ResponseAnswer::Routing(routing),
         AnswerHeader::Status { len } => ResponseAnswer::Status(body.borrow(len)),
+        AnswerHeader::Arranged(result) => ResponseAnswer::Arranged(result),
         reply => ResponseAnswer::Reply(take_reply(reply, &mut body)),
     };
     body.end()?;
@@ -150,7 +152,9 @@ fn take_reply<R>(header: AnswerHeader<R>, body: &mut Taker<'_>) -> Reply {
         }
         AnswerHeader::Refused(refusal) => Reply::Refused(refusal),
         // The last two aren't replies, and have been dealt with.
-        AnswerHeader::Expired | AnswerHeader::Routing(_) | AnswerHeader::Status { .. } => Reply::Expired,
+        AnswerHeader::Expired | AnswerHeader::Routing(_) | AnswerHeader::Status { .. } | AnswerHeader::Arranged(_) => {
+            Reply::Expired
+        }
     }
 }
 

@@ -6,7 +6,8 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use super::{DecodeError, EncodeError, Encoded, body::Pieces};
 use crate::{
-    ChainId, MemberId, Sequence, Version,
+    ChainId, Epoch, MemberId, Sequence, Version,
+    control::message::{Arrange, ArrangeError},
     replica::{Expected, ReadMode, Refusal, Snapshot, Way},
     update::RequestKey,
 };
@@ -26,6 +27,7 @@ pub(super) enum OperationHeader {
     Write { request: Option<RequestKey>, write: WriteHeader },
     Routing,
     Status,
+    Arrange(Arrange),
 }
 
 #[derive(Serialize, Deserialize)]
@@ -111,6 +113,7 @@ pub(super) enum AnswerHeader<R> {
         records: Vec<RecordHeader>,
         upto: Sequence,
     },
+    Arranged(Result<Option<Epoch>, ArrangeError>),
 }
 
 #[derive(Serialize, Deserialize)]

@@ -82,7 +82,7 @@ impl World {
     /// Whether all has healed and settled: each chain has as many members as it can have.
     pub(in super::super) fn is_settled(&self) -> bool {
         let Some(control) = &self.control else { return true };
-        let alive = self.nodes.iter().filter(|node| node.is_alive()).count();
+        let alive = self.nodes.iter().filter(|node| node.is_alive() && !node.drained).count();
         let wanted = control.settings.replicas.min(alive);
         let lives = |id: MemberId| self.ids.contains(&id);
         control.configs().iter().all(|config| {
