@@ -9,6 +9,7 @@ mod load;
 mod outcome;
 mod output;
 mod put;
+mod recover;
 mod scan;
 mod status;
 mod watch;
@@ -89,6 +90,7 @@ async fn command(client: &Client, command: &Command, timeout: Duration, output: 
         Command::Append { key, value } => change::append(&kv, key, value, output).await,
         Command::Scan { prefix } => scan::run(&kv, prefix, output).await,
         Command::Watch { prefix, from } => watch::run(&kv, prefix, from.as_ref(), output).await,
+        Command::Recover { accept_loss } => recover::run(client, *accept_loss, timeout, output).await,
         Command::Outcome { request } => outcome::run(&kv, *request, output).await,
         Command::Load(_) | Command::Other(_) => Ok(exit::DONE),
     }

@@ -70,6 +70,15 @@ pub struct Plan {
     pub upto: LogIndex,
 }
 
+/// What a recovery came to.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Recovered {
+    /// By what it was done.
+    pub plan: Plan,
+    /// The history that has begun.
+    pub history: History,
+}
+
 /// What is kept of a chain.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Kept {

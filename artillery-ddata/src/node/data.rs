@@ -16,6 +16,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 use super::{
     phase::{NeverReady, Phase, Ready, Stopped},
+    recovering::Parts,
     service::DataService,
 };
 use crate::{
@@ -27,7 +28,7 @@ use crate::{
         formation::{self, Formation, FormationMessage, InvalidSettings},
     },
     driver::{
-        chain::{self, Command, Parts, Rule, Standing},
+        chain::{self, Command, Rule, Standing},
         control::{self, Door},
         forming::Forming,
         handle::ChainHandle,
@@ -60,6 +61,7 @@ pub(crate) struct Data {
     pub(super) door: Arc<OnceLock<Arc<Door>>>,
     /// How the configuration stands, once there is one that may change.
     pub(super) log: OnceLock<Arc<dyn ConfigLog>>,
+    pub(super) recovery: OnceLock<Parts>,
     pub(super) state: OnceLock<watch::Receiver<control::State>>,
     store: Arc<dyn Store>,
     phase: watch::Sender<Phase>,
@@ -86,6 +88,7 @@ impl Data {
             hub: OnceLock::new(),
             door: Arc::default(),
             log: OnceLock::new(),
+            recovery: OnceLock::new(),
             state: OnceLock::new(),
             store,
             phase: watch::Sender::new(Phase::Seeking),
@@ -116,7 +119,8 @@ impl Data {
         });
         let max_value_bytes = self.config.limits.max_value_bytes as u64;
         let sizes = Sizes::new(self.config.limits.queue_bytes, &self.config.transport);
-        Arc::new(Server::new(self.local.clone(), router, max_value_bytes, sizes, status))
+        let server = Server::new(self.local.clone(), router, max_value_bytes, sizes, status);
+        Arc::new(server.with_recovery(Box::new(Arc::downgrade(self))))
     }
 
     /// Begins to look for the cluster, or to found it.
@@ -290,7 +294,7 @@ impl Data {
         let (standing, shown) = watch::channel(Standing::default());
         let (store, queue_bytes) = (self.store.clone(), self.config.limits.queue_bytes);
         let (handle, commands) =
-            chain::spawn(Parts { me: self.id(), chain, rule, settings, store, queue_bytes, standing });
+            chain::spawn(chain::Parts { me: self.id(), chain, rule, settings, store, queue_bytes, standing });
         self.chains.add(chain, commands);
         (handle, shown)
     }

@@ -23,7 +23,9 @@ impl Ask {
             Operation::Write { write, .. } => Self::Write(write.clone()),
             Operation::Read { query, mode, floor } => Self::Read { query: query.clone(), mode: *mode, floor: *floor },
             // Nobody writes these down.
-            Operation::Routing | Operation::Status => Self::Write(Write::Resolve),
+            Operation::Routing | Operation::Status | Operation::Survey | Operation::Recover { .. } => {
+                Self::Write(Write::Resolve)
+            }
         }
     }
 }

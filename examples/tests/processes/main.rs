@@ -7,6 +7,8 @@ mod http;
 mod load;
 mod overload;
 mod quickstart;
+mod recover;
+mod restart_all;
 mod strangers;
 mod support;
 mod usage;

@@ -125,6 +125,12 @@ impl Node {
         timeout(PATIENCE, self.child.wait()).await.expect("a node didn't end").unwrap().code()
     }
 
+    /// Sends it a signal.
+    pub(crate) async fn signal(&self, signal: &str) {
+        let id = self.child.id().expect("a node has ended before its time").to_string();
+        Command::new("kill").args([signal, &id]).status().await.unwrap();
+    }
+
     /// Asks it to stop, and waits until it has: its exit code.
     pub(crate) async fn stop(&mut self, signal: &str) -> Option<i32> {
         let id = self.child.id().expect("a node has ended before its time").to_string();

@@ -6,7 +6,11 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use super::{DecodeError, EncodeError, Encoded, body::Pieces};
 use crate::{
-    ChainId, MemberId, Sequence, Version,
+    ChainId, ClusterId, MemberId, Sequence, Version,
+    control::{
+        History,
+        recovery::{NotRecovered, Recovered, Standing},
+    },
     replica::{Expected, ReadMode, Refusal, Snapshot, Way},
     update::RequestKey,
 };
@@ -26,6 +30,8 @@ pub(super) enum OperationHeader {
     Write { request: Option<RequestKey>, write: WriteHeader },
     Routing,
     Status,
+    Survey,
+    Recover { cluster: ClusterId, history: History },
 }
 
 #[derive(Serialize, Deserialize)]
@@ -111,6 +117,8 @@ pub(super) enum AnswerHeader<R> {
         records: Vec<RecordHeader>,
         upto: Sequence,
     },
+    Survey(Option<Box<Standing>>),
+    Recovered(Result<Box<Recovered>, NotRecovered>),
 }
 
 #[derive(Serialize, Deserialize)]
