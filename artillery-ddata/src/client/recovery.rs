@@ -28,11 +28,9 @@ pub struct Survey {
 impl Client {
     /// Asks every node that is known what it has; those that don't answer in time are left out.
     /// [`recovery::plan`](crate::control::recovery::plan) says what can be made of it.
-    ///
-    /// # Errors
-    /// [`Error::NotApplied`]: nobody says which nodes there are.
-    pub async fn survey(&self, timeout: Duration) -> Result<Survey, Error> {
-        let routing = self.refresh(timeout).await?;
+    pub async fn survey(&self, timeout: Duration) -> Survey {
+        // Most of those who could say it may be gone: what was heard on connecting has to do then.
+        let routing = self.refresh(timeout).await.unwrap_or_else(|_| self.routing());
         let mut asked = JoinSet::new();
         for (&node, address) in &routing.nodes {
             let (client, name) = (self.clone(), address.name.clone());
@@ -55,7 +53,7 @@ impl Client {
             }
         }
         survey.silent.sort();
-        Ok(survey)
+        survey
     }
 
     /// Has a node go on alone, with what it has, under a new history: what others have acknowledged since it lost touch

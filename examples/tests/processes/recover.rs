@@ -14,7 +14,7 @@ async fn ctl(cluster: &Cluster, addr: &str, args: &[&str]) -> (Option<i32>, Stri
 }
 
 async fn id(cluster: &Cluster) -> String {
-    cluster.json(0, &["status"]).await["cluster"].as_str().unwrap().to_owned()
+    cluster.json(0, &["status"]).await["cluster_id"].as_str().unwrap().to_owned()
 }
 
 async fn fill(cluster: &Cluster) {
@@ -131,7 +131,7 @@ async fn without_a_member_that_lives_nothing_survives() {
     let seeds = ["--cluster", &name, "--no-mdns", "--seed", &spares[0], "--seed", &spares[1]];
     let (out, _) = expect(0, CTL, Some(&secret), &[&seeds[..], &["--json", "status"]].concat()).await;
     let status: Value = serde_json::from_str(out.trim()).unwrap();
-    let id = status["cluster"].as_str().unwrap();
+    let id = status["cluster_id"].as_str().unwrap();
     for node in &mut nodes {
         let role = serde_json::from_str::<Value>(&node.out.all()[0]).unwrap()["role"].clone();
         if role != "spare" {

@@ -3,7 +3,8 @@
 
 use std::time::Duration;
 
-use artillery_ddata::{Client, Error, Refusal, Session, client::Spread};
+use artillery_core::error::{ConnectError, Refusal as Refused};
+use artillery_ddata::{Client, Error, Refusal, Session, client::Spread, error::NotApplied};
 use serde_json::Value;
 
 use crate::support::{Cluster, Node};
@@ -11,7 +12,7 @@ use crate::support::{Cluster, Node};
 #[tokio::test]
 async fn nobody_takes_an_empty_chain_for_the_old_one() {
     let mut cluster = Cluster::start(&[]).await;
-    let before = cluster.json(0, &["status"]).await["cluster"].clone();
+    let before = cluster.json(0, &["status"]).await["cluster_id"].clone();
     let builder = || Client::builder().cluster(&cluster.name).secret(&cluster.secret).spread(Spread::Sticky);
     let seeds = |builder: artillery_ddata::ClientBuilder, addrs: &[String]| {
         addrs.iter().fold(builder, |builder, addr| builder.seed(addr.parse().unwrap()))
@@ -24,7 +25,7 @@ async fn nobody_takes_an_empty_chain_for_the_old_one() {
         node.kill().await;
     }
     // Where they were, and under their names.
-    let lives: Vec<_> = cluster.lines.iter().zip(&cluster.addrs).map(|(line, addr)| {
+    let lives = cluster.lines.iter().zip(&cluster.addrs).map(|(line, addr)| {
         let name = line["node"].as_str().unwrap();
         Node::start(&cluster.name, &cluster.secret, &["--name", name, "--listen", addr])
     });
@@ -32,12 +33,15 @@ async fn nobody_takes_an_empty_chain_for_the_old_one() {
     for life in &mut lives {
         life.ready().await;
     }
-    let after: Value = cluster.json(0, &["status"]).await["cluster"].clone();
+    let after: Value = cluster.json(0, &["status"]).await["cluster_id"].clone();
     assert_ne!(before, after);
     // A client of the old one reads no absent key, and writes nothing.
     let kv = old.kv().with_timeout(Duration::from_secs(5));
     for error in [kv.get("key").await.map(drop).unwrap_err(), kv.put("key", "again").await.map(drop).unwrap_err()] {
-        assert!(error.to_string().contains("belongs to cluster"), "{error}");
+        let Error::NotApplied { reason: NotApplied::Unreachable { reason: Some(reason), .. }, .. } = &error else {
+            panic!("{error}");
+        };
+        assert!(matches!(&**reason, ConnectError::Refused(Refused::DifferentCluster { .. })), "{error}");
     }
     // A session and a request of the old one are refused by a client of the new one.
     let new = seeds(builder(), &cluster.addrs).connect().await.unwrap();
