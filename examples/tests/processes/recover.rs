@@ -103,10 +103,9 @@ async fn who_was_only_paused_stops_when_it_wakes_up() {
         assert!(said.is_some(), "{:?}", node.err.all());
     }
     assert_eq!(cluster.ctl(&last, 0, &["get", "k/0"]).await.0, "new\n");
-    // Their next lives, under their old names, are new members.
-    for line in &cluster.lines[..2] {
-        let name = line["node"].as_str().unwrap();
-        let mut node = Node::start(&cluster.name, &cluster.secret, &["--name", name]);
+    // Others take their places.
+    for _ in 0..2 {
+        let mut node = Node::start(&cluster.name, &cluster.secret, &["--no-mdns", "--seed", &last]);
         let line = node.ready().await;
         assert_eq!(line["role"], "tail", "{line}");
         let at = line["addr"].as_str().unwrap();
