@@ -4,6 +4,7 @@ mod builder;
 mod candidates;
 pub(crate) mod channel;
 mod numbers;
+mod recovery;
 mod requests;
 pub(crate) mod router;
 #[cfg(test)]
@@ -17,6 +18,7 @@ use artillery_core::{
 };
 pub use builder::{ClientBuilder, Spread};
 pub use candidates::Candidates;
+pub use recovery::Survey;
 
 use crate::{
     Epoch, Error, Kv, NodeId, Routing,

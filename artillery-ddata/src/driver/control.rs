@@ -30,6 +30,7 @@ use crate::{
     control::{
         ConfigLog, Configs,
         coordinator::{Coordinator, Input, Output},
+        embedded::Seat,
         holder::{Holder, Learned},
         log::LogIndex,
         message::{Promotion, Renewal, Renewed, ReorderError},
@@ -90,6 +91,7 @@ pub(crate) struct Parts {
     pub(crate) me: MemberId,
     pub(crate) coordinator: Coordinator,
     pub(crate) log: Arc<dyn ConfigLog>,
+    pub(crate) seat: Seat,
     pub(crate) calls: Arc<Calls>,
     pub(crate) hub: Arc<Hub>,
     pub(crate) local: Arc<Local>,
@@ -220,11 +222,20 @@ impl Control {
             (None, None) => Vec::new(),
         };
         let (calls, patience) = (self.parts.calls.clone(), self.parts.patience);
+        let histories = self.parts.seat.histories();
         self.renewals += 1;
         self.tasks.spawn(async move {
-            match calls.ask(to, &addrs, &Call::Renewal(renewal), patience).await {
-                Ok(Answer::Renewed(renewed)) => Done::Renewed(to, Some(renewed)),
-                Ok(Answer::Log(_)) => Done::Renewed(to, None),
+            match calls.ask(to, &addrs, &Call::Renewal(histories.mine(), renewal), patience).await {
+                // A lease counts in one history alone.
+                Ok(Answer::Renewed(theirs, renewed)) if theirs.is_none_or(|theirs| histories.meet(theirs).is_ok()) => {
+                    Done::Renewed(to, Some(renewed))
+                }
+                Ok(Answer::OtherHistory(theirs)) => {
+                    // It says so to whom it has left behind.
+                    let _ = histories.meet(theirs);
+                    Done::Renewed(to, None)
+                }
+                Ok(_) => Done::Renewed(to, None),
                 Err(error) => {
                     tracing::debug!(peer = %to, %error, "a renewal was not answered");
                     Done::Renewed(to, None)

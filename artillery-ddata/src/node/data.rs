@@ -16,6 +16,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 use super::{
     phase::{NeverReady, Phase, Ready, Stopped},
+    recovering::Parts,
     service::DataService,
 };
 use crate::{
@@ -28,7 +29,7 @@ use crate::{
         message::ArrangeError,
     },
     driver::{
-        chain::{self, Command, Parts, Rule, Standing},
+        chain::{self, Command, Rule, Standing},
         control::{self, Door},
         forming::Forming,
         handle::ChainHandle,
@@ -61,6 +62,7 @@ pub(crate) struct Data {
     pub(super) door: Arc<OnceLock<Arc<Door>>>,
     /// How the configuration stands, once there is one that may change.
     pub(super) log: OnceLock<Arc<dyn ConfigLog>>,
+    pub(super) recovery: OnceLock<Parts>,
     pub(super) state: OnceLock<watch::Receiver<control::State>>,
     store: Arc<dyn Store>,
     phase: watch::Sender<Phase>,
@@ -87,6 +89,7 @@ impl Data {
             hub: OnceLock::new(),
             door: Arc::default(),
             log: OnceLock::new(),
+            recovery: OnceLock::new(),
             state: OnceLock::new(),
             store,
             phase: watch::Sender::new(Phase::Seeking),
@@ -126,7 +129,8 @@ impl Data {
             })
         });
         let server = Server::new(self.local.clone(), router, max_value_bytes, sizes, status);
-        Arc::new(server.with_arranger(arrange))
+        let server = server.with_arranger(arrange).with_recovery(Box::new(Arc::downgrade(self)));
+        Arc::new(server)
     }
 
     /// Begins to look for the cluster, or to found it.
@@ -303,7 +307,7 @@ impl Data {
         let (standing, shown) = watch::channel(Standing::default());
         let (store, queue_bytes) = (self.store.clone(), self.config.limits.queue_bytes);
         let (handle, commands) =
-            chain::spawn(Parts { me: self.id(), chain, rule, settings, store, queue_bytes, standing });
+            chain::spawn(chain::Parts { me: self.id(), chain, rule, settings, store, queue_bytes, standing });
         self.chains.add(chain, commands);
         (handle, shown)
     }

@@ -16,13 +16,14 @@ use tokio::{
 use super::{
     data::Data,
     phase::{NeverReady, Phase, Ready},
+    recovering,
 };
 use crate::{
     ChainConfig, ChainId, ClusterId, Epoch, Role,
     control::{
         Configs, Founder, Founding,
         coordinator::{self, Coordinator},
-        embedded::{Embedded, EmbeddedSettings},
+        embedded::{Embedded, EmbeddedSettings, Seat},
         holder::{self, Holder},
         message::{Arrange, ArrangeError},
     },
@@ -101,9 +102,13 @@ impl Data {
                 return self.fail(NeverReady::Halted(error.to_string()));
             }
         };
+        let log = Seat::new(log);
         // Set once, here.
-        let _ = self.door.set(Arc::new(Door { commands, log: log.clone(), patience }));
+        let _ =
+            self.door.set(Arc::new(Door { commands, log: log.clone(), standing: self.standing_source(), patience }));
         let _ = self.log.set(Arc::new(log.clone()));
+        let _ = self.recovery.set(recovering::Parts::new(log.clone(), calls.clone()));
+        tokio::spawn(self.clone().notice_recoveries(log.histories()));
         let settings = holder::Settings { renew: self.config.lease.duration / 4 };
         let control = Control::new(Parts {
             cluster: founding.cluster,
@@ -111,6 +116,7 @@ impl Data {
             holder: Holder::new(me.clone(), settings, configs),
             coordinator: Coordinator::new(me.id, self.coordinator_settings(&founding)),
             log: Arc::new(log.clone()),
+            seat: log.clone(),
             calls: calls.clone(),
             hub,
             local: self.local.clone(),
@@ -141,7 +147,7 @@ impl Data {
         }
     }
 
-    fn coordinator_settings(&self, founding: &Founding) -> coordinator::Settings {
+    pub(super) fn coordinator_settings(&self, founding: &Founding) -> coordinator::Settings {
         coordinator::Settings {
             cluster: founding.cluster,
             lease: self.config.lease.duration,

@@ -17,8 +17,12 @@ pub use question::{decode_request, encode_request};
 
 pub use super::chain::{DecodeError, EncodeError, Encoded};
 use crate::{
-    ChainId, Epoch, MemberId, Routing, Sequence,
-    control::message::{Arrange, ArrangeError},
+    ChainId, ClusterId, Epoch, MemberId, Routing, Sequence,
+    control::{
+        History,
+        message::{Arrange, ArrangeError},
+        recovery::{NotRecovered, Recovered, Standing},
+    },
     replica::{Query, ReadMode, Reply, Write},
     update::RequestKey,
 };
@@ -71,6 +75,15 @@ pub enum Operation {
     Status,
     /// Do what an operator wants.
     Arrange(Arrange),
+    /// Say what the node has, in case that others are lost for good.
+    Survey,
+    /// Go on alone under a new history, if the others are lost for good.
+    Recover {
+        /// The cluster.
+        cluster: ClusterId,
+        /// The history that is to end.
+        history: History,
+    },
 }
 
 impl Operation {
@@ -102,4 +115,8 @@ pub enum ResponseAnswer {
     Status(Bytes),
     /// Of what an operator wants: done, in this epoch if it made one.
     Arranged(Result<Option<Epoch>, ArrangeError>),
+    /// What the node has; `None`: its configuration can't be lost, or it has none yet.
+    Survey(Option<Box<Standing>>),
+    /// What came of a recovery.
+    Recovered(Result<Box<Recovered>, NotRecovered>),
 }

@@ -12,6 +12,8 @@ mod members;
 mod moving;
 mod overload;
 mod quickstart;
+mod recover;
+mod restart_all;
 mod strangers;
 mod support;
 mod usage;

@@ -25,7 +25,10 @@ use crate::{
         Candidates,
         channel::{Channel, Outcome, Question},
     },
-    control::message::{Arrange, ArrangeError},
+    control::{
+        Relation,
+        message::{Arrange, ArrangeError},
+    },
     driver::local::Local,
     error::NotApplied,
     wire::{
@@ -199,14 +202,24 @@ impl Router {
     }
 
     pub(crate) async fn status(&self, node: NodeId, timeout: Duration) -> Result<String, Error> {
+        match self.ask_node(node, Operation::Status, timeout).await? {
+            ResponseAnswer::Status(json) => Ok(String::from_utf8_lossy(&json).into_owned()),
+            _ => Err(Error::not_applied(NotApplied::Unreachable { node, reason: None })),
+        }
+    }
+
+    /// Asks exactly this node, once.
+    pub(crate) async fn ask_node(
+        &self,
+        node: NodeId,
+        operation: Operation,
+        timeout: Duration,
+    ) -> Result<ResponseAnswer, Error> {
         let deadline = from_now(timeout);
         let channel = self.reached(node, deadline).await?;
-        let question = Question { chain: ChainId(0), forwarded: true, only: None, operation: Operation::Status };
+        let question = Question { chain: ChainId(0), forwarded: true, only: None, operation };
         match channel.ask(question, deadline).await {
-            Outcome::Answered(response) => match response.answer {
-                ResponseAnswer::Status(json) => Ok(String::from_utf8_lossy(&json).into_owned()),
-                _ => Err(Error::not_applied(NotApplied::Unreachable { node, reason: None })),
-            },
+            Outcome::Answered(response) => Ok(response.answer),
             Outcome::NotSent(reason) => Err(super::once::not_sent(reason, node)),
             Outcome::Unanswered(_) => Err(Error::not_applied(NotApplied::TimedOut)),
         }
@@ -242,6 +255,12 @@ fn merge(known: &Routing, new: Routing) -> Routing {
         // Another formation is refused by the endpoint; what slips through changes nothing.
         return known.clone();
     }
+    match new.history.relation(known.history) {
+        Relation::Same => {}
+        Relation::Newer => return new,
+        // Of two that were recovered from one, whoever was met first is gone on with.
+        Relation::Older | Relation::Parted => return known.clone(),
+    }
     let older = |new: &ChainConfig| known.chain(new.chain).is_some_and(|old| old.epoch > new.epoch);
     let mut nodes = new.nodes;
     if new.chains.iter().any(older) {
@@ -251,7 +270,7 @@ fn merge(known: &Routing, new: Routing) -> Routing {
         Some(old) if old.epoch > new.epoch => old.clone(),
         _ => new,
     };
-    Routing { cluster: new.cluster, chains: new.chains.into_iter().map(newer).collect(), nodes }
+    Routing { cluster: new.cluster, history: new.history, chains: new.chains.into_iter().map(newer).collect(), nodes }
 }
 
 async fn ask_routing(channel: &Channel, deadline: Instant) -> Option<Routing> {

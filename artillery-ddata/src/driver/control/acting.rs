@@ -129,5 +129,5 @@ pub(crate) fn routing(cluster: crate::ClusterId, configs: &Configs) -> Routing {
     let address =
         |founder: &crate::control::Founder| NodeAddress { name: founder.name.clone(), addrs: founder.addrs.clone() };
     let nodes = configs.nodes().map(|founder| (founder.id.node, address(founder)));
-    Routing { cluster, chains: configs.iter().cloned().collect(), nodes: nodes.collect() }
+    Routing { cluster, history: configs.history(), chains: configs.iter().cloned().collect(), nodes: nodes.collect() }
 }

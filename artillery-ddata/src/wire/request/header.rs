@@ -6,8 +6,12 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use super::{DecodeError, EncodeError, Encoded, body::Pieces};
 use crate::{
-    ChainId, Epoch, MemberId, Sequence, Version,
-    control::message::{Arrange, ArrangeError},
+    ChainId, ClusterId, Epoch, MemberId, Sequence, Version,
+    control::{
+        History,
+        message::{Arrange, ArrangeError},
+        recovery::{NotRecovered, Recovered, Standing},
+    },
     replica::{Expected, ReadMode, Refusal, Snapshot, Way},
     update::RequestKey,
 };
@@ -28,6 +32,8 @@ pub(super) enum OperationHeader {
     Routing,
     Status,
     Arrange(Arrange),
+    Survey,
+    Recover { cluster: ClusterId, history: History },
 }
 
 #[derive(Serialize, Deserialize)]
@@ -114,6 +120,8 @@ pub(super) enum AnswerHeader<R> {
         upto: Sequence,
     },
     Arranged(Result<Option<Epoch>, ArrangeError>),
+    Survey(Option<Box<Standing>>),
+    Recovered(Result<Box<Recovered>, NotRecovered>),
 }
 
 #[derive(Serialize, Deserialize)]
