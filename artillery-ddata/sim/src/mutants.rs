@@ -98,6 +98,8 @@ pub enum MutantName {
     AcceptTwo,
     /// A member of a cluster accepts proposals for another.
     FormAgain,
+    /// Version queries, and answers to them, are taken in whatever the epoch in which they were said.
+    TakeAnyAnswer,
 }
 
 /// What is taken out.
@@ -123,7 +125,7 @@ const fn line(mutant: MutantName, name: &'static str, trap: u32, scenario: Scena
     Line { mutant, name, trap, scenario, guard }
 }
 
-const TABLE: [Line; 44] = {
+const TABLE: [Line; 45] = {
     use MutantName as M;
     use Scenario as S;
     use coordinator::Mutant as C;
@@ -192,6 +194,7 @@ const TABLE: [Line; 44] = {
         line(M::SameLife, "same-life", 21, S::Failover, Guard::Node),
         line(M::AcceptTwo, "accept-two", 13, S::Crowd, Guard::Formation(F::AcceptTwo)),
         line(M::FormAgain, "form-again", 13, S::Crowd, Guard::Formation(F::FormAgain)),
+        line(M::TakeAnyAnswer, "take-any-answer", 2, S::Unrest, Guard::Replica(R::TakeAnyAnswer)),
     ]
 };
 
