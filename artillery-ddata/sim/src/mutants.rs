@@ -104,6 +104,8 @@ pub enum MutantName {
     TolerateSlow,
     /// The members of a chain change places while its head goes on.
     ReorderOpen,
+    /// Version queries, and answers to them, are taken in whatever the epoch in which they were said.
+    TakeAnyAnswer,
 }
 
 /// What is taken out.
@@ -129,7 +131,7 @@ const fn line(mutant: MutantName, name: &'static str, trap: u32, scenario: Scena
     Line { mutant, name, trap, scenario, guard }
 }
 
-const TABLE: [Line; 47] = {
+const TABLE: [Line; 48] = {
     use MutantName as M;
     use Scenario as S;
     use coordinator::Mutant as C;
@@ -201,6 +203,7 @@ const TABLE: [Line; 47] = {
         line(M::TolerateDeadHop, "tolerate-dead-hop", 39, S::Gray, Guard::Coordinator(C::TolerateDeadHop)),
         line(M::TolerateSlow, "tolerate-slow", 39, S::Gray, Guard::Coordinator(C::TolerateSlow)),
         line(M::ReorderOpen, "reorder-open", 15, S::Orders, Guard::Coordinator(C::ReorderOpen)),
+        line(M::TakeAnyAnswer, "take-any-answer", 2, S::Unrest, Guard::Replica(R::TakeAnyAnswer)),
     ]
 };
 

@@ -73,6 +73,8 @@ pub struct World {
     active: Vec<bool>,
     /// What each play comes to while it goes on.
     plays: Vec<Vec<Fault>>,
+    /// Whether clients asked for too little after healing to tell who serves.
+    unasked: bool,
     /// Who has served since healing.
     served: BTreeSet<usize>,
     /// What is there without having been planned.
@@ -123,6 +125,7 @@ impl World {
             phase: Phase::Work,
             active: vec![false; faults],
             plays: vec![Vec::new(); faults],
+            unasked: false,
             served: BTreeSet::new(),
             strikes: Vec::new(),
             next_value: 0,

@@ -181,6 +181,9 @@ impl Replica {
         if frame.chain != self.chain || !known || self.halted.is_some() {
             return;
         }
+        if self.is(Mutant::TakeAnyAnswer) && frame.epoch != epoch {
+            return self.take_any_answer(now, from, frame.message);
+        }
         if (frame.epoch < epoch && !self.is(Mutant::TakeOlderEpoch))
             || (frame.epoch > epoch && !self.is(Mutant::TakeNewerEpoch))
         {
@@ -191,6 +194,17 @@ impl Replica {
             ChainMessage::Control(control) => self.receive_control(now, from, control),
             ChainMessage::Chunk(chunk) => self.receive_chunk(now, from, chunk),
             ChainMessage::Snapshot(part) => self.receive_snapshot(now, from, part),
+        }
+    }
+
+    /// Mutant: of what was said in another epoch, takes in version queries and the answers to them.
+    fn take_any_answer(&mut self, now: Timestamp, from: MemberId, message: ChainMessage) {
+        let ChainMessage::Control(control) = message else { return };
+        if self.place.is_tail {
+            self.hear_query(from, control.query);
+        }
+        if let Some(answer) = control.answer.filter(|_| self.place.tail == Some(from)) {
+            self.answered(now, answer);
         }
     }
 

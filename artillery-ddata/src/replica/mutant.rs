@@ -65,6 +65,8 @@ pub enum Mutant {
     SkipFinished,
     /// A tail answers version queries without a lease (trap 2).
     AnswerUnleased,
+    /// Version queries, and answers to them, are taken in whatever the epoch in which they were said (trap 2).
+    TakeAnyAnswer,
     /// In a new epoch sending goes on behind what the old successor was sent, and the new one passes over what it misses:
     /// two guards, either of which would do (trap 8).
     LoseInFlight,
