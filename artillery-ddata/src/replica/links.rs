@@ -310,7 +310,7 @@ impl Replica {
         self.halted.is_none()
             && (waiting
                 || self.closing.is_some()
-                || self.joiner_is_far()
+                || self.may_promote()
                 || self.promotion.is_some()
                 || !self.unsure_peers().is_empty())
     }

@@ -50,10 +50,14 @@ impl Replica {
         }
     }
 
-    /// There is a joiner, and the way to it takes far longer than the way to a successor does as a rule.
-    pub(super) fn joiner_is_far(&self) -> bool {
-        let waits = self.place.is_tail && self.place.successor.is_some() && self.promotion.is_none();
-        waits && self.pace.is_far(self.settings.heartbeat / 2)
+    /// There is a joiner that may be promoted as time passes, whatever else happens.
+    pub(super) fn may_promote(&self) -> bool {
+        self.place.is_tail && self.place.successor.is_some() && self.promotion.is_none() && self.is_open()
+    }
+
+    /// The way to the joiner takes far longer than the way to a successor does as a rule.
+    fn joiner_is_far(&self) -> bool {
+        self.may_promote() && self.pace.is_far(self.settings.heartbeat / 2)
     }
 
     /// The joiner, if it may be promoted: its history is known to be a prefix of ours, and not much is missing.
