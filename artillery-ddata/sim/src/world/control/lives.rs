@@ -1,8 +1,8 @@
 //! Lives of nodes: those that end, pause and begin, and what is left of a chain by them.
 
-use std::fmt::Write as _;
+use std::{collections::BTreeSet, fmt::Write as _};
 
-use artillery_ddata::{ChainId, MemberId};
+use artillery_ddata::{ChainId, MemberId, NodeId};
 
 use super::{Event, World};
 use crate::mutants::MutantName;
@@ -82,12 +82,24 @@ impl World {
     /// Whether all has healed and settled: each chain has as many members as it can have.
     pub(in super::super) fn is_settled(&self) -> bool {
         let Some(control) = &self.control else { return true };
-        let alive = self.nodes.iter().filter(|node| node.is_alive() && !node.drained).count();
-        let wanted = control.settings.replicas.min(alive);
         let lives = |id: MemberId| self.ids.contains(&id);
         control.configs().iter().all(|config| {
+            let away = self.kept_away(config.tail());
+            let may_serve = |at: &usize| {
+                let node = &self.nodes[*at];
+                let serves = config.serving().any(|id| id == self.ids[*at]);
+                node.is_alive() && !node.drained && (serves || !away.contains(&self.ids[*at].node))
+            };
+            let wanted = control.settings.replicas.min((0..self.nodes.len()).filter(may_serve).count());
             config.serving().count() == wanted && config.syncing().is_none() && config.serving().all(lives)
         })
+    }
+
+    /// Nodes that a leader lets nobody have for a while, since they held up a chain.
+    fn kept_away(&self, tail: Option<MemberId>) -> BTreeSet<NodeId> {
+        let Some(control) = &self.control else { return BTreeSet::new() };
+        let halves = control.nodes.iter().zip(&self.nodes).filter(|(half, _)| half.coordinator.leads().is_some());
+        halves.flat_map(|(half, node)| half.coordinator.kept_away(node.clock(self.now), tail)).collect()
     }
 
     /// The nodes that serve a chain by the last configuration.
