@@ -252,6 +252,11 @@ impl Coordinator {
         self.leading.as_ref().map(|leading| leading.term)
     }
 
+    /// Whether a proposal is under way: until it is decided, or known to be refused.
+    pub fn proposes(&self) -> bool {
+        self.leading.as_ref().is_some_and(|leading| leading.proposal.is_some())
+    }
+
     /// What the driver is to do next.
     pub fn poll_output(&mut self) -> Option<Output> {
         self.outputs.pop_front()

@@ -38,8 +38,10 @@ impl World {
         if whole && missing.is_empty() {
             self.counts.recovery = Some(self.now - HEALED);
         } else if self.now > HEALED + RECOVERY {
-            // Clients that are far ahead of their schedule rest.
-            self.unasked = whole && self.counts.healed < ASKED;
+            // Clients that are far ahead of their schedule rest, and those that take each other's sessions away do
+            // nothing else.
+            let starves = self.counts.expired_sessions * 4 > self.counts.operations;
+            self.unasked = whole && (self.counts.healed < ASKED || starves);
             if self.unasked {
                 return Ok(());
             }

@@ -28,7 +28,8 @@ impl World {
         let chains = control.configs().iter().all(|config| config.serving().any(lives));
         let voters = control.group.voters();
         // What may be decided yet may leave this node as the only one.
-        let decides = control.group.in_limbo() || control.appends > 0;
+        let proposes = control.nodes.iter().any(|half| half.coordinator.proposes());
+        let decides = control.group.in_limbo() || control.appends > 0 || proposes;
         !decides && chains && 2 * voters.iter().filter(|&&id| lives(id)).count() > voters.len()
     }
 
