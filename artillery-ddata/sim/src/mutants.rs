@@ -182,7 +182,7 @@ const TABLE: [Line; 48] = {
             S::Unrest,
             Guard::Coordinator(C::NewLeaderDoesNotWait),
         ),
-        line(M::RenewWhileDeciding, "renew-while-deciding", 35, S::Leaders, Guard::Coordinator(C::RenewWhileDeciding)),
+        line(M::RenewWhileDeciding, "renew-while-deciding", 35, S::Unrest, Guard::Coordinator(C::RenewWhileDeciding)),
         line(M::GrantUnconfirmed, "grant-unconfirmed", 14, S::Unrest, Guard::Coordinator(C::GrantUnconfirmed)),
         line(M::JoinRound, "join-round", 14, S::Halves, Guard::Coordinator(C::JoinRound)),
         line(M::ForgetDrift, "forget-drift", 4, S::Clocks, Guard::Coordinator(C::ForgetDrift)),
