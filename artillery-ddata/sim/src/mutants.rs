@@ -165,7 +165,7 @@ const TABLE: [Line; 48] = {
         line(M::WatchUncommitted, "watch-uncommitted", 18, S::Watches, Guard::Replica(R::WatchUncommitted)),
         line(M::JoinPieces, "join-pieces", 41, S::Large, Guard::Replica(R::JoinPieces)),
         line(M::IgnoreLease, "ignore-lease", 1, S::Partitions, Guard::Replica(R::IgnoreLease)),
-        line(M::TakeOlderEpoch, "take-older-epoch", 22, S::Halves, Guard::Replica(R::TakeOlderEpoch)),
+        line(M::TakeOlderEpoch, "take-older-epoch", 22, S::Whispers, Guard::Replica(R::TakeOlderEpoch)),
         line(M::PromoteTooEarly, "promote-too-early", 5, S::Failover, Guard::Replica(R::PromoteTooEarly)),
         line(M::ReuseEpoch, "reuse-epoch", 6, S::Failover, Guard::Replica(R::ReuseEpoch)),
         line(M::NoWipe, "no-wipe", 11, S::Resync, Guard::Replica(R::NoWipe)),
@@ -189,7 +189,7 @@ const TABLE: [Line; 48] = {
         line(M::PromoteInAnyEpoch, "promote-in-any-epoch", 5, S::Sole, Guard::Coordinator(C::PromoteInAnyEpoch)),
         line(M::KeepDirty, "keep-dirty", 10, S::Forks, Guard::Replica(R::KeepDirty)),
         line(M::ServeWhenExpelled, "serve-when-expelled", 1, S::Turmoil, Guard::Replica(R::ServeWhenExpelled)),
-        line(M::TakeNewerEpoch, "take-newer-epoch", 36, S::Leaders, Guard::Replica(R::TakeNewerEpoch)),
+        line(M::TakeNewerEpoch, "take-newer-epoch", 36, S::Unrest, Guard::Replica(R::TakeNewerEpoch)),
         line(M::LookOnce, "look-once", 28, S::Stalls, Guard::Replica(R::LookOnce)),
         line(M::SkipFinished, "skip-finished", 38, S::Disturbed, Guard::Replica(R::SkipFinished)),
         line(M::AnswerUnleased, "answer-unleased", 2, S::Halves, Guard::Replica(R::AnswerUnleased)),
@@ -203,7 +203,7 @@ const TABLE: [Line; 48] = {
         line(M::TolerateDeadHop, "tolerate-dead-hop", 39, S::Gray, Guard::Coordinator(C::TolerateDeadHop)),
         line(M::TolerateSlow, "tolerate-slow", 39, S::Gray, Guard::Coordinator(C::TolerateSlow)),
         line(M::ReorderOpen, "reorder-open", 15, S::Orders, Guard::Coordinator(C::ReorderOpen)),
-        line(M::TakeAnyAnswer, "take-any-answer", 2, S::Unrest, Guard::Replica(R::TakeAnyAnswer)),
+        line(M::TakeAnyAnswer, "take-any-answer", 2, S::Partitions, Guard::Replica(R::TakeAnyAnswer)),
     ]
 };
 
