@@ -71,6 +71,41 @@ fn fewer_than_twice_as_many_never_form_two() {
     eprintln!("the slowest took {worst} ms after healing");
 }
 
+/// Every way to cut up so many nodes: the group of each node, counted in order of appearance.
+fn partitions(nodes: usize) -> Vec<Vec<Vec<usize>>> {
+    let mut all = vec![vec![]];
+    for node in 0..nodes {
+        let joined = |groups: &Vec<Vec<usize>>, at: usize| {
+            let mut groups = groups.clone();
+            groups.resize(groups.len().max(at + 1), vec![]);
+            groups[at].push(node);
+            groups
+        };
+        all =
+            all.iter().flat_map(|groups| (0..=groups.len()).map(|at| joined(groups, at)).collect::<Vec<_>>()).collect();
+    }
+    all
+}
+
+#[test]
+fn five_nodes_that_expect_three_form_one_however_they_are_cut_up() {
+    let all = partitions(5);
+    assert_eq!(all.len(), 52);
+    for (seed, groups) in all.iter().enumerate() {
+        let mut network = Network::new(seed as u64, 3, 5, 0, false, None);
+        network.partition(&groups.iter().map(Vec::as_slice).collect::<Vec<_>>());
+        network.run_for(10_000);
+        let clusters =
+            |network: &Network| (0..5).filter_map(|at| network.cluster(at)).map(|(id, _)| id).collect::<BTreeSet<_>>();
+        let formed = groups.iter().filter(|group| group.len() >= 3).count();
+        assert_eq!(clusters(&network).len(), formed, "{groups:?}");
+        network.partition(&[&[0, 1, 2, 3, 4]]);
+        network.run_for(10_000);
+        assert!((0..5).all(|at| network.cluster(at).is_some()) && clusters(&network).len() == 1, "{groups:?}");
+        assert_eq!(network.violation, None, "{groups:?}");
+    }
+}
+
 #[test]
 fn many_nodes_in_trouble_may_form_several_that_never_mix() {
     let mut several = 0;
