@@ -64,26 +64,6 @@ async fn read(kv: Kv, seen: Arc<Seen>) {
     }
 }
 
-/// Clients that read at the member which they found first: so many at each.
-async fn readers_of_each(members: &Members) -> Vec<Kv> {
-    let mut of = BTreeMap::<NodeId, usize>::new();
-    let mut readers = Vec::new();
-    while readers.len() < READERS * members.addrs().len() {
-        let kv = members.kv().await;
-        // Until it is connected to the member that it likes best it may ask another one.
-        let mut served = Vec::new();
-        while served.len() < 3 || !served.ends_with(&[served[served.len() - 1]; 3]) {
-            served.push(kv.get("still").await.unwrap().served.node);
-        }
-        let count = of.entry(served[served.len() - 1]).or_default();
-        if *count < READERS {
-            *count += 1;
-            readers.push(kv);
-        }
-    }
-    readers
-}
-
 /// Kills the member in one place, measures, and starts another node.
 async fn kill(members: &mut Members, at: usize) -> Round {
     let victim = members.serving(3).await.swap_remove(at);
@@ -91,7 +71,7 @@ async fn kill(members: &mut Members, at: usize) -> Round {
     let (mut writers, mut readers) = (JoinSet::new(), JoinSet::new());
     let before = members.kv().await;
     before.put("still", "here").await.unwrap();
-    for kv in readers_of_each(members).await {
+    for kv in members.kvs_of_each(READERS).await.into_values().flatten() {
         readers.spawn(read(kv, seen.clone()));
     }
     for writer in 0..WRITERS {

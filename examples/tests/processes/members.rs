@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use artillery_ddata::{Client, Kv, client::Spread};
+use artillery_ddata::{Client, Kv, NodeId, client::Spread};
 use serde_json::Value;
 use tokio::time::{Instant, sleep};
 
@@ -45,6 +45,26 @@ impl Members {
         let builder = Client::builder().cluster(&self.cluster).secret(&self.secret).spread(Spread::Sticky);
         let builder = self.addrs().iter().fold(builder, |builder, seed| builder.seed(seed.parse().unwrap()));
         builder.connect().await.unwrap().kv().with_timeout(PATIENCE)
+    }
+
+    /// Clients that read at the member which they found first: so many at each, by its name. Waits until all serve.
+    pub(crate) async fn kvs_of_each(&self, count: usize) -> BTreeMap<String, Vec<Kv>> {
+        let mut of: BTreeMap<String, Vec<Kv>> =
+            self.serving(self.nodes.len()).await.into_iter().map(|name| (name, Vec::new())).collect();
+        while of.values().any(|kvs| kvs.len() < count) {
+            let kv = self.kv().await;
+            // Until it is connected to the member that it likes best it may ask another one.
+            let mut served = Vec::new();
+            while served.len() < 3 || !served.ends_with(&[served[served.len() - 1]; 3]) {
+                served.push(kv.get("still").await.unwrap().served.node);
+            }
+            let served = served[served.len() - 1];
+            let (_, kvs) = of.iter_mut().find(|(name, _)| NodeId::from_name(name) == served).unwrap();
+            if kvs.len() < count {
+                kvs.push(kv);
+            }
+        }
+        of
     }
 
     /// Ends a node without a word.
