@@ -51,7 +51,13 @@ impl Members {
     pub(crate) async fn kvs_of_each(&self, count: usize) -> BTreeMap<String, Vec<Kv>> {
         let mut of: BTreeMap<String, Vec<Kv>> =
             self.serving(self.nodes.len()).await.into_iter().map(|name| (name, Vec::new())).collect();
+        let deadline = Instant::now() + PATIENCE;
         while of.values().any(|kvs| kvs.len() < count) {
+            assert!(
+                Instant::now() < deadline,
+                "no client finds each of the members first: {:?}",
+                of.values().map(Vec::len).collect::<Vec<_>>()
+            );
             let kv = self.kv().await;
             // Until it is connected to the member that it likes best it may ask another one.
             let mut served = Vec::new();
@@ -81,7 +87,13 @@ impl Members {
 
     /// Takes in a node once it is ready: its name.
     pub(crate) async fn add(&mut self, mut node: Node) -> String {
-        let line = node.ready().await;
+        let Some(line) = node.ready_line().await else {
+            let mut others = Vec::new();
+            for addr in self.addrs() {
+                others.push(self.status(&addr).await);
+            }
+            panic!("no ready line; it said {:#?}, and the others say {others:#?}", node.err.all());
+        };
         let name = text_of(&line, "node");
         self.nodes.insert(name.clone(), (line, node));
         name

@@ -114,10 +114,13 @@ impl Node {
 
     /// Its ready line.
     pub(crate) async fn ready(&mut self) -> Value {
-        match self.out.until(|lines| !lines.is_empty()).await {
-            Some(lines) => serde_json::from_str(&lines[0]).unwrap(),
-            None => panic!("no ready line; it said {:#?}", self.err.all()),
-        }
+        self.ready_line().await.unwrap_or_else(|| panic!("no ready line; it said {:#?}", self.err.all()))
+    }
+
+    /// `None`: it ended before, or took too long.
+    pub(crate) async fn ready_line(&mut self) -> Option<Value> {
+        let lines = self.out.until(|lines| !lines.is_empty()).await?;
+        Some(serde_json::from_str(&lines[0]).unwrap())
     }
 
     /// The number of its process.
