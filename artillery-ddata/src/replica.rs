@@ -15,6 +15,8 @@
 mod commit;
 mod expel;
 mod follow;
+#[cfg(feature = "mutants")]
+mod fork;
 mod gate;
 mod history;
 mod incoming;

@@ -132,6 +132,7 @@ pub enum Output {
 
 /// Decides, while its node leads.
 #[derive(Debug)]
+#[cfg_attr(feature = "mutants", derive(Clone))]
 pub struct Coordinator {
     me: MemberId,
     settings: Settings,
@@ -147,7 +148,7 @@ pub struct Coordinator {
 }
 
 /// What is known in one term of leadership; nothing of it outlives the term.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Leading {
     term: Term,
     since: Timestamp,
@@ -162,7 +163,7 @@ struct Leading {
 }
 
 /// A node that has renewed in this term.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Seen {
     founder: Founder,
     heard: Timestamp,
@@ -179,7 +180,7 @@ struct Seen {
 /// Answers that are remembered.
 const ANSWERS: usize = 16;
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Proposal {
     at: LogIndex,
     change: Change,

@@ -48,6 +48,7 @@ pub struct Learned {
 
 /// Asks for leases.
 #[derive(Debug)]
+#[cfg_attr(feature = "mutants", derive(Clone))]
 pub struct Holder {
     me: Founder,
     settings: Settings,

@@ -10,7 +10,7 @@ use crate::{
 /// What local readers of one chain share with its replica: three atomics that say whether they may read.
 #[derive(Debug)]
 pub struct Gate {
-    chain: ChainId,
+    pub(super) chain: ChainId,
     /// The epoch in which this member may serve strong reads from its own state; 0 while it may not.
     serving: AtomicU64,
     watermark: AtomicU64,
@@ -160,12 +160,12 @@ impl Gate {
     }
 
     #[cfg(feature = "mutants")]
-    fn looks_once(&self) -> bool {
+    pub(super) fn looks_once(&self) -> bool {
         self.looks_once.load(Ordering::Relaxed)
     }
 
     #[cfg(not(feature = "mutants"))]
-    const fn looks_once(&self) -> bool {
+    pub(super) const fn looks_once(&self) -> bool {
         false
     }
 }
