@@ -212,6 +212,18 @@ impl Coordinator {
         self
     }
 
+    /// Test-only: writes down all that its conduct depends on, but for its settings and what the entries say that it
+    /// knows of: two coordinators that write the same and share a log go on in the same way.
+    ///
+    /// # Errors
+    /// What `out` fails with.
+    #[cfg(feature = "mutants")]
+    pub fn describe(&self, out: &mut dyn std::fmt::Write) -> std::fmt::Result {
+        // Names every field: a new one that is forgotten here doesn't compile.
+        let Self { me, settings: _, configs, leader, voters, leading, rounds, awake, outputs, mutant: _ } = self;
+        write!(out, "{:?}", (me, configs.applied(), leader, voters, leading, rounds, awake, outputs))
+    }
+
     /// The term in which it decides, if it does.
     pub fn leads(&self) -> Option<Term> {
         self.leading.as_ref().map(|leading| leading.term)

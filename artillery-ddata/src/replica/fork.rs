@@ -4,7 +4,7 @@
 use std::{fmt, sync::Arc};
 
 use super::{Gate, Replica};
-use crate::store::Store;
+use crate::{Timestamp, store::Store};
 
 impl Replica {
     /// A replica in the same state, over a store and behind a gate that are copies of this one's.
@@ -89,7 +89,14 @@ impl Replica {
             halted,
         } = self;
         write!(out, "{:?}", (me.node, chain, config.as_ref().map(|config| config.epoch), newest, place.role))?;
-        write!(out, "{:?}", (history, watermark, lease, open_upto, open_awaits, connected, peers))?;
+        write!(out, "{:?}", (history, watermark, lease, open_upto, open_awaits, connected))?;
+        for (id, peer) in peers {
+            // When it last made progress matters to resends alone.
+            let progress = self.settings.resend.map_or(Timestamp::ZERO, |_| peer.progress);
+            let mut peer = peer.clone();
+            peer.progress = progress;
+            write!(out, "{:?}", (id, peer))?;
+        }
         write!(out, "{:?}", (needs_resume, is_prefix, gap, incoming, promotion, outgoing, snapshot_number, filling))?;
         write!(out, "{:?}", (snapshot_seen, resyncs, writes, sessions, reads, snapshots, watchers))?;
         write!(out, "{:?}", (outputs, next_heartbeat, halted))

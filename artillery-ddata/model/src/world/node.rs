@@ -97,7 +97,8 @@ impl Node {
             return self.replica.history().try_for_each(|update| write!(out, "{:?}", (update.version, committed)));
         }
         self.replica.describe(out)?;
-        write!(out, "{:?}{:?}", self.versions(), self.holder)?;
+        self.holder.describe(out)?;
+        write!(out, "{:?}", self.versions())?;
         write!(out, "{:?}", (self.gate.serving(), self.gate.watermark(), self.gate.lease_until()))
     }
 }
