@@ -1,31 +1,151 @@
-//! Explores a small chain exhaustively.
-use artillery_ddata::control::coordinator::Mutant;
-use artillery_model::{bounds::Bounds, explore::explore};
-use std::time::Duration;
+//! Explores a small chain: every order of its messages, crashes, cuts and steps of the clock, within bounds.
 
-fn main() {
-    let args: Vec<String> = std::env::args().collect();
-    let get = |name: &str, default: u64| {
-        args.iter().position(|a| a == name).map_or(default, |at| args[at + 1].parse().unwrap())
+#![allow(clippy::print_stdout, reason = "a program for people")]
+
+use std::{
+    process::ExitCode,
+    time::{Duration, Instant},
+};
+
+use artillery_ddata::{control::coordinator, replica};
+use artillery_model::{
+    bounds::{Bounds, WRITES},
+    explore::{Explored, explore},
+};
+use clap::{Parser, ValueEnum};
+
+/// Explores a small chain exhaustively. Exit code 1: something is wrong, or was not explored to its end.
+#[derive(Parser, Debug)]
+#[command(version, about)]
+struct Arguments {
+    /// Writes, 0 to 2; with a guard out, one is enough unless you say otherwise.
+    #[arg(long, value_parser = clap::value_parser!(u8).range(0..=WRITES as i64))]
+    writes: Option<u8>,
+    /// Steps of the clock, of a quarter of a lease each. A member that is gone is removed at the fifth.
+    #[arg(long, default_value_t = 6)]
+    ticks: u64,
+    /// Nodes that crash or are cut off.
+    #[arg(long, default_value_t = 1)]
+    faults: u32,
+    /// Entries that the configuration log takes.
+    #[arg(long, default_value_t = 1)]
+    changes: u32,
+    /// Elections of the coordinator.
+    #[arg(long)]
+    elections: Option<u32>,
+    /// Frames under way on each ordered link.
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..))]
+    in_flight: u8,
+    /// Renewals and their answers may be late: many more states.
+    #[arg(long)]
+    late_renewals: bool,
+    /// Take this guard out, and expect that it is missed.
+    #[arg(long)]
+    mutant: Option<Guard>,
+    /// Threads.
+    #[arg(long, default_value_t = 2)]
+    threads: usize,
+    /// Give up after so many seconds.
+    #[arg(long, default_value_t = 1800)]
+    seconds: u64,
+}
+
+/// A guard that can be left out.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Guard {
+    /// A member is removed while its lease may run (trap 4).
+    RemoveAtOnce,
+    /// A new leader doesn't wait for the leases that others granted (trap 4).
+    NewLeaderDoesNotWait,
+    /// Local reads go on when the lease is out (trap 1).
+    IgnoreLease,
+    /// Frames of older epochs are taken in (traps 2 and 22).
+    TakeOlderEpoch,
+    /// Dirty versions are shown as committed (trap 18).
+    DirtyAsCommitted,
+    /// The wait of a dirty read ends on a watermark below what it saw (trap 29).
+    WaitEndsEarly,
+}
+
+impl Arguments {
+    fn bounds(&self) -> Bounds {
+        let by_default = if self.mutant.is_some() { 1 } else { WRITES };
+        let elections = u32::from(matches!(self.mutant, Some(Guard::NewLeaderDoesNotWait)));
+        let mut bounds = Bounds {
+            writes: self.writes.map_or(by_default, usize::from),
+            ticks: self.ticks,
+            faults: self.faults,
+            changes: self.changes,
+            elections: self.elections.unwrap_or(elections),
+            in_flight: self.in_flight.into(),
+            late_renewals: self.late_renewals,
+            coordinator: None,
+            replica: None,
+        };
+        match self.mutant {
+            None => {}
+            Some(Guard::RemoveAtOnce) => bounds.coordinator = Some(coordinator::Mutant::RemoveAtOnce),
+            Some(Guard::NewLeaderDoesNotWait) => bounds.coordinator = Some(coordinator::Mutant::NewLeaderDoesNotWait),
+            Some(Guard::IgnoreLease) => bounds.replica = Some(replica::Mutant::IgnoreLease),
+            Some(Guard::TakeOlderEpoch) => bounds.replica = Some(replica::Mutant::TakeOlderEpoch),
+            Some(Guard::DirtyAsCommitted) => bounds.replica = Some(replica::Mutant::DirtyAsCommitted),
+            Some(Guard::WaitEndsEarly) => bounds.replica = Some(replica::Mutant::WaitEndsEarly),
+        }
+        bounds
+    }
+
+    /// Depth first needs little memory; breadth first finds the shortest failing run.
+    fn explore(&self, breadth: bool) -> Explored {
+        explore(self.bounds(), self.threads, breadth, Duration::from_secs(self.seconds))
+    }
+}
+
+#[allow(clippy::disallowed_methods, reason = "tells how long it took")]
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    println!("bounds: {}", arguments.bounds());
+    let began = Instant::now();
+    let mut explored = arguments.explore(arguments.mutant.is_some());
+    if explored.failure.is_some() && arguments.mutant.is_none() {
+        println!("something is wrong: looking for the shortest run that shows it");
+        explored = arguments.explore(true);
+    }
+    let Explored { states, steps, depth, .. } = &explored;
+    println!("{states} states, {steps} steps, at most {depth} of them in a row, in {:.1?}", began.elapsed());
+    if let Some(most) = peak_memory() {
+        println!("peak memory: {most}");
+    }
+    say(&explored, arguments.mutant)
+}
+
+fn say(explored: &Explored, mutant: Option<Guard>) -> ExitCode {
+    if let Some((what, actions)) = &explored.failure {
+        println!("it is not always so that {what}:");
+        actions.iter().enumerate().for_each(|(at, action)| println!("{:4}. {action:?}", at + 1));
+    }
+    let right = match mutant {
+        Some(guard) if explored.failure.is_some() => {
+            println!("{guard:?} is missed");
+            true
+        }
+        Some(guard) => {
+            println!("{guard:?} is not missed within these bounds");
+            false
+        }
+        None => {
+            explored.missing.iter().for_each(|what| println!("no run shows that {what}"));
+            explored.failure.is_none() && explored.missing.is_empty()
+        }
     };
-    let bounds = Bounds {
-        writes: get("--writes", 2) as usize,
-        ticks: get("--ticks", 6),
-        faults: get("--faults", 1) as u32,
-        changes: get("--changes", 1) as u32,
-        elections: get("--elections", 0) as u32,
-        in_flight: get("--in-flight", 1) as usize,
-        late_renewals: get("--late", 0) == 1,
-        coordinator: (get("--mutant", 0) == 1).then_some(Mutant::RemoveAtOnce),
-        replica: None,
-    };
-    println!("{bounds}");
-    let t = std::time::Instant::now();
-    let e =
-        explore(bounds, get("--threads", 2) as usize, get("--bfs", 0) == 1, Duration::from_secs(get("--seconds", 60)));
-    println!("{e:?} {:?}", t.elapsed());
-    println!(
-        "{}",
-        std::fs::read_to_string("/proc/self/status").unwrap().lines().find(|l| l.starts_with("VmHWM")).unwrap()
-    );
+    if mutant.is_none() && explored.failure.is_none() {
+        println!("{}", if explored.complete { "all was explored" } else { "not all was explored in that time" });
+    }
+    if right && (mutant.is_some() || explored.complete) { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// What this process took at most, as the system says it.
+fn peak_memory() -> Option<String> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let most = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    Some(most.trim().to_owned())
 }
