@@ -42,6 +42,9 @@ struct Arguments {
     /// Take this guard out, and expect that it is missed.
     #[arg(long)]
     mutant: Option<Guard>,
+    /// With a guard out, look for any failing run, not for the shortest: takes little memory.
+    #[arg(long)]
+    depth_first: bool,
     /// Threads.
     #[arg(long, default_value_t = 2)]
     threads: usize,
@@ -59,12 +62,10 @@ enum Guard {
     NewLeaderDoesNotWait,
     /// Local reads go on when the lease is out (trap 1).
     IgnoreLease,
-    /// Frames of older epochs are taken in (traps 2 and 22).
-    TakeOlderEpoch,
-    /// Dirty versions are shown as committed (trap 18).
-    DirtyAsCommitted,
-    /// The wait of a dirty read ends on a watermark below what it saw (trap 29).
-    WaitEndsEarly,
+    /// A new tail answers a version query before the epoch is open there (trap 23).
+    AnswerBeforeOpen,
+    /// A new head goes on under the old epoch (trap 6).
+    ReuseEpoch,
 }
 
 impl Arguments {
@@ -87,9 +88,8 @@ impl Arguments {
             Some(Guard::RemoveAtOnce) => bounds.coordinator = Some(coordinator::Mutant::RemoveAtOnce),
             Some(Guard::NewLeaderDoesNotWait) => bounds.coordinator = Some(coordinator::Mutant::NewLeaderDoesNotWait),
             Some(Guard::IgnoreLease) => bounds.replica = Some(replica::Mutant::IgnoreLease),
-            Some(Guard::TakeOlderEpoch) => bounds.replica = Some(replica::Mutant::TakeOlderEpoch),
-            Some(Guard::DirtyAsCommitted) => bounds.replica = Some(replica::Mutant::DirtyAsCommitted),
-            Some(Guard::WaitEndsEarly) => bounds.replica = Some(replica::Mutant::WaitEndsEarly),
+            Some(Guard::AnswerBeforeOpen) => bounds.replica = Some(replica::Mutant::AnswerBeforeOpen),
+            Some(Guard::ReuseEpoch) => bounds.replica = Some(replica::Mutant::ReuseEpoch),
         }
         bounds
     }
@@ -105,7 +105,7 @@ fn main() -> ExitCode {
     let arguments = Arguments::parse();
     println!("bounds: {}", arguments.bounds());
     let began = Instant::now();
-    let mut explored = arguments.explore(arguments.mutant.is_some());
+    let mut explored = arguments.explore(arguments.mutant.is_some() && !arguments.depth_first);
     if explored.failure.is_some() && arguments.mutant.is_none() {
         println!("something is wrong: looking for the shortest run that shows it");
         explored = arguments.explore(true);
