@@ -62,8 +62,6 @@ enum Guard {
     NewLeaderDoesNotWait,
     /// Local reads go on when the lease is out (trap 1).
     IgnoreLease,
-    /// A new tail answers a version query before the epoch is open there (trap 23).
-    AnswerBeforeOpen,
     /// A new head goes on under the old epoch (trap 6).
     ReuseEpoch,
 }
@@ -88,7 +86,6 @@ impl Arguments {
             Some(Guard::RemoveAtOnce) => bounds.coordinator = Some(coordinator::Mutant::RemoveAtOnce),
             Some(Guard::NewLeaderDoesNotWait) => bounds.coordinator = Some(coordinator::Mutant::NewLeaderDoesNotWait),
             Some(Guard::IgnoreLease) => bounds.replica = Some(replica::Mutant::IgnoreLease),
-            Some(Guard::AnswerBeforeOpen) => bounds.replica = Some(replica::Mutant::AnswerBeforeOpen),
             Some(Guard::ReuseEpoch) => bounds.replica = Some(replica::Mutant::ReuseEpoch),
         }
         bounds

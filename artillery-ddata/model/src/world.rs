@@ -86,7 +86,7 @@ pub struct World {
     renewals: Vec<VecDeque<Renewal>>,
     answers: Vec<VecDeque<Renewed>>,
     history: History,
-    /// The first acknowledgement, and the answer to the read, came when the log had been changed so often.
+    /// What this run has shown.
     seen: Seen,
     faults: u32,
     changes: u32,

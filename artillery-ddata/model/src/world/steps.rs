@@ -15,7 +15,10 @@ use artillery_ddata::{
 };
 use bytes::Bytes;
 
-use super::{Action, Health, KEY, World, link, moment, node::CHAIN};
+use super::{
+    Action, Health, KEY, World, link, moment,
+    node::{CHAIN, Node},
+};
 use crate::{
     bounds::NODES,
     history::{Outcome, READ},
@@ -262,8 +265,6 @@ impl World {
         [Told::Appended { at, fate }, self.log()]
     }
 }
-
-use super::node::Node;
 
 /// Which write made this.
 fn number(held: Option<&Held>) -> u8 {
