@@ -88,7 +88,11 @@ pub(crate) fn of_operation(operation: &Operation) -> usize {
     match operation {
         Operation::Read { query, .. } => of_query(query),
         Operation::Write { write, .. } => of_write(write),
-        Operation::Routing | Operation::Status => OVERHEAD,
+        Operation::Routing
+        | Operation::Status
+        | Operation::Arrange(_)
+        | Operation::Survey
+        | Operation::Recover { .. } => OVERHEAD,
     }
 }
 

@@ -4,6 +4,7 @@ mod builder;
 mod candidates;
 pub(crate) mod channel;
 mod numbers;
+mod recovery;
 mod requests;
 pub(crate) mod router;
 #[cfg(test)]
@@ -17,8 +18,13 @@ use artillery_core::{
 };
 pub use builder::{ClientBuilder, Spread};
 pub use candidates::Candidates;
+pub use recovery::Survey;
 
-use crate::{Error, Kv, NodeId, Routing, client::router::Router};
+use crate::{
+    Epoch, Error, Kv, NodeId, Routing,
+    client::router::Router,
+    control::message::{Arrange, ArrangeError},
+};
 
 /// A connection to a cluster, without a share in it. Clones are the same client; it ends with the last of them and of
 /// the handles made from it.
@@ -61,6 +67,20 @@ impl Client {
     /// [`Error::NotApplied`], when the node isn't known or doesn't answer in time.
     pub async fn node_status(&self, node: NodeId, timeout: Duration) -> Result<String, Error> {
         self.router.status(node, timeout).await
+    }
+
+    /// Has one node do what an operator wants; what the inner result says was said by that node. Where the outer one is
+    /// an error it may have been done all the same: look at the configuration.
+    ///
+    /// # Errors
+    /// [`Error::NotApplied`], when the node isn't known or doesn't answer in time.
+    pub async fn arrange(
+        &self,
+        node: NodeId,
+        wish: Arrange,
+        timeout: Duration,
+    ) -> Result<Result<Option<Epoch>, ArrangeError>, Error> {
+        self.router.arrange(node, wish, timeout).await
     }
 
     /// Where nodes may be found; add to it whatever turns up.

@@ -33,6 +33,9 @@ pub struct Config {
     pub lease: LeaseConfig,
     /// A member that was not heard of for so long is taken to be gone. The same at all nodes of a cluster.
     pub suspect: Duration,
+    /// A member that holds up its chain for so long, though it lives, is moved out until it keeps up. The same at all nodes
+    /// of a cluster.
+    pub slow: Duration,
 }
 
 /// How leases run.
@@ -99,6 +102,7 @@ impl Default for Config {
             failover: true,
             lease: LeaseConfig { duration: Duration::from_secs(1), drift_ppm: 10_000 },
             suspect: Duration::from_millis(500),
+            slow: Duration::from_secs(2),
         }
     }
 }
@@ -176,6 +180,9 @@ impl Config {
         if self.suspect < self.lease.duration / 2 || self.suspect > MAX_LEASE {
             problem("suspect", format!("must be from half of lease.duration to {MAX_LEASE:?}"));
         }
+        if self.slow < MIN_LEASE || self.slow > MAX_LEASE {
+            problem("slow", format!("must be from {MIN_LEASE:?} to {MAX_LEASE:?}"));
+        }
         if problems.is_empty() { Ok(()) } else { Err(problems) }
     }
 }
@@ -201,6 +208,7 @@ mod tests {
         config.limits.queue_bytes = 0;
         config.limits.max_value_bytes = usize::MAX;
         config.limits.sessions_bytes = MIN_SESSIONS - 1;
+        config.slow = Duration::ZERO;
         config.lease = LeaseConfig { duration: MAX_LEASE * 2, drift_ppm: MAX_DRIFT + 1 };
         let fields: Vec<_> = config.validate().unwrap_err().into_iter().map(|problem| problem.field).collect();
         let expected = [
@@ -216,6 +224,7 @@ mod tests {
             "lease.duration",
             "lease.drift_ppm",
             "suspect",
+            "slow",
         ];
         assert_eq!(fields, expected);
     }

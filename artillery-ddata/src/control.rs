@@ -9,16 +9,19 @@ pub mod coordinator;
 #[cfg(feature = "net")]
 pub(crate) mod embedded;
 pub mod formation;
+mod history;
 pub mod holder;
 pub mod log;
 pub mod message;
 pub mod placement;
+pub mod recovery;
 
 use std::net::SocketAddr;
 
 use serde::{Deserialize, Serialize};
 
 pub use self::{
+    history::{History, ParseHistoryError, Relation},
     log::{ConfigLog, Configs, Static, Term},
     placement::{chain_of, first_configs},
 };

@@ -4,6 +4,7 @@ mod builder;
 mod data;
 mod following;
 mod phase;
+mod recovering;
 mod report;
 pub(crate) mod service;
 
@@ -64,6 +65,7 @@ impl Node {
             match &*phases.borrow_and_update() {
                 Phase::Ready(ready) => return Ok(*ready),
                 Phase::Failed(why) => return Err(why.clone()),
+                Phase::Stopped(Stopped::LeftBehind) => return Err(NeverReady::LeftBehind),
                 Phase::Stopped(_) => return Err(NeverReady::Stopped),
                 Phase::Seeking | Phase::Formed => {}
             }

@@ -12,6 +12,7 @@
 //!
 //! Local clean reads don't pass through here at all: [`Gate`] serves them from any thread.
 
+mod close;
 mod commit;
 mod expel;
 mod follow;
@@ -23,6 +24,7 @@ mod incoming;
 mod links;
 mod look;
 mod mutant;
+mod pace;
 mod place;
 mod promote;
 mod reads;
@@ -43,12 +45,17 @@ use std::{
     sync::Arc,
 };
 
+use close::Closing;
+#[cfg(feature = "mutants")]
+pub use gate::Begun;
 pub use gate::{Gate, NotLocal, ReadCounters};
 use history::History;
 use incoming::Incoming;
-use links::Peer;
+use links::{Cursor, Peer};
 use look::Snapshots;
 pub use mutant::Mutant;
+use pace::Pace;
+pub use pace::Progress;
 use place::Place;
 use promote::Promotion;
 use reads::{Asked, Reads};
@@ -60,7 +67,7 @@ use watch::Watchers;
 use writes::{Asker, Writes};
 
 use crate::{
-    ChainConfig, ChainId, Epoch, MemberId, Sequence, Timestamp,
+    ChainConfig, ChainId, Epoch, MemberId, Role, Sequence, Timestamp,
     store::Store,
     update::Update,
     wire::message::{self, ChainFrame, ChainMessage},
@@ -96,6 +103,9 @@ pub struct Replica {
     incoming: Option<Incoming>,
     /// Who counts as the tail in the rest of this epoch.
     promotion: Option<Promotion>,
+    /// The head orders nothing for a moment.
+    closing: Option<Closing>,
+    pace: Pace,
     /// A snapshot for the joiner behind us, and the number of the newest that there was.
     outgoing: Option<Outgoing>,
     snapshot_number: u64,
@@ -128,8 +138,8 @@ impl Replica {
     /// A member that is in no configuration yet, over an empty part of `store`.
     pub fn new(me: MemberId, chain: ChainId, settings: Settings, store: Arc<dyn Store>, gate: Arc<Gate>) -> Self {
         #[cfg(feature = "mutants")]
-        if settings.mutant == Some(Mutant::LookOnce) {
-            gate.look_once();
+        if let Some(mutant) = settings.mutant {
+            gate.take_out(mutant);
         }
         Self {
             me,
@@ -152,6 +162,8 @@ impl Replica {
             gap: false,
             incoming: None,
             promotion: None,
+            closing: None,
+            pace: Pace::default(),
             outgoing: None,
             snapshot_number: 0,
             filling: None,
@@ -170,6 +182,8 @@ impl Replica {
 
     /// Takes in what happened at `now`.
     pub fn handle(&mut self, now: Timestamp, input: Input) {
+        #[cfg(feature = "mutants")]
+        self.gate.note_time(now);
         if !self.is_unsettled() {
             self.next_heartbeat = now + self.settings.heartbeat;
         }
@@ -190,11 +204,14 @@ impl Replica {
                 self.lease = until;
                 self.gate.lease(until);
             }
+            Input::Close { epoch, until } => self.close(now, epoch, until),
             Input::Served(at) => self.reads.shown = self.reads.shown.max(Some(at.min(now))),
             Input::Tick => self.tick(now),
         }
         self.evict_sessions(now);
         self.order_barriers(now);
+        self.say_closed();
+        self.look_at_pace(now);
     }
 
     /// Which chain it is a member of.
@@ -265,10 +282,18 @@ impl Replica {
             .map(|member| (member.id, Peer::new(self.connected.contains(&member.id))))
             .collect();
         self.leave_epoch();
+        if self.is(Mutant::LoseInFlight)
+            && self.place.successor.is_some_and(|id| config.role(id) == Some(Role::Serving))
+        {
+            let behind = Cursor::at(self.history.last().sequence.next());
+            let successor = self.place.successor.and_then(|id| self.peers.get_mut(&id));
+            successor.into_iter().for_each(|peer| peer.cursor = peer.connected.then_some(behind));
+        }
         if self.is(Mutant::RollBackFirst) {
             let keep = self.history.version_at(self.watermark).unwrap_or_default();
             self.cut(message::Cut { said: self.history.last(), keep });
         }
+        self.pace.begin(now);
         self.event(Event::Entered(config.epoch));
         let (epoch, mode) = (config.epoch, config.mode);
         self.config = Some(config);
@@ -321,6 +346,7 @@ impl Replica {
             return;
         }
         self.next_heartbeat = now + self.settings.heartbeat;
+        self.end_closing(now);
         self.expire_reads(now);
         self.expire_writes(now);
         self.expire_snapshots(now);

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, net::SocketAddr};
 
 use serde::{Deserialize, Serialize};
 
-use crate::{ChainConfig, ChainId, ClusterId, NodeId};
+use crate::{ChainConfig, ChainId, ClusterId, NodeId, control::History};
 
 /// What a node tells whoever asks for the way.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -12,6 +12,8 @@ use crate::{ChainConfig, ChainId, ClusterId, NodeId};
 pub struct Routing {
     /// Which formation.
     pub cluster: ClusterId,
+    /// Which history: the first, unless the cluster was recovered after a loss.
+    pub history: History,
     /// The configuration of each chain, by chain id.
     pub chains: Vec<ChainConfig>,
     /// The nodes known.
@@ -28,6 +30,11 @@ pub struct NodeAddress {
 }
 
 impl Routing {
+    /// What sessions and watches belong to: what they have seen of one history says nothing about another.
+    pub fn life(&self) -> ClusterId {
+        self.history.life()
+    }
+
     /// The configuration of a chain.
     pub fn chain(&self, chain: ChainId) -> Option<&ChainConfig> {
         self.chains.get(chain.0 as usize)

@@ -42,6 +42,9 @@ pub struct NodeStatus {
 pub struct LogStatus {
     /// The last entry that the chains of this node act by.
     pub applied: u64,
+    /// Which history it belongs to, `GENERATION-ID`: how often the cluster was recovered after a loss, and which.
+    #[serde(default)]
+    pub history: String,
     /// Name of the node that leads those who keep it, as far as is known.
     pub leader: Option<String>,
     /// Names of those who keep it.

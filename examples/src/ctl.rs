@@ -4,11 +4,14 @@ mod args;
 mod cas;
 mod change;
 mod del;
+mod drain;
 mod get;
 mod load;
 mod outcome;
 mod output;
 mod put;
+mod recover;
+mod reorder;
 mod scan;
 mod status;
 mod watch;
@@ -89,6 +92,9 @@ async fn command(client: &Client, command: &Command, timeout: Duration, output: 
         Command::Append { key, value } => change::append(&kv, key, value, output).await,
         Command::Scan { prefix } => scan::run(&kv, prefix, output).await,
         Command::Watch { prefix, from } => watch::run(&kv, prefix, from.as_ref(), output).await,
+        Command::Drain { node } => drain::run(client, node, timeout, output).await,
+        Command::Reorder { chain, nodes } => reorder::run(client, *chain, nodes, timeout, output).await,
+        Command::Recover { accept_loss } => recover::run(client, *accept_loss, timeout, output).await,
         Command::Outcome { request } => outcome::run(&kv, *request, output).await,
         Command::Load(_) | Command::Other(_) => Ok(exit::DONE),
     }

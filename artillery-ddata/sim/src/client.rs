@@ -47,6 +47,8 @@ pub struct Pending {
     pub retries: u32,
     /// What came of them.
     pub tries: Tries,
+    /// The node asked first.
+    pub first: usize,
     /// The node asked last.
     pub node: usize,
     /// Whether no other node will do.

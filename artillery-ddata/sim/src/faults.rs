@@ -1,6 +1,10 @@
 //! What goes wrong, when, and for how long: planned from the seed before the world starts.
 
+pub mod play;
+
 use std::fmt;
+
+pub use play::Play;
 
 use crate::rng::Rng;
 
@@ -29,11 +33,17 @@ pub enum Kind {
     Pause,
     /// Nothing gets to a node or from it, and no connection breaks.
     Isolate,
+    /// What gets to a node or from it takes many times as long.
+    Far,
+    /// An operator has the members of a chain change places.
+    Order,
+    /// An operator has a node leave.
+    Drain,
 }
 
 impl Kind {
     /// All of them.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 14] = [
         Self::Loss,
         Self::Duplication,
         Self::Reorder,
@@ -45,6 +55,9 @@ impl Kind {
         Self::Restart,
         Self::Pause,
         Self::Isolate,
+        Self::Far,
+        Self::Order,
+        Self::Drain,
     ];
 
     /// Its name in reports.
@@ -61,6 +74,9 @@ impl Kind {
             Self::Restart => "restart",
             Self::Pause => "pause",
             Self::Isolate => "isolate",
+            Self::Far => "far",
+            Self::Order => "order",
+            Self::Drain => "drain",
         }
     }
 }
@@ -96,6 +112,14 @@ pub enum Fault {
     Pause(usize),
     /// Nothing gets to this node or from it.
     Isolate(usize),
+    /// What it comes to is known when it begins.
+    Play(Play),
+    /// What gets to this node or from it takes so many times as long.
+    Far(usize, u64),
+    /// The members of the first chain are to stand in an order drawn from this.
+    Order(u64),
+    /// This node is to leave, and then starts another life.
+    Drain(usize),
 }
 
 impl Fault {
@@ -113,6 +137,10 @@ impl Fault {
             Self::Restart(_) => Kind::Restart,
             Self::Pause(_) => Kind::Pause,
             Self::Isolate(_) => Kind::Isolate,
+            Self::Play(play) => play.kind(),
+            Self::Far(..) => Kind::Far,
+            Self::Order(_) => Kind::Order,
+            Self::Drain(_) => Kind::Drain,
         }
     }
 }
@@ -131,6 +159,10 @@ impl fmt::Display for Fault {
             Self::Restart(node) => write!(f, "restart of n{node}"),
             Self::Pause(node) => write!(f, "pause of n{node}"),
             Self::Isolate(node) => write!(f, "isolation of n{node}"),
+            Self::Play(play) => write!(f, "{play}"),
+            Self::Far(node, factor) => write!(f, "n{node} {factor} times as far"),
+            Self::Order(number) => write!(f, "order {number}"),
+            Self::Drain(node) => write!(f, "drain of n{node}"),
         }
     }
 }
@@ -231,6 +263,9 @@ fn draw(rng: &mut Rng, kind: Kind, nodes: usize) -> Fault {
         Kind::Restart => Fault::Restart(a),
         Kind::Pause => Fault::Pause(a),
         Kind::Isolate => Fault::Isolate(a),
+        Kind::Far => Fault::Far(a, 100),
+        Kind::Order => Fault::Order(a as u64),
+        Kind::Drain => Fault::Drain(a),
     }
 }
 

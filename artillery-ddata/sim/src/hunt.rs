@@ -7,11 +7,14 @@ use crate::{
     scenario::Scenario,
 };
 
-/// Runs `scenario` with the mutant, seed by seed from `start`, until it is noticed, `most` times at most; then runs the same
-/// seeds without it.
+/// Runs `scenario` with the mutant, seed by seed from `start`, until it is convicted, `most` times at most; then runs the
+/// same seeds without it. That a member halted, or that too little was served, is no conviction: then the hunt goes on, and
+/// tells of it only if there is nothing better.
 pub fn hunt(mutant: MutantName, scenario: Scenario, start: u64, most: u64) -> MutantReport {
     let runner = Runner::default();
-    let caught = runner.first(most, |n| run(scenario, start.wrapping_add(n), Some(mutant), false).failure);
+    let failure = |n: u64| run(scenario, start.wrapping_add(n), Some(mutant), false).failure;
+    let convicted = runner.first(most, |n| failure(n).filter(|failure| mutant.is_convicted_by(failure.oracle)));
+    let caught = convicted.or_else(|| runner.first(most, failure));
     let tried = caught.as_ref().map_or(most, |(n, _)| n + 1);
     let baseline = runner.first(tried, |n| run(scenario, start.wrapping_add(n), None, false).failure);
     MutantReport {
@@ -19,6 +22,7 @@ pub fn hunt(mutant: MutantName, scenario: Scenario, start: u64, most: u64) -> Mu
         scenario,
         caught: caught.map(|(n, failure)| (start.wrapping_add(n), n + 1, failure)),
         tried: most,
+        shrunk: None,
         baseline: baseline.map(|(n, failure)| (start.wrapping_add(n), failure)),
     }
 }

@@ -27,6 +27,7 @@ pub mod report;
 pub mod rng;
 pub mod runner;
 pub mod scenario;
+pub mod shrink;
 pub mod trace;
 pub mod wire;
 pub mod world;

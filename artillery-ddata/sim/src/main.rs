@@ -127,7 +127,10 @@ fn mutants(arguments: &Arguments, chosen: &[MutantName], out: &mut impl std::io:
             Choice::One(scenario) => scenario,
             _ => mutant.scenario(),
         };
-        let report = hunt(mutant, scenario, arguments.start, most);
+        let mut report = hunt(mutant, scenario, arguments.start, most);
+        if chosen.len() == 1 {
+            report.shrink();
+        }
         if arguments.trace {
             let seed = report.caught.as_ref().map_or(arguments.start, |(seed, ..)| *seed);
             let trace = run(scenario, seed, Some(mutant), true).trace;

@@ -1,8 +1,11 @@
 //! Guards that can be taken out, to see that the simulator notices.
 
-use artillery_ddata::{control::coordinator, replica};
+use artillery_ddata::{
+    control::{coordinator, formation},
+    replica,
+};
 
-use crate::scenario::Scenario;
+use crate::{oracle::Oracle, scenario::Scenario};
 
 /// A guard taken out of the replica, of the coordinator, or of what clients make of refusals.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -69,6 +72,40 @@ pub enum MutantName {
     ForgetDrift,
     /// A request for a promotion counts in later epochs too.
     PromoteInAnyEpoch,
+    /// What a returning member holds beyond the common history stays in its store.
+    KeepDirty,
+    /// A member that a newer configuration doesn't name goes on as before.
+    ServeWhenExpelled,
+    /// What was said in a newer epoch is taken in by a member that hasn't entered it.
+    TakeNewerEpoch,
+    /// A local read doesn't look again whether its member still serves.
+    LookOnce,
+    /// A snapshot that begins anew goes on where the last one was broken off.
+    SkipFinished,
+    /// A tail answers version queries without a lease.
+    AnswerUnleased,
+    /// In a new epoch sending goes on behind what the old successor was sent, and the new one passes over what it misses.
+    LoseInFlight,
+    /// A joiner keeps nothing of what is written while its snapshot comes.
+    KeepNothing,
+    /// A local reader takes the time for what it was when the replica last had something to do.
+    CacheClock,
+    /// A member that is alone answers reads through the chain by itself, whatever it has asked for.
+    AnswerAlone,
+    /// A node that starts again says that it is who it was.
+    SameLife,
+    /// A node forgets the proposal that it accepted when another one comes.
+    AcceptTwo,
+    /// A member of a cluster accepts proposals for another.
+    FormAgain,
+    /// A member that lives is left where it is, though its neighbour can't reach it.
+    TolerateDeadHop,
+    /// A member that alone makes its chain slow is left where it is.
+    TolerateSlow,
+    /// The members of a chain change places while its head goes on.
+    ReorderOpen,
+    /// Version queries, and answers to them, are taken in whatever the epoch in which they were said.
+    TakeAnyAnswer,
 }
 
 /// What is taken out.
@@ -76,7 +113,9 @@ pub enum MutantName {
 enum Guard {
     Replica(replica::Mutant),
     Coordinator(coordinator::Mutant),
+    Formation(formation::Mutant),
     Client,
+    Node,
 }
 
 /// A line of the table of mutants.
@@ -92,10 +131,11 @@ const fn line(mutant: MutantName, name: &'static str, trap: u32, scenario: Scena
     Line { mutant, name, trap, scenario, guard }
 }
 
-const TABLE: [Line; 31] = {
+const TABLE: [Line; 48] = {
     use MutantName as M;
     use Scenario as S;
     use coordinator::Mutant as C;
+    use formation::Mutant as F;
     use replica::Mutant as R;
     [
         line(M::JoinQueryInFlight, "join-query-in-flight", 3, S::Storm, Guard::Replica(R::JoinQueryInFlight)),
@@ -125,13 +165,13 @@ const TABLE: [Line; 31] = {
         line(M::WatchUncommitted, "watch-uncommitted", 18, S::Watches, Guard::Replica(R::WatchUncommitted)),
         line(M::JoinPieces, "join-pieces", 41, S::Large, Guard::Replica(R::JoinPieces)),
         line(M::IgnoreLease, "ignore-lease", 1, S::Partitions, Guard::Replica(R::IgnoreLease)),
-        line(M::TakeOlderEpoch, "take-older-epoch", 22, S::Unrest, Guard::Replica(R::TakeOlderEpoch)),
+        line(M::TakeOlderEpoch, "take-older-epoch", 22, S::Halves, Guard::Replica(R::TakeOlderEpoch)),
         line(M::PromoteTooEarly, "promote-too-early", 5, S::Failover, Guard::Replica(R::PromoteTooEarly)),
         line(M::ReuseEpoch, "reuse-epoch", 6, S::Failover, Guard::Replica(R::ReuseEpoch)),
         line(M::NoWipe, "no-wipe", 11, S::Resync, Guard::Replica(R::NoWipe)),
-        line(M::AnswerBeforeOpen, "answer-before-open", 23, S::Partitions, Guard::Replica(R::AnswerBeforeOpen)),
+        line(M::AnswerBeforeOpen, "answer-before-open", 23, S::Whispers, Guard::Replica(R::AnswerBeforeOpen)),
         line(M::ForgetAsked, "forget-asked", 24, S::Sole, Guard::Replica(R::ForgetAsked)),
-        line(M::AskBeforeOpen, "ask-before-open", 25, S::Unrest, Guard::Replica(R::AskBeforeOpen)),
+        line(M::AskBeforeOpen, "ask-before-open", 25, S::Whispers, Guard::Replica(R::AskBeforeOpen)),
         line(M::KeepWaiting, "keep-waiting", 27, S::Unrest, Guard::Replica(R::KeepWaiting)),
         line(M::RollBackFirst, "roll-back-first", 37, S::Partitions, Guard::Replica(R::RollBackFirst)),
         line(M::RemoveAtOnce, "remove-at-once", 4, S::Partitions, Guard::Coordinator(C::RemoveAtOnce)),
@@ -144,9 +184,26 @@ const TABLE: [Line; 31] = {
         ),
         line(M::RenewWhileDeciding, "renew-while-deciding", 35, S::Leaders, Guard::Coordinator(C::RenewWhileDeciding)),
         line(M::GrantUnconfirmed, "grant-unconfirmed", 14, S::Unrest, Guard::Coordinator(C::GrantUnconfirmed)),
-        line(M::JoinRound, "join-round", 14, S::Unrest, Guard::Coordinator(C::JoinRound)),
+        line(M::JoinRound, "join-round", 14, S::Halves, Guard::Coordinator(C::JoinRound)),
         line(M::ForgetDrift, "forget-drift", 4, S::Clocks, Guard::Coordinator(C::ForgetDrift)),
         line(M::PromoteInAnyEpoch, "promote-in-any-epoch", 5, S::Sole, Guard::Coordinator(C::PromoteInAnyEpoch)),
+        line(M::KeepDirty, "keep-dirty", 10, S::Forks, Guard::Replica(R::KeepDirty)),
+        line(M::ServeWhenExpelled, "serve-when-expelled", 1, S::Turmoil, Guard::Replica(R::ServeWhenExpelled)),
+        line(M::TakeNewerEpoch, "take-newer-epoch", 36, S::Leaders, Guard::Replica(R::TakeNewerEpoch)),
+        line(M::LookOnce, "look-once", 28, S::Stalls, Guard::Replica(R::LookOnce)),
+        line(M::SkipFinished, "skip-finished", 38, S::Disturbed, Guard::Replica(R::SkipFinished)),
+        line(M::AnswerUnleased, "answer-unleased", 2, S::Halves, Guard::Replica(R::AnswerUnleased)),
+        line(M::LoseInFlight, "lose-in-flight", 8, S::Failover, Guard::Replica(R::LoseInFlight)),
+        line(M::KeepNothing, "keep-nothing", 16, S::Race, Guard::Replica(R::KeepNothing)),
+        line(M::CacheClock, "cache-clock", 19, S::Unrest, Guard::Replica(R::CacheClock)),
+        line(M::AnswerAlone, "answer-alone", 26, S::LastWords, Guard::Replica(R::AnswerAlone)),
+        line(M::SameLife, "same-life", 21, S::Failover, Guard::Node),
+        line(M::AcceptTwo, "accept-two", 13, S::Crowd, Guard::Formation(F::AcceptTwo)),
+        line(M::FormAgain, "form-again", 13, S::Crowd, Guard::Formation(F::FormAgain)),
+        line(M::TolerateDeadHop, "tolerate-dead-hop", 39, S::Gray, Guard::Coordinator(C::TolerateDeadHop)),
+        line(M::TolerateSlow, "tolerate-slow", 39, S::Gray, Guard::Coordinator(C::TolerateSlow)),
+        line(M::ReorderOpen, "reorder-open", 15, S::Orders, Guard::Coordinator(C::ReorderOpen)),
+        line(M::TakeAnyAnswer, "take-any-answer", 2, S::Unrest, Guard::Replica(R::TakeAnyAnswer)),
     ]
 };
 
@@ -194,6 +251,25 @@ impl MutantName {
         match self.line().guard {
             Guard::Coordinator(mutant) => Some(mutant),
             _ => None,
+        }
+    }
+
+    /// The guard of formation that it takes out, if it is one of that.
+    pub const fn formation(self) -> Option<formation::Mutant> {
+        match self.line().guard {
+            Guard::Formation(mutant) => Some(mutant),
+            _ => None,
+        }
+    }
+
+    /// Whether this oracle's word is enough: what clients saw, or an invariant of the chain. Two traps break neither: a
+    /// catch-up that never ends (16), which the bound on recovery shows, and two groups of one cluster's nodes (13), none
+    /// of whose clients ever meets the other.
+    pub const fn is_convicted_by(self, oracle: Oracle) -> bool {
+        match oracle {
+            Oracle::Liveness => self.trap() == 16,
+            Oracle::Formation => self.trap() == 13,
+            _ => oracle.convicts(),
         }
     }
 

@@ -48,6 +48,8 @@ pub struct Effects {
     pub cut: u64,
     /// Connections broken.
     pub broken: u64,
+    /// Frames from or to a node that is far.
+    pub far: u64,
 }
 
 #[derive(Debug)]
@@ -55,6 +57,8 @@ struct Link {
     rng: Rng,
     /// Its delay is so many times that of the profile.
     length: u64,
+    /// And so many times that, by a fault.
+    far: u64,
     cut: bool,
     under_way: usize,
     latest: u64,
@@ -89,7 +93,7 @@ impl Network {
             .map(|n| {
                 let mut rng = Rng::new(seed, Concern::Link { from: n / nodes, to: n % nodes });
                 let length = if profile.uneven { rng.pick(&[1, 1, 2, 8]) } else { 1 };
-                Link { rng, length, cut: false, under_way: 0, latest: 0 }
+                Link { rng, length, far: 1, cut: false, under_way: 0, latest: 0 }
             })
             .collect();
         Self {
@@ -109,7 +113,7 @@ impl Network {
     /// Makes exactly these faults be there. Connections are another matter: see [`set_up`](Self::set_up).
     pub fn set_faults(&mut self, faults: impl Iterator<Item = Fault>) {
         (self.loss, self.duplication, self.reorder, self.factor) = (0, 0, 0, 1);
-        self.links.iter_mut().for_each(|link| link.cut = false);
+        self.links.iter_mut().for_each(|link| (link.cut, link.far) = (false, 1));
         for fault in faults {
             match fault {
                 Fault::Loss(permille) => self.loss = self.loss.max(permille),
@@ -123,7 +127,20 @@ impl Network {
                         self.links[other * self.nodes + node].cut = true;
                     }
                 }
-                Fault::Break(..) | Fault::Slow(..) | Fault::Crash(_) | Fault::Restart(_) | Fault::Pause(_) => {}
+                Fault::Far(node, factor) => {
+                    for other in 0..self.nodes {
+                        self.links[node * self.nodes + other].far = factor;
+                        self.links[other * self.nodes + node].far = factor;
+                    }
+                }
+                Fault::Break(..)
+                | Fault::Slow(..)
+                | Fault::Crash(_)
+                | Fault::Restart(_)
+                | Fault::Pause(_)
+                | Fault::Play(_)
+                | Fault::Order(_)
+                | Fault::Drain(_) => {}
             }
         }
     }
@@ -184,7 +201,7 @@ impl Network {
             (link.rng.chance(self.loss), link.rng.chance(self.duplication), link.rng.chance(self.reorder));
         let (hold, echo) = (link.rng.below(20), link.rng.below(20));
 
-        let step = (profile.delay * link.length + jitter) * self.factor;
+        let step = (profile.delay * link.length + jitter) * self.factor * link.far;
         let mut at = now + step;
         if held {
             at += hold * (profile.delay + profile.jitter);
@@ -196,6 +213,7 @@ impl Network {
         }
         let nowhere = !up || generation != current;
         self.effects.delayed += u64::from(self.factor > 1);
+        self.effects.far += u64::from(link.far > 1);
         self.effects.cut += u64::from(link.cut);
         self.effects.lost += u64::from(lost);
         link.under_way += bytes;
@@ -288,7 +306,7 @@ mod tests {
             network.send(now, 0, 1, generation, 1);
             assert!(network.send(now, 1, 0, generation, 1).0.lost, "cut");
         }
-        let Effects { lost, duplicated, reordered, delayed, cut, broken } = network.effects;
+        let Effects { lost, duplicated, reordered, delayed, cut, broken, far: _ } = network.effects;
         assert!(lost > 50 && duplicated > 20 && reordered > 50 && delayed == 200 && cut == 100 && broken == 0);
         network.set_faults([].into_iter());
         assert!((0..100).all(|now| !network.send(now, 1, 0, generation, 1).0.lost));

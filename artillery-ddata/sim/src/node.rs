@@ -92,6 +92,8 @@ pub struct Node {
     pub crashed: bool,
     /// Whether it isn't there at the moment.
     pub down: bool,
+    /// Whether it has left its chains, and serves nothing more in this life.
+    pub drained: bool,
     /// Whether it does nothing at the moment.
     pub paused: bool,
     /// By how many millionths its clock is fast.
@@ -136,9 +138,10 @@ impl Node {
             inbox: VecDeque::new(),
             scheduled: false,
             poll_scheduled: false,
-            cost: QUICK,
+            cost: setup.cost,
             crashed: false,
             down: false,
+            drained: false,
             paused: false,
             fast: 0,
             peers: vec![PeerView::default(); setup.members],

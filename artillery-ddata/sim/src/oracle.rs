@@ -51,8 +51,14 @@ pub enum Oracle {
     Halted,
     /// After healing, members differ.
     Convergence,
+    /// After healing, a chain didn't get its members back in time, or a node didn't serve.
+    Liveness,
     /// After healing, too little was served; or time stood still.
     Progress,
+    /// Clients' writes stayed away while a member that lives held its chain up.
+    Stalled,
+    /// A client was told of an unknown outcome though nothing had failed.
+    Unknown,
     /// The code under test panicked.
     Panic,
 }
@@ -74,7 +80,10 @@ impl Oracle {
             Self::Wire => "frames survive the wire",
             Self::Halted => "no member halts",
             Self::Convergence => "members converge",
+            Self::Liveness => "liveness: whole and serving soon after healing",
             Self::Progress => "progress after healing",
+            Self::Stalled => "clients: writes are back soon",
+            Self::Unknown => "clients: no unknown outcome where nothing fails",
             Self::Panic => "panic",
         }
     }
@@ -84,8 +93,9 @@ impl Oracle {
         match self {
             Self::History | Self::Prefix | Self::Sent | Self::Contiguity => true,
             Self::Watermark | Self::Claims | Self::Once | Self::Bounds => true,
+            Self::Stalled | Self::Unknown => true,
             Self::Answers | Self::Formation | Self::Wire | Self::Halted => false,
-            Self::Convergence | Self::Progress | Self::Panic => false,
+            Self::Convergence | Self::Liveness | Self::Progress | Self::Panic => false,
         }
     }
 }

@@ -11,9 +11,12 @@ use crate::{
     faults::Kind,
     mutants::MutantName,
     oracle::Failure,
-    scenario::Scenario,
+    scenario::{RECOVERY, SECOND, Scenario},
+    shrink::{Shrunk, shrink},
     world::{Counts, Outcome},
 };
+
+const MILLI: u64 = 1_000_000;
 
 /// Violations that are shown in full; more are only counted.
 const SHOWN: usize = 3;
@@ -25,7 +28,7 @@ pub struct ScenarioReport {
     seeds: u64,
     total: Counts,
     violations: u64,
-    shown: Vec<(u64, Failure)>,
+    shown: Vec<(u64, Failure, Option<Shrunk>)>,
 }
 
 impl ScenarioReport {
@@ -41,7 +44,7 @@ impl ScenarioReport {
         if let Some(failure) = outcome.failure {
             self.violations += 1;
             if self.shown.len() < SHOWN {
-                self.shown.push((seed, failure));
+                self.shown.push((seed, failure, shrink(self.scenario, seed, None)));
             }
         }
     }
@@ -83,6 +86,8 @@ impl ScenarioReport {
             retries: counts.retries,
             duplicates: counts.duplicates,
             expired_sessions: counts.expired_sessions,
+            recovery_ms: counts.recovery.unwrap_or_default().div_ceil(MILLI),
+            recovery_allowed_ms: RECOVERY / MILLI,
         }
     }
 }
@@ -108,6 +113,8 @@ pub struct ScenarioJson {
     retries: u64,
     duplicates: u64,
     expired_sessions: u64,
+    recovery_ms: u64,
+    recovery_allowed_ms: u64,
 }
 
 /// What the hunt for one mutant came to, as scripts read it.
@@ -157,6 +164,14 @@ impl fmt::Display for ScenarioReport {
             "          requests: {} asked again unanswered, {} late duplicates, {} of evicted sessions",
             counts.retries, counts.duplicates, counts.expired_sessions
         )?;
+        let recovery = counts.recovery.unwrap_or_default().div_ceil(MILLI);
+        writeln!(
+            f,
+            "         after healing all was whole and served within {}.{:03} virtual seconds (allowed: {})",
+            recovery / 1000,
+            recovery % 1000,
+            RECOVERY / SECOND
+        )?;
         write!(f, "         faults:")?;
         for &kind in self.scenario.kinds() {
             write!(f, " {kind} {}", counts.injected(kind))?;
@@ -164,8 +179,9 @@ impl fmt::Display for ScenarioReport {
         for kind in self.missing() {
             write!(f, "\n         FAILED: no fault of the kind {kind} had any effect")?;
         }
-        for (seed, failure) in &self.shown {
+        for (seed, failure, shrunk) in &self.shown {
             write!(f, "\n{}", Violation { scenario: self.scenario, seed: *seed, mutant: None, failure })?;
+            shrunk.iter().try_for_each(|shrunk| write!(f, "\n{shrunk}"))?;
         }
         if self.violations > self.shown.len() as u64 {
             write!(f, "\n         … and {} more", self.violations - self.shown.len() as u64)?;
@@ -210,6 +226,8 @@ pub struct MutantReport {
     pub caught: Option<(u64, u64, Failure)>,
     /// Seeds tried if nothing caught it.
     pub tried: u64,
+    /// The run that caught it, made smaller, if that was wanted.
+    pub shrunk: Option<Shrunk>,
     /// What stopped the same seeds without the mutant, if anything did.
     pub baseline: Option<(u64, Failure)>,
 }
@@ -217,7 +235,14 @@ pub struct MutantReport {
 impl MutantReport {
     /// Whether it was caught by clients or by an invariant, and nothing is caught without it.
     pub fn passed(&self) -> bool {
-        self.baseline.is_none() && self.caught.as_ref().is_some_and(|(_, _, failure)| failure.oracle.convicts())
+        self.baseline.is_none()
+            && self.caught.as_ref().is_some_and(|(_, _, failure)| self.mutant.is_convicted_by(failure.oracle))
+    }
+
+    /// Makes the run that caught it smaller.
+    pub fn shrink(&mut self) {
+        let seed = self.caught.as_ref().map(|(seed, ..)| *seed);
+        self.shrunk = seed.and_then(|seed| shrink(self.scenario, seed, Some(self.mutant)));
     }
 
     fn seeds(&self) -> u64 {
@@ -230,7 +255,7 @@ impl MutantReport {
         MutantJson {
             name: self.mutant.name(),
             trap: self.mutant.trap(),
-            caught: failure.is_some_and(|failure| failure.oracle.convicts()),
+            caught: failure.is_some_and(|failure| self.mutant.is_convicted_by(failure.oracle)),
             oracle: failure.map(|failure| failure.oracle.name()),
             seeds: self.seeds(),
             baseline_passed: self.baseline.is_none(),
@@ -244,7 +269,8 @@ impl fmt::Display for MutantReport {
         let (name, trap, scenario) = (self.mutant.name(), self.mutant.trap(), self.scenario.name());
         match &self.caught {
             Some((seed, seeds, failure)) => {
-                let verdict = if failure.oracle.convicts() { "caught" } else { "NOT CAUGHT but noticed" };
+                let verdict =
+                    if self.mutant.is_convicted_by(failure.oracle) { "caught" } else { "NOT CAUGHT but noticed" };
                 writeln!(f, "{name} (trap {trap}): {verdict} by {} after {seeds} seeds of {scenario}", failure.oracle)?;
                 write!(
                     f,
@@ -253,6 +279,9 @@ impl fmt::Display for MutantReport {
                 )?;
             }
             None => write!(f, "{name} (trap {trap}): SURVIVED {} seeds of {scenario}", self.tried)?,
+        }
+        if let Some(shrunk) = &self.shrunk {
+            write!(f, "\n{shrunk}")?;
         }
         match &self.baseline {
             None => write!(f, "\n  without it the same seeds pass"),
@@ -289,6 +318,7 @@ impl Counts {
         self.duplicates += other.duplicates;
         self.expired_sessions += other.expired_sessions;
         self.busy += other.busy;
+        self.recovery = self.recovery.max(other.recovery);
         self.planned += other.planned;
         self.faults.iter_mut().zip(other.faults).for_each(|(sum, more)| *sum += more);
     }

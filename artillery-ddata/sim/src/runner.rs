@@ -23,11 +23,17 @@ pub fn run(scenario: Scenario, seed: u64, mutant: Option<MutantName>, traced: bo
     guard(world)
 }
 
+/// Runs a world of one's own; a panic is a failure too.
+pub fn run_setup(seed: u64, setup: crate::scenario::Setup) -> Outcome {
+    guard(|| World::new(seed, setup, false).run())
+}
+
 fn guard(world: impl FnOnce() -> Outcome) -> Outcome {
     catch_unwind(AssertUnwindSafe(world)).unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<String>().map(String::as_str);
         let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("without a text");
-        Outcome { counts: Counts::default(), failure: Some(Failure::new(Oracle::Panic, text)), trace: None }
+        let failure = Some(Failure::new(Oracle::Panic, text));
+        Outcome { counts: Counts::default(), failure, served: Vec::new(), trace: None }
     })
 }
 

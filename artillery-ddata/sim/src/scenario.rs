@@ -1,28 +1,34 @@
 //! Named worlds: what is drawn from the seed, and which faults belong to it.
 
+mod directed;
 mod draw;
+mod gray;
+mod names;
 
 use std::time::Duration;
 
 use artillery_ddata::Mode;
 
+use self::directed::{crowd, disturbed, forks, halves, last_words, race, stalls, whispers};
 use self::draw::{
     batches, clocks, common, evictions, founded, large, mixed, moving, one_key, readers, resync, retries, sole,
     turmoil, unrest, watches,
 };
+pub use self::gray::{BACK, Gray, gray_setup};
 
 use crate::{
     client::{Keys, Mix},
-    faults::{self, Fault, Kind, Planned},
+    faults::{self, Fault, Kind, Planned, play},
     mutants::MutantName,
     network::Profile,
     rng::{Concern, Rng},
+    world::Boundary,
 };
 
 /// The virtual second in nanoseconds.
 pub const SECOND: u64 = 1_000_000_000;
 
-/// Fewest operations of a seed.
+/// Usually, fewest operations of a seed.
 pub const OPERATIONS: u64 = 2_000;
 /// When faults begin.
 pub const TROUBLE: u64 = SECOND / 2;
@@ -30,9 +36,11 @@ pub const TROUBLE: u64 = SECOND / 2;
 pub const FOUNDED: u64 = 5 * SECOND;
 /// When all faults but crashes are over.
 pub const HEALED: u64 = 20 * SECOND;
+/// Within this time of healing every chain is whole and each member of it has served.
+pub const RECOVERY: u64 = 5 * SECOND;
 /// When members begin to crash.
 pub const CRASHES: u64 = 27 * SECOND;
-/// When clients stop, if they did enough.
+/// When clients usually stop, if they did enough.
 pub const STOP: u64 = 30 * SECOND;
 /// When clients stop, whatever they did.
 pub const LAST: u64 = 120 * SECOND;
@@ -90,10 +98,22 @@ pub struct Setup {
     pub floors: bool,
     /// How many of a thousand polls of a replica's messages are late.
     pub late_polls: u32,
+    /// Nanoseconds that a node takes over an input.
+    pub cost: u64,
+    /// One member holds its chain up for long: writes are to be back soon.
+    pub gray: Option<Gray>,
+    /// Nothing fails: nobody is to be told of an unknown outcome.
+    pub peaceful: bool,
     /// Most inputs that a node takes in before it polls.
     pub batch: usize,
     /// Whether nodes hold leases that run out now and then.
     pub leases: bool,
+    /// How many of a thousand local reads take long, because their thread isn't run for a while.
+    pub stalls: u32,
+    /// When clients stop, if they did enough.
+    pub stop: u64,
+    /// Operations at least.
+    pub fewest: u64,
     /// Operations at most.
     pub most: u64,
     /// Clients that watch the changes of a chain, for each of them.
@@ -108,6 +128,10 @@ pub struct Setup {
     pub faults: Vec<Planned>,
     /// Whether a member crashes at the end.
     pub crash: Option<Planned>,
+    /// How a resync is ended, if one is to be watched.
+    pub boundary: Option<Boundary>,
+    /// Whether to tell what became of each operation.
+    pub audited: bool,
     /// The guard taken out.
     pub mutant: Option<MutantName>,
 }
@@ -122,7 +146,7 @@ pub struct FoundingSetup {
 }
 
 /// How a cluster's configuration changes.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct ControlSetup {
     /// Founders; further nodes are spares.
     pub founders: usize,
@@ -138,6 +162,10 @@ pub struct ControlSetup {
     pub whims: u32,
     /// How many of a thousand wishes for a promotion are followed by a broken link to the joiner.
     pub cut_off: u32,
+    /// How many of a thousand of them are the last thing that is heard of who wishes, for a while.
+    pub last_words: u32,
+    /// How many of a thousand snapshots are disturbed, at the source or on their way.
+    pub disturbed: u32,
 }
 
 /// A named kind of world.
@@ -205,126 +233,36 @@ pub enum Scenario {
     Unrest,
     /// Everything that can change a configuration at once.
     Turmoil,
+    /// Tails are lost that told only their head what they have committed.
+    Whispers,
+    /// Two of three members are cut off together.
+    Halves,
+    /// Local reads whose threads aren't run for seconds, while their members are cut off and come back.
+    Stalls,
+    /// Members that are alone are lost right after they have asked for another one.
+    LastWords,
+    /// Snapshots of many keys, whose source or link is lost on the way.
+    Disturbed,
+    /// Snapshots of many keys over narrow links, while as much is written as gets through.
+    Race,
+    /// Heads are cut off, go on ordering, and come back with what nobody else has.
+    Forks,
+    /// Almost twice as many nodes as form a cluster, which meet late.
+    Crowd,
+    /// A member that lives holds its chain up: a dead link, one way or both, or it is a hundred times slower.
+    Gray,
+    /// An operator wants the members in another order, again and again, under load.
+    Orders,
+    /// An operator has members leave, one after the other, under load.
+    Drains,
 }
 
 impl Scenario {
-    /// All of them.
-    pub const ALL: [Self; 31] = [
-        Self::Calm,
-        Self::Lossy,
-        Self::Links,
-        Self::Slow,
-        Self::Crash,
-        Self::Classic,
-        Self::Single,
-        Self::Pair,
-        Self::Long,
-        Self::Hot,
-        Self::Storm,
-        Self::Many,
-        Self::Leases,
-        Self::Formation,
-        Self::Retries,
-        Self::Evictions,
-        Self::Batches,
-        Self::Sessions,
-        Self::Readers,
-        Self::Watches,
-        Self::Large,
-        Self::Mixed,
-        Self::Failover,
-        Self::Partitions,
-        Self::Pauses,
-        Self::Leaders,
-        Self::Sole,
-        Self::Resync,
-        Self::Clocks,
-        Self::Unrest,
-        Self::Turmoil,
-    ];
-
-    /// Its name on the command line.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Calm => "calm",
-            Self::Lossy => "lossy",
-            Self::Links => "links",
-            Self::Slow => "slow",
-            Self::Crash => "crash",
-            Self::Classic => "classic",
-            Self::Single => "single",
-            Self::Pair => "pair",
-            Self::Long => "long",
-            Self::Hot => "hot",
-            Self::Storm => "storm",
-            Self::Many => "many",
-            Self::Leases => "leases",
-            Self::Formation => "formation",
-            Self::Retries => "retries",
-            Self::Evictions => "evictions",
-            Self::Batches => "batches",
-            Self::Sessions => "sessions",
-            Self::Readers => "readers",
-            Self::Watches => "watches",
-            Self::Large => "large",
-            Self::Mixed => "mixed",
-            Self::Failover => "failover",
-            Self::Partitions => "partitions",
-            Self::Pauses => "pauses",
-            Self::Leaders => "leaders",
-            Self::Sole => "sole",
-            Self::Resync => "resync",
-            Self::Clocks => "clocks",
-            Self::Unrest => "unrest",
-            Self::Turmoil => "turmoil",
-        }
-    }
-
-    /// What it is, in a few words.
-    pub const fn about(self) -> &'static str {
-        match self {
-            Self::Calm => "three members, nothing worse than delays",
-            Self::Lossy => "frames, requests and replies get lost, doubled, swapped",
-            Self::Links => "connections break and come back, one-way cuts",
-            Self::Slow => "slow members, a small window",
-            Self::Crash => "all faults, then a member stops for ever",
-            Self::Classic => "classic chain replication: strong reads at the tail",
-            Self::Single => "a chain of one",
-            Self::Pair => "a chain of two",
-            Self::Long => "a chain of five",
-            Self::Hot => "one key, few writers, many readers",
-            Self::Storm => "one key, many writers and readers, frames always overtake each other",
-            Self::Many => "three chains on three nodes, each with another head",
-            Self::Leases => "leases run out and are renewed",
-            Self::Formation => "nodes start in any order, some repeatedly, and form a cluster first",
-            Self::Retries => "lists and counters, many requests in flight, repeated through any node",
-            Self::Evictions => "so little room for sessions that they are evicted all the time",
-            Self::Batches => "batches that write all keys, reads and scans of all of them",
-            Self::Sessions => "reads in sessions that hop from node to node",
-            Self::Readers => "one key, one writer, 64 readers",
-            Self::Watches => "changes are watched from any member, some by who falls behind",
-            Self::Large => "values many times as large as a frame may be",
-            Self::Mixed => "everything at once",
-            Self::Failover => "members restart with nothing in memory; they and spares take the places",
-            Self::Partitions => "members are cut off, from one or all others, both ways or one way",
-            Self::Pauses => "members stand still for a while, and go on as if no time had passed",
-            Self::Leaders => "leaders of the configuration log come and go",
-            Self::Sole => "chains of one or two members, which others join",
-            Self::Resync => "backlogs so small that who was away needs everything",
-            Self::Clocks => "clocks that differ in rate by a tenth",
-            Self::Unrest => "one busy key, while members are cut off one after the other",
-            Self::Turmoil => "everything that changes a configuration, at once",
-        }
-    }
-
-    /// The scenario called `name`.
-    pub fn named(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|scenario| scenario.name() == name)
-    }
-
     /// The kinds of faults that belong to it: each must occur in some seed.
     pub const fn kinds(self) -> &'static [Kind] {
-        use Kind::{Break, Crash, Cut, Delay, Duplication, Isolate, Loss, Pause, Reorder, Restart, Slow};
+        use Kind::{
+            Break, Crash, Cut, Delay, Drain, Duplication, Far, Isolate, Loss, Order, Pause, Reorder, Restart, Slow,
+        };
         match self {
             Self::Calm => &[Delay],
             Self::Lossy => &[Loss, Duplication, Reorder],
@@ -334,7 +272,7 @@ impl Scenario {
             Self::Single => &[Loss, Delay, Slow],
             Self::Storm => &[Reorder, Duplication, Loss, Delay],
             Self::Leases => &[Delay, Break, Slow],
-            Self::Formation => &[Loss, Duplication, Reorder, Delay, Break, Cut, Slow, Restart],
+            Self::Formation | Self::Crowd => &[Loss, Duplication, Reorder, Delay, Break, Cut, Slow, Restart],
             Self::Readers => &[Delay],
             Self::Failover => &[Restart, Delay, Break],
             Self::Partitions => &[Isolate, Cut, Break, Delay],
@@ -345,6 +283,14 @@ impl Scenario {
             Self::Clocks => &[Isolate, Pause],
             Self::Unrest => &[Isolate, Pause, Break],
             Self::Turmoil => &[Loss, Duplication, Reorder, Delay, Break, Cut, Slow, Restart, Pause, Isolate],
+            Self::Whispers | Self::Halves | Self::Forks => &[Isolate, Cut],
+            Self::Stalls => &[Isolate, Pause, Break],
+            Self::LastWords => &[Isolate, Break],
+            Self::Disturbed => &[Restart, Isolate, Break],
+            Self::Race => &[Restart, Isolate, Delay],
+            Self::Gray => &[Break, Cut, Far, Slow, Delay],
+            Self::Orders => &[Order, Delay],
+            Self::Drains => &[Drain, Delay],
             Self::Classic
             | Self::Pair
             | Self::Long
@@ -417,8 +363,23 @@ impl Scenario {
             Self::Clocks => clocks(&mut rng, &mut setup),
             Self::Unrest => unrest(&mut rng, &mut setup),
             Self::Turmoil => turmoil(&mut rng, &mut setup),
+            Self::Whispers => whispers(&mut rng, &mut setup),
+            Self::Halves => halves(&mut rng, &mut setup),
+            Self::Stalls => stalls(&mut rng, &mut setup),
+            Self::LastWords => last_words(&mut rng, &mut setup),
+            Self::Disturbed => disturbed(&mut rng, &mut setup),
+            Self::Race => race(&mut rng, &mut setup),
+            Self::Forks => forks(&mut rng, &mut setup),
+            Self::Crowd => crowd(&mut rng, &mut setup),
+            Self::Gray => gray::gray(&mut rng, &mut setup),
+            Self::Orders => gray::orders(&mut rng, &mut setup),
+            Self::Drains => gray::drains(&mut rng, &mut setup),
         }
         setup.keys.chains = setup.chains;
+        if let Some(plan) = gray::plan(self, seed, &setup) {
+            setup.faults = plan;
+            return setup;
+        }
         let mut faults = Rng::new(seed, Concern::Faults);
         let lossless = |kind: &Kind| matches!(kind, Kind::Delay | Kind::Slow | Kind::Break | Kind::Crash);
         if self.kinds().iter().all(lossless) && rng.chance(500) {
@@ -433,7 +394,13 @@ impl Scenario {
         if self.kinds().contains(&Kind::Crash) {
             setup.crash = Some(faults::crash(&mut faults, setup.members, CRASHES, CRASHES + SECOND));
         }
-        if matches!(self, Self::Unrest | Self::Clocks) {
+        match self {
+            Self::Whispers => setup.faults.extend(play::plays(&mut faults, play::lose_tail, TROUBLE, HEALED)),
+            Self::Forks => setup.faults.extend(play::plays(&mut faults, play::lose_head, TROUBLE, HEALED)),
+            Self::Halves => setup.faults.extend(play::plays(&mut faults, play::lose_rest, TROUBLE, HEALED)),
+            _ => {}
+        }
+        if matches!(self, Self::Unrest | Self::Clocks | Self::Stalls) {
             setup.faults.extend(faults::unrest(&mut faults, setup.members, TROUBLE, HEALED));
         }
         if setup.control.is_some() {

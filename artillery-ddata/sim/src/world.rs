@@ -1,6 +1,7 @@
 //! A whole cluster and its clients on virtual time, in one thread, from one seed.
 
 mod answers;
+mod boundary;
 mod clients;
 mod control;
 mod counts;
@@ -8,26 +9,32 @@ mod end;
 mod event;
 mod faults;
 mod founding;
+mod plays;
 mod records;
+mod recovery;
 mod steps;
 mod watches;
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
-pub use self::counts::Counts;
 pub(crate) use self::event::{Addressed, Arrival, Event, Phase};
+pub use self::{
+    boundary::{Boundary, ResyncCounts, ResyncEnd},
+    counts::{Counts, Served},
+};
 use self::{control::Control, founding::Founders, watches::Watcher};
 use artillery_ddata::{ChainConfig, ChainId, ChainMember, Epoch, MemberId, Role, Timestamp, replica::Input};
 
 use crate::{
     client::{Client, Standing},
+    faults::Fault,
     history::{History, Value},
     network::Network,
     node::{Node, Work},
     oracle::{ChainOracle, Failure, Oracle},
     queue::Queue,
     rng::{Concern, Rng},
-    scenario::{HEALED, LAST, OPERATIONS, SECOND, STOP, Scenario, Setup},
+    scenario::{HEALED, LAST, SECOND, Scenario, Setup},
     trace::Trace,
 };
 
@@ -38,6 +45,8 @@ pub struct Outcome {
     pub counts: Counts,
     /// What was wrong, if anything was.
     pub failure: Option<Failure>,
+    /// What became of each operation, if that was wanted.
+    pub served: Vec<Served>,
     /// The story, if it was wanted.
     pub trace: Option<String>,
 }
@@ -62,6 +71,14 @@ pub struct World {
     founding: Option<Founders>,
     phase: Phase,
     active: Vec<bool>,
+    /// What each play comes to while it goes on.
+    plays: Vec<Vec<Fault>>,
+    /// Whether clients asked for too little after healing to tell who serves.
+    unasked: bool,
+    /// Who has served since healing.
+    served: BTreeSet<usize>,
+    /// What is there without having been planned.
+    strikes: Vec<Fault>,
     next_value: u64,
     last_moment: u64,
     /// By chain: sequences are numbers of one chain.
@@ -70,12 +87,16 @@ pub struct World {
     standings: Vec<Vec<Standing>>,
     watchers: Vec<Watcher>,
     claim: Option<Failure>,
+    /// What became of each operation, if that is wanted.
+    audit: Vec<Served>,
     in_flight: u64,
     slow_steps: u64,
     crashes: u64,
     restarts: u64,
     pauses: u64,
     isolations: u64,
+    orders_done: u64,
+    drains: u64,
     control: Option<Control>,
     trace: Trace,
     counts: Counts,
@@ -103,6 +124,10 @@ impl World {
             founding: setup.founding.map(|founding| Founders::new(seed, founding, &setup)),
             phase: Phase::Work,
             active: vec![false; faults],
+            plays: vec![Vec::new(); faults],
+            unasked: false,
+            served: BTreeSet::new(),
+            strikes: Vec::new(),
             next_value: 0,
             last_moment: 0,
             histories: vec![History::default(); setup.chains],
@@ -111,12 +136,15 @@ impl World {
                 .map(|index| Watcher::new(seed, index, index % setup.chains))
                 .collect(),
             claim: None,
+            audit: Vec::new(),
             in_flight: 0,
             slow_steps: 0,
             crashes: 0,
             restarts: 0,
             pauses: 0,
             isolations: 0,
+            orders_done: 0,
+            drains: 0,
             control: None,
             trace: Trace::new(traced),
             counts: Counts { planned: faults as u64, ..Counts::default() },
@@ -157,6 +185,8 @@ impl World {
                 return Err(Failure::new(Oracle::Progress, format!("more than {EVENTS} events: time stands still")));
             }
             self.handle(event)?;
+            self.check_recovery()?;
+            self.watch_boundary();
         }
         self.check_end()
     }
@@ -176,7 +206,7 @@ impl World {
                 self.queue.push(planned.end, Event::Fault { index, begins: false });
             }
         }
-        self.queue.push(STOP, Event::Phase(Phase::Quiet));
+        self.queue.push(self.setup.stop, Event::Phase(Phase::Quiet));
     }
 
     fn begin_founded(&mut self) {
@@ -230,6 +260,9 @@ impl World {
             Event::Think(client) => self.think(client),
             Event::Retry { client, number } => self.retry(client, number),
             Event::Fault { index, begins } => self.fault(index, begins),
+            Event::Boundary { end, source, joiner, over } => self.boundary(end, source, joiner, over),
+            Event::Strike { fault, begins } => self.struck(fault, begins),
+            Event::Leave { node, id, read } => return self.leave(node, id, *read),
             Event::Phase(phase) => self.enter_phase(phase),
         }
         Ok(())
@@ -255,7 +288,7 @@ impl World {
 
     fn enter_phase(&mut self, phase: Phase) {
         match phase {
-            Phase::Quiet if self.counts.operations < OPERATIONS && self.now < LAST => {
+            Phase::Quiet if self.counts.operations < self.setup.fewest && self.now < LAST => {
                 self.queue.push(self.now + SECOND, Event::Phase(Phase::Quiet));
                 return;
             }

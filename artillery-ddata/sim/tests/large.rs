@@ -1,34 +1,30 @@
 //! A value of 64 MiB on its way down a chain, on links that carry one byte in a nanosecond: how many of its bytes stand in
 //! front of everything else.
 
+#[path = "support/small.rs"]
+mod small;
+
 use std::{
     collections::{BTreeMap, VecDeque},
     sync::Arc,
 };
 
 use artillery_ddata::{
-    ChainConfig, ChainId, ChainMember, Epoch, Incarnation, MemberId, Mode, NodeId, Role, Timestamp,
+    ChainId, Timestamp,
     replica::{Gate, Input, Output, Query, ReadMode, Replica, Reply, Settings, Token, Write},
     store::MemoryStore,
     wire::message::{ChainFrame, ChainMessage, MAX_CHUNK},
 };
 use bytes::Bytes;
 
-const MEMBERS: usize = 3;
+use small::{FAR, FRAMES, MEMBERS, beginning, member};
+
 const CHAINS: usize = 2;
-/// As many frames wait for a stream as in the driver.
-const QUEUE: usize = 4;
-/// What a frame takes up besides keys and values, generously.
-const FRAME: u64 = 256;
+const FRAME: u64 = small::FRAME as u64;
 const LARGE: usize = 64 << 20;
 /// The large value goes through this chain.
 const BUSY: usize = 0;
 const QUIET: usize = 1;
-const FAR: Timestamp = Timestamp::from_nanos(u64::MAX / 2);
-
-fn member(n: usize) -> MemberId {
-    MemberId { node: NodeId::from_name(&format!("n{n}")), incarnation: Incarnation { store: 1, starts: 1 } }
-}
 
 /// A frame, and how many bytes of the large value had passed the link when it was handed over.
 type Waiting = (ChainFrame, u64);
@@ -57,12 +53,7 @@ impl Link {
 }
 
 fn size(frame: &ChainFrame) -> u64 {
-    FRAME
-        + match &frame.message {
-            ChainMessage::Updates(updates) => updates.updates.iter().map(|update| update.bytes() as u64).sum(),
-            ChainMessage::Chunk(chunk) => chunk.bytes.len() as u64,
-            ChainMessage::Snapshot(_) | ChainMessage::Control(_) => 0,
-        }
+    small::size(frame) as u64
 }
 
 struct World {
@@ -91,15 +82,9 @@ impl World {
         let mut world = Self { clock: 1, replicas, links, replies, tokens: 0, most: 0, others: 0 };
         for n in 0..MEMBERS {
             for chain in 0..CHAINS {
-                world.input(n, chain, Input::Lease(Timestamp::MAX));
-                for other in (0..MEMBERS).filter(|&other| other != n) {
-                    world.input(n, chain, Input::Connected(member(other)));
+                for input in beginning(n, ChainId(chain as u32)) {
+                    world.input(n, chain, input);
                 }
-                let members = (0..MEMBERS).map(|n| ChainMember { id: member(n), role: Role::Serving }).collect();
-                let id = ChainId(chain as u32);
-                let config =
-                    ChainConfig { chain: id, epoch: Epoch(1), index: 1, mode: Mode::Craq, min_members: 1, members };
-                world.input(n, chain, Input::Enter(Arc::new(config)));
             }
         }
         world.run(|_| false);
@@ -139,7 +124,7 @@ impl World {
                 for (chain, replica) in self.replicas[n].iter_mut().enumerate() {
                     let control = replica.poll_control(now, member(to));
                     link.control.extend(control.map(|frame| (frame, link.large)));
-                    while link.updates[chain].len() < QUEUE {
+                    while link.updates[chain].len() < FRAMES {
                         let Some(frame) = replica.poll_updates(now, member(to), MAX_CHUNK) else { break };
                         link.updates[chain].push_back((frame, link.large));
                     }

@@ -1,29 +1,28 @@
 //! Ten times too many callers for half a minute of virtual time, on links of a given rate: how long what a head has let in
 //! takes, and how many bytes wait for it.
 
+#[path = "support/small.rs"]
+mod small;
+
 use std::{
     collections::{BTreeMap, VecDeque},
     sync::Arc,
 };
 
 use artillery_ddata::{
-    ChainConfig, ChainId, ChainMember, Epoch, Incarnation, MemberId, Mode, NodeId, Role, Sequence, Timestamp, Version,
+    ChainId, Sequence, Timestamp, Version,
     replica::{Gate, Input, Output, Replica, Reply, Settings, Token, Write},
     store::{MemoryStore, Store},
-    update::Update,
-    wire::message::{ChainFrame, ChainMessage, MAX_CHUNK},
+    wire::message::{ChainFrame, MAX_CHUNK},
 };
 use bytes::Bytes;
 
-const MEMBERS: usize = 3;
+use small::{FAR, FRAME, FRAMES, MEMBERS, beginning, member, size};
+
 const CHAIN: ChainId = ChainId(0);
 const WINDOW: usize = 4 << 20;
 /// Bytes of writes that wait at the head, as in the driver.
 const QUEUE: usize = 1 << 20;
-/// As many frames wait for a stream as in the driver.
-const FRAMES: usize = 4;
-/// What a frame takes up besides its updates, and a write in a queue besides its key and value, generously.
-const FRAME: usize = 256;
 /// Every second caller writes large values.
 const SIZES: [usize; 2] = [1 << 10, 64 << 10];
 const LARGEST: usize = SIZES[1] + 2 * FRAME;
@@ -44,24 +43,10 @@ const SATURATING: usize = 32;
 /// Each fourth caller gives up so soon, and calls again.
 const IMPATIENT: usize = 4;
 const PATIENCE: u64 = 50 * MILLI;
-const FAR: Timestamp = Timestamp::from_nanos(u64::MAX / 2);
 
 /// How long a link is busy with so many bytes.
 fn busy(bytes: usize) -> u64 {
     (bytes as u64 * SECOND).div_ceil(RATE)
-}
-
-fn member(n: usize) -> MemberId {
-    MemberId { node: NodeId::from_name(&format!("n{n}")), incarnation: Incarnation { store: 1, starts: 1 } }
-}
-
-fn size(frame: &ChainFrame) -> usize {
-    FRAME
-        + match &frame.message {
-            ChainMessage::Updates(updates) => updates.updates.iter().map(Update::cost).sum(),
-            ChainMessage::Chunk(chunk) => chunk.bytes.len(),
-            ChainMessage::Snapshot(_) | ChainMessage::Control(_) => 0,
-        }
 }
 
 enum Event {
@@ -167,14 +152,9 @@ impl World {
             figures: Figures::default(),
         };
         for n in 0..MEMBERS {
-            world.input(n, Input::Lease(Timestamp::MAX));
-            for other in (0..MEMBERS).filter(|&other| other != n) {
-                world.input(n, Input::Connected(member(other)));
+            for input in beginning(n, CHAIN) {
+                world.input(n, input);
             }
-            let members = (0..MEMBERS).map(|n| ChainMember { id: member(n), role: Role::Serving }).collect();
-            let (epoch, mode) = (Epoch(1), Mode::Craq);
-            let config = ChainConfig { chain: CHAIN, epoch, index: 1, mode, min_members: 1, members };
-            world.input(n, Input::Enter(Arc::new(config)));
         }
         world.run(|_| false);
         world

@@ -234,7 +234,12 @@ fn repeat(operation: &Operation) -> Repeat {
         Operation::Write { request: Some(_), .. } => Repeat::Recorded,
         Operation::Write { request: None, write: Write::OpenSession } => Repeat::Harmless,
         Operation::Write { .. } => Repeat::Twice,
-        Operation::Read { .. } | Operation::Routing | Operation::Status => Repeat::Harmless,
+        Operation::Read { .. }
+        | Operation::Routing
+        | Operation::Status
+        | Operation::Arrange(_)
+        | Operation::Survey
+        | Operation::Recover { .. } => Repeat::Harmless,
     }
 }
 

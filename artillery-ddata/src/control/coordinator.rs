@@ -20,7 +20,9 @@
 mod grants;
 mod mutant;
 mod plan;
+mod reorder;
 mod settings;
+mod slow;
 #[cfg(test)]
 mod tests;
 mod voters;
@@ -34,14 +36,22 @@ use std::{
 pub use self::mutant::Mutant;
 #[cfg(not(feature = "mutants"))]
 use self::mutant::Mutant;
-pub use self::settings::Settings;
-use self::{grants::Grants, plan::View};
+use self::{
+    grants::Grants,
+    plan::View,
+    reorder::Wish,
+    slow::{Outside, Told, Watched},
+};
+pub use self::{
+    plan::{Reason, Why},
+    settings::Settings,
+};
 use super::{
     Founder,
     log::{Change, Configs, LogIndex, Term},
-    message::{Promotion, Renewal, Renewed},
+    message::{Promotion, Renewal, Renewed, ReorderError},
 };
-use crate::{MemberId, Timestamp};
+use crate::{ChainId, Epoch, MemberId, NodeId, Timestamp};
 
 /// What happened.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -77,6 +87,15 @@ pub enum Input {
         at: LogIndex,
         /// What became of it.
         fate: Fate,
+    },
+    /// An operator wants the serving members of a chain in this order. Answered by [`Output::Reordered`].
+    Reorder {
+        /// Names the wish.
+        token: u64,
+        /// Which chain.
+        chain: ChainId,
+        /// All of its serving members, head first.
+        order: Vec<MemberId>,
     },
     /// [`Output::SetVoters`] has come to its end, however.
     VotersSet,
@@ -120,6 +139,15 @@ pub enum Output {
         at: LogIndex,
         /// What.
         change: Change,
+        /// Why, for people.
+        why: Vec<Reason>,
+    },
+    /// What came of [`Input::Reorder`].
+    Reordered {
+        /// Which wish.
+        token: u64,
+        /// The epoch in which they stand in that order.
+        result: Result<Epoch, ReorderError>,
     },
     /// Have the log kept by these. One such change at a time.
     SetVoters {
@@ -143,6 +171,8 @@ pub struct Coordinator {
     rounds: u64,
     /// When it last took anything in: after a pause, what it knows is old.
     awake: Timestamp,
+    /// Nodes that were moved out because they held a chain up.
+    outside: BTreeMap<NodeId, Outside>,
     outputs: VecDeque<Output>,
     mutant: Option<Mutant>,
 }
@@ -155,6 +185,8 @@ struct Leading {
     nodes: BTreeMap<MemberId, Seen>,
     /// Members that are to be removed, for whom nothing is renewed.
     fenced: BTreeSet<MemberId>,
+    watched: BTreeMap<ChainId, Watched>,
+    reorder: Option<Wish>,
     grants: Grants,
     proposal: Option<Proposal>,
     /// After a refusal: not before then.
@@ -166,11 +198,13 @@ struct Leading {
 #[derive(Clone, Debug)]
 struct Seen {
     founder: Founder,
+    first: Timestamp,
     heard: Timestamp,
     /// Leases granted by this leader are certainly out then.
     out: Timestamp,
     leaving: bool,
     promotions: Vec<Promotion>,
+    told: BTreeMap<ChainId, Told>,
     /// Its newest renewals that were answered, and when.
     answered: VecDeque<(u64, Timestamp)>,
     /// It lived at some moment after this one: it has shown an answer that was given then (trap 42).
@@ -184,6 +218,7 @@ const ANSWERS: usize = 16;
 struct Proposal {
     at: LogIndex,
     change: Change,
+    why: Vec<Reason>,
     /// It may be in the log or not: ask again then.
     ask_again: Option<Timestamp>,
 }
@@ -200,6 +235,7 @@ impl Coordinator {
             leading: None,
             rounds: 0,
             awake: Timestamp::ZERO,
+            outside: BTreeMap::new(),
             outputs: VecDeque::new(),
             mutant: None,
         }
@@ -220,13 +256,18 @@ impl Coordinator {
     #[cfg(feature = "mutants")]
     pub fn describe(&self, out: &mut dyn std::fmt::Write) -> std::fmt::Result {
         // Names every field: a new one that is forgotten here doesn't compile.
-        let Self { me, settings: _, configs, leader, voters, leading, rounds, awake, outputs, mutant: _ } = self;
-        write!(out, "{:?}", (me, configs.applied(), leader, voters, leading, rounds, awake, outputs))
+        let Self { me, settings: _, configs, leader, voters, leading, outside, rounds, awake, outputs, mutant: _ } = self;
+        write!(out, "{:?}", (me, configs.applied(), leader, voters, leading, outside, rounds, awake, outputs))
     }
 
     /// The term in which it decides, if it does.
     pub fn leads(&self) -> Option<Term> {
         self.leading.as_ref().map(|leading| leading.term)
+    }
+
+    /// Whether a proposal is under way: until it is decided, or known to be refused.
+    pub fn proposes(&self) -> bool {
+        self.leading.as_ref().is_some_and(|leading| leading.proposal.is_some())
     }
 
     /// What the driver is to do next.
@@ -252,6 +293,7 @@ impl Coordinator {
             Input::Renewal { from, renewal } => self.renewal(now, from, renewal),
             Input::Confirmed { round, leads } => self.confirmed(now, round, leads),
             Input::Appended { at, fate } => self.appended(now, at, fate),
+            Input::Reorder { token, chain, order } => self.reorder(now, token, chain, order),
             Input::VotersSet => {
                 if let Some(leading) = &mut self.leading {
                     leading.sets_voters = false;
@@ -276,6 +318,7 @@ impl Coordinator {
     fn follow_log(&mut self, now: Timestamp, leads: Option<Term>) {
         let keeps = |leading: &Leading| Some(leading.term) == leads;
         if !self.leading.as_ref().is_some_and(keeps) {
+            self.end_reorder();
             self.leading = leads.map(|term| Leading::new(term, now));
         }
         let applied = self.configs.applied();
@@ -309,30 +352,32 @@ impl Coordinator {
     /// Fences, proposes, and sees to it that the log is kept by nodes that live.
     fn decide(&mut self, now: Timestamp) {
         let Some(term) = self.leads() else { return };
+        self.follow_reorder(now);
+        self.judge(now);
         self.fence(now);
         self.keep_voters(now, term);
         let Some(leading) = &mut self.leading else { return };
         if let Some(proposal) = &mut leading.proposal {
             if proposal.ask_again.take_if(|at| *at <= now).is_some() {
-                let (at, change) = (proposal.at, proposal.change.clone());
-                self.outputs.push_back(Output::Append { term, at, change });
+                let (at, change, why) = (proposal.at, proposal.change.clone(), proposal.why.clone());
+                self.outputs.push_back(Output::Append { term, at, change, why });
             }
             return;
         }
         if now < leading.pause {
             return;
         }
-        let view = leading.view(now, self.me, &self.settings, self.mutant);
-        let Some(change) = view.change(&self.configs) else { return };
+        let view = leading.view(now, self.me, &self.settings, self.mutant, &self.outside);
+        let Some((change, why)) = view.change(&self.configs) else { return };
         let at = self.configs.applied().next();
-        leading.proposal = Some(Proposal { at, change: change.clone(), ask_again: None });
-        self.outputs.push_back(Output::Append { term, at, change });
+        leading.proposal = Some(Proposal { at, change: change.clone(), why: why.clone(), ask_again: None });
+        self.outputs.push_back(Output::Append { term, at, change, why });
     }
 
     /// Whether all that are to be there are, and nothing is to change.
     pub(super) fn is_settled(&self, now: Timestamp) -> bool {
         let Some(leading) = &self.leading else { return false };
-        let view = leading.view(now, self.me, &self.settings, self.mutant);
+        let view = leading.view(now, self.me, &self.settings, self.mutant, &self.outside);
         let mut members = self.configs.iter().flat_map(|config| config.members.iter().map(|member| member.id));
         let still = leading.proposal.is_none() && !leading.sets_voters && view.change(&self.configs).is_none();
         still && !members.any(|id| view.is_gone(id)) && self.has_voters(now)
@@ -344,9 +389,10 @@ impl Coordinator {
         let renews_on = self.is(Mutant::RenewWhileDeciding);
         let Some(leading) = &mut self.leading else { return };
         let proposed = leading.proposal.is_some() && !renews_on;
-        let view = leading.view(now, self.me, &self.settings, self.mutant);
+        let view = leading.view(now, self.me, &self.settings, self.mutant, &self.outside);
         let serving = self.configs.iter().flat_map(|config| config.serving());
-        let gone: BTreeSet<_> = serving.filter(|&id| view.is_gone(id)).collect();
+        let gone = serving.filter(|&id| view.is_gone(id));
+        let gone: BTreeSet<_> = gone.chain(slow::blamed(&leading.watched)).collect();
         leading.fenced.retain(|_| proposed);
         leading.fenced.extend(gone);
     }
@@ -359,6 +405,8 @@ impl Leading {
             since: now,
             nodes: BTreeMap::new(),
             fenced: BTreeSet::new(),
+            watched: BTreeMap::new(),
+            reorder: None,
             grants: Grants::default(),
             proposal: None,
             pause: Timestamp::ZERO,
@@ -366,8 +414,16 @@ impl Leading {
         }
     }
 
-    fn view<'a>(&'a self, now: Timestamp, me: MemberId, settings: &'a Settings, mutant: Option<Mutant>) -> View<'a> {
-        View { now, me, since: self.since, nodes: &self.nodes, settings, mutant }
+    fn view<'a>(
+        &'a self,
+        now: Timestamp,
+        me: MemberId,
+        settings: &'a Settings,
+        mutant: Option<Mutant>,
+        outside: &'a BTreeMap<NodeId, Outside>,
+    ) -> View<'a> {
+        let Self { since, ref nodes, ref watched, ref reorder, .. } = *self;
+        View { now, me, since, nodes, watched, reorder: reorder.as_ref(), outside, settings, mutant }
     }
 }
 
@@ -375,10 +431,12 @@ impl Seen {
     fn new(founder: Founder, now: Timestamp) -> Self {
         Self {
             founder,
+            first: now,
             heard: now,
             out: Timestamp::ZERO,
             leaving: false,
             promotions: Vec::new(),
+            told: BTreeMap::new(),
             answered: VecDeque::new(),
             proven: Timestamp::ZERO,
         }

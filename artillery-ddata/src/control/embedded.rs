@@ -22,10 +22,12 @@
 //! majority, in the same term.
 
 mod follow;
+mod histories;
 mod machine;
 mod messages;
 mod network;
 mod runtime;
+mod seat;
 mod settings;
 mod store;
 mod types;
@@ -48,15 +50,18 @@ use self::{
     network::Network,
     settings::Mutant,
     store::LogStore,
-    types::{Outcome, Peer, Proposal, Raft, RaftId},
+    types::{Outcome, Peer, Proposal, Raft, RaftId, RaftLogId},
 };
 pub(crate) use self::{
+    histories::Histories,
     network::{CallError, Peers},
+    seat::Seat,
     settings::EmbeddedSettings,
 };
 use super::{
-    Founder, Founding,
+    Founder, Founding, History,
     log::{AppendError, BoxFuture, Change, ConfigLog, ConfigLogError, Configs, LogIndex, LogStream, Term},
+    recovery::LogEnd,
 };
 use crate::{ClusterId, MemberId};
 
@@ -67,7 +72,11 @@ pub(crate) struct Embedded(Arc<Inner>);
 struct Inner {
     me: RaftId,
     cluster: ClusterId,
+    name: String,
+    histories: Histories,
     founders: Vec<Founder>,
+    peers: Arc<dyn Peers>,
+    store: LogStore,
     settings: EmbeddedSettings,
     raft: Raft,
     metrics: watch::Receiver<Metrics>,
@@ -91,8 +100,6 @@ impl Embedded {
         peers: Arc<dyn Peers>,
     ) -> Result<Self, ConfigLogError> {
         let id = raft_id(&settings, me.id);
-        let config = settings.config(founding.name.clone())?;
-        let network = Network { cluster: founding.cluster, peers, backoff: settings.heartbeat };
         let applied = Arc::new(Applied::new(founding, settings.window));
         let voters = first_voters(&me, founding, &settings);
         let first = voters.first().is_some_and(|voter| voter.id == me.id);
@@ -100,19 +107,63 @@ impl Embedded {
             true => LogStore::default(),
             false => LogStore::kept_by(voters.into_iter().map(|voter| (raft_id(&settings, voter.id), Peer(voter)))),
         };
-        let start = Raft::new(id, Arc::new(config), network, store, Machine(applied.clone()));
-        let raft = runtime::seeded(settings.seed, start).await.map_err(failed)?;
-        if first {
-            // The others wait for it as long as for a leader that fell silent.
-            raft.trigger().elect().await.map_err(failed)?;
-        }
-        let metrics = raft.server_metrics();
-        tokio::spawn(watch(id, metrics.clone(), applied.clone()));
-        let (cluster, founders) = (founding.cluster, founding.members.clone());
-        let changing = tokio::sync::Mutex::default();
-        let inner = Arc::new(Inner { me: id, cluster, founders, settings, raft, metrics, applied, changing });
-        tokio::spawn(voters::teach(Arc::downgrade(&inner), inner.applied.watch()));
-        Ok(Self(inner))
+        let history = founding.names(me.id).then(|| History::first(founding.cluster));
+        let part = Part {
+            me: id,
+            cluster: founding.cluster,
+            name: founding.name.clone(),
+            founders: founding.members.clone(),
+            settings,
+            peers,
+            histories: Histories::new(history),
+        };
+        // The others wait for it as long as for a leader that fell silent.
+        part.begin(store, applied, first).await
+    }
+
+    /// Keeps the log alone from now on, from `configs` of another history on; what this was ends. No term of the new
+    /// group is one of the old one.
+    ///
+    /// # Errors
+    /// [`ConfigLogError::Failed`].
+    pub(super) async fn recover(&self, configs: Configs) -> Result<Self, ConfigLogError> {
+        let Inner { me, cluster, name, founders, settings, peers, histories, store, metrics, applied, .. } = &*self.0;
+        let node = configs.node(me.0).cloned().ok_or_else(|| failed("this node isn't known"))?;
+        self.stop().await;
+        let term = metrics.borrow().vote.leader_id().term + 1;
+        let index = store.last().map_or(0, |last| last.index) + 1;
+        let last = RaftLogId::new(openraft::CommittedLeaderId::new(term, *me), index);
+        let histories = histories.followed_by(configs.history());
+        let changes = applied.progress().changes;
+        let applied = Applied::recovered(configs, last, (*me, Peer(node)), settings.window, changes);
+        let part = Part {
+            me: *me,
+            cluster: *cluster,
+            name: name.clone(),
+            founders: founders.clone(),
+            settings: settings.clone(),
+            peers: peers.clone(),
+            histories,
+        };
+        part.begin(LogStore::behind(last, *me), Arc::new(applied), true).await
+    }
+
+    /// The history that this is the log of.
+    pub(crate) fn histories(&self) -> &Histories {
+        &self.0.histories
+    }
+
+    /// Where this node's copy of the group's log ends.
+    pub(crate) fn end(&self) -> Option<LogEnd> {
+        let last = self.0.store.last();
+        last.map(|last| LogEnd { term: Term(last.leader_id.term), index: last.index })
+    }
+
+    /// Those who keep the log, as far as is known here: two sets while others take their place.
+    pub(crate) fn voter_sets(&self) -> Vec<BTreeSet<MemberId>> {
+        let metrics = self.0.metrics.borrow();
+        let sets = metrics.membership_config.membership().get_joint_config();
+        sets.iter().map(|set| set.iter().map(|&RaftId(id)| id).collect()).collect()
     }
 
     /// Takes in what `from` sent by [`Peers::call`]; what is to be sent back.
@@ -120,9 +171,14 @@ impl Embedded {
     /// # Errors
     /// [`CallError`]: nothing was changed by it.
     pub(crate) async fn serve(&self, from: MemberId, message: Bytes) -> Result<Bytes, CallError> {
-        let Inner { me, cluster, settings, raft, .. } = &*self.0;
+        let Inner { me, cluster, settings, raft, histories, .. } = &*self.0;
         let envelope: Envelope = messages::decode(&message)?;
         envelope.check(*cluster, *me, raft_id(settings, from))?;
+        match histories.meet(envelope.history) {
+            Ok(()) => {}
+            Err(Some(mine)) => return messages::encode(&Answer::OtherHistory(mine)),
+            Err(None) => return Err(CallError::OtherHistory),
+        }
         let answer = match envelope.question {
             Question::Append(request) => Answer::Append(raft.append_entries(request).await.map_err(stopped)?),
             Question::Vote(request) => Answer::Vote(raft.vote(request).await.map_err(stopped)?),
@@ -140,6 +196,50 @@ impl Embedded {
         self.0.applied.end();
         // It fails only if it has stopped already.
         let _ = self.0.raft.shutdown().await;
+    }
+}
+
+/// What a part in the group is made of, whatever it begins with.
+struct Part {
+    me: RaftId,
+    cluster: ClusterId,
+    name: String,
+    founders: Vec<Founder>,
+    settings: EmbeddedSettings,
+    peers: Arc<dyn Peers>,
+    histories: Histories,
+}
+
+impl Part {
+    async fn begin(self, store: LogStore, applied: Arc<Applied>, elect: bool) -> Result<Embedded, ConfigLogError> {
+        let Self { me, cluster, name, founders, settings, peers, histories } = self;
+        let config = settings.config(name.clone())?;
+        let (peers_of, backoff) = (peers.clone(), settings.heartbeat);
+        let network = Network { cluster, histories: histories.clone(), peers: peers_of, backoff };
+        let start = Raft::new(me, Arc::new(config), network, store.clone(), Machine(applied.clone()));
+        let raft = runtime::seeded(settings.seed, start).await.map_err(failed)?;
+        if elect {
+            raft.trigger().elect().await.map_err(failed)?;
+        }
+        let metrics = raft.server_metrics();
+        tokio::spawn(watch(me, metrics.clone(), applied.clone()));
+        let changing = tokio::sync::Mutex::default();
+        let inner = Arc::new(Inner {
+            me,
+            cluster,
+            name,
+            histories,
+            founders,
+            peers,
+            store,
+            settings,
+            raft,
+            metrics,
+            applied,
+            changing,
+        });
+        tokio::spawn(voters::teach(Arc::downgrade(&inner), inner.applied.watch()));
+        Ok(Embedded(inner))
     }
 }
 

@@ -160,6 +160,11 @@ impl Holder {
         }
     }
 
+    /// Somebody waits for what the next renewal says: it is due now.
+    pub fn hurry(&mut self, now: Timestamp) {
+        self.next_at = now;
+    }
+
     /// Says with the next renewal, which is due now, that this node serves nothing any more. For good.
     pub fn leave(&mut self, now: Timestamp) {
         self.leaving = true;
@@ -187,6 +192,7 @@ impl Holder {
             applied: self.acted,
             leaving: self.leaving,
             promotions: self.promotions.iter().copied().collect(),
+            reports: Vec::new(),
         };
         Some((to, renewal))
     }

@@ -8,7 +8,7 @@ use super::{
     Founder,
     log::{Configs, LogIndex},
 };
-use crate::{ChainId, Epoch, MemberId};
+use crate::{ChainId, Epoch, MemberId, Sequence};
 
 /// What a node says again and again: that it lives, what it is by its own knowledge, and what it asks for. Cumulative: a
 /// later one says all that an earlier one said.
@@ -26,6 +26,59 @@ pub struct Renewal {
     pub leaving: bool,
     /// What its chains ask for as tails.
     pub promotions: Vec<Promotion>,
+    /// How the chains stand here that it is a member of.
+    pub reports: Vec<Report>,
+}
+
+/// How one chain stands at one of its members, by that member's own word and clock: what gray failures are seen by
+/// (docs/adr/0017-slow-members.md).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Report {
+    /// Which chain.
+    pub chain: ChainId,
+    /// The epoch that it entered last.
+    pub epoch: Epoch,
+    /// Whether that is open here.
+    pub open: bool,
+    /// The newest sequence that it holds.
+    pub held: Sequence,
+    /// Its commit watermark.
+    pub watermark: Sequence,
+    /// The way to its successor and back.
+    pub hop: Way,
+    /// The way of an update from here to the tail, and of the watermark back.
+    pub commit: Way,
+    /// It is the head, and for so long far less was committed than before though something was under way all the time.
+    pub slowed: Duration,
+    /// It is the head, orders nothing, and all that it ordered is committed.
+    pub closed: bool,
+}
+
+/// How long something takes, by one probe after the other.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
+pub struct Way {
+    /// What is waited for now, and since how long.
+    pub waits: Option<(Sequence, Duration)>,
+    /// How long the last one took.
+    pub took: Duration,
+    /// How long it takes at best; what was long ago counts for less.
+    pub usual: Duration,
+}
+
+impl Way {
+    /// How long it takes now.
+    pub fn takes(&self) -> Duration {
+        self.took.max(self.waits.map_or(Duration::ZERO, |(_, age)| age))
+    }
+}
+
+/// A head is to order nothing more in this epoch, for a moment (docs/DESIGN.md §5.10).
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+pub struct Close {
+    /// Of which chain.
+    pub chain: ChainId,
+    /// In which epoch.
+    pub epoch: Epoch,
 }
 
 /// The wish of a tail to have the member behind it serve (docs/DESIGN.md §5.6).
@@ -37,6 +90,82 @@ pub struct Promotion {
     pub epoch: Epoch,
     /// Who is to serve.
     pub member: MemberId,
+}
+
+/// What an operator wants of one node.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum Arrange {
+    /// That it leaves its chains: it serves nothing more in this life, and goes on handing requests on.
+    Leave,
+    /// That it, as the one that decides, has the serving members of a chain stand in this order.
+    Reorder {
+        /// Which chain.
+        chain: ChainId,
+        /// All of them, head first.
+        order: Vec<MemberId>,
+    },
+}
+
+/// Why a node doesn't do what an operator wants.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error, Serialize, Deserialize)]
+#[non_exhaustive]
+pub enum ArrangeError {
+    /// The configuration never changes, or there is none yet.
+    #[error("the configuration of this node never changes, or isn't known yet")]
+    Fixed,
+    /// Without this node a chain would have no serving member.
+    #[error("it is the last serving member of chain {}", chain.0)]
+    Last {
+        /// Which chain.
+        chain: ChainId,
+    },
+    /// The members don't stand in another order.
+    #[error(transparent)]
+    Reorder(#[from] ReorderError),
+    /// It stops.
+    #[error("the node stops")]
+    Stopped,
+}
+
+/// Why the members of a chain don't stand in another order now.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error, Serialize, Deserialize)]
+#[non_exhaustive]
+pub enum ReorderError {
+    /// The node asked doesn't decide.
+    #[error("this node doesn't decide on configurations")]
+    NotLeading {
+        /// Who does, as far as is known.
+        leader: Option<MemberId>,
+    },
+    /// There is no such chain.
+    #[error("there is no chain {}", chain.0)]
+    NoChain {
+        /// Which.
+        chain: ChainId,
+    },
+    /// Only serving members have a place.
+    #[error("{member} is no serving member of that chain")]
+    NotServing {
+        /// Who isn't one.
+        member: MemberId,
+    },
+    /// Each serving member must be named exactly once.
+    #[error("{named} members were named, and {serving} serve: each of them must be named once")]
+    NotAll {
+        /// How many serve.
+        serving: u32,
+        /// How many were named.
+        named: u32,
+    },
+    /// One reorder at a time.
+    #[error("another reorder is under way")]
+    Busy,
+    /// The configuration changed otherwise meanwhile: look at it, and ask again.
+    #[error("the configuration was changed otherwise meanwhile")]
+    Overtaken,
+    /// What the head had ordered wasn't committed in time; it goes on in the order that was.
+    #[error("what was under way was not committed in time: nothing was changed")]
+    NotClosed,
 }
 
 /// The answer to a [`Renewal`].
@@ -53,4 +182,6 @@ pub struct Renewed {
     /// The answerer leads and knows this life of the asker, all members and all that keep the log are there, and nothing
     /// is about to change.
     pub settled: bool,
+    /// Chains whose head the asker is, and which it is to close: said again with each answer.
+    pub close: Vec<Close>,
 }

@@ -14,7 +14,7 @@ use super::{
 use crate::{
     ChainConfig, ChainId, Epoch,
     control::message::Promotion,
-    replica::{Event, Gate, Halt, Input, Output, Replica, Settings, Status, Token},
+    replica::{Event, Gate, Halt, Input, Output, Progress, Replica, Settings, Status, Token},
     store::Store,
     wire::message::ChainFrame,
 };
@@ -45,6 +45,11 @@ pub(crate) enum Command {
         epoch: Epoch,
         done: oneshot::Sender<()>,
     },
+    /// As head of this epoch, order nothing until then.
+    Close {
+        epoch: Epoch,
+        until: Timestamp,
+    },
     /// Take no lease any more, and act by none.
     Resign(oneshot::Sender<()>),
 }
@@ -69,6 +74,8 @@ pub(crate) struct Standing {
     pub(crate) open: Option<Epoch>,
     /// Why it stopped serving.
     pub(crate) halted: Option<Halt>,
+    /// How far it has come. Nobody is told when that changes.
+    pub(crate) progress: Progress,
 }
 
 /// Everything that a chain's task needs.
@@ -104,6 +111,7 @@ pub(crate) fn spawn(parts: Parts) -> (ChainHandle, mpsc::Sender<Command>) {
         leases: None,
         wishes: None,
         done: Vec::new(),
+        closed: false,
     };
     match rule {
         Rule::Fixed { config, lanes } => {
@@ -149,6 +157,8 @@ struct Task {
     wishes: Option<mpsc::Sender<control::Command>>,
     /// Told with the next flush.
     done: Vec<oneshot::Sender<()>>,
+    /// The head has closed: to be said with the next flush.
+    closed: bool,
 }
 
 impl Task {
@@ -221,6 +231,7 @@ impl Task {
                 self.let_go(now, &BTreeMap::new());
                 self.done.push(done);
             }
+            Command::Close { epoch, until } => self.replica.handle(now, Input::Close { epoch, until }),
             Command::Resign(done) => {
                 self.leases = None;
                 self.replica.handle(now, Input::Lease(Timestamp::ZERO));
@@ -296,6 +307,12 @@ impl Task {
                 Output::Promote { epoch, member } => self.wish(epoch, member),
             }
         }
+        let progress = self.replica.progress();
+        self.standing.send_if_modified(|standing| {
+            standing.progress = progress;
+            false
+        });
+        self.hurry();
         // Whoever waited for this may have gone.
         for done in self.done.drain(..) {
             let _ = done.send(());
@@ -326,9 +343,20 @@ impl Task {
         }
     }
 
-    fn tell(&self, event: Event) {
+    /// Whoever has the members change places waits for the word that the head has closed.
+    fn hurry(&mut self) {
+        if std::mem::take(&mut self.closed)
+            && let Some(wishes) = &self.wishes
+        {
+            // Without room it is said with the next renewal.
+            drop(wishes.try_send(control::Command::Hurry));
+        }
+    }
+
+    fn tell(&mut self, event: Event) {
         match &event {
             Event::Halted(why) => tracing::error!(%why, "this member stopped serving"),
+            Event::Closed(_) => self.closed = true,
             event => tracing::info!(?event, "chain"),
         }
         self.standing.send_if_modified(|standing| match event {

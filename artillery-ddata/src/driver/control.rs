@@ -24,15 +24,16 @@ pub(crate) use self::{
     calls::{Calls, LogPeers},
     serve::{Door, serve},
 };
-use super::{lanes::Hub, local::Local, receive::Chains};
+use super::{chain::Standing, lanes::Hub, local::Local, receive::Chains};
 use crate::{
-    ClusterId,
+    ChainId, ClusterId, Epoch,
     control::{
         ConfigLog, Configs,
         coordinator::{Coordinator, Input, Output},
+        embedded::Seat,
         holder::{Holder, Learned},
         log::LogIndex,
-        message::{Promotion, Renewal, Renewed},
+        message::{Promotion, Renewal, Renewed, ReorderError},
     },
     node::Phase,
     wire::control::{Answer, Call},
@@ -51,6 +52,10 @@ pub(crate) enum Command {
     Renewal { from: MemberId, renewal: Renewal, answer: oneshot::Sender<Renewed> },
     /// A chain of this node asks for a promotion.
     Promote(Promotion),
+    /// What the next renewal says is waited for.
+    Hurry,
+    /// Have the members of a chain stand in this order, if this node decides on that.
+    Reorder { chain: ChainId, order: Vec<MemberId>, answer: oneshot::Sender<Result<Epoch, ReorderError>> },
     /// Serve nothing any more; `done` is told once no configuration names this node.
     Leave { done: oneshot::Sender<()> },
 }
@@ -86,10 +91,13 @@ pub(crate) struct Parts {
     pub(crate) me: MemberId,
     pub(crate) coordinator: Coordinator,
     pub(crate) log: Arc<dyn ConfigLog>,
+    pub(crate) seat: Seat,
     pub(crate) calls: Arc<Calls>,
     pub(crate) hub: Arc<Hub>,
     pub(crate) local: Arc<Local>,
     pub(crate) chains: Arc<Chains>,
+    /// How each chain stands here.
+    pub(crate) standings: Vec<(ChainId, watch::Receiver<Standing>)>,
     pub(crate) events: MemberEvents,
     pub(crate) commands: mpsc::Receiver<Command>,
     pub(crate) leases: watch::Sender<Lease>,
@@ -125,6 +133,9 @@ pub(crate) struct Control {
     met: BTreeMap<MemberId, SocketAddr>,
     waiting: BTreeMap<(MemberId, u64), oneshot::Sender<Renewed>>,
     tick: Option<Timestamp>,
+    /// Who wants a reorder, by token, and the newest of these.
+    reorders: BTreeMap<u64, oneshot::Sender<Result<Epoch, ReorderError>>>,
+    reorder: u64,
     leaving: Vec<oneshot::Sender<()>>,
 }
 
@@ -139,6 +150,8 @@ impl Control {
             met: BTreeMap::new(),
             waiting: BTreeMap::new(),
             tick: None,
+            reorders: BTreeMap::new(),
+            reorder: 0,
             leaving: Vec::new(),
         }
     }
@@ -192,8 +205,9 @@ impl Control {
             self.parts.coordinator.handle(now, Input::Tick);
         }
         if self.may_renew()
-            && let Some((to, renewal)) = self.parts.holder.renew(now)
+            && let Some((to, mut renewal)) = self.parts.holder.renew(now)
         {
+            renewal.reports = self.reports(now);
             self.renew(now, to, renewal);
         }
     }
@@ -208,11 +222,20 @@ impl Control {
             (None, None) => Vec::new(),
         };
         let (calls, patience) = (self.parts.calls.clone(), self.parts.patience);
+        let histories = self.parts.seat.histories();
         self.renewals += 1;
         self.tasks.spawn(async move {
-            match calls.ask(to, &addrs, &Call::Renewal(renewal), patience).await {
-                Ok(Answer::Renewed(renewed)) => Done::Renewed(to, Some(renewed)),
-                Ok(Answer::Log(_)) => Done::Renewed(to, None),
+            match calls.ask(to, &addrs, &Call::Renewal(histories.mine(), renewal), patience).await {
+                // A lease counts in one history alone.
+                Ok(Answer::Renewed(theirs, renewed)) if theirs.is_none_or(|theirs| histories.meet(theirs).is_ok()) => {
+                    Done::Renewed(to, Some(renewed))
+                }
+                Ok(Answer::OtherHistory(theirs)) => {
+                    // It says so to whom it has left behind.
+                    let _ = histories.meet(theirs);
+                    Done::Renewed(to, None)
+                }
+                Ok(_) => Done::Renewed(to, None),
                 Err(error) => {
                     tracing::debug!(peer = %to, %error, "a renewal was not answered");
                     Done::Renewed(to, None)
@@ -234,6 +257,12 @@ impl Control {
                 }
             }
             Command::Promote(wish) => self.parts.holder.promote(now, wish),
+            Command::Hurry => self.parts.holder.hurry(now),
+            Command::Reorder { chain, order, answer } => {
+                self.reorder += 1;
+                self.reorders.insert(self.reorder, answer);
+                self.parts.coordinator.handle(now, Input::Reorder { token: self.reorder, chain, order });
+            }
             Command::Leave { done } => {
                 self.leaving.push(done);
                 self.resign();
@@ -266,6 +295,7 @@ impl Control {
 
     fn answered(&mut self, now: Timestamp, from: MemberId, renewed: Renewed) {
         let (leader, settled) = (renewed.leader, renewed.settled);
+        self.close(now, &renewed.close);
         let Learned { lease, asked, configs } = self.parts.holder.answered(now, from, renewed);
         if let Some(until) = lease {
             self.parts.leases.send_replace(Lease { until, asked });
@@ -293,6 +323,12 @@ impl Control {
                     if let Some(answer) = self.waiting.remove(&(to, renewed.number)) {
                         // Whoever asked may have given up.
                         drop(answer.send(renewed));
+                    }
+                }
+                Output::Reordered { token, result } => {
+                    if let Some(answer) = self.reorders.remove(&token) {
+                        // Whoever asked may have given up.
+                        drop(answer.send(result));
                     }
                 }
                 question => self.ask_log(question),

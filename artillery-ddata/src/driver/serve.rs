@@ -28,13 +28,17 @@ use super::{
     local::Local,
 };
 use crate::{
-    ChainId, Error, Mode, Place,
+    ChainId, ClusterId, Epoch, Error, Mode, Place,
     budget::{self, Share},
     client::{
         channel::Question,
         router::{Answer, Failed, Router, check_key, check_value, on_the_clock},
     },
-    control::chain_of,
+    control::{
+        History, chain_of,
+        message::{Arrange, ArrangeError},
+        recovery::{NotRecovered, Recovered, Standing},
+    },
     error::NotApplied,
     kv::Call,
     replica::{Query, Read, ReadMode, Refusal, Reply, Way},
@@ -47,6 +51,17 @@ const LONGEST_WAIT: Duration = Duration::from_secs(300);
 /// Says, as JSON, how this node stands.
 pub(crate) type StatusSource = Box<dyn Fn() -> Call<Bytes> + Send + Sync>;
 
+/// Does what an operator wants.
+pub(crate) type Arranger = Box<dyn Fn(Arrange) -> Call<Result<Option<Epoch>, ArrangeError>> + Send + Sync>;
+/// Says what a node has, and has it go on alone, when the others are lost for good.
+pub(crate) trait Recovery: Send + Sync {
+    /// What it has; `None`: it belongs to no cluster whose configuration may change.
+    fn standing(&self) -> Call<Option<Standing>>;
+
+    /// Goes on alone, if the named cluster was in this history and can't go on otherwise.
+    fn recover(&self, cluster: ClusterId, history: History) -> Call<Result<Recovered, NotRecovered>>;
+}
+
 /// What answers the requests that come to a node.
 pub(crate) struct Server {
     local: Arc<Local>,
@@ -54,6 +69,8 @@ pub(crate) struct Server {
     /// Larger values are refused.
     max_value_bytes: u64,
     status: StatusSource,
+    arrange: Option<Arranger>,
+    recovery: Option<Box<dyn Recovery>>,
     rooms: Rooms,
 }
 
@@ -71,7 +88,17 @@ impl Server {
         sizes: Sizes,
         status: StatusSource,
     ) -> Self {
-        Self { local, router, max_value_bytes, status, rooms: Rooms::new(sizes) }
+        Self { local, router, max_value_bytes, status, arrange: None, recovery: None, rooms: Rooms::new(sizes) }
+    }
+
+    /// Lets operators have this node do something.
+    pub(crate) fn with_arranger(self, arrange: Arranger) -> Self {
+        Self { arrange: Some(arrange), ..self }
+    }
+
+    /// One whose node can be recovered.
+    pub(crate) fn with_recovery(self, recovery: Box<dyn Recovery>) -> Self {
+        Self { recovery: Some(recovery), ..self }
     }
 
     /// Serves a stream of kind [`REQUESTS`](crate::wire::streams::REQUESTS) until it ends. Whoever breaks the rules
@@ -155,6 +182,36 @@ impl Server {
                 let json = (self.status)();
                 tokio::spawn(async move { answering.respond(ResponseAnswer::Status(json.await)) });
             }
+            Operation::Arrange(wish) => {
+                let done = self.arrange.as_ref().map(|arrange| arrange(wish.clone()));
+                tokio::spawn(async move {
+                    let result = match done {
+                        Some(done) => done.await,
+                        None => Err(ArrangeError::Fixed),
+                    };
+                    answering.respond(ResponseAnswer::Arranged(result));
+                });
+            }
+            Operation::Survey => {
+                let standing = self.recovery.as_ref().map(|recovery| recovery.standing());
+                tokio::spawn(async move {
+                    let standing = match standing {
+                        Some(standing) => standing.await,
+                        None => None,
+                    };
+                    answering.respond(ResponseAnswer::Survey(standing.map(Box::new)));
+                });
+            }
+            &Operation::Recover { cluster, history } => {
+                let recovered = self.recovery.as_ref().map(|recovery| recovery.recover(cluster, history));
+                tokio::spawn(async move {
+                    let recovered = match recovered {
+                        Some(recovered) => recovered.await,
+                        None => Err(NotRecovered::Static),
+                    };
+                    answering.respond(ResponseAnswer::Recovered(recovered.map(Box::new)));
+                });
+            }
         }
         Ok(())
     }
@@ -211,7 +268,11 @@ impl Server {
         match &request.operation {
             Operation::Read { query, .. } => self.check(request.chain, query.keys().iter(), std::iter::empty())?,
             Operation::Write { write, .. } => self.check(request.chain, write.keys(), write.values())?,
-            Operation::Routing | Operation::Status => return Err(Refusal::NoChain),
+            Operation::Routing
+            | Operation::Status
+            | Operation::Arrange(_)
+            | Operation::Survey
+            | Operation::Recover { .. } => return Err(Refusal::NoChain),
         }
         match self.local.chain(request.chain) {
             Some(handle) if request.forwarded || self.answers(request) => Ok(For::Here(handle)),
@@ -350,6 +411,10 @@ async fn serve_here(handle: &ChainHandle, request: Request, deadline: Instant, a
         Operation::Write { request, write } => {
             handle.write(WriteRequest { request, write, deadline, responder }).await;
         }
-        Operation::Routing | Operation::Status => {}
+        Operation::Routing
+        | Operation::Status
+        | Operation::Arrange(_)
+        | Operation::Survey
+        | Operation::Recover { .. } => {}
     }
 }

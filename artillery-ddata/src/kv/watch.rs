@@ -152,19 +152,19 @@ impl Source for State {
 
 impl State {
     fn reach(&mut self, routing: &Routing, chain: ChainId, upto: Sequence) {
-        self.position.get_or_insert_default().raise(routing.cluster, chain, upto);
+        self.position.get_or_insert_default().raise(routing.life(), chain, upto);
     }
 
     /// Where nothing else was said, each chain is watched from what it has committed by now.
     async fn begin(&mut self, routing: &Routing) -> Result<(), Error> {
-        if self.from.cluster().is_some_and(|cluster| cluster != routing.cluster) {
+        if self.from.cluster().is_some_and(|cluster| cluster != routing.life()) {
             return Err(Error::refused(Refusal::OtherHistory, None));
         }
         let mut position = self.from.clone();
         for config in &routing.chains {
             if self.from.cluster().is_none() {
                 let now = self.ask_chain(routing, config.chain, None, self.how.timeout).await?;
-                position.raise(routing.cluster, config.chain, now.upto);
+                position.raise(routing.life(), config.chain, now.upto);
             }
         }
         self.position = Some(position);

@@ -16,18 +16,20 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 use super::{
     phase::{NeverReady, Phase, Ready, Stopped},
+    recovering::Parts,
     service::DataService,
 };
 use crate::{
-    ChainConfig, ChainId, Place,
+    ChainConfig, ChainId, Epoch, Place,
     client::router::{HowToRead, Router},
     config::Config,
     control::{
         ConfigLog, Configs, Founder, Founding,
         formation::{self, Formation, FormationMessage, InvalidSettings},
+        message::ArrangeError,
     },
     driver::{
-        chain::{self, Command, Parts, Rule, Standing},
+        chain::{self, Command, Rule, Standing},
         control::{self, Door},
         forming::Forming,
         handle::ChainHandle,
@@ -60,6 +62,7 @@ pub(crate) struct Data {
     pub(super) door: Arc<OnceLock<Arc<Door>>>,
     /// How the configuration stands, once there is one that may change.
     pub(super) log: OnceLock<Arc<dyn ConfigLog>>,
+    pub(super) recovery: OnceLock<Parts>,
     pub(super) state: OnceLock<watch::Receiver<control::State>>,
     store: Arc<dyn Store>,
     phase: watch::Sender<Phase>,
@@ -86,6 +89,7 @@ impl Data {
             hub: OnceLock::new(),
             door: Arc::default(),
             log: OnceLock::new(),
+            recovery: OnceLock::new(),
             state: OnceLock::new(),
             store,
             phase: watch::Sender::new(Phase::Seeking),
@@ -116,7 +120,17 @@ impl Data {
         });
         let max_value_bytes = self.config.limits.max_value_bytes as u64;
         let sizes = Sizes::new(self.config.limits.queue_bytes, &self.config.transport);
-        Arc::new(Server::new(self.local.clone(), router, max_value_bytes, sizes, status))
+        let data = Arc::downgrade(self);
+        let arrange = Box::new(move |wish| -> Call<Result<Option<Epoch>, ArrangeError>> {
+            let data = data.clone();
+            Box::pin(async move {
+                let Some(data) = data.upgrade() else { return Err(ArrangeError::Stopped) };
+                data.arrange(wish).await
+            })
+        });
+        let server = Server::new(self.local.clone(), router, max_value_bytes, sizes, status);
+        let server = server.with_arranger(arrange).with_recovery(Box::new(Arc::downgrade(self)));
+        Arc::new(server)
     }
 
     /// Begins to look for the cluster, or to found it.
@@ -293,7 +307,7 @@ impl Data {
         let (standing, shown) = watch::channel(Standing::default());
         let (store, queue_bytes) = (self.store.clone(), self.config.limits.queue_bytes);
         let (handle, commands) =
-            chain::spawn(Parts { me: self.id(), chain, rule, settings, store, queue_bytes, standing });
+            chain::spawn(chain::Parts { me: self.id(), chain, rule, settings, store, queue_bytes, standing });
         self.chains.add(chain, commands);
         (handle, shown)
     }

@@ -16,14 +16,16 @@ use tokio::{
 use super::{
     data::Data,
     phase::{NeverReady, Phase, Ready},
+    recovering,
 };
 use crate::{
-    ChainConfig, ClusterId, Role,
+    ChainConfig, ChainId, ClusterId, Epoch, Role,
     control::{
         Configs, Founder, Founding,
         coordinator::{self, Coordinator},
-        embedded::{Embedded, EmbeddedSettings},
+        embedded::{Embedded, EmbeddedSettings, Seat},
         holder::{self, Holder},
+        message::{Arrange, ArrangeError},
     },
     driver::{
         chain::{Rule, Standing},
@@ -48,6 +50,7 @@ struct Beginning {
     queue: mpsc::Receiver<Command>,
     leases: watch::Sender<Lease>,
     state: watch::Sender<State>,
+    standings: Vec<(ChainId, watch::Receiver<Standing>)>,
 }
 
 impl Data {
@@ -65,6 +68,7 @@ impl Data {
         });
         let handles = handles.collect();
         self.local.form(control::routing(founding.cluster, &configs), handles);
+        let numbered = configs.iter().map(|config| config.chain).zip(standings.iter().cloned()).collect();
         let (state, shown) = watch::channel(State::default());
         // Set once, here: a node belongs to one cluster.
         let _ = self.state.set(shown.clone());
@@ -80,13 +84,14 @@ impl Data {
             queue,
             leases,
             state,
+            standings: numbered,
         };
         tokio::spawn(self.clone().keep_configuration(beginning, cluster.clone()));
         tokio::spawn(self.clone().become_member(founding.cluster, shown, standings));
     }
 
     async fn keep_configuration(self: Arc<Self>, beginning: Beginning, cluster: Cluster) {
-        let Beginning { me, founding, configs, calls, hub, commands, queue, leases, state } = beginning;
+        let Beginning { me, founding, configs, calls, hub, commands, queue, leases, state, standings } = beginning;
         let patience = self.config.lease.duration;
         let peers = Arc::new(LogPeers { calls: calls.clone(), patience });
         let started = Embedded::start(me.clone(), &founding, self.log_settings(), peers).await;
@@ -97,9 +102,13 @@ impl Data {
                 return self.fail(NeverReady::Halted(error.to_string()));
             }
         };
+        let log = Seat::new(log);
         // Set once, here.
-        let _ = self.door.set(Arc::new(Door { commands, log: log.clone(), patience }));
+        let _ =
+            self.door.set(Arc::new(Door { commands, log: log.clone(), standing: self.standing_source(), patience }));
         let _ = self.log.set(Arc::new(log.clone()));
+        let _ = self.recovery.set(recovering::Parts::new(log.clone(), calls.clone()));
+        tokio::spawn(self.clone().notice_recoveries(log.histories()));
         let settings = holder::Settings { renew: self.config.lease.duration / 4 };
         let control = Control::new(Parts {
             cluster: founding.cluster,
@@ -107,10 +116,12 @@ impl Data {
             holder: Holder::new(me.clone(), settings, configs),
             coordinator: Coordinator::new(me.id, self.coordinator_settings(&founding)),
             log: Arc::new(log.clone()),
+            seat: log.clone(),
             calls: calls.clone(),
             hub,
             local: self.local.clone(),
             chains: self.chains.clone(),
+            standings,
             events: cluster.events(),
             commands: queue,
             leases,
@@ -136,12 +147,13 @@ impl Data {
         }
     }
 
-    fn coordinator_settings(&self, founding: &Founding) -> coordinator::Settings {
+    pub(super) fn coordinator_settings(&self, founding: &Founding) -> coordinator::Settings {
         coordinator::Settings {
             cluster: founding.cluster,
             lease: self.config.lease.duration,
             drift_ppm: self.config.lease.drift_ppm,
             suspect: self.config.suspect,
+            slow: self.config.slow,
             replicas: founding.settings.replicas as usize,
             ..coordinator::Settings::default()
         }
@@ -193,6 +205,31 @@ impl Data {
         };
         // Nothing is known before the chains have acted for the first time.
         known.configs.iter().next().is_some() && chains.all(serves)
+    }
+
+    /// Does what an operator wants of this node.
+    pub(super) async fn arrange(&self, wish: Arrange) -> Result<Option<Epoch>, ArrangeError> {
+        let (Some(door), Some(state)) = (self.door.get(), self.state.get()) else { return Err(ArrangeError::Fixed) };
+        match wish {
+            Arrange::Leave => {
+                let me = self.id();
+                let configs = state.borrow().configs.clone();
+                let last = |config: &&ChainConfig| config.serving().eq([me]);
+                if let Some(config) = configs.iter().find(last) {
+                    return Err(ArrangeError::Last { chain: config.chain });
+                }
+                // Whoever asked looks at the configuration for the end of it.
+                let (done, _) = oneshot::channel();
+                door.commands.send(Command::Leave { done }).await.map_err(|_| ArrangeError::Stopped)?;
+                Ok(None)
+            }
+            Arrange::Reorder { chain, order } => {
+                let (answer, result) = oneshot::channel();
+                let command = Command::Reorder { chain, order, answer };
+                door.commands.send(command).await.map_err(|_| ArrangeError::Stopped)?;
+                Ok(Some(result.await.map_err(|_| ArrangeError::Stopped)??))
+            }
+        }
     }
 
     /// Serves nothing more, and waits until no configuration names this node, as far as that can be.

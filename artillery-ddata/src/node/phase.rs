@@ -7,6 +7,9 @@ use artillery_core::{
 
 use crate::Place;
 
+/// What to do about it, too.
+const LEFT_BEHIND: &str = "the cluster was recovered without this node: restart it to join as a new member";
+
 #[derive(Debug, Clone)]
 pub(crate) enum Phase {
     /// It belongs to no cluster yet.
@@ -51,6 +54,9 @@ pub enum NeverReady {
     /// It was stopped first.
     #[error("the node was stopped")]
     Stopped,
+    /// The cluster was recovered without it.
+    #[error("{LEFT_BEHIND}")]
+    LeftBehind,
     /// Its replica stopped serving.
     #[error("a chain stopped serving: {0}")]
     Halted(String),
@@ -78,6 +84,8 @@ pub enum Stopped {
     Dropped,
     /// A later life of the same node was met.
     Superseded,
+    /// The cluster was recovered without this node, whose history is over: its next life joins as a new member.
+    LeftBehind,
 }
 
 impl std::fmt::Display for Stopped {
@@ -87,6 +95,7 @@ impl std::fmt::Display for Stopped {
             Self::ShutDown => "it was shut down",
             Self::Dropped => "its last handle was dropped",
             Self::Superseded => "a later life of this node was met",
+            Self::LeftBehind => LEFT_BEHIND,
         })
     }
 }

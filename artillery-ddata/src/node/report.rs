@@ -89,6 +89,7 @@ impl Data {
         let name = |id: MemberId| state.configs.node(id).map_or_else(|| id.to_string(), |node| node.name.clone());
         Some(LogStatus {
             applied: state.configs.applied().0,
+            history: state.configs.history().to_string(),
             leader: state.leader.map(name),
             voters: log.voters().into_iter().map(name).collect(),
             lease_ms: left(state.lease),

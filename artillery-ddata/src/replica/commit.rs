@@ -65,7 +65,11 @@ impl Replica {
         }
         let (sessions, history) = (&mut self.sessions, &self.history);
         let committed = history.from(before.next()).take_while(|update| update.version.sequence <= watermark);
-        committed.for_each(|update| sessions.commit(update));
+        let pace = &mut self.pace;
+        committed.for_each(|update| {
+            sessions.commit(update);
+            pace.committed(update.cost());
+        });
         self.answer_writes();
         self.serve_committed_reads(now);
         self.answer_watchers();

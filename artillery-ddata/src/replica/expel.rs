@@ -33,6 +33,7 @@ impl Replica {
     pub(super) fn leave_epoch(&mut self) {
         self.forget_standing();
         self.promotion = None;
+        self.closing = None;
         self.snapshot_seen = 0;
         if let Some(filling) = &mut self.filling {
             filling.abandon();

@@ -43,6 +43,8 @@ impl Replica {
             outputs: self.outputs.clone(),
             next_heartbeat: self.next_heartbeat,
             halted: self.halted.clone(),
+            closing: self.closing,
+            pace: self.pace,
         }
     }
 
@@ -87,6 +89,9 @@ impl Replica {
             outputs,
             next_heartbeat,
             halted,
+            closing,
+            // How long things take matters to gray failures alone, and to joiners that are far.
+            pace: _,
         } = self;
         write!(out, "{:?}", (me.node, chain, config.as_ref().map(|config| config.epoch), newest, place.role))?;
         write!(out, "{:?}", (history, watermark, lease, open_upto, open_awaits, connected))?;
@@ -99,7 +104,7 @@ impl Replica {
         }
         write!(out, "{:?}", (needs_resume, is_prefix, gap, incoming, promotion, outgoing, snapshot_number, filling))?;
         write!(out, "{:?}", (snapshot_seen, resyncs, writes, sessions, reads, snapshots, watchers))?;
-        write!(out, "{:?}", (outputs, next_heartbeat, halted))
+        write!(out, "{:?}", (outputs, next_heartbeat, halted, closing))
     }
 }
 
@@ -110,8 +115,8 @@ impl Gate {
         fork.serve(self.serving());
         fork.commit(self.watermark());
         fork.lease(self.lease_until());
-        if self.looks_once() {
-            fork.look_once();
+        if let Some(mutant) = self.taken_out() {
+            fork.take_out(mutant);
         }
         fork
     }

@@ -2,10 +2,16 @@
 
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
+use super::Mutant;
 use crate::{
     ChainId, Epoch, Sequence, Timestamp,
     store::{Held, Store, StoreError},
 };
+
+#[cfg(feature = "mutants")]
+mod halves;
+#[cfg(feature = "mutants")]
+pub use halves::Begun;
 
 /// What local readers of one chain share with its replica: three atomics that say whether they may read.
 #[derive(Debug)]
@@ -16,9 +22,15 @@ pub struct Gate {
     watermark: AtomicU64,
     lease_until: AtomicU64,
     counters: ReadCounters,
-    /// Mutant: a reader doesn't look at `serving` again.
     #[cfg(feature = "mutants")]
-    looks_once: std::sync::atomic::AtomicBool,
+    without: halves::Without,
+}
+
+/// What a local reader has found, which it may not tell yet.
+#[derive(Debug)]
+struct Looked {
+    epoch: u64,
+    newest: Option<Held>,
 }
 
 /// Why a read can't be served here and now. None of them is final: ask a node, which knows the other ways.
@@ -81,7 +93,7 @@ impl Gate {
             lease_until: AtomicU64::new(0),
             counters: ReadCounters::default(),
             #[cfg(feature = "mutants")]
-            looks_once: std::sync::atomic::AtomicBool::new(false),
+            without: halves::Without::default(),
         }
     }
 
@@ -98,6 +110,10 @@ impl Gate {
         key: &[u8],
         now: impl FnOnce() -> Timestamp,
     ) -> Result<Option<Held>, NotLocal> {
+        self.leave(self.look(store, key)?, now)
+    }
+
+    fn look(&self, store: &dyn Store, key: &[u8]) -> Result<Looked, NotLocal> {
         let epoch = self.serving.load(Ordering::Acquire);
         if epoch == 0 {
             return Err(NotLocal::NotHere);
@@ -106,16 +122,21 @@ impl Gate {
         if newest.as_ref().is_some_and(|held| held.version.sequence.0 > self.watermark.load(Ordering::Acquire)) {
             return Err(NotLocal::Dirty);
         }
-        if now().as_nanos() >= self.lease_until.load(Ordering::Acquire) {
+        Ok(Looked { epoch, newest })
+    }
+
+    fn leave(&self, looked: Looked, now: impl FnOnce() -> Timestamp) -> Result<Option<Held>, NotLocal> {
+        let now = self.noted_time().unwrap_or_else(now);
+        if now.as_nanos() >= self.lease_until.load(Ordering::Acquire) {
             return Err(NotLocal::NoLease);
         }
         // The lookup must not sink below this load.
         fence(Ordering::SeqCst);
-        if self.serving.load(Ordering::Relaxed) != epoch && !self.looks_once() {
+        if self.serving.load(Ordering::Relaxed) != looked.epoch && !self.is(Mutant::LookOnce) {
             return Err(NotLocal::NotHere);
         }
         self.counters.add();
-        Ok(newest)
+        Ok(looked.newest)
     }
 
     /// The epoch in which this member may serve, if it may.
@@ -154,19 +175,16 @@ impl Gate {
         self.lease_until.store(until.as_nanos(), Ordering::Release);
     }
 
-    #[cfg(feature = "mutants")]
-    pub(crate) fn look_once(&self) {
-        self.looks_once.store(true, Ordering::Relaxed);
-    }
-
-    #[cfg(feature = "mutants")]
-    pub(super) fn looks_once(&self) -> bool {
-        self.looks_once.load(Ordering::Relaxed)
+    #[cfg(not(feature = "mutants"))]
+    #[expect(clippy::unused_self, reason = "without the feature no guard can be out")]
+    const fn is(&self, _: Mutant) -> bool {
+        false
     }
 
     #[cfg(not(feature = "mutants"))]
-    pub(super) const fn looks_once(&self) -> bool {
-        false
+    #[expect(clippy::unused_self, reason = "without the feature no guard can be out")]
+    const fn noted_time(&self) -> Option<Timestamp> {
+        None
     }
 }
 

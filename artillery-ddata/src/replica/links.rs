@@ -132,6 +132,7 @@ impl Replica {
         let config = self.config.clone().filter(|_| self.halted.is_none())?;
         let (open_upto, place, watermark) = (self.open_upto, self.place, self.watermark);
         let answers = open_upto.is_some() || self.is(Mutant::AnswerBeforeOpen);
+        let unleased = self.is(Mutant::AnswerUnleased);
         let peer = self.peers.get_mut(&to).filter(|peer| peer.connected && peer.due)?;
         peer.due = false;
         let mut control = Control {
@@ -157,7 +158,7 @@ impl Replica {
             control.partial = self.incoming.as_ref().map(Incoming::partial);
         }
         // Only a leased tail at which the epoch is open speaks for the chain (trap 23).
-        if place.is_tail && peer.owed && answers && now < self.lease {
+        if place.is_tail && peer.owed && answers && (now < self.lease || unleased) {
             peer.owed = false;
             control.answer = Some(Answer { number: peer.asked, sequence: watermark });
         }
@@ -180,6 +181,9 @@ impl Replica {
         if frame.chain != self.chain || !known || self.halted.is_some() {
             return;
         }
+        if self.is(Mutant::TakeAnyAnswer) && frame.epoch != epoch {
+            return self.take_any_answer(now, from, frame.message);
+        }
         if (frame.epoch < epoch && !self.is(Mutant::TakeOlderEpoch))
             || (frame.epoch > epoch && !self.is(Mutant::TakeNewerEpoch))
         {
@@ -190,6 +194,17 @@ impl Replica {
             ChainMessage::Control(control) => self.receive_control(now, from, control),
             ChainMessage::Chunk(chunk) => self.receive_chunk(now, from, chunk),
             ChainMessage::Snapshot(part) => self.receive_snapshot(now, from, part),
+        }
+    }
+
+    /// Mutant: of what was said in another epoch, takes in version queries and the answers to them.
+    fn take_any_answer(&mut self, now: Timestamp, from: MemberId, message: ChainMessage) {
+        let ChainMessage::Control(control) = message else { return };
+        if self.place.is_tail {
+            self.hear_query(from, control.query);
+        }
+        if let Some(answer) = control.answer.filter(|_| self.place.tail == Some(from)) {
+            self.answered(now, answer);
         }
     }
 
@@ -292,7 +307,12 @@ impl Replica {
     pub(super) fn is_unsettled(&self) -> bool {
         let waiting =
             !self.reads.is_empty() || !self.writes.is_empty() || !self.snapshots.is_empty() || self.watchers.len() > 0;
-        self.halted.is_none() && (waiting || self.promotion.is_some() || !self.unsure_peers().is_empty())
+        self.halted.is_none()
+            && (waiting
+                || self.closing.is_some()
+                || self.may_promote()
+                || self.promotion.is_some()
+                || !self.unsure_peers().is_empty())
     }
 
     fn unsure_peers(&self) -> SmallVec<[(MemberId, Unsure); 4]> {

@@ -63,6 +63,19 @@ pub enum Mutant {
     RollBackFirst,
     /// A snapshot that begins anew goes on where the last one was broken off (trap 38).
     SkipFinished,
+    /// A tail answers version queries without a lease (trap 2).
+    AnswerUnleased,
+    /// Version queries, and answers to them, are taken in whatever the epoch in which they were said (trap 2).
+    TakeAnyAnswer,
+    /// In a new epoch sending goes on behind what the old successor was sent, and the new one passes over what it misses:
+    /// two guards, either of which would do (trap 8).
+    LoseInFlight,
+    /// A joiner keeps nothing of what is written while its snapshot comes (trap 16).
+    KeepNothing,
+    /// A local reader takes the time for what it was when the replica last had something to do (trap 19).
+    CacheClock,
+    /// A member that is alone answers reads through the chain by itself, whatever it has asked for (trap 26).
+    AnswerAlone,
 }
 
 impl Replica {

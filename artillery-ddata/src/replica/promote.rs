@@ -50,6 +50,16 @@ impl Replica {
         }
     }
 
+    /// There is a joiner that may be promoted as time passes, whatever else happens.
+    pub(super) fn may_promote(&self) -> bool {
+        self.place.is_tail && self.place.successor.is_some() && self.promotion.is_none() && self.is_open()
+    }
+
+    /// The way to the joiner takes far longer than the way to a successor does as a rule.
+    fn joiner_is_far(&self) -> bool {
+        self.may_promote() && self.pace.is_far(self.settings.heartbeat / 2)
+    }
+
     /// The joiner, if it may be promoted: its history is known to be a prefix of ours, and not much is missing.
     fn close_behind(&self) -> Option<MemberId> {
         let joiner = self.place.successor.filter(|_| self.place.is_tail && self.halted.is_none())?;
@@ -58,6 +68,10 @@ impl Replica {
         }
         let may_ask = self.is_open() || self.is(Mutant::AskBeforeOpen);
         let peer = self.peers.get(&joiner).filter(|peer| may_ask && peer.cursor.is_some())?;
+        if self.joiner_is_far() {
+            // What is committed would have to wait for it.
+            return None;
+        }
         let is_close = self.outgoing.is_none() && self.history.is_close(peer.acknowledged, self.settings.close_behind);
         is_close.then_some(joiner)
     }

@@ -243,6 +243,11 @@ impl Replica {
             self.reply(asked.token, reply);
             return Ok(());
         }
+        if through_chain && self.place.is_head && self.place.is_tail && self.is(Mutant::AnswerAlone) {
+            let reply = self.look(now, &asked.query, self.watermark, true, Way::Chain)?;
+            self.reply(asked.token, reply);
+            return Ok(());
+        }
         let apart = if self.is(Mutant::ReadKeysApart) { self.look_apart(&asked.query)? } else { Apart::default() };
         let mut parked = Parked { asked, through_chain, apart, round: None, watermark: None };
         if through_chain {

@@ -121,6 +121,9 @@ impl Replica {
         let mut in_order = false;
         let held = self.reached();
         for update in message.updates.into_iter().skip_while(|update| update.version.sequence <= held) {
+            if self.is(Mutant::LoseInFlight) && self.place.serves() {
+                self.pass_over(&update);
+            }
             if !self.is_next(from, update.version.sequence) {
                 break;
             }
@@ -132,11 +135,23 @@ impl Replica {
         self.received(now, from, in_order, message.watermark);
     }
 
+    /// Mutant: what is missing before an update is taken to be nothing.
+    fn pass_over(&mut self, update: &Update) {
+        while self.reached().next() < update.version.sequence {
+            let version = Version { sequence: self.reached().next(), ..update.version };
+            let nothing = Update { version, request: None, changes: Default::default(), ..update.clone() };
+            if let Err(halt) = self.append(nothing) {
+                return self.halt(halt);
+            }
+        }
+    }
+
     /// Whether an update stands right behind our history. If something is missing before it, that is asked for from
     /// where we stand: now, and with each heartbeat.
     fn is_next(&mut self, from: MemberId, sequence: Sequence) -> bool {
         let reached = self.reached();
-        if self.filling.as_ref().is_some_and(|filling| !filling.takes_updates()) {
+        let keeps = !self.is(Mutant::KeepNothing);
+        if self.filling.as_ref().is_some_and(|filling| !filling.takes_updates() || !keeps) {
             return false;
         }
         if sequence > reached.next() {

@@ -131,6 +131,13 @@ pub enum Input {
     /// At this moment of its own clock this node was a serving member, by the word of whoever grants leases: so it held
     /// all that was committed then. It is the moment at which the lease was asked for, not that of the answer.
     Served(Timestamp),
+    /// As head of this epoch: order nothing more until then, or until the epoch is over.
+    Close {
+        /// The epoch.
+        epoch: Epoch,
+        /// The end of it by this node's clock.
+        until: Timestamp,
+    },
     /// Time has passed.
     Tick,
 }
@@ -163,6 +170,8 @@ pub enum Event {
     Opened(Epoch),
     /// The configuration of this epoch doesn't name the member.
     Expelled(Epoch),
+    /// The head orders nothing for a moment, and all that it has ordered in this epoch is committed.
+    Closed(Epoch),
     /// A snapshot for a joiner begins here.
     SnapshotBegun {
         /// The joiner.

@@ -71,7 +71,7 @@ impl Replica {
     /// own bounded queues while it is false. The last one let in may overshoot the window by its own size, so that a
     /// value larger than the window doesn't wait for ever.
     pub fn has_room(&self) -> bool {
-        self.history.in_flight() < self.settings.window.max(1)
+        self.history.in_flight() < self.settings.window.max(1) && !self.is_closed()
     }
 
     pub(super) fn write(

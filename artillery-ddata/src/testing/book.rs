@@ -23,7 +23,11 @@ impl Ask {
             Operation::Write { write, .. } => Self::Write(write.clone()),
             Operation::Read { query, mode, floor } => Self::Read { query: query.clone(), mode: *mode, floor: *floor },
             // Nobody writes these down.
-            Operation::Routing | Operation::Status => Self::Write(Write::Resolve),
+            Operation::Routing
+            | Operation::Status
+            | Operation::Arrange(_)
+            | Operation::Survey
+            | Operation::Recover { .. } => Self::Write(Write::Resolve),
         }
     }
 }

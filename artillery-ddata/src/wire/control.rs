@@ -10,8 +10,9 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
 use crate::control::{
-    Founder,
+    Founder, History,
     message::{Renewal, Renewed},
+    recovery::Standing,
 };
 
 /// The longest message of the log's group, in bytes.
@@ -24,19 +25,25 @@ pub const MAX_NAME: usize = 255;
 /// What one node asks of another one.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Call {
-    /// It lives, and asks for a lease.
-    Renewal(Renewal),
+    /// It lives, and asks for a lease; of which history it is, if of any yet.
+    Renewal(Option<History>, Renewal),
     /// A message of the group that keeps the log.
     Log(Bytes),
+    /// What has it, in case that others are lost for good?
+    Survey,
 }
 
 /// What the other one says to it. Who has nothing to say ends the stream instead.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Answer {
-    /// To [`Call::Renewal`].
-    Renewed(Renewed),
+    /// To [`Call::Renewal`], and of which history the one is who says it, if of any yet.
+    Renewed(Option<History>, Renewed),
     /// To [`Call::Log`].
     Log(Bytes),
+    /// To [`Call::Survey`].
+    Surveyed(Box<Standing>),
+    /// To whoever belongs to a history that is over: the cluster was recovered as this one.
+    OtherHistory(History),
 }
 
 /// A frame that holds no call, or no answer.
@@ -52,6 +59,9 @@ pub enum DecodeError {
     /// A header whose numbers could be shorter.
     #[error("a header of {0} bytes that could be shorter")]
     Form(usize),
+    /// An answer where a call was expected, or the other way round.
+    #[error("a message that goes the other way")]
+    Direction,
     /// A message of the log's group is too long.
     #[error("a message of the log of {0} bytes, at most {MAX_LOG_MESSAGE} are allowed")]
     Long(usize),
@@ -67,14 +77,20 @@ pub enum DecodeError {
 
 #[derive(Serialize)]
 enum Said<'a, T> {
-    Lease(&'a T),
+    Lease(Option<History>, &'a T),
     Log,
+    Survey,
+    Surveyed(&'a Standing),
+    OtherHistory(History),
 }
 
 #[derive(Deserialize)]
 enum Heard<T> {
-    Lease(T),
+    Lease(Option<History>, T),
     Log,
+    Survey,
+    Surveyed(Box<Standing>),
+    OtherHistory(History),
 }
 
 /// A call or an answer as a frame: its header, and its body.
@@ -90,8 +106,9 @@ pub struct Encoded {
 /// [`CodecError`]: it is larger than the other side takes in.
 pub fn encode_call(call: &Call) -> Result<Encoded, CodecError> {
     match call {
-        Call::Renewal(renewal) => encode(&Said::Lease(renewal), Bytes::new()),
+        Call::Renewal(history, renewal) => encode(&Said::Lease(*history, renewal), Bytes::new()),
         Call::Log(message) => encode(&Said::<Renewal>::Log, message.clone()),
+        Call::Survey => encode(&Said::<Renewal>::Survey, Bytes::new()),
     }
 }
 
@@ -99,8 +116,10 @@ pub fn encode_call(call: &Call) -> Result<Encoded, CodecError> {
 /// [`CodecError`]: it is larger than the other side takes in.
 pub fn encode_answer(answer: &Answer) -> Result<Encoded, CodecError> {
     match answer {
-        Answer::Renewed(renewed) => encode(&Said::Lease(renewed), Bytes::new()),
+        Answer::Renewed(history, renewed) => encode(&Said::Lease(*history, renewed), Bytes::new()),
         Answer::Log(message) => encode(&Said::<Renewed>::Log, message.clone()),
+        Answer::Surveyed(standing) => encode(&Said::<Renewed>::Surveyed(standing), Bytes::new()),
+        Answer::OtherHistory(history) => encode(&Said::<Renewed>::OtherHistory(*history), Bytes::new()),
     }
 }
 
@@ -125,12 +144,17 @@ pub fn decode_call(frame: &Frame) -> Result<Call, DecodeError> {
 
 fn heard_call(frame: &Frame) -> Result<Call, DecodeError> {
     match codec::decode::<Heard<Renewal>>(&frame.header)? {
-        Heard::Lease(renewal) => {
+        Heard::Lease(history, renewal) => {
             no_body(frame)?;
             check(&renewal.me)?;
-            Ok(Call::Renewal(renewal))
+            Ok(Call::Renewal(history, renewal))
         }
         Heard::Log => Ok(Call::Log(log_message(frame)?)),
+        Heard::Survey => {
+            no_body(frame)?;
+            Ok(Call::Survey)
+        }
+        Heard::Surveyed(_) | Heard::OtherHistory(_) => Err(DecodeError::Direction),
     }
 }
 
@@ -146,12 +170,22 @@ pub fn decode_answer(frame: &Frame) -> Result<Answer, DecodeError> {
 
 fn heard_answer(frame: &Frame) -> Result<Answer, DecodeError> {
     match codec::decode::<Heard<Renewed>>(&frame.header)? {
-        Heard::Lease(renewed) => {
+        Heard::Lease(history, renewed) => {
             no_body(frame)?;
             renewed.configs.iter().flat_map(|configs| configs.nodes()).try_for_each(check)?;
-            Ok(Answer::Renewed(renewed))
+            Ok(Answer::Renewed(history, renewed))
         }
         Heard::Log => Ok(Answer::Log(log_message(frame)?)),
+        Heard::Surveyed(standing) => {
+            no_body(frame)?;
+            check(&standing.me)?;
+            Ok(Answer::Surveyed(standing))
+        }
+        Heard::OtherHistory(history) => {
+            no_body(frame)?;
+            Ok(Answer::OtherHistory(history))
+        }
+        Heard::Survey => Err(DecodeError::Direction),
     }
 }
 
@@ -181,8 +215,12 @@ mod tests {
 
     use super::*;
     use crate::{
-        ChainId, ClusterId, Epoch, Incarnation, MemberId, NodeId,
-        control::{ChainSettings, Configs, Founding, log::LogIndex, message::Promotion},
+        ChainId, ClusterId, Epoch, Incarnation, MemberId, NodeId, Sequence,
+        control::{
+            ChainSettings, Configs, Founding,
+            log::LogIndex,
+            message::{Close, Promotion, Report, Way},
+        },
     };
 
     fn founder(n: u8) -> Founder {
@@ -192,7 +230,30 @@ mod tests {
 
     fn renewal(me: Founder) -> Renewal {
         let promotion = Promotion { chain: ChainId(3), epoch: Epoch(4), member: founder(9).id };
-        Renewal { number: 7, answered: 6, me, applied: LogIndex(2), leaving: true, promotions: vec![promotion] }
+        Renewal {
+            number: 7,
+            answered: 6,
+            me,
+            applied: LogIndex(2),
+            leaving: true,
+            promotions: vec![promotion],
+            reports: vec![report()],
+        }
+    }
+
+    fn report() -> Report {
+        let way = |millis| Way { waits: None, took: Duration::from_millis(millis), usual: Duration::ZERO };
+        Report {
+            chain: ChainId(3),
+            epoch: Epoch(4),
+            open: true,
+            held: Sequence(9),
+            watermark: Sequence(8),
+            hop: Way { waits: Some((Sequence(9), Duration::from_millis(5))), ..way(3) },
+            commit: way(4),
+            slowed: Duration::ZERO,
+            closed: false,
+        }
     }
 
     fn renewed() -> Renewed {
@@ -203,7 +264,14 @@ mod tests {
             settings: ChainSettings::default(),
         };
         let configs = Some(Box::new(Configs::of(&founding)));
-        Renewed { number: 7, lease: Some(Duration::from_secs(1)), leader: Some(founder(1).id), configs, settled: true }
+        Renewed {
+            number: 7,
+            lease: Some(Duration::from_secs(1)),
+            leader: Some(founder(1).id),
+            configs,
+            settled: true,
+            close: vec![Close { chain: ChainId(0), epoch: Epoch(1) }],
+        }
     }
 
     fn frame(encoded: Encoded) -> Frame {
@@ -212,18 +280,28 @@ mod tests {
 
     #[test]
     fn what_is_said_is_heard() {
-        for call in [Call::Renewal(renewal(founder(1))), Call::Log(Bytes::from_static(b"vote for me"))] {
+        let history = History::first(ClusterId(1)).next(7);
+        for call in [
+            Call::Renewal(Some(history), renewal(founder(1))),
+            Call::Log(Bytes::from_static(b"vote for me")),
+            Call::Survey,
+        ] {
             assert_eq!(decode_call(&frame(encode_call(&call).unwrap())), Ok(call));
         }
         let empty = Renewed { lease: None, leader: None, configs: None, settled: false, ..renewed() };
-        for answer in [Answer::Renewed(renewed()), Answer::Renewed(empty), Answer::Log(Bytes::new())] {
+        for answer in [
+            Answer::Renewed(Some(history), renewed()),
+            Answer::Renewed(None, empty),
+            Answer::Log(Bytes::new()),
+            Answer::OtherHistory(history),
+        ] {
             assert_eq!(decode_answer(&frame(encode_answer(&answer).unwrap())), Ok(answer));
         }
     }
 
     #[test]
     fn what_no_node_says_is_refused() {
-        let mut with_body = frame(encode_call(&Call::Renewal(renewal(founder(1)))).unwrap());
+        let mut with_body = frame(encode_call(&Call::Renewal(None, renewal(founder(1)))).unwrap());
         with_body.body = Bytes::from_static(b"x");
         assert_eq!(decode_call(&with_body), Err(DecodeError::Body(1)));
         let mut long = frame(encode_call(&Call::Log(Bytes::new())).unwrap());
@@ -231,10 +309,10 @@ mod tests {
         assert_eq!(decode_call(&long), Err(DecodeError::Long(MAX_LOG_MESSAGE + 1)));
         assert_eq!(decode_answer(&long), Err(DecodeError::Long(MAX_LOG_MESSAGE + 1)));
         let many = Founder { addrs: vec![([127, 0, 0, 1], 1).into(); MAX_ADDRS + 1], ..founder(1) };
-        let many = frame(encode_call(&Call::Renewal(renewal(many))).unwrap());
+        let many = frame(encode_call(&Call::Renewal(None, renewal(many))).unwrap());
         assert_eq!(decode_call(&many), Err(DecodeError::Founder { name: 2, addrs: MAX_ADDRS + 1 }));
         let named = Founder { name: "n".repeat(MAX_NAME + 1), ..founder(1) };
-        let named = frame(encode_call(&Call::Renewal(renewal(named))).unwrap());
+        let named = frame(encode_call(&Call::Renewal(None, renewal(named))).unwrap());
         assert_eq!(decode_call(&named), Err(DecodeError::Founder { name: MAX_NAME + 1, addrs: 1 }));
     }
 

@@ -17,7 +17,12 @@ pub use question::{decode_request, encode_request};
 
 pub use super::chain::{DecodeError, EncodeError, Encoded};
 use crate::{
-    ChainId, MemberId, Routing, Sequence,
+    ChainId, ClusterId, Epoch, MemberId, Routing, Sequence,
+    control::{
+        History,
+        message::{Arrange, ArrangeError},
+        recovery::{NotRecovered, Recovered, Standing},
+    },
     replica::{Query, ReadMode, Reply, Write},
     update::RequestKey,
 };
@@ -68,6 +73,17 @@ pub enum Operation {
     Routing,
     /// Say how the node stands.
     Status,
+    /// Do what an operator wants.
+    Arrange(Arrange),
+    /// Say what the node has, in case that others are lost for good.
+    Survey,
+    /// Go on alone under a new history, if the others are lost for good.
+    Recover {
+        /// The cluster.
+        cluster: ClusterId,
+        /// The history that is to end.
+        history: History,
+    },
 }
 
 impl Operation {
@@ -97,4 +113,10 @@ pub enum ResponseAnswer {
     Routing(Option<Box<Routing>>),
     /// How the node stands: JSON.
     Status(Bytes),
+    /// Of what an operator wants: done, in this epoch if it made one.
+    Arranged(Result<Option<Epoch>, ArrangeError>),
+    /// What the node has; `None`: its configuration can't be lost, or it has none yet.
+    Survey(Option<Box<Standing>>),
+    /// What came of a recovery.
+    Recovered(Result<Box<Recovered>, NotRecovered>),
 }

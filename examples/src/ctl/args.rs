@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use artillery_ddata::{Frontier, ReadMode, RequestId, Version};
+use artillery_ddata::{ClusterId, Frontier, ReadMode, RequestId, Version};
 use clap::{Parser, Subcommand};
 
 use crate::{
@@ -31,9 +31,9 @@ pub(super) struct CtlArgs {
 }
 
 /// Commands that are planned and not there.
-pub(super) const LATER: [&str; 7] = ["drain", "reorder", "recover", "rereplicate", "digest", "snapshot", "restore"];
+pub(super) const LATER: [&str; 4] = ["rereplicate", "digest", "snapshot", "restore"];
 
-const LATER_HELP: &str = "Not yet: drain, reorder, recover, rereplicate, digest, snapshot, restore";
+const LATER_HELP: &str = "Not yet: rereplicate, digest, snapshot, restore";
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {
@@ -110,6 +110,25 @@ pub(super) enum Command {
         /// Its request id, as --json or an error said it
         request: RequestId,
     },
+    /// Have a node leave its chains, and wait until it has; it goes on handing requests on
+    Drain {
+        /// Its name, or its id
+        node: String,
+    },
+    /// Have the serving members of a chain stand in another order
+    Reorder {
+        /// The number of the chain
+        chain: u32,
+        /// All of its serving members by name or id, head first
+        #[arg(required = true)]
+        nodes: Vec<String>,
+    },
+    /// Go on with the best of what is left, when most of the nodes that keep the configuration are lost for good
+    Recover {
+        /// The cluster's id, as `status` shows it: what its lost nodes have acknowledged meanwhile may be missing
+        #[arg(long, value_name = "CLUSTER_ID", required = true, value_parser = cluster_id)]
+        accept_loss: ClusterId,
+    },
     /// Drive the cluster, and measure
     Load(LoadArgs),
     #[command(external_subcommand)]
@@ -146,6 +165,11 @@ pub(super) struct LoadArgs {
     /// Verify that every value read belongs to its key and was written, and that strong reads are not stale
     #[arg(long)]
     pub(super) check: bool,
+}
+
+fn cluster_id(text: &str) -> Result<ClusterId, String> {
+    let id = u128::from_str_radix(text, 16).ok().filter(|_| text.len() == 32);
+    id.map(ClusterId).ok_or_else(|| "32 hexadecimal digits, as `status` shows them".to_owned())
 }
 
 fn read_mode(text: &str) -> Result<ReadMode, String> {

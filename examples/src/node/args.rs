@@ -62,6 +62,9 @@ pub(super) struct NodeArgs {
     /// How long a silent node is only suspected (default: half a lease); the same at all nodes
     #[arg(long, value_name = "N")]
     pub(super) suspect_ms: Option<u64>,
+    /// How long a living member may hold its chain up before it is moved out; the same at all nodes
+    #[arg(long, value_name = "N", default_value_t = 2000)]
+    pub(super) slow_ms: u64,
     /// Bytes of updates that may be in flight
     #[arg(long, value_name = "BYTES", default_value = "64MiB")]
     pub(super) window_bytes: Bytes,
@@ -123,9 +126,6 @@ struct Later {
     /// For placement and nearest reads
     #[arg(long, value_name = "NAME", value_parser = not_yet)]
     datacenter: Option<String>,
-    /// When a member counts as slow
-    #[arg(long, value_name = "N", value_parser = not_yet)]
-    slow_ms: Option<String>,
     /// How long committed updates are kept
     #[arg(long, value_name = "N", value_parser = not_yet)]
     backlog_ms: Option<String>,
@@ -166,7 +166,7 @@ mod tests {
     #[test]
     fn what_is_planned_is_refused() {
         let flags = ["--data=x", "--sync=batch", "--datacenter=a"];
-        let more = ["--slow-ms=1", "--backlog-ms=1", "--sync-streams=1", "--sync-rate=1", "--resp=127.0.0.1:1"];
+        let more = ["--backlog-ms=1", "--sync-streams=1", "--sync-rate=1", "--resp=127.0.0.1:1"];
         for flag in flags.into_iter().chain(more).chain(["--leave-on-term", "--chains=2"]) {
             let error = NodeArgs::try_parse_from(["node", flag]).unwrap_err();
             assert_eq!(error.exit_code(), 2);

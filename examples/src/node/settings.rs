@@ -57,6 +57,7 @@ fn config(args: &NodeArgs) -> Config {
     config.lease.duration = Duration::from_millis(args.lease_ms);
     config.lease.drift_ppm = args.drift_ppm;
     config.suspect = args.suspect_ms.map_or(config.lease.duration / 2, Duration::from_millis);
+    config.slow = Duration::from_millis(args.slow_ms);
     config.limits.window_bytes = args.window_bytes.0;
     config.limits.backlog_bytes = args.backlog_bytes.0;
     config.limits.queue_bytes = args.queue_bytes.0;

@@ -31,14 +31,13 @@ async fn bad_arguments_are_named() {
 
 #[tokio::test]
 async fn what_is_planned_is_refused() {
-    let planned: [(&str, &[&str]); 7] = [
+    let planned: [(&str, &[&str]); 6] = [
         (NODE, &["--data", "x"]),
         (NODE, &["--resp", "127.0.0.1:0"]),
         (NODE, &["--chains", "4"]),
         (NODE, &["--leave-on-term"]),
         (QUICKSTART, &["--data", "x"]),
         (CTL, &["recover"]),
-        (CTL, &["drain", "a", "--now"]),
     ];
     for (program, args) in planned {
         let (_, err) = expect(2, program, None, args).await;

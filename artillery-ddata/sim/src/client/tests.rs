@@ -37,6 +37,7 @@ fn client(ask: Ask, id: Option<(Version, u64)>) -> Client {
         until: 100,
         attempts: 1,
         retries: 0,
+        first: 2,
         node: 2,
         pinned: false,
         waits: true,

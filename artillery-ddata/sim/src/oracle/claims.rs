@@ -33,6 +33,13 @@ impl ChainOracle {
             );
             return Err(Failure::new(Oracle::Claims, what));
         }
+        if let Some(other) = self.log.get(version.sequence.0.saturating_sub(1) as usize)
+            && committed
+            && other.version != version
+        {
+            let what = format!("version {version} of {key:?} was called committed, where {} is", other.version);
+            return Err(Failure::new(Oracle::Claims, what));
+        }
         Ok(())
     }
 

@@ -4,10 +4,11 @@ use std::time::Duration;
 
 use artillery_ddata::Mode;
 
-use super::{ControlSetup, FoundingSetup, Setup};
+use super::{ControlSetup, FoundingSetup, OPERATIONS, STOP, Setup};
 use crate::{
     client::{Keys, Mix},
     network::Profile,
+    node::QUICK,
     rng::Rng,
 };
 
@@ -62,8 +63,14 @@ pub(super) fn common(rng: &mut Rng) -> Setup {
         favourite: 500,
         floors: true,
         late_polls: rng.pick(&[0, 100, 500, 1000]),
+        cost: QUICK,
+        gray: None,
+        peaceful: false,
         batch: rng.pick(&[1, 4, 64]),
         leases: false,
+        stalls: 0,
+        stop: STOP,
+        fewest: OPERATIONS,
         most: u64::MAX,
         watchers: 0,
         wired: rng.chance(300),
@@ -71,6 +78,8 @@ pub(super) fn common(rng: &mut Rng) -> Setup {
         control: None,
         faults: Vec::new(),
         crash: None,
+        boundary: None,
+        audited: false,
         mutant: None,
     };
     // A piece at a time on a far link would be all that a run sees.
@@ -184,7 +193,7 @@ pub(super) fn moving(rng: &mut Rng, setup: &mut Setup) {
     setup.backlog = rng.pick(&[1 << 20, 64 << 20]);
 }
 
-fn controlled(rng: &mut Rng, setup: &mut Setup, founders: usize, replicas: u64) {
+pub(super) fn controlled(rng: &mut Rng, setup: &mut Setup, founders: usize, replicas: u64) {
     // Answers to renewals must come before leases are out, or nothing is ever served.
     if setup.profile.delay > 2 * MILLI {
         setup.profile.delay = 2 * MILLI;
@@ -200,6 +209,8 @@ fn controlled(rng: &mut Rng, setup: &mut Setup, founders: usize, replicas: u64) 
         drift: 4_900,
         whims: 2,
         cut_off: 100,
+        last_words: 0,
+        disturbed: 0,
     });
     setup.window = setup.window.max(16 << 10);
     setup.session_bytes = 16 << 20;

@@ -13,6 +13,7 @@ use crate::{
     client::{Ask, Pending, key_bytes, key_of},
     node::Origin,
     oracle::{ChainOracle, Failure, Oracle},
+    scenario::SECOND,
 };
 
 impl World {
@@ -29,6 +30,8 @@ impl World {
         });
         self.counts.busy += u64::from(reply == Reply::Refused(Refusal::Busy));
         self.counts.expired_sessions += u64::from(reply == Reply::Refused(Refusal::SessionExpired));
+        self.note_served(index, &reply);
+        self.check_peace(&origin, &reply);
         self.check_reply(&origin, &reply);
         self.respond(origin, reply);
         Ok(())
@@ -40,6 +43,17 @@ impl World {
         let checked = checked(oracle, &self.setup.keys, origin, reply);
         if let Err(failure) = checked {
             self.claim(failure);
+        }
+    }
+
+    /// Where nothing fails nobody is told of an unknown outcome before time is up.
+    fn check_peace(&mut self, origin: &Origin, reply: &Reply) {
+        let pending = self.clients[origin.client].pending.as_ref();
+        // Clocks differ a little.
+        let in_time = |pending: &Pending| pending.number == origin.number && self.now + SECOND / 10 < pending.until;
+        if self.setup.peaceful && *reply == Reply::Expired && pending.is_some_and(in_time) {
+            let what = format!("{:?} was told of an unknown outcome, though nothing failed", origin.asked.ask);
+            self.claim(Failure::new(Oracle::Unknown, what));
         }
     }
 

@@ -3,7 +3,8 @@
 use std::{fmt::Write as _, sync::Arc};
 
 use artillery_ddata::{
-    replica::{Input, NotLocal, Query, Read, ReadMode, Reply, Snapshot, Way},
+    MemberId, Sequence,
+    replica::{Begun, Input, NotLocal, Query, Read, ReadMode, Reply, Snapshot, Way},
     tries::Tries,
     update::RequestKey,
 };
@@ -16,6 +17,14 @@ use crate::{
     oracle::{Failure, Oracle},
     scenario::{CRASHES, HEALED, OPERATIONS, SECOND, STOP},
 };
+
+/// A local read between its two halves.
+#[derive(Debug)]
+pub(crate) struct Stalled {
+    begun: Begun,
+    as_of: Sequence,
+    arrival: Arrival,
+}
 
 /// Operations that clients aim at, so that enough are done when time is up.
 const AIM: u64 = OPERATIONS + OPERATIONS / 5;
@@ -95,6 +104,7 @@ impl World {
             until,
             attempts: 0,
             retries: 0,
+            first: node,
             node,
             pinned,
             waits: false,
@@ -172,33 +182,71 @@ impl World {
 
     /// A request reaches a node: a clean read is served at once, everything else goes to the replica.
     pub(super) fn request(&mut self, arrival: Arrival) -> Result<(), Failure> {
-        let Arrival { origin, node: index, request, key, until } = arrival;
+        let (index, slot) = (arrival.node, arrival.origin.asked.chain);
         if !self.nodes[index].is_alive() {
             return Ok(());
         }
-        let slot = origin.asked.chain;
-        if let Request::Read(Query::Key(key), ReadMode::Strong) = &request {
-            let node = &self.nodes[index];
-            let now = node.clock(self.now);
-            match node.slots[slot].gate.read(&*node.store, key, || now) {
-                Ok(held) => {
-                    self.counts.local_reads += 1;
-                    self.trace.line(self.now, |out| {
-                        write!(out, "n{index} c{slot} shows client {} op {}: {held:?}", origin.client, origin.number)
-                    });
-                    let as_of = node.slots[slot].gate.watermark();
-                    let held = held.filter(|held| held.value.is_some());
-                    let reply = Reply::Read(Read { held, clean: true, way: Way::Local, as_of });
-                    self.check_reply(&origin, &reply);
-                    self.respond(origin, reply);
+        let Request::Read(Query::Key(key), ReadMode::Strong) = &arrival.request else {
+            self.hand_in(arrival);
+            return Ok(());
+        };
+        let node = &mut self.nodes[index];
+        let stalls = self.setup.stalls > 0 && node.rng.chance(self.setup.stalls);
+        let pause = if stalls { node.rng.between(SECOND / 100, 5 * SECOND / 2) } else { 0 };
+        let gate = &node.slots[slot].gate;
+        match gate.begin(&*node.store, key) {
+            Ok(begun) => {
+                // What is shown is what was there then.
+                let read = Stalled { begun, as_of: gate.watermark(), arrival };
+                if stalls {
+                    let event = Event::Leave { node: index, id: self.ids[index], read: Box::new(read) };
+                    self.queue.push(self.now + pause, event);
                     return Ok(());
                 }
-                Err(NotLocal::Store(error)) => {
-                    return Err(Failure::new(Oracle::Halted, format!("the store of n{index} failed: {error}")));
-                }
-                Err(_) => {}
+                self.leave(index, self.ids[index], read)
             }
+            Err(error) => self.not_local(arrival, error),
         }
+    }
+
+    /// A local read goes on, in the same life of its node.
+    pub(super) fn leave(&mut self, index: usize, id: MemberId, read: Stalled) -> Result<(), Failure> {
+        let Stalled { begun, as_of, arrival } = read;
+        let node = &self.nodes[index];
+        if !node.is_alive() || node.id != id {
+            return Ok(());
+        }
+        let gate = &node.slots[arrival.origin.asked.chain].gate;
+        match gate.end(begun, || node.clock(self.now)) {
+            Ok(held) => {
+                let (slot, origin) = (arrival.origin.asked.chain, arrival.origin);
+                self.counts.local_reads += 1;
+                self.trace.line(self.now, |out| {
+                    write!(out, "n{index} c{slot} shows client {} op {}: {held:?}", origin.client, origin.number)
+                });
+                let held = held.filter(|held| held.value.is_some());
+                let reply = Reply::Read(Read { held, clean: true, way: Way::Local, as_of });
+                self.note_served(index, &reply);
+                self.check_reply(&origin, &reply);
+                self.respond(origin, reply);
+                Ok(())
+            }
+            Err(error) => self.not_local(arrival, error),
+        }
+    }
+
+    fn not_local(&mut self, arrival: Arrival, error: NotLocal) -> Result<(), Failure> {
+        if let NotLocal::Store(error) = error {
+            return Err(Failure::new(Oracle::Halted, format!("the store of n{} failed: {error}", arrival.node)));
+        }
+        self.hand_in(arrival);
+        Ok(())
+    }
+
+    /// Hands a request to the replica.
+    fn hand_in(&mut self, arrival: Arrival) {
+        let Arrival { origin, node: index, request, key, until } = arrival;
+        let slot = origin.asked.chain;
         let floor = origin.asked.floor.filter(|_| origin.asked.tells_floor);
         let node = &mut self.nodes[index];
         let deadline = client::deadline(node.clock(self.now), self.now, until);
@@ -209,7 +257,6 @@ impl World {
             Request::Read(query, mode) => Input::Read { token, query, mode, floor, deadline },
         };
         self.enqueue(index, Work { slot, input, flight: None });
-        Ok(())
     }
 
     /// An attempt was not answered for too long.

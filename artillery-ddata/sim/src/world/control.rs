@@ -5,11 +5,12 @@
 
 mod group;
 mod lives;
+mod wishes;
 
 use std::{collections::BTreeSet, fmt::Write as _, sync::Arc};
 
 use artillery_ddata::{
-    ClusterId, MemberId,
+    ChainId, ClusterId, MemberId,
     control::{
         ChainSettings, Founding,
         coordinator::{Coordinator, Fate, Input, Output, Settings},
@@ -23,6 +24,7 @@ use artillery_ddata::{
 use self::group::Group;
 use super::{World, founding::Founders};
 use crate::{
+    faults::Fault,
     network::Flight,
     node::Work,
     oracle::{ChainOracle, Failure},
@@ -57,6 +59,8 @@ pub(crate) enum Event {
     Start(usize),
     /// A link comes back.
     Mend(usize, usize),
+    /// An operator wants the members of the first chain in another order.
+    Reorder { node: usize, id: MemberId, order: Vec<MemberId> },
 }
 
 /// What nodes say to each other about leases.
@@ -198,6 +202,10 @@ impl World {
             Event::SetVoters { node, id, term, voters } if lives(node, id) => self.set_voters(node, id, term, voters),
             Event::Message { from, to, ends, flight, message } => return self.heard(from, to, ends, flight, *message),
             Event::Start(node) => self.start_again(node),
+            Event::Reorder { node, id, order } if lives(node, id) => {
+                let chain = artillery_ddata::ChainId(0);
+                self.tell_coordinator(node, Input::Reorder { token: 0, chain, order });
+            }
             Event::Mend(a, b) => self.set_connection(a, b, !self.is_broken(a, b)),
             _ => {}
         }
@@ -247,12 +255,34 @@ impl World {
         }
     }
 
+    /// Something happens to a snapshot for this joiner: its source is lost for a while, or the link between them.
+    pub(super) fn disturb(&mut self, joiner: usize, slot: usize) {
+        let disturbed = self.setup.control.map_or(0, |control| control.disturbed);
+        let (Some(control), true) = (&mut self.control, disturbed > 0) else { return };
+        if !control.rng.chance(disturbed) {
+            return;
+        }
+        let start = self.now + control.rng.below(60_000_000);
+        let (gone, length) = (control.rng.chance(400), control.rng.between(20_000_000, 700_000_000));
+        let tail = control.configs().get(ChainId(slot as u32)).and_then(|config| config.tail());
+        let Some(source) = self.ids.iter().position(|&id| Some(id) == tail) else { return };
+        let fault = if gone { Fault::Isolate(source) } else { Fault::Break(source, joiner) };
+        self.strike(fault, start, start + length);
+    }
+
     /// A tail asks to have the member behind it serve.
     pub(super) fn promote(&mut self, node: usize, promotion: Promotion) {
+        self.note_promotion(node);
         let clock = self.nodes[node].clock(self.now);
         let Some(control) = &mut self.control else { return };
         control.nodes[node].holder.promote(clock, promotion);
-        let cut_off = self.setup.control.map_or(0, |control| control.cut_off);
+        let ControlSetup { cut_off, last_words, .. } = self.setup.control.unwrap_or_default();
+        if last_words > 0 && control.rng.chance(last_words) && self.strikes.is_empty() {
+            let start = self.now + control.rng.between(100_000, 40_000_000);
+            let end = start + control.rng.between(500_000_000, 2_500_000_000);
+            self.strike(Fault::Isolate(node), start, end);
+        }
+        let Some(control) = &mut self.control else { return };
         if self.now < HEALED
             && control.rng.chance(cut_off)
             && let Some(joiner) = self.ids.iter().position(|&id| id == promotion.member)
@@ -280,8 +310,9 @@ impl World {
             return;
         }
         while let Some(control) = &mut self.control
-            && let Some((to, renewal)) = control.nodes[node].holder.renew(clock)
+            && let Some((to, mut renewal)) = control.nodes[node].holder.renew(clock)
         {
+            renewal.reports = self.reports(node);
             self.say(node, to, Message::Renewal(renewal));
         }
         self.schedule_renewal(node);
@@ -320,6 +351,7 @@ impl World {
             Message::Renewal(renewal) => self.tell_coordinator(to, Input::Renewal { from: sender, renewal }),
             Message::Renewed(renewed) => {
                 let clock = self.nodes[to].clock(self.now);
+                self.close(to, &renewed.close);
                 let Some(control) = &mut self.control else { return Ok(()) };
                 let learned = control.nodes[to].holder.answered(clock, sender, renewed);
                 if learned.configs.is_some() {
@@ -364,8 +396,15 @@ impl World {
                     self.queue.push(at + slow, super::Event::Control(event));
                     continue;
                 }
-                Output::Append { term, at, change } => {
-                    self.trace.line(self.now, |out| write!(out, "n{node} proposes {at} in term {term}: {change:?}"));
+                Output::Reordered { result, .. } => {
+                    self.reordered(&result);
+                    continue;
+                }
+                Output::Append { term, at, change, why } => {
+                    self.trace.line(self.now, |out| {
+                        write!(out, "n{node} proposes {at} in term {term}: {change:?}")?;
+                        why.iter().try_for_each(|why| write!(out, "; {why}"))
+                    });
                     if let Some(control) = &mut self.control {
                         control.appends += 1;
                     }
@@ -395,6 +434,7 @@ impl Event {
             | Self::Renew { node, .. }
             | Self::Confirmed { node, .. }
             | Self::Appended { node, .. }
+            | Self::Reorder { node, .. }
             | Self::SetVoters { node, .. } => Some(*node),
             Self::Message { to, .. } => Some(*to),
             Self::Look | Self::Append { .. } | Self::Start(_) | Self::Mend(..) => None,

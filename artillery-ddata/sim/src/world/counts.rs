@@ -1,5 +1,6 @@
 //! What happened in a run, in numbers.
 
+use super::ResyncCounts;
 use crate::faults::Kind;
 
 /// What happened in a run, in numbers.
@@ -21,6 +22,8 @@ pub struct Counts {
     pub healed_refused: u64,
     /// Writes acknowledged.
     pub acknowledged: u64,
+    /// Those of each quarter of a virtual second.
+    pub writes: Vec<u32>,
     /// Compare-and-swaps whose condition failed.
     pub conflicts: u64,
     /// Reads served without the replica.
@@ -49,8 +52,48 @@ pub struct Counts {
     pub watched: u64,
     /// Times that a watcher was told that it had fallen behind.
     pub fell_behind: u64,
+    /// How long after healing every chain was whole and each member of it had served, in virtual nanoseconds.
+    pub recovery: Option<u64>,
+    /// Resyncs of the first chain.
+    pub resync: ResyncCounts,
     /// Faults planned in this seed.
     pub planned: u64,
     /// Faults by kind that had an effect.
     pub faults: [u64; Kind::ALL.len()],
+}
+
+/// What became of an operation.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Served {
+    /// The node that was asked first.
+    pub node: usize,
+    /// When, in virtual nanoseconds.
+    pub begun: u64,
+    /// When it was over.
+    pub over: u64,
+    /// Whether it was done.
+    pub done: bool,
+    /// Of a strong read of one key: whether that very node served it from what it holds, a version query included.
+    pub itself: Option<bool>,
+}
+
+/// The length of the spans in which writes are counted, in nanoseconds.
+const SPAN: u64 = 250_000_000;
+
+impl Counts {
+    pub(super) fn wrote(&mut self, now: u64) {
+        let span = (now / SPAN) as usize;
+        if self.writes.len() <= span {
+            self.writes.resize(span + 1, 0);
+        }
+        self.writes[span] += 1;
+    }
+
+    /// Acknowledged writes a second between two moments.
+    pub fn writes_between(&self, from: u64, to: u64) -> f64 {
+        let spans = (from / SPAN) as usize..(to / SPAN) as usize;
+        let length = spans.len() as f64 * SPAN as f64 / 1e9;
+        let done: u32 = spans.filter_map(|span| self.writes.get(span)).sum();
+        f64::from(done) / length
+    }
 }

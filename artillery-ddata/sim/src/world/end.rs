@@ -11,7 +11,7 @@ use crate::{
     checker::{self, Budget, Violation},
     faults::Kind,
     oracle::{Failure, Oracle, check_content},
-    scenario::OPERATIONS,
+    scenario::BACK,
 };
 
 /// Bytes by which the table of sessions may be too large at the end.
@@ -54,14 +54,28 @@ impl World {
     fn check_progress(&self) -> Result<(), Failure> {
         let fail = |what: String| Err(Failure::new(Oracle::Progress, what));
         let Counts { operations, healed, healed_refused, .. } = self.counts;
-        if operations < OPERATIONS {
+        if operations < self.setup.fewest {
             return fail(format!("only {operations} operations in {} virtual seconds", self.now / 1_000_000_000));
         }
         if healed_refused * 5 > healed {
             return fail(format!("{healed_refused} of {healed} operations were not served after healing"));
         }
+        self.check_gray()?;
         if !self.script_done() {
             return fail("the last reads did not end".into());
+        }
+        Ok(())
+    }
+
+    /// Writes are back soon, although a member that lives holds its chain up.
+    fn check_gray(&self) -> Result<(), Failure> {
+        let Some(gray) = self.setup.gray else { return Ok(()) };
+        let quiet = self.counts.writes_between(gray.quiet, gray.start);
+        let back = self.counts.writes_between(gray.start + BACK, gray.end);
+        // Clients may lose some time with a node that is a hundred times slower, wherever it stands.
+        if back * 10.0 < quiet * 7.0 {
+            let what = format!("{back:.1} writes a second while a member held its chain up, {quiet:.1} before");
+            return Err(Failure::new(Oracle::Stalled, what));
         }
         Ok(())
     }
@@ -184,7 +198,7 @@ impl World {
             use std::fmt::Write as _;
             write!(out, "end: {:?}", self.counts)
         });
-        Outcome { counts: self.counts, failure, trace: self.trace.take() }
+        Outcome { counts: self.counts, failure, served: self.audit, trace: self.trace.take() }
     }
 
     /// The history of each chain for itself: sequences are numbers of one chain.
@@ -221,6 +235,9 @@ impl World {
                 Kind::Restart => self.restarts,
                 Kind::Pause => self.pauses,
                 Kind::Isolate => self.isolations,
+                Kind::Far => effects.far,
+                Kind::Order => self.orders_done,
+                Kind::Drain => self.drains,
             };
         }
         for slot in self.nodes.iter().flat_map(|node| &node.slots) {

@@ -2,8 +2,8 @@
 
 use artillery_ddata::{MemberId, replica::Reply, update::RequestKey, wire::message::ChainFrame};
 
-use super::{control, founding};
-use crate::{client::Request, network::Flight, node::Origin};
+use super::{boundary::ResyncEnd, clients::Stalled, control, founding};
+use crate::{client::Request, faults::Fault, network::Flight, node::Origin};
 
 /// What is going to happen.
 #[derive(Debug)]
@@ -46,6 +46,12 @@ pub(crate) enum Event {
     Control(control::Event),
     /// The fault with this index begins or ends.
     Fault { index: usize, begins: bool },
+    /// A resync is ended, or whoever did that is over it.
+    Boundary { end: ResyncEnd, source: usize, joiner: usize, over: bool },
+    /// A fault that nobody planned begins or ends.
+    Strike { fault: Fault, begins: bool },
+    /// A local read that took long goes on.
+    Leave { node: usize, id: MemberId, read: Box<Stalled> },
     /// The run enters its next part.
     Phase(Phase),
 }
@@ -57,6 +63,7 @@ impl Event {
             Self::Step(node) | Self::Poll(node) => Some(*node),
             Self::Tick { node, .. } | Self::Notice { node, .. } | Self::AskForChanges { node, .. } => Some(*node),
             Self::Request(arrival) => Some(arrival.node),
+            Self::Leave { node, .. } => Some(*node),
             Self::Control(event) => event.waits_for(),
             _ => None,
         }

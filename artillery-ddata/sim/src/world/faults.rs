@@ -6,14 +6,54 @@ use artillery_ddata::MemberId;
 use crate::{
     faults::Fault,
     network::Flight,
-    node::{Node, QUICK},
-    scenario::{LAST, OPERATIONS, SECOND},
+    node::Node,
+    scenario::{HEALED, LAST, OPERATIONS, SECOND},
 };
 
 impl World {
     pub(super) fn planned(&self, index: usize) -> Fault {
         let plan = &self.setup.faults;
         plan.get(index).or(self.setup.crash.as_ref()).map_or(Fault::Loss(0), |planned| planned.fault)
+    }
+
+    /// What a planned fault comes to while it is there.
+    fn now_at(&self, index: usize) -> Vec<Fault> {
+        match self.planned(index) {
+            Fault::Play(_) => self.plays[index].clone(),
+            fault => vec![fault],
+        }
+    }
+
+    /// Tells the network what is there now.
+    fn set_faults(&mut self) -> Vec<Fault> {
+        let planned = (0..self.active.len()).filter(|&at| self.active[at]).flat_map(|at| self.now_at(at));
+        let active: Vec<Fault> = planned.chain(self.strikes.iter().copied()).collect();
+        self.network.set_faults(active.iter().copied());
+        active
+    }
+
+    /// A fault that nobody planned, for somebody who is at something: from `start` on until `end`.
+    pub(super) fn strike(&mut self, fault: Fault, start: u64, end: u64) {
+        if start < HEALED {
+            self.queue.push(start, Event::Strike { fault, begins: true });
+            self.queue.push(end.min(HEALED), Event::Strike { fault, begins: false });
+        }
+    }
+
+    pub(super) fn struck(&mut self, fault: Fault, begins: bool) {
+        use std::fmt::Write as _;
+        self.trace.line(self.now, |out| write!(out, "{} {fault}, unplanned", if begins { "begin" } else { "end" }));
+        if begins {
+            self.strikes.push(fault);
+        } else if let Some(at) = self.strikes.iter().position(|&other| other == fault) {
+            self.strikes.remove(at);
+        }
+        self.set_faults();
+        match fault {
+            Fault::Break(a, b) => self.set_connection(a, b, !self.is_broken(a, b)),
+            Fault::Isolate(_) => self.isolations += u64::from(begins),
+            _ => {}
+        }
     }
 
     pub(super) fn fault(&mut self, index: usize, begins: bool) {
@@ -26,11 +66,12 @@ impl World {
         }
         self.trace.line(self.now, |out| write!(out, "{} {fault}", if begins { "begin" } else { "end" }));
         self.active[index] = begins;
-        let active: Vec<Fault> =
-            (0..self.active.len()).filter(|&at| self.active[at]).map(|at| self.planned(at)).collect();
-        self.network.set_faults(active.iter().copied());
+        if let Fault::Play(play) = fault {
+            self.plays[index] = if begins { self.cast(play) } else { Vec::new() };
+        }
+        let active = self.set_faults();
         for (index, node) in self.nodes.iter_mut().enumerate() {
-            node.cost = active.iter().fold(QUICK, |cost, fault| match fault {
+            node.cost = active.iter().fold(self.setup.cost, |cost, fault| match fault {
                 Fault::Slow(slow, nanos) if *slow == index => cost.max(*nanos),
                 _ => cost,
             });
@@ -45,7 +86,14 @@ impl World {
             Fault::Restart(node) if begins => self.stop(node),
             Fault::Restart(node) => self.restart(node),
             Fault::Pause(node) => self.pause(node, begins),
+            Fault::Order(number) if begins => self.want_order(number),
+            Fault::Drain(node) if begins => self.drain(node),
+            Fault::Drain(node) => self.end_drain(node),
             Fault::Isolate(_) => self.isolations += u64::from(begins),
+            Fault::Play(_) => {
+                let isolates = self.plays[index].iter().any(|fault| matches!(fault, Fault::Isolate(_)));
+                self.isolations += u64::from(isolates);
+            }
             _ => {}
         }
     }
@@ -53,7 +101,8 @@ impl World {
     /// Whether a fault keeps `a` and `b` from being connected.
     pub(super) fn is_broken(&self, a: usize, b: usize) -> bool {
         let pair = |fault: Fault| matches!(fault, Fault::Break(c, d) if (c, d) == (a, b) || (d, c) == (a, b));
-        (0..self.active.len()).any(|at| self.active[at] && pair(self.planned(at)))
+        let planned = (0..self.active.len()).any(|at| self.active[at] && pair(self.planned(at)));
+        planned || self.strikes.iter().any(|&fault| pair(fault))
     }
 
     pub(super) fn crash(&mut self, node: usize) {

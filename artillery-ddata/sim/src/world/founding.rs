@@ -14,6 +14,7 @@ use artillery_ddata::{
 
 use super::World;
 use crate::{
+    mutants::MutantName,
     network::Flight,
     node::Work,
     oracle::{ChainOracle, Failure, Oracle},
@@ -153,7 +154,10 @@ impl World {
         let Some(founders) = &mut self.founding else { return Ok(()) };
         let seed = u128::from(founders.rng.below(u64::MAX)) << 64 | u128::from(founders.rng.below(u64::MAX));
         let machine = Formation::new(Founders::founder(index, id), founders.settings.clone(), seed);
-        let machine = machine.map_err(|error| Failure::new(Oracle::Formation, error.to_string()))?;
+        let mut machine = machine.map_err(|error| Failure::new(Oracle::Formation, error.to_string()))?;
+        if let Some(mutant) = self.setup.mutant.and_then(MutantName::formation) {
+            machine.mutate(mutant);
+        }
         founders.machines[index] = Some(machine);
         founders.met[index].fill(None);
         founders.ticks[index] = (None, founders.ticks[index].1 + 1);

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use artillery_ddata::{
-    replica::{Refusal, Reply, Snapshot},
+    replica::{ReadMode, Refusal, Reply, Snapshot, Way},
     tries::Ending,
     update::RequestKey,
 };
 
-use super::{Arrival, Event, Phase, World};
+use super::{Arrival, Event, Phase, Served, World};
 use crate::{
     client::{self, Ask, Choice, Next, Pending, Scanning, Told},
     history::{Answer, Call, Cut, Look, Operation, SeriesAnswer, SeriesCall, SeriesOperation},
@@ -20,6 +20,9 @@ impl World {
     /// An operation is over.
     pub(super) fn finish_operation(&mut self, index: usize, pending: &Pending, next: Next) {
         let asked = &pending.asked;
+        if self.setup.audited {
+            self.audit(pending, &next);
+        }
         let standing = &mut self.standings[index / self.setup.lanes][asked.chain];
         if asked.ask == Ask::Open {
             standing.opening = false;
@@ -35,7 +38,10 @@ impl World {
                 }
                 let seen = told.as_of.into_iter().chain(told.version.map(|version| version.sequence));
                 seen.for_each(|sequence| standing.rise(sequence));
-                self.counts.acknowledged += u64::from(matches!(*reply, Reply::Committed(_)));
+                if matches!(*reply, Reply::Committed(_)) {
+                    self.counts.acknowledged += 1;
+                    self.counts.wrote(self.now);
+                }
                 self.counts.conflicts += u64::from(matches!(*reply, Reply::Conflict { .. }));
                 self.record(index, pending, *told);
                 self.duplicate(index, pending, *reply);
@@ -48,6 +54,17 @@ impl World {
                 self.end_without_outcome(index, pending, ending);
             }
         }
+    }
+
+    fn audit(&mut self, pending: &Pending, next: &Next) {
+        let by_itself = |reply: &Reply| {
+            let Reply::Read(read) = reply else { return false };
+            pending.node == pending.first && matches!(read.way, Way::Local | Way::Query)
+        };
+        let itself = matches!(pending.asked.ask, Ask::Read(_, ReadMode::Strong))
+            .then(|| matches!(next, Next::Done(_, reply) if by_itself(reply)));
+        let done = matches!(next, Next::Done(..));
+        self.audit.push(Served { node: pending.first, begun: pending.since, over: self.now, done, itself });
     }
 
     fn end_without_outcome(&mut self, index: usize, pending: &Pending, ending: Ending) {

@@ -13,7 +13,7 @@ use artillery_ddata::{
 use super::{Addressed, Event, World};
 use crate::{
     network::Flight,
-    node::{QUICK, Work},
+    node::Work,
     oracle::{Failure, Oracle},
     trace::{Brief, name},
     wire,
@@ -42,7 +42,7 @@ impl World {
         if !self.nodes[index].is_alive() {
             return Ok(());
         }
-        let slow = self.nodes[index].cost > QUICK;
+        let slow = self.nodes[index].cost > self.setup.cost;
         self.slow_steps += u64::from(slow);
         let most = if slow { 1 } else { 1 + self.nodes[index].rng.index(self.setup.batch) };
         for _ in 0..most {
@@ -162,6 +162,19 @@ impl World {
             ReplicaEvent::Halted(halt) => {
                 Err(Failure::new(Oracle::Halted, format!("n{index} of chain {slot} halted: {halt} ({halt:?})")))
             }
+            ReplicaEvent::Resynced { .. } => {
+                self.counts.resync.through += 1;
+                Ok(())
+            }
+            ReplicaEvent::Resyncing => {
+                self.counts.resync.begun += 1;
+                self.disturb(index, slot);
+                Ok(())
+            }
+            ReplicaEvent::Closed(_) => {
+                self.hurry(index);
+                Ok(())
+            }
             _ => Ok(()),
         }
     }
@@ -228,6 +241,7 @@ impl World {
             ChainMessage::Chunk(chunk) => FRAME + chunk.bytes.len(),
             ChainMessage::Snapshot(_) | ChainMessage::Control(_) => FRAME,
         };
+        self.note_frame(from, to, &frame.message);
         let generation = self.nodes[from].peers[to].generation;
         let (flight, copy) = self.network.send(self.now, from, to, generation, bytes);
         let lost = flight.lost;

@@ -64,7 +64,7 @@ impl Router {
     ) -> Result<Answer, Error> {
         let floor = match &how.session {
             None => None,
-            Some(session) => Some(session.floor(routing.cluster, chain).ok_or(refused(Refusal::OtherHistory))?),
+            Some(session) => Some(session.floor(routing.life(), chain).ok_or(refused(Refusal::OtherHistory))?),
         };
         let operation = Operation::Read { query, mode: how.mode, floor };
         #[cfg(feature = "testing")]
@@ -75,7 +75,7 @@ impl Router {
         super::observed::noted_read(noted, chain, &answer);
         let answer = answer?;
         if let (Some(session), Some(as_of)) = (&how.session, as_of(&answer.reply)) {
-            session.raise(routing.cluster, chain, as_of);
+            session.raise(routing.life(), chain, as_of);
         }
         Ok(answer)
     }
@@ -100,7 +100,7 @@ impl Router {
             None => self.write_anew(&routing, chain, write, deadline).await?,
         };
         if let (Some(session), Some(sequence)) = (&how.session, as_of(&answer.reply)) {
-            session.raise(routing.cluster, chain, sequence);
+            session.raise(routing.life(), chain, sequence);
         }
         Ok((answer, id))
     }

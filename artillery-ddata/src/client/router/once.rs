@@ -160,7 +160,11 @@ async fn ask_here(handle: ChainHandle, me: MemberId, place: Place, question: &Qu
                 let (request, write) = (*request, write.clone());
                 handle.write(WriteRequest { request, write, deadline: until, responder }).await;
             }
-            Operation::Routing | Operation::Status => {}
+            Operation::Routing
+            | Operation::Status
+            | Operation::Arrange(_)
+            | Operation::Survey
+            | Operation::Recover { .. } => {}
         }
     };
     if timeout_at(deadline, handed).await.is_err() {

@@ -20,10 +20,14 @@ use tokio::{
 
 use super::{Router, from_now};
 use crate::{
-    ChainConfig, ChainId, Error, NodeId, Routing,
+    ChainConfig, ChainId, Epoch, Error, NodeId, Routing,
     client::{
         Candidates,
         channel::{Channel, Outcome, Question},
+    },
+    control::{
+        Relation,
+        message::{Arrange, ArrangeError},
     },
     driver::local::Local,
     error::NotApplied,
@@ -198,12 +202,45 @@ impl Router {
     }
 
     pub(crate) async fn status(&self, node: NodeId, timeout: Duration) -> Result<String, Error> {
+        match self.ask_node(node, Operation::Status, timeout).await? {
+            ResponseAnswer::Status(json) => Ok(String::from_utf8_lossy(&json).into_owned()),
+            _ => Err(Error::not_applied(NotApplied::Unreachable { node, reason: None })),
+        }
+    }
+
+    /// Asks exactly this node, once.
+    pub(crate) async fn ask_node(
+        &self,
+        node: NodeId,
+        operation: Operation,
+        timeout: Duration,
+    ) -> Result<ResponseAnswer, Error> {
         let deadline = from_now(timeout);
         let channel = self.reached(node, deadline).await?;
-        let question = Question { chain: ChainId(0), forwarded: true, only: None, operation: Operation::Status };
+        let question = Question { chain: ChainId(0), forwarded: true, only: None, operation };
+        match channel.ask(question, deadline).await {
+            Outcome::Answered(response) => Ok(response.answer),
+            Outcome::NotSent(reason) => Err(super::once::not_sent(reason, node)),
+            Outcome::Unanswered(_) => Err(Error::not_applied(NotApplied::TimedOut)),
+        }
+    }
+}
+
+impl Router {
+    /// Has a node do what an operator wants.
+    pub(crate) async fn arrange(
+        &self,
+        node: NodeId,
+        wish: Arrange,
+        timeout: Duration,
+    ) -> Result<Result<Option<Epoch>, ArrangeError>, Error> {
+        let deadline = from_now(timeout);
+        let channel = self.reached(node, deadline).await?;
+        let operation = Operation::Arrange(wish);
+        let question = Question { chain: ChainId(0), forwarded: true, only: None, operation };
         match channel.ask(question, deadline).await {
             Outcome::Answered(response) => match response.answer {
-                ResponseAnswer::Status(json) => Ok(String::from_utf8_lossy(&json).into_owned()),
+                ResponseAnswer::Arranged(result) => Ok(result),
                 _ => Err(Error::not_applied(NotApplied::Unreachable { node, reason: None })),
             },
             Outcome::NotSent(reason) => Err(super::once::not_sent(reason, node)),
@@ -218,6 +255,12 @@ fn merge(known: &Routing, new: Routing) -> Routing {
         // Another formation is refused by the endpoint; what slips through changes nothing.
         return known.clone();
     }
+    match new.history.relation(known.history) {
+        Relation::Same => {}
+        Relation::Newer => return new,
+        // Of two that were recovered from one, whoever was met first is gone on with.
+        Relation::Older | Relation::Parted => return known.clone(),
+    }
     let older = |new: &ChainConfig| known.chain(new.chain).is_some_and(|old| old.epoch > new.epoch);
     let mut nodes = new.nodes;
     if new.chains.iter().any(older) {
@@ -227,7 +270,7 @@ fn merge(known: &Routing, new: Routing) -> Routing {
         Some(old) if old.epoch > new.epoch => old.clone(),
         _ => new,
     };
-    Routing { cluster: new.cluster, chains: new.chains.into_iter().map(newer).collect(), nodes }
+    Routing { cluster: new.cluster, history: new.history, chains: new.chains.into_iter().map(newer).collect(), nodes }
 }
 
 async fn ask_routing(channel: &Channel, deadline: Instant) -> Option<Routing> {

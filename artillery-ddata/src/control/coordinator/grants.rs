@@ -34,7 +34,7 @@ const MOST: usize = 4096;
 
 impl Coordinator {
     pub(super) fn renewal(&mut self, now: Timestamp, from: MemberId, renewal: Renewal) {
-        let Renewal { number, answered, me, applied, leaving, promotions } = renewal;
+        let Renewal { number, answered, me, applied, leaving, promotions, reports } = renewal;
         let Some(leading) = self.leading.as_mut().filter(|_| me.id == from) else {
             return self.answer(now, from, number, applied, self.leader, None);
         };
@@ -43,6 +43,7 @@ impl Coordinator {
         seen.shows(answered);
         seen.founder = me;
         seen.leaving |= leaving;
+        seen.reports(now, reports);
         if self.mutant == Some(Mutant::PromoteInAnyEpoch) {
             seen.promotions.extend(promotions);
         } else {
@@ -131,6 +132,8 @@ impl Coordinator {
         let configs = (self.configs.applied() > applied).then(|| Box::new((*self.configs).clone()));
         // Whoever isn't known yet is about to change something.
         let settled = leader == Some(self.me) && self.configs.node(to).is_some() && self.is_settled(now);
-        self.outputs.push_back(Output::Answer { to, renewed: Renewed { number, lease, leader, configs, settled } });
+        let close = self.to_close(to);
+        let renewed = Renewed { number, lease, leader, configs, settled, close };
+        self.outputs.push_back(Output::Answer { to, renewed });
     }
 }

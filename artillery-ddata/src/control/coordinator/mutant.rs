@@ -23,4 +23,10 @@ pub enum Mutant {
     PromoteInAnyEpoch,
     /// Whoever is heard of is taken to live, however old the message (trap 42).
     BelieveOldMessages,
+    /// A member that lives is left where it is, though its neighbour can't reach it (trap 39).
+    TolerateDeadHop,
+    /// A member that alone makes its chain slow is left where it is (trap 39).
+    TolerateSlow,
+    /// The members of a chain change places while its head goes on (trap 15).
+    ReorderOpen,
 }

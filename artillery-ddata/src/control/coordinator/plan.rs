@@ -1,10 +1,18 @@
 //! What should be otherwise: the next change, if there is one.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    time::Duration,
+};
 
-use super::{Mutant, Seen, Settings};
+use super::{
+    Mutant, Seen, Settings,
+    reorder::Wish,
+    slow::{Outside, Watched},
+};
 use crate::{
-    ChainConfig, ChainMember, MemberId, NodeId, Role, Timestamp,
+    ChainConfig, ChainId, ChainMember, MemberId, NodeId, Role, Timestamp,
     control::{
         Founder,
         log::{ChainChange, Change, Configs},
@@ -13,6 +21,60 @@ use crate::{
     },
 };
 
+/// Why a chain's configuration changes, for people.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Reason {
+    /// Which chain.
+    pub chain: ChainId,
+    /// Whose place changes.
+    pub member: MemberId,
+    /// Why.
+    pub why: Why,
+}
+
+/// Why a member's place changes.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[non_exhaustive]
+pub enum Why {
+    /// Nothing was heard of it for too long: it goes.
+    Silent,
+    /// It said that it goes.
+    Left,
+    /// It is heard, but hears nothing, and so has no lease: it goes.
+    Deaf,
+    /// What its neighbour has doesn't get there, though both live: it goes, and may come back in another place.
+    Unreached,
+    /// It alone makes the chain slow: it goes, and comes back later.
+    Slow,
+    /// There is a place for it: it joins, behind the tail.
+    Joins,
+    /// It has caught up: it serves.
+    Promoted,
+    /// It is the head of an order that an operator wants.
+    Reordered,
+}
+
+impl fmt::Display for Why {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Silent => "silent",
+            Self::Left => "left",
+            Self::Deaf => "deaf",
+            Self::Unreached => "unreached",
+            Self::Slow => "slow",
+            Self::Joins => "joins",
+            Self::Promoted => "promoted",
+            Self::Reordered => "reordered",
+        })
+    }
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "chain {}: {} {}", self.chain.0, self.member, self.why)
+    }
+}
+
 /// What the leader sees.
 pub(super) struct View<'a> {
     pub(super) now: Timestamp,
@@ -20,22 +82,26 @@ pub(super) struct View<'a> {
     /// When its term began.
     pub(super) since: Timestamp,
     pub(super) nodes: &'a BTreeMap<MemberId, Seen>,
+    pub(super) watched: &'a BTreeMap<ChainId, Watched>,
+    pub(super) reorder: Option<&'a Wish>,
+    pub(super) outside: &'a BTreeMap<NodeId, Outside>,
     pub(super) settings: &'a Settings,
     pub(super) mutant: Option<Mutant>,
 }
 
 impl View<'_> {
     /// The next change: of chains first, since writes may wait for it.
-    pub(super) fn change(&self, configs: &Configs) -> Option<Change> {
+    pub(super) fn change(&self, configs: &Configs) -> Option<(Change, Vec<Reason>)> {
         let chains: Vec<_> = configs.iter().filter_map(|config| self.of_chain(configs, config)).collect();
         if !chains.is_empty() {
-            return Some(Change::Chains(chains));
+            let why = chains.iter().flat_map(|change| self.reasons(configs, &change.config)).collect();
+            return Some((Change::Chains(chains), why));
         }
         let (add, remove) = (self.lives_to_add(configs), self.lives_to_remove(configs));
-        (!add.is_empty() || !remove.is_empty()).then_some(Change::Nodes { add, remove })
+        (!add.is_empty() || !remove.is_empty()).then(|| (Change::Nodes { add, remove }, Vec::new()))
     }
 
-    fn is(&self, mutant: Mutant) -> bool {
+    pub(super) fn is(&self, mutant: Mutant) -> bool {
         self.mutant == Some(mutant)
     }
 
@@ -57,8 +123,16 @@ impl View<'_> {
 
     /// Whether it is known to have lived a moment ago.
     fn lives(&self, id: MemberId) -> bool {
-        let proven =
-            |seen: &Seen| self.now - seen.proven < self.settings.suspect || self.is(Mutant::BelieveOldMessages);
+        self.lived_within(id, self.settings.suspect)
+    }
+
+    /// The same where members may be far: nobody goes for silence.
+    pub(super) fn lived(&self, id: MemberId) -> bool {
+        self.lived_within(id, self.settings.suspect * 2)
+    }
+
+    fn lived_within(&self, id: MemberId, time: Duration) -> bool {
+        let proven = |seen: &Seen| self.now - seen.proven < time || self.is(Mutant::BelieveOldMessages);
         !self.is_gone(id) && (id == self.me || self.nodes.get(&id).is_some_and(proven))
     }
 
@@ -76,7 +150,7 @@ impl View<'_> {
 
     fn of_chain(&self, configs: &Configs, config: &ChainConfig) -> Option<ChainChange> {
         let mut members = self.that_stay(config);
-        let syncing = config.syncing().filter(|&id| !self.is_gone(id));
+        let syncing = config.syncing().filter(|&id| !self.is_gone(id) && self.is_blamed(config, id).is_none());
         match syncing {
             Some(id) => {
                 let promoted = self.asks_for(config, id) && members.len() == config.serving().count();
@@ -84,9 +158,14 @@ impl View<'_> {
                 members.push(ChainMember { id, role });
             }
             None if members.len() < self.settings.replicas => {
-                members.extend(self.spare(configs, config).map(|id| ChainMember { id, role: Role::Syncing }));
+                let tail = members.last().map(|member| member.id);
+                members.extend(self.spare(configs, config, tail).map(|id| ChainMember { id, role: Role::Syncing }));
             }
             None => {}
+        }
+        if let Some(wish) = self.reorder.filter(|wish| wish.is_for(config) && wish.closed && members == config.members)
+        {
+            members = wish.members(config);
         }
         (members != config.members)
             .then(|| ChainChange { replaces: config.epoch, config: ChainConfig { members, ..config.clone() } })
@@ -95,10 +174,12 @@ impl View<'_> {
     /// The serving members but for those that can be removed now; never all of them.
     fn that_stay(&self, config: &ChainConfig) -> Vec<ChainMember> {
         let serving = || config.members.iter().filter(|member| member.role == Role::Serving).copied();
-        if !serving().any(|member| self.lives(member.id)) {
+        let goes = |id| self.is_gone(id) || self.is_blamed(config, id).is_some();
+        let lives = |id| self.lives(id) || (self.lived(id) && !serving().any(|member| self.is_gone(member.id)));
+        if !serving().any(|member| lives(member.id) && !goes(member.id)) {
             return serving().collect();
         }
-        serving().filter(|member| !(self.is_gone(member.id) && self.is_out(member.id))).collect()
+        serving().filter(|member| !(goes(member.id) && self.is_out(member.id))).collect()
     }
 
     /// Whether the tail asks, in this very epoch, to have the member behind it serve (rule 5.6).
@@ -111,12 +192,43 @@ impl View<'_> {
         seen.promotions.iter().any(counts)
     }
 
-    /// The node that should be a member next: the first by placement of those that are there.
-    fn spare(&self, configs: &Configs, config: &ChainConfig) -> Option<MemberId> {
+    /// Why the members of `config` stand otherwise than they did.
+    fn reasons(&self, configs: &Configs, config: &ChainConfig) -> Vec<Reason> {
+        let Some(before) = configs.get(config.chain) else { return Vec::new() };
+        let chain = config.chain;
+        let left = |id| self.nodes.get(&id).is_some_and(|seen| seen.leaving);
+        let went = |id| match self.is_blamed(before, id) {
+            Some(why) => why,
+            None if left(id) => Why::Left,
+            None => Why::Silent,
+        };
+        let gone = before.members.iter().filter(|member| config.role(member.id).is_none());
+        let gone = gone.map(|member| Reason { chain, member: member.id, why: went(member.id) });
+        let came = config.members.iter().filter_map(|member| {
+            let why = match (before.role(member.id), member.role) {
+                (None, _) => Why::Joins,
+                (Some(Role::Syncing), Role::Serving) => Why::Promoted,
+                _ => return None,
+            };
+            Some(Reason { chain, member: member.id, why })
+        });
+        let mut reasons: Vec<_> = gone.chain(came).collect();
+        if reasons.is_empty() {
+            reasons.extend(config.head().map(|member| Reason { chain, member, why: Why::Reordered }));
+        }
+        reasons
+    }
+
+    /// The node that should be a member next: the first by placement of those that are there. Who held the chain up a
+    /// while ago comes last, and may follow nobody whom it can't hear.
+    fn spare(&self, configs: &Configs, config: &ChainConfig, tail: Option<MemberId>) -> Option<MemberId> {
         let named: BTreeSet<NodeId> = config.members.iter().map(|member| member.id.node).collect();
         let free = configs.nodes().map(|founder| founder.id);
         let free = free.filter(|id| !named.contains(&id.node) && self.is_there(*id));
-        rank(self.settings.cluster, config.chain, free).into_iter().next()
+        let free = free.filter(|id| self.outside.get(&id.node).is_none_or(|known| known.may_return(self.now, tail)));
+        let mut ranked = rank(self.settings.cluster, config.chain, free);
+        ranked.sort_by_key(|id| self.outside.contains_key(&id.node));
+        ranked.into_iter().next()
     }
 
     /// Lives of nodes that aren't known by the log yet, or at another address. While the known life of a node is heard

@@ -15,6 +15,8 @@ pub struct Settings {
     pub drift_ppm: u32,
     /// Who was not heard of for so long is taken to be gone.
     pub suspect: Duration,
+    /// A member that holds up its chain for so long though it lives is moved out.
+    pub slow: Duration,
     /// Serving members that each chain is to have.
     pub replicas: usize,
     /// Nodes that keep the log, at most; an odd number of them do.
@@ -32,6 +34,7 @@ impl Default for Settings {
             lease: Duration::from_secs(1),
             drift_ppm: 10_000,
             suspect: Duration::from_millis(500),
+            slow: Duration::from_secs(2),
             replicas: 3,
             max_voters: 5,
             forget: Duration::from_secs(600),

@@ -1,7 +1,7 @@
 //! What the entries of the group's log come to, and the window of them that followers read.
 
 use std::{
-    collections::VecDeque,
+    collections::{BTreeMap, BTreeSet, VecDeque},
     io::Cursor,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
@@ -97,6 +97,28 @@ impl Applied {
             snapshots: 0,
         };
         let progress = Progress { last: LogIndex(1), ..Progress::default() };
+        Self { state: Mutex::new(state), progress: watch::Sender::new(progress), window: window.max(1) }
+    }
+
+    /// What was recovered, by whom alone, at `raft` of the group's log. Those who waited for `changes` see a change.
+    pub(super) fn recovered(
+        configs: Configs,
+        raft: RaftLogId,
+        by: (RaftId, Peer),
+        window: usize,
+        changes: u64,
+    ) -> Self {
+        let voters = vec![BTreeSet::from([by.0])];
+        let membership = openraft::Membership::new(voters, BTreeMap::from([by]));
+        let progress = Progress { changes: changes + 1, last: configs.applied(), raft: Some(raft), ended: false };
+        let state = State {
+            raft: Some(raft),
+            membership: Membership::new(Some(raft), membership),
+            configs: Arc::new(configs),
+            entries: VecDeque::new(),
+            snapshot: None,
+            snapshots: 0,
+        };
         Self { state: Mutex::new(state), progress: watch::Sender::new(progress), window: window.max(1) }
     }
 

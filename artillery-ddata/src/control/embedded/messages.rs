@@ -15,7 +15,7 @@ use super::{
     network::CallError,
     types::{RaftId, RaftLogId, TypeConfig},
 };
-use crate::ClusterId;
+use crate::{ClusterId, control::History};
 
 /// The largest message, in bytes.
 pub(super) const MAX_MESSAGE: usize = codec::MAX_HEADER;
@@ -33,6 +33,8 @@ const MAX_COUNTER: u64 = 1 << 60;
 pub(super) struct Envelope {
     /// The cluster: another one's group has nothing to say here.
     pub(super) cluster: ClusterId,
+    /// The history: what was recovered doesn't listen to what was left behind, nor the other way round.
+    pub(super) history: History,
     /// Which life of the node is meant. The next one has forgotten what this one promised (trap 21).
     pub(super) to: RaftId,
     pub(super) question: Question,
@@ -52,6 +54,8 @@ pub(super) enum Answer {
     Snapshot(InstallSnapshotResponse<RaftId>),
     /// Another part of the snapshot, or of another one, was expected.
     Mismatch(InstallSnapshotError),
+    /// The asker's history is over: the cluster was recovered as this one.
+    OtherHistory(History),
 }
 
 pub(super) fn encode<T: Serialize>(message: &T) -> Result<Bytes, CallError> {

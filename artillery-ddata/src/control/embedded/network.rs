@@ -15,12 +15,13 @@ use openraft::{
 };
 
 use super::{
+    Histories,
     messages::{self, Answer, Envelope, Question},
     types::{Peer, RaftId, TypeConfig},
 };
 use crate::{
     ClusterId, MemberId,
-    control::{Founder, log::BoxFuture},
+    control::{Founder, History, log::BoxFuture},
 };
 
 /// Carries one message of the log's group to a node, and its answer back.
@@ -46,6 +47,9 @@ pub(crate) enum CallError {
     /// Another node was meant, another life of this one, or another cluster.
     #[error("{0} was meant")]
     NotMe(MemberId),
+    /// Whoever asks or is asked belongs to another history.
+    #[error("the cluster was recovered, and this is of another history")]
+    OtherHistory,
     /// This node keeps no log any more.
     #[error("the configuration log stopped: {0}")]
     Stopped(String),
@@ -55,6 +59,7 @@ pub(crate) enum CallError {
 #[derive(Clone)]
 pub(super) struct Network {
     pub(super) cluster: ClusterId,
+    pub(super) histories: Histories,
     pub(super) peers: Arc<dyn Peers>,
     pub(super) backoff: Duration,
 }
@@ -79,9 +84,18 @@ type Failure<E = openraft::error::Infallible> = RPCError<RaftId, Peer, RaftError
 impl Line {
     async fn ask<E: std::error::Error>(&self, question: Question) -> Result<Answer, Failure<E>> {
         let answer = async {
-            let message = messages::encode(&Envelope { cluster: self.network.cluster, to: self.to, question })?;
-            let bytes = self.network.peers.call(&self.peer.0, message).await?;
-            messages::decode(&bytes)
+            let Network { cluster, histories, peers, .. } = &self.network;
+            let history = histories.mine().unwrap_or(History::first(*cluster));
+            let message = messages::encode(&Envelope { cluster: *cluster, history, to: self.to, question })?;
+            let bytes = peers.call(&self.peer.0, message).await?;
+            match messages::decode(&bytes)? {
+                Answer::OtherHistory(theirs) => {
+                    // It says so to whom it has left behind.
+                    let _ = histories.meet(theirs);
+                    Err(CallError::OtherHistory)
+                }
+                answer => Ok(answer),
+            }
         };
         answer.await.map_err(|error: CallError| match error {
             CallError::Malformed(_) | CallError::Senseless(_) => NetworkError::new(&error).into(),

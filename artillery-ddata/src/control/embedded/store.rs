@@ -59,6 +59,23 @@ impl LogStore {
         store
     }
 
+    /// A log whose entries up to `last` are gone, and what they made stands in a snapshot; `me` has voted for nobody but
+    /// itself.
+    pub(super) fn behind(last: RaftLogId, me: RaftId) -> Self {
+        let store = Self::default();
+        {
+            let mut log = store.lock();
+            (log.purged, log.vote) = (Some(last), Some(Vote::new(last.leader_id.term, me)));
+        }
+        store
+    }
+
+    /// Where it ends.
+    pub(super) fn last(&self) -> Option<RaftLogId> {
+        let log = self.lock();
+        log.entries.last_key_value().map(|(_, sized)| sized.entry.log_id).or(log.purged)
+    }
+
     fn lock(&self) -> MutexGuard<'_, Log> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -89,9 +106,8 @@ impl RaftLogStorage<TypeConfig> for LogStore {
     type LogReader = Self;
 
     async fn get_log_state(&mut self) -> Result<LogState<TypeConfig>, StorageError> {
-        let log = self.lock();
-        let last = log.entries.last_key_value().map(|(_, sized)| sized.entry.log_id);
-        Ok(LogState { last_purged_log_id: log.purged, last_log_id: last.or(log.purged) })
+        let last_log_id = self.last();
+        Ok(LogState { last_purged_log_id: self.lock().purged, last_log_id })
     }
 
     async fn get_log_reader(&mut self) -> Self {

@@ -4,5 +4,6 @@ mod group;
 mod machine;
 mod messages;
 mod network;
+mod recovery;
 mod seeds;
 mod voters;

@@ -6,13 +6,17 @@ use serde::{Deserialize, Serialize};
 
 use super::{ChainChange, Change, LogEntry, LogIndex};
 use crate::{
-    ChainConfig, ChainId, Epoch, MemberId, NodeId,
-    control::{Founder, Founding, first_configs},
+    ChainConfig, ChainId, ChainMember, Epoch, MemberId, NodeId, Role,
+    control::{Founder, Founding, History, first_configs},
 };
+
+/// How far beyond the old group's numbers a recovered history begins: further than that will ever get.
+const FAR: u64 = 1 << 20;
 
 /// The present configuration of each chain and the nodes of the cluster, as the entries up to some index make them.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Configs {
+    history: History,
     applied: LogIndex,
     chains: BTreeMap<ChainId, ChainConfig>,
     nodes: BTreeMap<NodeId, Founder>,
@@ -23,11 +27,40 @@ impl Configs {
     /// What a founding makes: the first configuration of each chain, at index 1, and its founders.
     pub fn of(founding: &Founding) -> Self {
         let nodes = founding.members.iter().map(|founder| (founder.id.node, founder.clone()));
-        let mut configs = Self { applied: LogIndex(1), nodes: nodes.collect(), ..Self::default() };
+        let history = History::first(founding.cluster);
+        let mut configs = Self { history, applied: LogIndex(1), nodes: nodes.collect(), ..Self::default() };
         for config in first_configs(founding) {
             configs.take(&ChainChange { replaces: Epoch(0), config });
         }
         configs
+    }
+
+    /// What is left when `by` alone goes on under a new history: it serves every chain, in an epoch and from a place of the
+    /// log that nothing which the old group may still decide can reach (docs/DESIGN.md §5.12). `seen` is the highest
+    /// epoch of any chain, and `upto` the last entry, that anybody was found to know of.
+    ///
+    /// All nodes stay known, so that they are told.
+    pub fn recovered(&self, history: History, by: MemberId, seen: Epoch, upto: LogIndex) -> Self {
+        let applied = LogIndex(upto.0.max(self.applied.0) + FAR);
+        let newest = self.chains.values().map(|config| config.epoch).max().max(Some(seen)).unwrap_or_default();
+        let alone = |config: &ChainConfig| ChainConfig {
+            epoch: Epoch(newest.0 + FAR),
+            index: applied.0,
+            members: vec![ChainMember { id: by, role: Role::Serving }],
+            ..config.clone()
+        };
+        Self {
+            history,
+            applied,
+            chains: self.chains.iter().map(|(&chain, config)| (chain, alone(config))).collect(),
+            nodes: self.nodes.clone(),
+            since: BTreeMap::from([(by, applied)]),
+        }
+    }
+
+    /// The history that they belong to.
+    pub fn history(&self) -> History {
+        self.history
     }
 
     /// The last entry applied.

@@ -8,7 +8,10 @@ use tokio::sync::{mpsc, oneshot};
 use super::{Control, Done};
 use crate::{
     ChainConfig, MemberId,
-    control::Configs,
+    control::{
+        Configs,
+        message::{Close, Report},
+    },
     driver::{chain::Command, lanes::Lanes},
     routing::{NodeAddress, Routing},
 };
@@ -73,6 +76,23 @@ impl Control {
         }
     }
 
+    /// What this node says of its chains.
+    pub(super) fn reports(&self, now: Timestamp) -> Vec<Report> {
+        let standings = self.parts.standings.iter();
+        standings.filter_map(|(chain, standing)| standing.borrow().progress.report(*chain, now)).collect()
+    }
+
+    /// Has heads order nothing for a moment. Whoever wants that says it again with each answer.
+    pub(super) fn close(&self, now: Timestamp, close: &[Close]) {
+        for close in close {
+            if let Some(chain) = self.parts.chains.get(close.chain) {
+                let until = now + self.parts.patience;
+                // Without room it is said again.
+                drop(chain.try_send(Command::Close { epoch: close.epoch, until }));
+            }
+        }
+    }
+
     /// Gives the lease up, so that this node can be removed without waiting for it; its chains first.
     pub(super) fn resign(&mut self) {
         let told = self.parts.chains.all().into_iter().map(|chain| {
@@ -109,5 +129,5 @@ pub(crate) fn routing(cluster: crate::ClusterId, configs: &Configs) -> Routing {
     let address =
         |founder: &crate::control::Founder| NodeAddress { name: founder.name.clone(), addrs: founder.addrs.clone() };
     let nodes = configs.nodes().map(|founder| (founder.id.node, address(founder)));
-    Routing { cluster, chains: configs.iter().cloned().collect(), nodes: nodes.collect() }
+    Routing { cluster, history: configs.history(), chains: configs.iter().cloned().collect(), nodes: nodes.collect() }
 }

@@ -135,7 +135,7 @@ impl Peers for LogPeers {
         Box::pin(async move {
             match calls.ask(to.id, &to.addrs, &Call::Log(message), patience).await {
                 Ok(Answer::Log(answer)) => Ok(answer),
-                Ok(Answer::Renewed(_)) => Err(CallError::Senseless("it answers another question")),
+                Ok(_) => Err(CallError::Senseless("it answers another question")),
                 Err(error) => Err(CallError::Unreachable(error.to_string())),
             }
         })

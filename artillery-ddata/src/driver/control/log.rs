@@ -4,8 +4,8 @@ use artillery_core::clock;
 
 use super::{Control, Done};
 use crate::control::{
-    coordinator::{Fate, Input, Output},
-    log::AppendError,
+    coordinator::{Fate, Input, Output, Reason},
+    log::{AppendError, LogIndex, Term},
 };
 
 impl Control {
@@ -39,10 +39,13 @@ impl Control {
                     Done::Asked(Input::Confirmed { round, leads })
                 });
             }
-            Output::Append { term, at, change } => {
-                tracing::info!(%term, %at, ?change, "proposed to the configuration log");
+            Output::Append { term, at, change, why } => {
+                tracing::debug!(%term, %at, ?change, "proposed to the configuration log");
                 self.tasks.spawn(async move {
                     let outcome = log.append(term, at, change).await;
+                    if outcome.is_ok() {
+                        tell(term, at, &why);
+                    }
                     if let Err(error) = &outcome {
                         tracing::info!(%term, %at, %error, "the proposal was not taken");
                     }
@@ -58,8 +61,15 @@ impl Control {
                     Done::Asked(Input::VotersSet)
                 });
             }
-            Output::Answer { .. } => {}
+            Output::Answer { .. } | Output::Reordered { .. } => {}
         }
+    }
+}
+
+/// Every change of a configuration, once, where it was decided on.
+fn tell(term: Term, at: LogIndex, why: &[Reason]) {
+    for Reason { chain, member, why } in why {
+        tracing::info!(chain = chain.0, %member, %why, %term, %at, "the configuration of a chain changes");
     }
 }
 

@@ -13,14 +13,17 @@ use tokio::{
 
 use super::Command;
 use crate::{
-    control::embedded::Embedded,
-    wire::control::{Answer, Call, decode_call, encode_answer},
+    control::{embedded::Seat, recovery::Standing},
+    kv::Call,
+    wire::control::{self, Answer, decode_call, encode_answer},
 };
 
 /// Where calls go in.
 pub(crate) struct Door {
     pub(crate) commands: mpsc::Sender<Command>,
-    pub(crate) log: Embedded,
+    pub(crate) log: Seat,
+    /// What this node has.
+    pub(crate) standing: Box<dyn Fn() -> Call<Option<Standing>> + Send + Sync>,
     /// Nobody waits longer for an answer.
     pub(crate) patience: Duration,
 }
@@ -54,15 +57,20 @@ pub(crate) async fn serve(from: MemberId, mut stream: IncomingStream, door: &Doo
 }
 
 impl Door {
-    async fn answer(&self, from: MemberId, call: Call) -> Option<Answer> {
+    async fn answer(&self, from: MemberId, call: control::Call) -> Option<Answer> {
         match call {
-            Call::Renewal(renewal) => {
+            control::Call::Renewal(theirs, renewal) => {
+                let histories = self.log.histories();
+                if let Some(Err(over)) = theirs.map(|theirs| histories.meet(theirs)) {
+                    return over.map(Answer::OtherHistory);
+                }
                 let (answer, renewed) = oneshot::channel();
                 // Without room there is no answer: it is asked for again.
                 self.commands.try_send(Command::Renewal { from, renewal, answer }).ok()?;
-                renewed.await.ok().map(Answer::Renewed)
+                renewed.await.ok().map(|renewed| Answer::Renewed(histories.mine(), renewed))
             }
-            Call::Log(message) => match self.log.serve(from, message).await {
+            control::Call::Survey => (self.standing)().await.map(|standing| Answer::Surveyed(Box::new(standing))),
+            control::Call::Log(message) => match self.log.serve(from, message).await {
                 Ok(answer) => Some(Answer::Log(answer)),
                 Err(error) => {
                     tracing::debug!(peer = %from, %error, "a message of the log's group was not taken");

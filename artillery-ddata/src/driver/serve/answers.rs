@@ -87,7 +87,11 @@ fn reserved(operation: &Operation) -> usize {
             Write::CompareAndSwap { .. } | Write::GetDelete { .. } | Write::Batch(_) | Write::Resolve => SMALL,
             _ => 1,
         },
-        Operation::Routing | Operation::Status => 1,
+        Operation::Routing
+        | Operation::Status
+        | Operation::Arrange(_)
+        | Operation::Survey
+        | Operation::Recover { .. } => 1,
     }
 }
 

@@ -179,7 +179,7 @@ fn a_lease_of_a_later_term_covers_no_earlier_lookup() {
 #[cfg(feature = "mutants")]
 fn a_gate_that_looks_once_serves_what_was_superseded() {
     let (gate, store) = open();
-    gate.look_once();
+    gate.take_out(crate::replica::Mutant::LookOnce);
     let expelled_and_back = || {
         gate.serve(None);
         put(&store, held(3, 2, Some("written elsewhere")));

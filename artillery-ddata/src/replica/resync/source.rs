@@ -29,8 +29,9 @@ pub(in super::super) struct Outgoing {
     mark: Option<Mark>,
     /// The newest update that it keeps for afterwards.
     upto: Sequence,
-    /// When it last came on, or sending began anew.
+    /// When it last came on, or sending began anew. Updates beside it come on for themselves.
     progress: Timestamp,
+    kept: Timestamp,
     sent: ResyncProgress,
 }
 
@@ -100,6 +101,7 @@ impl Replica {
             mark: None,
             upto: at,
             progress: now,
+            kept: now,
             sent: ResyncProgress::default(),
         });
         self.event(Event::SnapshotBegun { to, at });
@@ -130,11 +132,17 @@ impl Replica {
 
     /// On links that lose: sends again what has brought the joiner no further for so long.
     pub(in super::super) fn rewind_snapshot(&mut self, now: Timestamp, after: std::time::Duration) {
-        let Some(outgoing) = self.outgoing.as_mut().filter(|outgoing| now - outgoing.progress >= after) else { return };
-        outgoing.progress = now;
-        if outgoing.next.is_some() {
-            outgoing.rewind();
+        let Some(outgoing) = &mut self.outgoing else { return };
+        if now - outgoing.progress >= after {
+            outgoing.progress = now;
+            if outgoing.next.is_some() {
+                outgoing.rewind();
+            }
         }
+        if now - outgoing.kept < after {
+            return;
+        }
+        outgoing.kept = now;
         let behind = Cursor::at(outgoing.upto.next());
         if let Some(cursor) = self.peers.get_mut(&outgoing.to).and_then(|peer| peer.cursor.as_mut()) {
             *cursor = behind;
@@ -156,8 +164,11 @@ impl Replica {
             return self.offer_snapshot(now, from, Version::NONE);
         };
         let known = outgoing.mark.as_ref();
-        if known.is_none_or(|mark| progress.mark > *mark) || progress.upto > outgoing.upto {
+        if known.is_none_or(|mark| progress.mark > *mark) {
             outgoing.progress = now;
+        }
+        if progress.upto > outgoing.upto {
+            outgoing.kept = now;
         }
         outgoing.upto = outgoing.upto.max(progress.upto);
         if known.is_none_or(|mark| progress.mark > *mark) {

@@ -157,7 +157,7 @@ impl Builder {
         let nodes: BTreeMap<_, _> = (founding.members.iter())
             .map(|founder| (founder.id.node, NodeAddress { name: founder.name.clone(), addrs: founder.addrs.clone() }))
             .collect();
-        Routing { cluster, chains, nodes }
+        Routing { cluster, history: crate::control::History::first(cluster), chains, nodes }
     }
 }
 

@@ -24,6 +24,9 @@ pub fn encode_response(response: &Response) -> Result<Encoded, EncodeError> {
         ResponseAnswer::Reply(reply) => reply_header(reply, &mut body)?,
         ResponseAnswer::Routing(routing) => AnswerHeader::Routing(routing.as_deref()),
         ResponseAnswer::Status(json) => AnswerHeader::Status { len: body.add(json)? },
+        ResponseAnswer::Arranged(result) => AnswerHeader::Arranged(result.clone()),
+        ResponseAnswer::Survey(standing) => AnswerHeader::Survey(standing.clone()),
+        ResponseAnswer::Recovered(outcome) => AnswerHeader::Recovered(outcome.clone()),
     };
     encoded(&ResponseHeader { number: response.number, by: response.by, answer }, body)
 }
@@ -118,6 +121,9 @@ pub fn decode_response(frame: &Frame) -> Result<Response, DecodeError> {
     let answer = match answer {
         AnswerHeader::Routing(routing) => ResponseAnswer::Routing(routing),
         AnswerHeader::Status { len } => ResponseAnswer::Status(body.borrow(len)),
+        AnswerHeader::Arranged(result) => ResponseAnswer::Arranged(result),
+        AnswerHeader::Survey(standing) => ResponseAnswer::Survey(standing),
+        AnswerHeader::Recovered(outcome) => ResponseAnswer::Recovered(outcome),
         reply => ResponseAnswer::Reply(take_reply(reply, &mut body)),
     };
     body.end()?;
@@ -149,8 +155,13 @@ fn take_reply<R>(header: AnswerHeader<R>, body: &mut Taker<'_>) -> Reply {
             Reply::Changes(Changes { records, upto })
         }
         AnswerHeader::Refused(refusal) => Reply::Refused(refusal),
-        // The last two aren't replies, and have been dealt with.
-        AnswerHeader::Expired | AnswerHeader::Routing(_) | AnswerHeader::Status { .. } => Reply::Expired,
+        // The others aren't replies, and have been dealt with.
+        AnswerHeader::Expired
+        | AnswerHeader::Routing(_)
+        | AnswerHeader::Status { .. }
+        | AnswerHeader::Arranged(_)
+        | AnswerHeader::Survey(_)
+        | AnswerHeader::Recovered(_) => Reply::Expired,
     }
 }
 

@@ -6,7 +6,12 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use super::{DecodeError, EncodeError, Encoded, body::Pieces};
 use crate::{
-    ChainId, MemberId, Sequence, Version,
+    ChainId, ClusterId, Epoch, MemberId, Sequence, Version,
+    control::{
+        History,
+        message::{Arrange, ArrangeError},
+        recovery::{NotRecovered, Recovered, Standing},
+    },
     replica::{Expected, ReadMode, Refusal, Snapshot, Way},
     update::RequestKey,
 };
@@ -26,6 +31,9 @@ pub(super) enum OperationHeader {
     Write { request: Option<RequestKey>, write: WriteHeader },
     Routing,
     Status,
+    Arrange(Arrange),
+    Survey,
+    Recover { cluster: ClusterId, history: History },
 }
 
 #[derive(Serialize, Deserialize)]
@@ -111,6 +119,9 @@ pub(super) enum AnswerHeader<R> {
         records: Vec<RecordHeader>,
         upto: Sequence,
     },
+    Arranged(Result<Option<Epoch>, ArrangeError>),
+    Survey(Option<Box<Standing>>),
+    Recovered(Result<Box<Recovered>, NotRecovered>),
 }
 
 #[derive(Serialize, Deserialize)]

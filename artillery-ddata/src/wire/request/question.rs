@@ -24,6 +24,9 @@ pub fn encode_request(request: &Request) -> Result<Encoded, EncodeError> {
         }
         Operation::Routing => OperationHeader::Routing,
         Operation::Status => OperationHeader::Status,
+        Operation::Arrange(wish) => OperationHeader::Arrange(wish.clone()),
+        Operation::Survey => OperationHeader::Survey,
+        &Operation::Recover { cluster, history } => OperationHeader::Recover { cluster, history },
     };
     let Request { number, chain, deadline_ms, forwarded, .. } = *request;
     encoded(&RequestHeader { number, chain, deadline_ms, forwarded, operation }, body)
@@ -89,6 +92,9 @@ pub fn decode_request(frame: &Frame) -> Result<Request, DecodeError> {
         OperationHeader::Write { request, write } => Operation::Write { request, write: take_write(write, &mut body) },
         OperationHeader::Routing => Operation::Routing,
         OperationHeader::Status => Operation::Status,
+        OperationHeader::Arrange(wish) => Operation::Arrange(wish),
+        OperationHeader::Survey => Operation::Survey,
+        OperationHeader::Recover { cluster, history } => Operation::Recover { cluster, history },
     };
     body.end()?;
     Ok(Request { number, chain, deadline_ms, forwarded, operation })

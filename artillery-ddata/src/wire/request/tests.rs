@@ -103,6 +103,11 @@ fn operation() -> impl Strategy<Value = Operation> {
         (option::of(request_key()), write()).prop_map(|(request, write)| Operation::Write { request, write }),
         Just(Operation::Routing),
         Just(Operation::Status),
+        Just(Operation::Survey),
+        any::<(u128, u64)>().prop_map(|(cluster, generation)| Operation::Recover {
+            cluster: ClusterId(cluster),
+            history: crate::control::History { generation, id: cluster },
+        }),
     ]
 }
 
@@ -203,6 +208,7 @@ fn routing() -> impl Strategy<Value = Routing> {
         .prop_map(|(id, name, addrs)| (id.node, NodeAddress { name, addrs }));
     (any::<u128>(), vec(config, 0..3), vec(address, 0..4)).prop_map(|(cluster, chains, nodes)| Routing {
         cluster: ClusterId(cluster),
+        history: crate::control::History { generation: cluster as u64 >> 1, id: cluster },
         chains,
         nodes: nodes.into_iter().collect::<BTreeMap<_, _>>(),
     })
@@ -213,6 +219,11 @@ fn response() -> impl Strategy<Value = Response> {
         4 => reply().prop_map(ResponseAnswer::Reply),
         1 => option::of(routing().prop_map(Box::new)).prop_map(ResponseAnswer::Routing),
         1 => bytes(99).prop_map(ResponseAnswer::Status),
+        1 => Just(ResponseAnswer::Survey(None)),
+        1 => any::<u128>().prop_map(|found| {
+            let (asked, found) = (ClusterId(1), ClusterId(found));
+            ResponseAnswer::Recovered(Err(crate::control::recovery::NotRecovered::DifferentCluster { asked, found }))
+        }),
     ];
     (any::<u64>(), option::of(member()), answer).prop_map(|(number, by, answer)| Response { number, by, answer })
 }

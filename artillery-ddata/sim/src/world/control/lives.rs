@@ -1,10 +1,11 @@
 //! Lives of nodes: those that end, pause and begin, and what is left of a chain by them.
 
-use std::fmt::Write as _;
+use std::{collections::BTreeSet, fmt::Write as _};
 
-use artillery_ddata::{ChainId, MemberId};
+use artillery_ddata::{ChainId, MemberId, NodeId};
 
 use super::{Event, World};
+use crate::mutants::MutantName;
 
 impl World {
     /// Stops a life of a node, unless the chains or the log could not go on without it.
@@ -27,7 +28,8 @@ impl World {
         let chains = control.configs().iter().all(|config| config.serving().any(lives));
         let voters = control.group.voters();
         // What may be decided yet may leave this node as the only one.
-        let decides = control.group.in_limbo() || control.appends > 0;
+        let proposes = control.nodes.iter().any(|half| half.coordinator.proposes());
+        let decides = control.group.in_limbo() || control.appends > 0 || proposes;
         !decides && chains && 2 * voters.iter().filter(|&&id| lives(id)).count() > voters.len()
     }
 
@@ -42,7 +44,9 @@ impl World {
         if !self.nodes[index].down {
             return;
         }
-        control.lives[index] += 1;
+        if self.setup.mutant != Some(MutantName::SameLife) {
+            control.lives[index] += 1;
+        }
         let (seed, life) = (control.seed, control.lives[index]);
         let id = self.renew_node(seed, index, life);
         let Some(control) = &mut self.control else { return };
@@ -79,12 +83,24 @@ impl World {
     /// Whether all has healed and settled: each chain has as many members as it can have.
     pub(in super::super) fn is_settled(&self) -> bool {
         let Some(control) = &self.control else { return true };
-        let alive = self.nodes.iter().filter(|node| node.is_alive()).count();
-        let wanted = control.settings.replicas.min(alive);
         let lives = |id: MemberId| self.ids.contains(&id);
         control.configs().iter().all(|config| {
+            let away = self.kept_away(config.tail());
+            let may_serve = |at: &usize| {
+                let node = &self.nodes[*at];
+                let serves = config.serving().any(|id| id == self.ids[*at]);
+                node.is_alive() && !node.drained && (serves || !away.contains(&self.ids[*at].node))
+            };
+            let wanted = control.settings.replicas.min((0..self.nodes.len()).filter(may_serve).count());
             config.serving().count() == wanted && config.syncing().is_none() && config.serving().all(lives)
         })
+    }
+
+    /// Nodes that a leader lets nobody have for a while, since they held up a chain.
+    fn kept_away(&self, tail: Option<MemberId>) -> BTreeSet<NodeId> {
+        let Some(control) = &self.control else { return BTreeSet::new() };
+        let halves = control.nodes.iter().zip(&self.nodes).filter(|(half, _)| half.coordinator.leads().is_some());
+        halves.flat_map(|(half, node)| half.coordinator.kept_away(node.clock(self.now), tail)).collect()
     }
 
     /// The nodes that serve a chain by the last configuration.

@@ -58,7 +58,7 @@ fn another_life_of_a_member_waits_for_its_place() {
     let mut world = three();
     let mut other = founder(2);
     other.id.incarnation = Incarnation { store: 2, starts: 1 };
-    let mut told = |world: &mut World| {
+    let told = |world: &mut World| {
         let renewal = Renewal { me: other.clone(), ..world.renewal(2) };
         world.handle(Input::Renewal { from: other.id, renewal }).last().unwrap().settled
     };

@@ -13,11 +13,12 @@ use super::{
     conformance::group,
     network::founding,
 };
-use crate::{ClusterId, Incarnation, MemberId};
+use crate::{ClusterId, Incarnation, MemberId, control::History};
 
 fn envelope(to: MemberId, from: MemberId, term: u64) -> Envelope {
     let request = VoteRequest::new(Vote::new(term, RaftId(from)), None::<LogId<RaftId>>);
-    Envelope { cluster: ClusterId(7), to: RaftId(to), question: Question::Vote(request) }
+    let history = History::first(ClusterId(7));
+    Envelope { cluster: ClusterId(7), history, to: RaftId(to), question: Question::Vote(request) }
 }
 
 async fn say(log: &Embedded, from: MemberId, envelope: &Envelope) -> Result<Bytes, CallError> {

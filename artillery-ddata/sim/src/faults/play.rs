@@ -1,0 +1,81 @@
+//! Faults that are meant for whoever has a role when they begin, not for a node of a given number.
+
+use std::fmt;
+
+use super::{Fault, Kind, Planned};
+use crate::rng::Rng;
+
+const MILLI: u64 = 1_000_000;
+
+/// A fault of the members that have these roles in the first chain when it begins.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Play {
+    /// Only the head hears the tail.
+    WhisperingTail,
+    /// The tail is cut off, and the head isn't heard by the member behind it.
+    LostTail,
+    /// All members but the head are cut off together from everybody else.
+    LostRest,
+    /// The head is cut off.
+    LostHead,
+}
+
+impl Play {
+    /// What it counts as.
+    pub const fn kind(self) -> Kind {
+        match self {
+            Self::WhisperingTail | Self::LostRest => Kind::Cut,
+            Self::LostTail | Self::LostHead => Kind::Isolate,
+        }
+    }
+}
+
+impl fmt::Display for Play {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::WhisperingTail => "whispering tail",
+            Self::LostTail => "lost tail",
+            Self::LostRest => "lost rest of a chain",
+            Self::LostHead => "lost head",
+        })
+    }
+}
+
+/// Adds the plays that begin at a moment to a plan; when all of them are over.
+type Plot = fn(&mut Rng, u64, &mut Vec<Planned>) -> u64;
+
+/// The same again and again between `from` and `until`, with time to heal.
+pub fn plays(rng: &mut Rng, plot: Plot, from: u64, until: u64) -> Vec<Planned> {
+    let (mut at, mut plan) = (from, Vec::new());
+    while at < until {
+        at = plot(rng, at, &mut plan) + rng.between(300, 1500) * MILLI;
+    }
+    plan.retain(|planned| planned.end <= until);
+    plan
+}
+
+fn play(play: Play, start: u64, end: u64) -> Planned {
+    Planned { fault: Fault::Play(play), start, end }
+}
+
+/// The tail has committed what only the head knows, and is lost; the others know it late.
+pub fn lose_tail(rng: &mut Rng, at: u64, plan: &mut Vec<Planned>) -> u64 {
+    let lost = at + rng.between(50, 300) * MILLI;
+    let end = lost + rng.between(600, 1500) * MILLI;
+    plan.extend([play(Play::WhisperingTail, at, end), play(Play::LostTail, lost, end)]);
+    end
+}
+
+/// Two members are cut off together, and talk to each other.
+pub fn lose_rest(rng: &mut Rng, at: u64, plan: &mut Vec<Planned>) -> u64 {
+    let end = at + rng.between(600, 2000) * MILLI;
+    plan.push(play(Play::LostRest, at, end));
+    end
+}
+
+/// The head is cut off for long enough to be replaced.
+pub fn lose_head(rng: &mut Rng, at: u64, plan: &mut Vec<Planned>) -> u64 {
+    let end = at + rng.between(500, 1500) * MILLI;
+    plan.push(play(Play::LostHead, at, end));
+    end
+}

@@ -1,0 +1,100 @@
+//! Worlds in which one thing happens all the time that is rare elsewhere.
+
+use std::time::Duration;
+
+use super::{
+    FoundingSetup, Setup,
+    draw::{controlled, one_key, unrest},
+};
+use crate::{client::Mix, rng::Rng};
+
+const MILLI: u64 = 1_000_000;
+
+/// One key, leases that run out soon, and nothing else to wait for.
+fn brisk(rng: &mut Rng, setup: &mut Setup, members: usize, founders: usize, replicas: u64) {
+    setup.members = members;
+    controlled(rng, setup, founders, replicas);
+    setup.keys = one_key();
+    setup.clients = 10;
+    setup.mix = Mix { writes: 350, eventual: 50, bounded: 0, through_chain: 50, cuts: 0, scans: 0, ..setup.mix };
+    setup.profile.uneven = false;
+    setup.profile.delay = setup.profile.delay.min(MILLI);
+    setup.profile.jitter = setup.profile.delay;
+    setup.pace = 2;
+    if let Some(control) = &mut setup.control {
+        control.lease = Duration::from_millis(300);
+        control.suspect = Duration::from_millis(150);
+    }
+}
+
+pub(super) fn whispers(rng: &mut Rng, setup: &mut Setup) {
+    brisk(rng, setup, 5, 5, 4);
+}
+
+pub(super) fn halves(rng: &mut Rng, setup: &mut Setup) {
+    let members = rng.between(5, 6) as usize;
+    brisk(rng, setup, members, 5, 3);
+}
+
+pub(super) fn stalls(rng: &mut Rng, setup: &mut Setup) {
+    unrest(rng, setup);
+    setup.stalls = 300;
+    setup.clients = 20;
+    setup.pace = 3;
+    // Nobody asks again while a read takes its time.
+    setup.attempt = (3000 * MILLI, 4000 * MILLI);
+    setup.patience = (3500 * MILLI, 5000 * MILLI);
+}
+
+pub(super) fn last_words(rng: &mut Rng, setup: &mut Setup) {
+    let members = rng.between(3, 4) as usize;
+    brisk(rng, setup, members, 3, 2);
+    setup.mix.through_chain = 500;
+    if let Some(control) = &mut setup.control {
+        (control.cut_off, control.last_words) = (0, 300);
+    }
+}
+
+/// Many keys, so that a snapshot has many parts.
+fn broad(rng: &mut Rng, setup: &mut Setup, registers: u32) {
+    setup.members = rng.between(4, 5) as usize;
+    controlled(rng, setup, 3, 3);
+    setup.keys = crate::client::Keys { registers, lists: 0, counters: 0, chains: 1 };
+    setup.clients = 12;
+    setup.mix = Mix { writes: 600, batches: 0, cuts: 0, scans: 0, eventual: 50, bounded: 50, ..setup.mix };
+    setup.profile.uneven = false;
+    setup.profile.delay = rng.between(500_000, 2 * MILLI);
+    setup.profile.jitter = setup.profile.delay / 2;
+    setup.chunk = 64 << 10;
+    setup.padding = 600;
+    setup.backlog = 8 << 10;
+}
+
+pub(super) fn disturbed(rng: &mut Rng, setup: &mut Setup) {
+    broad(rng, setup, 60);
+    setup.profile.room = 400;
+    setup.pace = 2;
+    if let Some(control) = &mut setup.control {
+        control.disturbed = 700;
+    }
+}
+
+pub(super) fn race(rng: &mut Rng, setup: &mut Setup) {
+    broad(rng, setup, 300);
+    setup.profile.room = 256;
+    setup.pace = 4;
+}
+
+pub(super) fn crowd(rng: &mut Rng, setup: &mut Setup) {
+    let (expect, members) = rng.pick(&[(2, 3), (3, 5), (3, 5), (4, 7)]);
+    setup.members = members;
+    setup.founding = Some(FoundingSetup { expect, replicas: u32::from(expect) });
+}
+
+pub(super) fn forks(rng: &mut Rng, setup: &mut Setup) {
+    let members = rng.between(3, 4) as usize;
+    brisk(rng, setup, members, 3, 3);
+    // So many that few of those that the lost head changes are changed by the others.
+    setup.keys.registers = 150;
+    setup.backlog = 64 << 20;
+}

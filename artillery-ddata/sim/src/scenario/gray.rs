@@ -1,0 +1,141 @@
+//! Members that live and yet hold their chain up, and changes that an operator wants.
+
+use std::time::Duration;
+
+use super::{
+    HEALED, SECOND, Scenario, Setup,
+    draw::{common, moving},
+};
+use crate::{
+    client::{Keys, Mix},
+    faults::{Fault, Planned},
+    network::Profile,
+    rng::{Concern, Rng},
+};
+
+const MILLI: u64 = 1_000_000;
+
+/// One member holds its chain up for so long.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Gray {
+    /// What writes there are is measured from here on, until it begins.
+    pub quiet: u64,
+    /// When it begins.
+    pub start: u64,
+    /// When it ends.
+    pub end: u64,
+}
+
+/// Writes are back after so many virtual nanoseconds.
+pub const BACK: u64 = 5 * SECOND;
+
+/// Three members with much to do, and perhaps a spare.
+fn busy(rng: &mut Rng, setup: &mut Setup) {
+    moving(rng, setup);
+    setup.members = rng.between(3, 4) as usize;
+    setup.keys = Keys { registers: 4, lists: 0, counters: 0, chains: 1 };
+    setup.mix = Mix { writes: 500, eventual: 50, bounded: 0, cuts: 0, scans: 0, ..setup.mix };
+    setup.clients = 16;
+    setup.lanes = 1;
+    setup.pace = 8;
+    setup.window = 1 << 20;
+    setup.padding = 8;
+    setup.batch = 1;
+    setup.cost = 100_000;
+    setup.late_polls = 0;
+    let delay = rng.between(300, 600) * 1_000;
+    setup.profile = Profile { delay, jitter: delay / 2, room: 1 << 20, nasty: false, uneven: false };
+    setup.attempt = (300 * MILLI, 600 * MILLI);
+    if let Some(control) = &mut setup.control {
+        control.founders = 3;
+        // Another leader would have to see it all anew.
+        (control.whims, control.cut_off) = (0, 0);
+    }
+}
+
+pub(super) fn gray(rng: &mut Rng, setup: &mut Setup) {
+    busy(rng, setup);
+    setup.gray = Some(Gray { quiet: 2 * SECOND, start: 6 * SECOND, end: 16 * SECOND });
+}
+
+pub(super) fn orders(rng: &mut Rng, setup: &mut Setup) {
+    busy(rng, setup);
+    setup.pace = 2;
+    setup.peaceful = true;
+    // Far enough that something is under way when places are changed.
+    setup.profile.delay *= 4;
+    setup.mix.numbered = 500;
+}
+
+pub(super) fn drains(rng: &mut Rng, setup: &mut Setup) {
+    busy(rng, setup);
+    setup.pace = 2;
+    setup.members = rng.between(4, 5) as usize;
+    if let Some(control) = &mut setup.control {
+        control.whims = 2;
+        control.lease = Duration::from_millis(rng.pick(&[1000, 300]));
+        control.suspect = control.lease / 2;
+    }
+}
+
+/// What goes wrong, or is wanted; `None`: it is drawn as everywhere else.
+pub(super) fn plan(scenario: Scenario, seed: u64, setup: &Setup) -> Option<Vec<Planned>> {
+    let mut rng = Rng::new(seed, Concern::Faults);
+    match scenario {
+        Scenario::Gray => {
+            let gray = setup.gray?;
+            let node = rng.index(3);
+            let other = (node + 1 + rng.index(2)) % 3;
+            let fault = match seed % 4 {
+                0 => Fault::Break(node, other),
+                1 => Fault::Cut(node, other),
+                2 => Fault::Far(node, 100),
+                _ => Fault::Slow(node, 100 * setup.cost),
+            };
+            let mut plan = vec![Planned { fault, start: gray.start, end: gray.end }];
+            plan.extend(short_delays(&mut rng, gray.end + SECOND));
+            Some(plan)
+        }
+        Scenario::Orders => {
+            let mut plan: Vec<_> = short_delays(&mut rng, SECOND).collect();
+            let mut at = 2 * SECOND;
+            while at < HEALED - 3 * SECOND {
+                plan.push(Planned { fault: Fault::Order(rng.below(1 << 20)), start: at, end: at + 1 });
+                at += rng.between(100, 2000) * MILLI;
+            }
+            Some(plan)
+        }
+        Scenario::Drains => {
+            let mut plan: Vec<_> = short_delays(&mut rng, SECOND).collect();
+            let mut at = 2 * SECOND;
+            while at < HEALED - 3 * SECOND {
+                let end = at + rng.between(1500, 3000) * MILLI;
+                plan.push(Planned { fault: Fault::Drain(rng.index(setup.members)), start: at, end });
+                at = end + rng.between(500, 2500) * MILLI;
+            }
+            Some(plan)
+        }
+        _ => None,
+    }
+}
+
+fn short_delays(rng: &mut Rng, from: u64) -> impl Iterator<Item = Planned> + use<> {
+    let delays: Vec<_> = (0..4)
+        .map(|n| {
+            let start = from + n * 200 * MILLI;
+            Planned { fault: Fault::Delay(rng.between(3, 10)), start, end: start + rng.between(5, 50) * MILLI }
+        })
+        .collect();
+    delays.into_iter()
+}
+
+/// A calm world for a test that wants its own fault.
+pub fn gray_setup(seed: u64, faults: Vec<Planned>) -> Setup {
+    let mut rng = Rng::new(seed, Concern::Setup);
+    let mut setup = common(&mut rng);
+    gray(&mut rng, &mut setup);
+    setup.members = 3;
+    setup.keys.chains = 1;
+    setup.faults = faults;
+    setup
+}

@@ -1,0 +1,104 @@
+//! Failing runs made smaller: faults are left out one by one, as long as the run fails in the same way without them.
+
+use std::fmt;
+
+use crate::{
+    faults::Planned,
+    mutants::MutantName,
+    oracle::Failure,
+    runner::run_setup,
+    scenario::{ControlSetup, SECOND, Scenario, Setup},
+};
+
+/// A failing run without the faults that it doesn't need.
+#[derive(Clone, Debug)]
+pub struct Shrunk {
+    /// How it fails.
+    pub failure: Failure,
+    /// The faults that it needs, in the order of the plan.
+    pub faults: Vec<Planned>,
+    /// How many were planned.
+    pub planned: usize,
+    /// How often changes of leaders and other unplanned faults may come, if any must.
+    pub unplanned: Option<ControlSetup>,
+}
+
+/// Makes the failing run of `seed` smaller; `None` if it doesn't fail at all.
+pub fn shrink(scenario: Scenario, seed: u64, mutant: Option<MutantName>) -> Option<Shrunk> {
+    let setup = scenario.setup(seed, mutant);
+    let failure = run_setup(seed, setup.clone()).failure?;
+    let planned = setup.faults.len() + usize::from(setup.crash.is_some());
+    let (setup, failure) = shrink_setup(seed, setup, failure);
+    let faults = setup.faults.iter().chain(&setup.crash).copied().collect();
+    let unplanned = setup.control.filter(|&control| is_restless(control));
+    Some(Shrunk { failure, faults, planned, unplanned })
+}
+
+/// Leaves out what can be left out: the crash, what comes unplanned, and planned faults from the last to the first.
+fn shrink_setup(seed: u64, mut setup: Setup, mut failure: Failure) -> (Setup, Failure) {
+    let mut without = |setup: &mut Setup, change: &dyn Fn(&mut Setup)| {
+        let mut less = setup.clone();
+        change(&mut less);
+        let found = run_setup(seed, less.clone()).failure.filter(|found| found.oracle == failure.oracle);
+        if let Some(found) = found {
+            (*setup, failure) = (less, found);
+        }
+    };
+    if setup.crash.is_some() {
+        without(&mut setup, &|less| less.crash = None);
+    }
+    if setup.control.is_some_and(is_restless) {
+        let calm = |control| ControlSetup { whims: 0, cut_off: 0, last_words: 0, disturbed: 0, ..control };
+        without(&mut setup, &|less| less.control = less.control.map(calm));
+    }
+    for index in (0..setup.faults.len()).rev() {
+        without(&mut setup, &|less| {
+            less.faults.remove(index);
+        });
+    }
+    (setup, failure)
+}
+
+fn is_restless(control: ControlSetup) -> bool {
+    let ControlSetup { whims, cut_off, last_words, disturbed, .. } = control;
+    whims + cut_off + last_words + disturbed > 0
+}
+
+impl fmt::Display for Shrunk {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "  it needs {} of {} planned faults", self.faults.len(), self.planned)?;
+        if let Some(ControlSetup { whims, .. }) = self.unplanned {
+            write!(f, ", and unplanned ones{}", if whims > 0 { " or elections" } else { "" })?;
+        }
+        let seconds = |nanos: u64| nanos as f64 / SECOND as f64;
+        for Planned { fault, start, end } in &self.faults {
+            write!(f, "\n    {fault} from {:.3} s", seconds(*start))?;
+            if *end < u64::MAX {
+                write!(f, " to {:.3} s", seconds(*end))?;
+            }
+        }
+        write!(f, "\n  then: {}", self.failure)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::faults::Kind;
+
+    #[test]
+    fn what_a_failing_run_does_not_need_is_left_out() {
+        let mutant = MutantName::IgnoreLease;
+        let failing = |&seed: &u64| run_setup(seed, Scenario::Turmoil.setup(seed, Some(mutant))).failure.is_some();
+        let seed = (0..40).find(failing).expect("a lease is missed soon");
+        let shrunk = shrink(Scenario::Turmoil, seed, Some(mutant)).expect("it fails");
+        assert!(shrunk.faults.len() < shrunk.planned / 2, "{shrunk}");
+        let away = [Kind::Isolate, Kind::Pause, Kind::Cut, Kind::Break, Kind::Restart];
+        assert!(shrunk.faults.iter().any(|planned| away.contains(&planned.fault.kind())), "{shrunk}");
+        assert!(
+            shrunk.to_string().contains("of the chain")
+                || shrunk.failure.history.is_some()
+                || shrunk.failure.oracle.convicts()
+        );
+    }
+}

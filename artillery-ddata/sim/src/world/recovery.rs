@@ -1,0 +1,69 @@
+//! How soon after healing every chain has all its members again, and each node that can serves.
+
+use std::collections::BTreeSet;
+
+use artillery_ddata::{Mode, replica::Reply};
+
+use super::World;
+use crate::{
+    oracle::{Failure, Oracle},
+    scenario::{HEALED, RECOVERY, SECOND},
+};
+
+/// So many operations after healing reach every node.
+const ASKED: u64 = 100;
+
+impl World {
+    /// A node has answered something.
+    pub(super) fn note_served(&mut self, node: usize, reply: &Reply) {
+        let serves = !matches!(reply, Reply::Refused(_) | Reply::Expired);
+        if serves && self.now >= HEALED && self.counts.recovery.is_none() {
+            self.served.insert(node);
+        }
+    }
+
+    /// Looks whether all is well again, until it is.
+    ///
+    /// # Errors
+    /// [`Oracle::Liveness`]: it took too long.
+    pub(super) fn check_recovery(&mut self) -> Result<(), Failure> {
+        if self.now < HEALED || self.counts.recovery.is_some() || self.unasked {
+            return Ok(());
+        }
+        let whole = self.is_settled();
+        // Whoever isn't asked can't serve.
+        let is_asked = self.counts.operations < self.setup.most;
+        let lacking = |node: &usize| is_asked && !self.served.contains(node);
+        let missing: BTreeSet<usize> = self.expected_to_serve().filter(lacking).collect();
+        if whole && missing.is_empty() {
+            self.counts.recovery = Some(self.now - HEALED);
+        } else if self.now > HEALED + RECOVERY {
+            // Clients that are far ahead of their schedule rest, and those that take each other's sessions away do
+            // nothing else.
+            let starves = self.counts.expired_sessions * 4 > self.counts.operations;
+            self.unasked = whole && (self.counts.healed < ASKED || starves);
+            if self.unasked {
+                return Ok(());
+            }
+            let within = RECOVERY / SECOND;
+            let what = match whole {
+                true => format!("nodes {missing:?} served nothing within {within} virtual seconds of healing"),
+                false => format!("a chain didn't get its members back within {within} virtual seconds of healing"),
+            };
+            return Err(Failure::new(Oracle::Liveness, what));
+        }
+        Ok(())
+    }
+
+    /// Members; of a chain that is read at its tail alone, those that must have been asked for something.
+    fn expected_to_serve(&self) -> impl Iterator<Item = usize> + '_ {
+        let members = match &self.control {
+            Some(_) => self.members_now(0),
+            None => self.orders[0].clone(),
+        };
+        let middles = self.setup.mode == Mode::Craq;
+        let last = members.len().saturating_sub(1);
+        let places = members.into_iter().enumerate().filter(move |&(place, _)| middles || place == 0 || place == last);
+        places.map(|(_, node)| node).filter(|&node| self.nodes[node].is_alive())
+    }
+}

@@ -1,0 +1,80 @@
+//! One resync, ended at every boundary between two of its messages: it is resumed or begun again, and the chain is right and
+//! whole soon.
+
+use std::time::Duration;
+
+use artillery_sim::{
+    client::{Keys, Mix},
+    faults::{Fault, Planned},
+    mutants::MutantName,
+    runner::{Runner, run_setup},
+    scenario::{SECOND, Scenario, Setup},
+    world::{Boundary, Outcome, ResyncCounts, ResyncEnd},
+};
+
+const SEED: u64 = 5;
+const MILLI: u64 = 1_000_000;
+/// Whoever dies is taken to be dead within suspicion and lease, is back after 0.4 s, and then takes its time to join.
+const WITHIN: u64 = 3 * SECOND;
+
+/// Five nodes, of which three are members. One of them restarts while clients write, and somebody joins by a snapshot.
+fn world(end: ResyncEnd, behind: u64) -> Setup {
+    let mut setup = Scenario::Resync.setup(SEED, None);
+    let Some(control) = &mut setup.control else { panic!("configurations change in this scenario") };
+    (control.founders, control.replicas, control.drift, control.whims, control.cut_off) = (5, 3, 0, 0, 0);
+    (control.lease, control.suspect) = (Duration::from_millis(300), Duration::from_millis(150));
+    (setup.members, setup.clients, setup.pace) = (5, 8, 1);
+    setup.keys = Keys { registers: 12, lists: 0, counters: 0, chains: 1 };
+    setup.mix = Mix { writes: 600, batches: 0, cuts: 0, scans: 0, ..setup.mix };
+    (setup.backlog, setup.padding, setup.batch, setup.late_polls) = (4 << 10, 300, 1, 0);
+    setup.profile.delay = MILLI;
+    setup.profile.jitter = MILLI / 2;
+    setup.profile.uneven = false;
+    // What has been said before somebody dies gets there.
+    setup.profile.nasty = true;
+    setup.profile.room = 600;
+    setup.faults = vec![Planned { fault: Fault::Restart(0), start: 2 * SECOND, end: 2 * SECOND + 300 * MILLI }];
+    (setup.stop, setup.fewest) = (8 * SECOND, 400);
+    setup.boundary = Some(Boundary { behind, end });
+    setup
+}
+
+#[test]
+fn a_resync_that_is_ended_anywhere_is_resumed_or_begun_again() {
+    let whole = run_setup(SEED, world(ResyncEnd::LinkBreaks, u64::MAX));
+    let ResyncCounts { parts, updates, acknowledgements, controls, promotions, through, .. } = whole.counts.resync;
+    let messages = whole.counts.resync.messages();
+    println!(
+        "{messages} messages: {parts} parts of the snapshot, {updates} frames of updates, {acknowledgements} \
+         acknowledgements, {controls} controls of the source, {promotions} requests for the promotion; {through} through"
+    );
+    assert_eq!(whole.failure, None);
+    assert!(parts >= 5 && updates > 0 && acknowledgements > 0 && promotions > 0 && through == 1);
+    for end in [ResyncEnd::SourceDies, ResyncEnd::JoinerDies, ResyncEnd::LinkBreaks] {
+        let (mut longest, mut again) = (0, 0);
+        let work = |behind| run_setup(SEED, world(end, behind));
+        Runner::default().each(messages, work, |behind, outcome: Outcome| {
+            let ResyncCounts { begun, ended, whole, .. } = outcome.counts.resync;
+            let name = format!("{end:?} behind message {behind}");
+            assert_eq!(outcome.failure, None, "{name}");
+            let (Some(ended), Some(whole)) = (ended, whole) else { panic!("{name}: the chain was never whole again") };
+            assert!(whole - ended <= WITHIN, "{name}: whole after {} ms", (whole - ended) / MILLI);
+            longest = longest.max(whole - ended);
+            again += u64::from(begun > 1);
+        });
+        println!(
+            "{end:?} at each of {messages} boundaries: whole again within {} ms, {again} times by another snapshot",
+            longest / MILLI
+        );
+    }
+}
+
+#[test]
+fn a_snapshot_that_goes_on_where_another_one_ended_is_noticed() {
+    let convicts = |behind: u64| {
+        let mut setup = world(ResyncEnd::SourceDies, behind);
+        setup.mutant = Some(MutantName::SkipFinished);
+        run_setup(SEED, setup).failure.is_some_and(|failure| failure.oracle.convicts())
+    };
+    assert!((5..60).any(convicts));
+}

@@ -1,0 +1,121 @@
+//! Another order of the same members, because an operator wants it (docs/DESIGN.md §5.10).
+//!
+//! The head is closed first: it orders nothing until all that it ordered is committed, and says so. So all members
+//! come to the same last version, nobody drops anything when they change places, and nobody is told of an unknown
+//! outcome. If the head doesn't get that far in time it goes on as before.
+
+use std::collections::BTreeSet;
+
+use super::{Coordinator, Mutant, Output};
+use crate::{
+    ChainConfig, ChainId, ChainMember, Epoch, MemberId, Role, Timestamp,
+    control::message::{Close, ReorderError},
+};
+
+/// A reorder is given up after so many times the lease.
+const PATIENCE: u32 = 2;
+
+/// A reorder under way.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Wish {
+    token: u64,
+    pub(super) chain: ChainId,
+    pub(super) epoch: Epoch,
+    order: Vec<MemberId>,
+    until: Timestamp,
+    /// The head has closed, and all is committed.
+    pub(super) closed: bool,
+}
+
+impl Wish {
+    /// The members in the order that is wished for.
+    pub(super) fn members(&self, config: &ChainConfig) -> Vec<ChainMember> {
+        let serving = self.order.iter().map(|&id| ChainMember { id, role: Role::Serving });
+        serving.chain(config.members.iter().copied().filter(|member| member.role != Role::Serving)).collect()
+    }
+
+    pub(super) fn is_for(&self, config: &ChainConfig) -> bool {
+        (self.chain, self.epoch) == (config.chain, config.epoch)
+    }
+}
+
+impl Coordinator {
+    pub(super) fn reorder(&mut self, now: Timestamp, token: u64, chain: ChainId, order: Vec<MemberId>) {
+        let result = match self.wish(now, token, chain, order) {
+            Ok(None) => return,
+            Ok(Some(epoch)) => Ok(epoch),
+            Err(error) => Err(error),
+        };
+        self.outputs.push_back(Output::Reordered { token, result });
+    }
+
+    fn wish(
+        &mut self,
+        now: Timestamp,
+        token: u64,
+        chain: ChainId,
+        order: Vec<MemberId>,
+    ) -> Result<Option<Epoch>, ReorderError> {
+        let leader = self.leader;
+        let Some(leading) = &mut self.leading else { return Err(ReorderError::NotLeading { leader }) };
+        let config = self.configs.get(chain).ok_or(ReorderError::NoChain { chain })?;
+        let (present, wanted): (BTreeSet<_>, BTreeSet<_>) = (config.serving().collect(), order.iter().collect());
+        if let Some(&unknown) = order.iter().find(|id| !present.contains(id)) {
+            return Err(ReorderError::NotServing { member: unknown });
+        }
+        if wanted.len() != present.len() || order.len() != present.len() {
+            return Err(ReorderError::NotAll { serving: present.len() as u32, named: order.len() as u32 });
+        }
+        if config.serving().eq(order.iter().copied()) {
+            return Ok(Some(config.epoch));
+        }
+        if leading.reorder.is_some() {
+            return Err(ReorderError::Busy);
+        }
+        let until = now + self.settings.lease * PATIENCE;
+        leading.reorder = Some(Wish { token, chain, epoch: config.epoch, order, until, closed: false });
+        Ok(None)
+    }
+
+    /// Whether a reorder has come to its end, and how.
+    pub(super) fn follow_reorder(&mut self, now: Timestamp) {
+        let open = self.is(Mutant::ReorderOpen);
+        let Some(leading) = &mut self.leading else { return };
+        let Some(wish) = &mut leading.reorder else { return };
+        let config = self.configs.get(wish.chain);
+        let result = match config {
+            Some(config) if config.epoch == wish.epoch => {
+                let head = config.head().and_then(|head| leading.nodes.get(&head));
+                let told = head.and_then(|head| head.told.get(&wish.chain));
+                wish.closed = told.is_some_and(|told| told.report.epoch == wish.epoch && told.report.closed) || open;
+                if now < wish.until || leading.proposal.is_some() {
+                    return;
+                }
+                Err(ReorderError::NotClosed)
+            }
+            Some(config) if config.serving().eq(wish.order.iter().copied()) => Ok(config.epoch),
+            _ => Err(ReorderError::Overtaken),
+        };
+        let token = wish.token;
+        leading.reorder = None;
+        self.outputs.push_back(Output::Reordered { token, result });
+    }
+
+    /// What a member is to close, as the head that it is.
+    pub(super) fn to_close(&self, member: MemberId) -> Vec<Close> {
+        let wish = self.leading.as_ref().and_then(|leading| leading.reorder.as_ref());
+        let heads = |wish: &&super::reorder::Wish| {
+            self.configs.get(wish.chain).is_some_and(|config| wish.is_for(config) && config.head() == Some(member))
+        };
+        wish.filter(heads).map(|wish| Close { chain: wish.chain, epoch: wish.epoch }).into_iter().collect()
+    }
+
+    /// This node leads no more, or in another term: whoever waits is to ask whoever leads now.
+    pub(super) fn end_reorder(&mut self) {
+        let wish = self.leading.as_mut().and_then(|leading| leading.reorder.take());
+        if let Some(Wish { token, .. }) = wish {
+            let result = Err(ReorderError::NotLeading { leader: self.leader });
+            self.outputs.push_back(Output::Reordered { token, result });
+        }
+    }
+}

@@ -1,0 +1,264 @@
+//! Gray failures: members that live and yet hold their chain up (docs/DESIGN.md §5.9, docs/adr/0017-slow-members.md).
+//!
+//! Two kinds of them. A hop is *dead* when what one member has held, or opened, for long doesn't get to the next one,
+//! and that one doesn't come on at all. A chain is *slow* when its head has for long committed far less than before,
+//! though something was under way all the time; then whoever stands between two slow ways is to blame, if exactly one
+//! does: on a machine on which all are equally slow nobody is.
+
+use std::{
+    collections::{BTreeMap, btree_map::Entry},
+    time::Duration,
+};
+
+use super::{Coordinator, Mutant, Seen, Settings, Why, plan::View};
+use crate::{
+    ChainConfig, Epoch, MemberId, NodeId, Sequence, Timestamp,
+    control::message::{Report, Way},
+};
+
+/// Two broken hops within so many times `slow` have one cause.
+const SOON: u32 = 4;
+/// Away for so many times `slow` at first; each time that it holds the chain up again soon afterwards, twice as long.
+const AWAY: u32 = 5;
+/// Never longer than so many times the first time.
+const LONGEST: u32 = 64;
+/// Who behaved for so many times as long as it was away is trusted as if it had never been.
+const TRUSTED: u32 = 4;
+/// A way that takes less than this part of `slow` is no slow one.
+const QUICK: u32 = 40;
+/// A slow way takes so many times as long as usual.
+const UNUSUAL: u32 = 8;
+/// And no less than this part of what the slowest one takes.
+const AS_SLOW: u32 = 4;
+
+/// What a member said last of a chain.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Told {
+    pub(super) report: Report,
+    /// When it said something new last.
+    moved: Timestamp,
+    /// When it said first that this epoch is open.
+    opened: Timestamp,
+}
+
+/// One chain in one epoch.
+#[derive(Clone, Debug)]
+pub(super) struct Watched {
+    epoch: Epoch,
+    /// Who is to be moved out.
+    pub(super) blame: Option<Blame>,
+    /// The ends of the hop for which somebody was moved out last, and when.
+    ends: Option<([MemberId; 2], Timestamp)>,
+}
+
+/// Who is to be moved out, and why.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Blame {
+    pub(super) member: MemberId,
+    pub(super) why: Why,
+    /// The hop that is broken, if one is.
+    ends: Option<[MemberId; 2]>,
+    since: Timestamp,
+}
+
+/// A node that was moved out.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Outside {
+    since: Timestamp,
+    until: Timestamp,
+    away: Duration,
+    /// It can come back before, behind anybody but this one.
+    apart: Option<MemberId>,
+}
+
+impl Outside {
+    /// Whether it may follow `tail` now.
+    pub(super) fn may_return(&self, now: Timestamp, tail: Option<MemberId>) -> bool {
+        now >= self.until || self.apart.is_some_and(|other| Some(other) != tail)
+    }
+
+    fn again(entry: Entry<'_, NodeId, Self>, now: Timestamp, settings: &Settings, apart: Option<MemberId>) {
+        let first = settings.slow * AWAY;
+        let soon = match &entry {
+            Entry::Occupied(known) => Some(*known.get()).filter(|known| now - known.since < known.away * TRUSTED),
+            Entry::Vacant(_) => None,
+        };
+        let away = soon.map_or(first, |known| (known.away * 2).min(first * LONGEST));
+        let apart = apart.filter(|_| soon.is_none());
+        entry.insert_entry(Self { since: now, until: now + away, away, apart });
+    }
+}
+
+impl Seen {
+    /// Takes in what it says of its chains.
+    pub(super) fn reports(&mut self, now: Timestamp, reports: Vec<Report>) {
+        let before = std::mem::take(&mut self.told);
+        let state = |report: &Report| (report.epoch, report.open, report.held, report.watermark);
+        for report in reports {
+            let known = before.get(&report.chain);
+            let moved = known.filter(|told| state(&told.report) == state(&report)).map_or(now, |told| told.moved);
+            let same = |told: &&Told| told.report.epoch == report.epoch && told.report.open && report.open;
+            let opened = known.filter(same).map_or(now, |told| told.opened);
+            self.told.insert(report.chain, Told { report, moved, opened });
+        }
+    }
+}
+
+impl Coordinator {
+    /// The nodes that held up a chain and aren't to come back behind `tail` yet (docs/DESIGN.md §5.9).
+    pub fn kept_away(&self, now: Timestamp, tail: Option<MemberId>) -> impl Iterator<Item = NodeId> + '_ {
+        let away = self.outside.iter().filter(move |(_, outside)| !outside.may_return(now, tail));
+        away.map(|(&node, _)| node)
+    }
+
+    /// Looks for who holds up a chain.
+    pub(super) fn judge(&mut self, now: Timestamp) {
+        let Some(leading) = &mut self.leading else { return };
+        let mut watched = std::mem::take(&mut leading.watched);
+        watched.retain(|&chain, _| self.configs.get(chain).is_some());
+        for config in self.configs.iter() {
+            let new = || Watched { epoch: config.epoch, blame: None, ends: None };
+            let chain = watched.entry(config.chain).or_insert_with(new);
+            if chain.epoch != config.epoch {
+                chain.epoch = config.epoch;
+                if let Some(blame) = chain.blame.take().filter(|blame| config.role(blame.member).is_none()) {
+                    chain.ends = blame.ends.map(|ends| (ends, now));
+                    let apart = blame.ends.and_then(|ends| ends.into_iter().find(|&end| end != blame.member));
+                    Outside::again(self.outside.entry(blame.member.node), now, &self.settings, apart);
+                }
+            }
+            let view = leading.view(now, self.me, &self.settings, self.mutant, &self.outside);
+            let found = view.blame(config, chain.ends);
+            let keeps = now - chain.blame.map_or(Timestamp::ZERO, |blame| blame.since) < self.settings.lease * 2;
+            let kept = chain.blame.filter(|before| {
+                let same = found.is_some_and(|found| (found.member, found.why) == (before.member, before.why));
+                same || (before.why == Why::Slow && keeps)
+            });
+            chain.blame = kept.or(found);
+        }
+        leading.watched = watched;
+    }
+}
+
+impl View<'_> {
+    fn told(&self, config: &ChainConfig, id: MemberId) -> Option<&Told> {
+        self.nodes.get(&id).filter(|_| !self.is_gone(id)).and_then(|seen| seen.told.get(&config.chain))
+    }
+
+    /// Who is to be moved out of a chain; never the only one of it that lives.
+    fn blame(&self, config: &ChainConfig, ends: Option<([MemberId; 2], Timestamp)>) -> Option<Blame> {
+        let serving: Vec<MemberId> = config.serving().collect();
+        if serving.iter().any(|&id| self.is_gone(id)) {
+            // First things first.
+            return None;
+        }
+        let found = self
+            .deaf(&serving)
+            .or_else(|| self.dead_hop(config, &serving, ends).filter(|_| !self.is(Mutant::TolerateDeadHop)))
+            .or_else(|| self.dead_joiner(config))
+            .or_else(|| self.slow_member(config, &serving).filter(|_| !self.is(Mutant::TolerateSlow)))?;
+        let others = serving.iter().any(|&id| id != found.member && self.lived(id));
+        others.then_some(found)
+    }
+
+    fn is_long(&self, since: Timestamp) -> bool {
+        self.now - since.max(self.since) >= self.settings.slow
+    }
+
+    fn guilty(&self, member: MemberId, why: Why, ends: Option<[MemberId; 2]>) -> Blame {
+        Blame { member, why, ends, since: self.now }
+    }
+
+    /// A member that is heard and hears nothing: it has no lease, and never will.
+    fn deaf(&self, serving: &[MemberId]) -> Option<Blame> {
+        let deaf = |id: &MemberId| {
+            *id != self.me && self.nodes.get(id).is_some_and(|seen| self.is_long(seen.proven.max(seen.first)))
+        };
+        serving.iter().copied().find(deaf).map(|id| self.guilty(id, Why::Deaf, None))
+    }
+
+    /// What one member has had for long doesn't get to the next one, and that one doesn't come on at all.
+    fn dead_hop(
+        &self,
+        config: &ChainConfig,
+        serving: &[MemberId],
+        last: Option<([MemberId; 2], Timestamp)>,
+    ) -> Option<Blame> {
+        let lacks = |from: MemberId, to: MemberId| {
+            let (before, behind) = (self.told(config, from)?, self.told(config, to)?);
+            let open = |told: &Told| told.report.epoch == config.epoch && told.report.open;
+            let unopened = open(before) && self.is_long(before.opened) && !open(behind);
+            // What it waits for may have got there, and the word of it be lost: what came behind hasn't.
+            let waits = self.waits_long(&before.report.hop).is_some();
+            let unsent = open(before) && waits && behind.report.held < before.report.held;
+            Some((unopened || unsent) && self.is_long(behind.moved))
+        };
+        let hop = serving.windows(2).find(|hop| lacks(hop[0], hop[1]) == Some(true))?;
+        let (from, to) = (hop[0], hop[1]);
+        // Who stands at the end of one broken hop after the other is no innocent neighbour.
+        let soon = last.filter(|(_, at)| self.now - *at < self.settings.slow * SOON);
+        let again = |id: MemberId| soon.is_some_and(|(ends, _)| ends.contains(&id));
+        let member = if again(from) && !again(to) { from } else { to };
+        Some(self.guilty(member, Why::Unreached, Some([from, to])))
+    }
+
+    fn waits_long(&self, way: &Way) -> Option<Sequence> {
+        way.waits.filter(|&(_, age)| age >= self.settings.slow).map(|(at, _)| at)
+    }
+
+    /// A tail that waits for a joiner to hold what it is to commit, for too long.
+    fn dead_joiner(&self, config: &ChainConfig) -> Option<Blame> {
+        let (tail, joiner) = (config.tail()?, config.syncing()?);
+        let report = &self.told(config, tail).filter(|told| told.report.epoch == config.epoch)?.report;
+        let waits = report.open && self.waits_long(&report.commit).is_some() && self.waits_long(&report.hop).is_some();
+        waits.then(|| self.guilty(joiner, Why::Unreached, Some([tail, joiner])))
+    }
+
+    /// The member that makes the chain slow: the ways to both sides of it are slow, and of no other member. The way back
+    /// from the tail to the head closes the ring.
+    fn slow_member(&self, config: &ChainConfig, serving: &[MemberId]) -> Option<Blame> {
+        if serving.len() < 3 {
+            // Of two nobody can say which.
+            return None;
+        }
+        let told: Vec<&Told> = serving.iter().map(|&id| self.told(config, id)).collect::<Option<_>>()?;
+        // Where nothing moves any more something is broken.
+        let moves = told.last().is_some_and(|tail| self.now - tail.moved < self.settings.slow / 2);
+        let reports: Vec<&Report> = told.iter().map(|told| &told.report).collect();
+        if !moves || reports.iter().any(|report| report.epoch != config.epoch) {
+            return None;
+        }
+        let head = reports.first().filter(|head| head.slowed >= self.settings.slow)?;
+        let (hops, _) = reports.split_at(reports.len() - 1);
+        // There and back; of the watermark's way only one half is anybody's.
+        let mut ways: Vec<Duration> = hops.iter().map(|report| report.hop.takes() / 2).collect();
+        let there: Duration = ways.iter().sum();
+        ways.push(head.commit.takes().saturating_sub(there));
+        let slowest = ways.iter().copied().max()?;
+        let unusual = |at: usize| hops.get(at).is_none_or(|r| r.hop.takes() >= r.hop.usual * UNUSUAL);
+        let slow =
+            |at: usize| ways[at] * QUICK * 2 >= self.settings.slow && ways[at] * AS_SLOW >= slowest && unusual(at);
+        let count = serving.len();
+        let mut between = (0..count).filter(|&at| slow(at) && slow((at + count - 1) % count));
+        let member = match (between.next(), between.next()) {
+            (Some(at), None) => serving[at],
+            (Some(_), Some(_)) => return None,
+            (None, _) => {
+                let at = (0..count).find(|&at| slow(at))?;
+                serving[(at + 1).min(count - 1)]
+            }
+        };
+        Some(self.guilty(member, Why::Slow, None))
+    }
+
+    /// Whether this member is to be moved out of this chain.
+    pub(super) fn is_blamed(&self, config: &ChainConfig, id: MemberId) -> Option<Why> {
+        let blame = self.watched.get(&config.chain)?.blame?;
+        (blame.member == id).then_some(blame.why)
+    }
+}
+
+/// Those who are to be moved out of what they serve in.
+pub(super) fn blamed(watched: &BTreeMap<crate::ChainId, Watched>) -> impl Iterator<Item = MemberId> + '_ {
+    watched.values().filter_map(|chain| chain.blame).map(|blame| blame.member)
+}

@@ -1,0 +1,182 @@
+//! Members that live and yet hold their chain up.
+
+use super::*;
+use crate::{
+    Sequence,
+    control::message::{Report, Way},
+};
+
+const CHAIN: ChainId = ChainId(0);
+
+/// The nodes in the order in which they serve.
+fn places(world: &World) -> Vec<u8> {
+    world.serving().iter().map(|id| id.node.as_bytes()[0]).collect()
+}
+
+fn report(world: &World, held: u64) -> Report {
+    Report {
+        chain: CHAIN,
+        epoch: world.config().epoch,
+        open: true,
+        held: Sequence(held),
+        watermark: Sequence(held),
+        hop: Way::default(),
+        commit: Way::default(),
+        slowed: Duration::ZERO,
+        closed: false,
+    }
+}
+
+/// Lets time pass while all of these renew and report this of themselves, by how long it has lasted.
+fn pass(world: &mut World, millis: u64, report: impl Fn(&World, u8, Duration) -> Option<Report>) -> Option<u64> {
+    let before = world.config().epoch;
+    for passed in (0..millis).step_by(50) {
+        world.now = world.now + Duration::from_millis(50);
+        if passed % 250 == 0 {
+            for n in 0..world.nodes {
+                let reports = report(world, n, Duration::from_millis(passed)).into_iter().collect();
+                let renewal = Renewal { reports, ..world.renewal(n) };
+                world.renew_with(n, renewal);
+            }
+        }
+        world.handle(Input::Tick);
+        if world.config().epoch != before {
+            return Some(passed + 50);
+        }
+    }
+    None
+}
+
+fn calm(world: &mut World) {
+    let moved = pass(world, 3000, |world, n, _| world.serving().contains(&id(n)).then(|| report(world, 5)));
+    assert_eq!(moved, None);
+}
+
+/// What `from` holds doesn't get to `to`.
+fn dead(from: u8, to: u8) -> impl Fn(&World, u8, Duration) -> Option<Report> {
+    move |world, n, lasts| {
+        let mut said = report(world, 9);
+        if n == from {
+            said.hop = Way { waits: Some((Sequence(6), lasts)), ..said.hop };
+        }
+        if n == to {
+            said.held = Sequence(5);
+        }
+        Some(said)
+    }
+}
+
+#[test]
+fn who_cannot_be_reached_by_its_neighbour_is_moved_out_and_comes_back_behind_another() {
+    let mut world = World::new(3, 3);
+    calm(&mut world);
+    let places = places(&world);
+    let at = pass(&mut world, 6000, dead(places[0], places[1])).expect("it is moved");
+    assert!((2000..=3600).contains(&at), "{at} ms");
+    assert_eq!(self::places(&world), [places[0], places[2]]);
+    assert!(world.why.contains(&Why::Unreached), "{:?}", world.why);
+    pass(&mut world, 500, |world, _, _| Some(report(world, 9)));
+    assert_eq!(world.config().syncing(), Some(id(places[1])), "behind another one, at once");
+}
+
+#[test]
+fn who_comes_on_is_not_cut_off() {
+    let mut world = World::new(3, 3);
+    calm(&mut world);
+    let places = places(&world);
+    let dead = dead(places[0], places[1]);
+    let slow = |world: &World, n: u8, lasts: Duration| {
+        let held = if n == places[1] { lasts.as_millis() as u64 } else { 10_000 };
+        dead(world, n, lasts).map(|said| Report { held: Sequence(held), ..said })
+    };
+    assert_eq!(pass(&mut world, 6000, slow), None);
+}
+
+#[test]
+fn who_does_not_open_is_moved_out() {
+    let mut world = World::new(3, 3);
+    calm(&mut world);
+    let last = places(&world)[2];
+    let at = pass(&mut world, 6000, |world, n, _| Some(Report { open: n != last, ..report(world, 5) }));
+    assert!(at.is_some_and(|at| at >= 1000), "{at:?}");
+    assert!(!world.serving().contains(&id(last)));
+}
+
+/// Ways of so many milliseconds from head to tail and back to the head.
+fn ways(places: &[u8], ways: [u64; 3]) -> impl Fn(&World, u8, Duration) -> Option<Report> {
+    let [first, second, back] = ways;
+    let way = |took| Way { waits: None, took: Duration::from_millis(took), usual: Duration::from_millis(1) };
+    let places = places.to_vec();
+    move |world, n, lasts| {
+        let mut said = report(world, 9 + lasts.as_millis() as u64);
+        match places.iter().position(|&place| place == n) {
+            Some(0) => {
+                (said.hop, said.slowed) = (way(2 * first), lasts);
+                said.commit = way(first + second + back);
+            }
+            Some(1) => said.hop = way(2 * second),
+            _ => {}
+        }
+        Some(said)
+    }
+}
+
+#[test]
+fn who_stands_between_two_slow_ways_is_moved_out() {
+    for (slow, expected) in [([100, 100, 1], 1), ([100, 1, 100], 0), ([1, 100, 100], 2), ([100, 1, 1], 1)] {
+        let mut world = World::new(3, 3);
+        calm(&mut world);
+        let places = places(&world);
+        let at = pass(&mut world, 6000, ways(&places, slow)).expect("it is moved");
+        assert!((2000..=3700).contains(&at), "{at} ms");
+        assert!(!world.serving().contains(&id(places[expected])), "{slow:?}: {:?}", self::places(&world));
+        assert_eq!(world.serving().len(), 2);
+        let soon = pass(&mut world, 9000, |world, n, _| world.serving().contains(&id(n)).then(|| report(world, 9)));
+        assert_eq!(soon, None, "it keeps away for a while");
+        assert!(pass(&mut world, 3000, |world, _, _| Some(report(world, 9))).is_some(), "and comes back");
+    }
+}
+
+#[test]
+fn where_all_are_slow_nobody_is_moved() {
+    for equal in [[100, 100, 100], [100, 90, 110], [20, 20, 1]] {
+        let mut world = World::new(3, 3);
+        calm(&mut world);
+        let places = places(&world);
+        assert_eq!(pass(&mut world, 9000, ways(&places, equal)), None, "{equal:?}");
+    }
+}
+
+#[test]
+fn the_last_one_stays_however_it_behaves() {
+    let mut world = World::new(2, 2);
+    calm(&mut world);
+    let places = places(&world);
+    pass(&mut world, 6000, dead(places[0], places[1]));
+    assert_eq!(self::places(&world), [places[0]]);
+    pass(&mut world, 9000, |world, n, _| Some(Report { open: n != places[0], ..report(world, 9) }));
+    assert_eq!(self::places(&world), [places[0]]);
+}
+
+#[test]
+fn who_hears_nothing_is_moved_out() {
+    let mut world = World::new(3, 3);
+    calm(&mut world);
+    let mut at = None;
+    for passed in (0..6000).step_by(50) {
+        world.now = world.now + Duration::from_millis(50);
+        if passed % 250 == 0 {
+            for n in [0, 1] {
+                world.renew(n);
+            }
+            let deaf = Renewal { answered: 0, ..world.renewal(2) };
+            world.renew_with(2, deaf);
+        }
+        world.handle(Input::Tick);
+        if at.is_none() && !world.serving().contains(&id(2)) {
+            at = Some(passed);
+        }
+    }
+    assert!(at.is_some_and(|at| at >= 1700), "{at:?}");
+    assert!(world.why.contains(&Why::Deaf));
+}

@@ -1,0 +1,93 @@
+//! Of which history a node is: what it says and hears of another one doesn't count.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::watch;
+
+use crate::control::{History, Relation};
+
+/// The history that a life of a node has taken part in; none yet, if it came after the founding and was told nothing.
+/// Clones share it.
+#[derive(Clone, Debug)]
+pub(crate) struct Histories {
+    mine: Arc<Mutex<Option<History>>>,
+    newer: watch::Sender<Option<History>>,
+}
+
+impl Histories {
+    pub(crate) fn new(mine: Option<History>) -> Self {
+        Self { mine: Arc::new(Mutex::new(mine)), newer: watch::Sender::new(None) }
+    }
+
+    /// What this node goes on with when it has recovered another history: what still speaks for the one before stays
+    /// apart.
+    pub(crate) fn followed_by(&self, next: History) -> Self {
+        Self { mine: Arc::new(Mutex::new(Some(next))), newer: self.newer.clone() }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<History>> {
+        self.mine.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn mine(&self) -> Option<History> {
+        *self.lock()
+    }
+
+    /// Whether somebody of history `theirs` may be listened to. Who belongs to none yet belongs to that one from now on.
+    ///
+    /// # Errors
+    /// What they are to be told: that theirs is over, if it is.
+    pub(crate) fn meet(&self, theirs: History) -> Result<(), Option<History>> {
+        let mine = *self.lock().get_or_insert(theirs);
+        match theirs.relation(mine) {
+            Relation::Same => Ok(()),
+            Relation::Older => Err(Some(mine)),
+            Relation::Newer => {
+                // For good: what this node has acknowledged since may not be in that one.
+                self.newer.send_if_modified(|newer| newer.replace(theirs) != Some(theirs));
+                Err(None)
+            }
+            Relation::Parted => {
+                tracing::error!(%mine, %theirs, "the cluster was recovered twice: stop the nodes of one of the two histories");
+                Err(None)
+            }
+        }
+    }
+
+    /// Waits until it is known that the cluster was recovered without this node.
+    pub(crate) async fn left_behind(&self) -> History {
+        let mut newer = self.newer.subscribe();
+        match newer.wait_for(Option::is_some).await.map(|newer| *newer) {
+            Ok(Some(newer)) => newer,
+            // The sender is a part of `self`.
+            _ => std::future::pending().await,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ClusterId;
+
+    #[test]
+    fn a_newer_history_ends_an_older_one_and_is_never_ended_by_it() {
+        let first = History::first(ClusterId(1));
+        let (one, other) = (first.next(1), first.next(2));
+        let node = Histories::new(Some(first));
+        assert_eq!((node.meet(first), *node.newer.borrow()), (Ok(()), None));
+        assert_eq!((node.meet(one), *node.newer.borrow()), (Err(None), Some(one)));
+        assert_eq!(node.mine(), Some(first), "this life stays what it is");
+        let recovered = Histories::new(Some(first)).followed_by(one);
+        assert_eq!((recovered.meet(first), *recovered.newer.borrow()), (Err(Some(one)), None));
+        assert_eq!((recovered.meet(other), *recovered.newer.borrow()), (Err(None), None), "neither gives way");
+    }
+
+    #[test]
+    fn who_came_later_belongs_to_the_first_history_that_it_meets() {
+        let first = History::first(ClusterId(1));
+        let node = Histories::new(None);
+        assert_eq!(node.meet(first.next(1)), Ok(()));
+        assert_eq!(node.meet(first), Err(Some(first.next(1))));
+    }
+}

@@ -1,0 +1,109 @@
+//! Which history a cluster's data is: the one that it was formed with, or one that was recovered (docs/DESIGN.md §5.12).
+
+use std::{fmt, str::FromStr};
+
+use serde::{Deserialize, Serialize};
+
+use crate::{ClusterId, request_id::parse_hex};
+
+/// The id of a history. A recovery begins another one; what was acknowledged in the one before may be missing in it, so
+/// nothing is compared or resent across the two. Written `GENERATION-ID`.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug, Serialize, Deserialize)]
+pub struct History {
+    /// How often the cluster was recovered before.
+    pub generation: u64,
+    /// Random, but for the first: that has the id of the cluster's formation.
+    pub id: u128,
+}
+
+/// How one history stands to another one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Relation {
+    /// They are one.
+    Same,
+    /// It was recovered later: the other one is over.
+    Newer,
+    /// The other one was recovered later: it is over.
+    Older,
+    /// Both were recovered from what was left of the same one, by people who didn't know of each other. Neither knows what
+    /// the other has acknowledged.
+    Parted,
+}
+
+impl History {
+    /// The history that a formation begins.
+    pub fn first(cluster: ClusterId) -> Self {
+        Self { generation: 0, id: cluster.0 }
+    }
+
+    /// One that is recovered from this one, under a fresh random id.
+    pub fn next(self, id: u128) -> Self {
+        Self { generation: self.generation + 1, id }
+    }
+
+    /// How it stands to `other`.
+    pub fn relation(self, other: Self) -> Relation {
+        match self.generation.cmp(&other.generation) {
+            std::cmp::Ordering::Less => Relation::Older,
+            std::cmp::Ordering::Greater => Relation::Newer,
+            std::cmp::Ordering::Equal if self.id == other.id => Relation::Same,
+            std::cmp::Ordering::Equal => Relation::Parted,
+        }
+    }
+
+    /// What sessions and watches remember: the id of the formation as long as nothing was recovered.
+    pub fn life(self) -> ClusterId {
+        ClusterId(self.id)
+    }
+}
+
+impl fmt::Display for History {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}-{:032x}", self.generation, self.id)
+    }
+}
+
+/// A text is no id of a history.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{text:?} is no id of a history: GENERATION-ID was expected")]
+pub struct ParseHistoryError {
+    text: String,
+}
+
+impl FromStr for History {
+    type Err = ParseHistoryError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let parse = || -> Option<Self> {
+            let (generation, id) = text.split_once('-')?;
+            Some(Self { generation: generation.parse().ok()?, id: parse_hex(id)? })
+        };
+        parse().ok_or_else(|| ParseHistoryError { text: text.to_owned() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_later_recovery_is_newer_whatever_its_id() {
+        let first = History::first(ClusterId(9));
+        let (one, other) = (first.next(1), first.next(2));
+        assert_eq!(first.relation(first), Relation::Same);
+        assert_eq!((one.relation(first), first.relation(one)), (Relation::Newer, Relation::Older));
+        assert_eq!((one.relation(other), other.relation(one)), (Relation::Parted, Relation::Parted));
+        assert_eq!(other.next(0).relation(one), Relation::Newer);
+        assert_eq!(first.life(), ClusterId(9));
+    }
+
+    #[test]
+    fn text_and_back() {
+        let history = History { generation: 3, id: 0xab };
+        assert_eq!(history.to_string(), "3-000000000000000000000000000000ab");
+        assert_eq!(history.to_string().parse(), Ok(history));
+        for bad in ["", "3", "3-", "-ab", "x-ab", "3-xyz"] {
+            assert!(bad.parse::<History>().is_err(), "{bad}");
+        }
+    }
+}

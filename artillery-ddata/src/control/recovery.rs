@@ -1,0 +1,292 @@
+//! What becomes of a cluster whose configuration log has lost its quorum for good (docs/DESIGN.md §5.12): whether it may be
+//! recovered, from whose history, and what may be missing in it. Pure: whoever asks the nodes hands in what they said.
+
+use std::{collections::BTreeSet, fmt, time::Duration};
+
+use serde::{Deserialize, Serialize};
+
+use super::{Founder, History, Relation, Term, log::LogIndex};
+use crate::{ChainConfig, ChainId, ClusterId, Epoch, MemberId, Role, Sequence, Version};
+
+/// What a node says of itself when it is asked what it has.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Standing {
+    /// Who, in which life.
+    pub me: Founder,
+    /// The cluster that it belongs to.
+    pub cluster: ClusterId,
+    /// The history that it belongs to.
+    pub history: History,
+    /// The last entry of the configuration log that it knows of.
+    pub applied: LogIndex,
+    /// A quorum of those who keep the log has confirmed just now that this node leads.
+    pub leads: bool,
+    /// Where its copy of the log's group ends; `None`: it has none.
+    pub log: Option<LogEnd>,
+    /// Of those who keep the log, as this node knows them; two sets while one is being exchanged for the other.
+    pub voters: Vec<BTreeSet<MemberId>>,
+    /// How long ago its last lease was asked for: the log certainly counted on this node then.
+    pub in_touch: Option<Duration>,
+    /// Each chain, as this node knows it.
+    pub chains: Vec<ChainStanding>,
+}
+
+/// The place of an entry among all that the log's group has written, changes or not.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+pub struct LogEnd {
+    /// The term of the leader that wrote it.
+    pub term: Term,
+    /// Its index.
+    pub index: u64,
+}
+
+/// What a node has of a chain.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct ChainStanding {
+    /// The newest configuration that it knows of.
+    pub config: ChainConfig,
+    /// The epoch in which it serves, with nothing missing; `None`: it doesn't.
+    pub serves: Option<Epoch>,
+    /// The newest version that it has.
+    pub last: Version,
+    /// Up to where it knows of commits.
+    pub watermark: Sequence,
+}
+
+/// How a cluster can be recovered.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Plan {
+    /// The history that ends.
+    pub history: History,
+    /// Who goes on alone.
+    pub by: Founder,
+    /// Whoever is known to keep the log, and didn't answer.
+    pub silent: BTreeSet<MemberId>,
+    /// What is kept of each chain, and what may be missing.
+    pub chains: Vec<Kept>,
+    /// The highest epoch that anybody knows of.
+    pub newest: Epoch,
+    /// The last entry that anybody knows of.
+    pub upto: LogIndex,
+}
+
+/// What a recovery came to.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Recovered {
+    /// By what it was done.
+    pub plan: Plan,
+    /// The history that has begun.
+    pub history: History,
+}
+
+/// What is kept of a chain.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Kept {
+    /// Which chain.
+    pub chain: ChainId,
+    /// The epoch in which this history was served last.
+    pub epoch: Epoch,
+    /// Its newest version.
+    pub last: Version,
+    /// Up to where its commits were known: what lies between the two becomes committed.
+    pub watermark: Sequence,
+    /// How long ago the log last certainly counted on this node; `None`: never.
+    pub in_touch: Option<Duration>,
+    /// The epoch to which the chain is known to have gone on without it.
+    pub gone_on_to: Option<Epoch>,
+}
+
+impl fmt::Display for Kept {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { chain, epoch, last, watermark, in_touch, gone_on_to } = self;
+        write!(f, "chain {}: everything up to version {last} is kept, as served in epoch {epoch}", chain.0)?;
+        let pending = last.sequence.0.saturating_sub(watermark.0);
+        if pending > 0 {
+            write!(f, "; the last {pending} updates of it were not known to be committed, and are now")?;
+        }
+        match gone_on_to {
+            Some(newer) => {
+                write!(
+                    f,
+                    ". MISSING: the chain went on to epoch {newer} without it, and all that was acknowledged then"
+                )
+            }
+            None => {
+                write!(f, ". May be missing: what others acknowledged in a later epoch, if they went on without it ")?;
+                match in_touch {
+                    Some(ago) => write!(f, "in the last {:.1} s, since it lost touch with them", ago.as_secs_f64()),
+                    None => f.write_str("at some time: it never was in touch with them"),
+                }
+            }
+        }
+    }
+}
+
+/// Why a cluster is not recovered. Nothing was changed.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error, Serialize, Deserialize)]
+#[non_exhaustive]
+pub enum NotRecovered {
+    /// Nobody answered.
+    #[error("no node answers")]
+    Nobody,
+    /// Those who answered belong to another cluster.
+    #[error("cluster {asked} was named, and {found} is there")]
+    DifferentCluster {
+        /// Which was named.
+        asked: ClusterId,
+        /// Which is there.
+        found: ClusterId,
+    },
+    /// The log has a leader whom a quorum follows.
+    #[error("nothing is lost: {leader} leads the configuration log, and a quorum has just confirmed it")]
+    Leads {
+        /// Who.
+        leader: MemberId,
+    },
+    /// Enough of those who keep the log answer: they can go on by themselves.
+    #[error("nothing is lost: {answer} of the {voters} nodes that keep the configuration log answer, enough to go on")]
+    Quorum {
+        /// How many answer.
+        answer: u64,
+        /// How many there are.
+        voters: u64,
+    },
+    /// The cluster was recovered twice, from two sides.
+    #[error("the cluster was recovered twice, as {one} and as {other}: stop the nodes of one of them")]
+    Parted {
+        /// One history.
+        one: History,
+        /// The other one.
+        other: History,
+    },
+    /// Nobody who answered holds all of this chain.
+    #[error("no history of chain {} survives at the nodes that answer: start a new cluster", chain.0)]
+    NoHistory {
+        /// Which chain.
+        chain: ChainId,
+    },
+    /// Of several chains, no one node holds all.
+    #[error("no one of the nodes that answer holds the whole of every chain: such a cluster can't be recovered")]
+    Scattered,
+    /// Another node than the one that was asked has the best history.
+    #[error("{by} has the best history that survives")]
+    Elsewhere {
+        /// Who.
+        by: MemberId,
+    },
+    /// Meanwhile another history was begun.
+    #[error("{found} is the history now: the cluster has been recovered already")]
+    OtherHistory {
+        /// Which.
+        found: History,
+    },
+    /// The cluster has no log of configurations that could be lost.
+    #[error("the configuration of this cluster never changes: there is nothing to recover")]
+    Static,
+    /// What keeps the log failed.
+    #[error("the log could not be begun anew: {0}")]
+    Failed(String),
+}
+
+/// Whether and how the named cluster can be recovered, by what these nodes say.
+///
+/// Only nodes of the newest history count. Nothing is recovered as long as those who answer could choose a leader among
+/// themselves: then nothing is lost. Of the surviving histories the best is the one served in the newest epoch, then the
+/// longest. A serving member holds every committed update of its epoch, so nothing is missing unless the configuration went on
+/// without it.
+///
+/// # Errors
+/// [`NotRecovered`].
+pub fn plan(asked: ClusterId, standings: &[Standing]) -> Result<Plan, NotRecovered> {
+    let first = standings.first().ok_or(NotRecovered::Nobody)?;
+    if !standings.iter().any(|standing| standing.cluster == asked) {
+        return Err(NotRecovered::DifferentCluster { asked, found: first.cluster });
+    }
+    let all: Vec<_> = standings.iter().filter(|standing| standing.cluster == asked).collect();
+    let history = newest_history(&all)?;
+    let all: Vec<_> = all.into_iter().filter(|standing| standing.history == history).collect();
+    could_lead(&all)?;
+    let chosen = best(&all)?;
+    let known = all.iter().flat_map(|standing| &standing.chains).map(|chain| chain.config.epoch);
+    let newest = known.max().unwrap_or_default();
+    let answered: BTreeSet<_> = all.iter().map(|standing| standing.me.id).collect();
+    let voters: BTreeSet<_> = all.iter().flat_map(|standing| standing.voters.iter().flatten()).copied().collect();
+    Ok(Plan {
+        history,
+        by: chosen.me.clone(),
+        silent: voters.difference(&answered).copied().collect(),
+        chains: chosen.chains.iter().filter_map(|chain| kept(chosen, chain, &all)).collect(),
+        newest,
+        upto: all.iter().map(|standing| standing.applied).max().unwrap_or_default(),
+    })
+}
+
+fn newest_history(all: &[&Standing]) -> Result<History, NotRecovered> {
+    let mut newest = History::default();
+    for standing in all {
+        match standing.history.relation(newest) {
+            Relation::Newer => newest = standing.history,
+            Relation::Parted if newest != History::default() => {
+                return Err(NotRecovered::Parted { one: newest, other: standing.history });
+            }
+            Relation::Parted => newest = standing.history,
+            Relation::Same | Relation::Older => {}
+        }
+    }
+    Ok(newest)
+}
+
+/// Refuses if somebody leads, or could be elected by those who answer: a candidate needs the votes of a majority of the
+/// voters that it knows of, and gets those of voters whose log ends no later than its own.
+fn could_lead(all: &[&Standing]) -> Result<(), NotRecovered> {
+    if let Some(leader) = all.iter().find(|standing| standing.leads) {
+        return Err(NotRecovered::Leads { leader: leader.me.id });
+    }
+    for candidate in all.iter().filter(|standing| standing.voters.iter().flatten().any(|id| *id == standing.me.id)) {
+        let votes = |set: &BTreeSet<MemberId>| {
+            all.iter().filter(|other| set.contains(&other.me.id) && other.log <= candidate.log).count()
+        };
+        if candidate.voters.iter().all(|set| votes(set) * 2 > set.len()) {
+            let voters: BTreeSet<_> = candidate.voters.iter().flatten().copied().collect();
+            return Err(NotRecovered::Quorum { answer: votes(&voters) as u64, voters: voters.len() as u64 });
+        }
+    }
+    Ok(())
+}
+
+/// Who has the best history of every chain.
+fn best<'a>(all: &[&'a Standing]) -> Result<&'a Standing, NotRecovered> {
+    let chains: BTreeSet<_> =
+        all.iter().flat_map(|standing| &standing.chains).map(|chain| chain.config.chain).collect();
+    let rank = |standing: &Standing, id: ChainId| {
+        let chain = standing.chains.iter().find(|chain| chain.config.chain == id)?;
+        Some((chain.serves?, chain.last))
+    };
+    let mut candidates: Vec<_> = all.to_vec();
+    for &chain in &chains {
+        let best = all.iter().filter_map(|standing| rank(standing, chain)).max();
+        let best = best.ok_or(NotRecovered::NoHistory { chain })?;
+        candidates.retain(|standing| rank(standing, chain) == Some(best));
+    }
+    // Of equals any will do, as long as everybody chooses the same.
+    candidates.into_iter().min_by_key(|standing| standing.me.id).ok_or(NotRecovered::Scattered)
+}
+
+fn kept(chosen: &Standing, chain: &ChainStanding, all: &[&Standing]) -> Option<Kept> {
+    let (id, epoch) = (chain.config.chain, chain.serves?);
+    let known = all.iter().flat_map(|standing| &standing.chains).filter(|other| other.config.chain == id);
+    // A newer configuration that names it as serving has committed nothing without it.
+    let without = known.filter(|other| other.config.epoch > epoch);
+    let without = without.filter(|other| other.config.role(chosen.me.id) != Some(Role::Serving));
+    Some(Kept {
+        chain: id,
+        epoch,
+        last: chain.last,
+        watermark: chain.watermark,
+        in_touch: chosen.in_touch,
+        gone_on_to: without.map(|other| other.config.epoch).max(),
+    })
+}
+
+#[cfg(test)]
+mod tests;

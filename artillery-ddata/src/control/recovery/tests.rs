@@ -1,0 +1,146 @@
+use super::*;
+use crate::{ChainMember, Incarnation, Mode, NodeId};
+
+const CLUSTER: ClusterId = ClusterId(7);
+
+fn id(n: u8) -> MemberId {
+    MemberId { node: NodeId::from_bytes([n; 16]), incarnation: Incarnation { store: 1, starts: 1 } }
+}
+
+fn config(epoch: u64, serving: &[u8]) -> ChainConfig {
+    let members = serving.iter().map(|&n| ChainMember { id: id(n), role: Role::Serving }).collect();
+    ChainConfig { chain: ChainId(0), epoch: Epoch(epoch), index: epoch, mode: Mode::Craq, min_members: 1, members }
+}
+
+/// A node that serves, if its configuration says so, and keeps the log with those.
+fn standing(n: u8, voters: &[u8], config: ChainConfig, last: Version) -> Standing {
+    let serves = (config.role(id(n)) == Some(Role::Serving)).then_some(config.epoch);
+    let voters = vec![voters.iter().map(|&n| id(n)).collect()];
+    Standing {
+        me: Founder { id: id(n), name: format!("n{n}"), addrs: Vec::new() },
+        cluster: CLUSTER,
+        history: History::first(CLUSTER),
+        applied: LogIndex(config.epoch.0),
+        leads: false,
+        log: Some(LogEnd { term: Term(2), index: 5 }),
+        voters,
+        in_touch: Some(Duration::from_millis(1500)),
+        chains: vec![ChainStanding { config, serves, last, watermark: Sequence(3) }],
+    }
+}
+
+fn three(n: u8) -> Standing {
+    standing(n, &[1, 2, 3], config(1, &[1, 2, 3]), Version::new(1, 4))
+}
+
+#[test]
+fn the_one_that_is_left_goes_on() {
+    let plan = plan(CLUSTER, &[three(2)]).unwrap();
+    assert_eq!((plan.by.id, plan.newest, plan.upto), (id(2), Epoch(1), LogIndex(1)));
+    assert_eq!(plan.silent, BTreeSet::from([id(1), id(3)]));
+    let kept = &plan.chains[0];
+    assert_eq!((kept.last, kept.gone_on_to), (Version::new(1, 4), None));
+    let text = kept.to_string();
+    assert!(
+        text.contains("up to version 1.4") && text.contains("the last 1 updates") && text.contains("1.5 s"),
+        "{text}"
+    );
+}
+
+#[test]
+fn while_a_majority_answers_nothing_is_lost() {
+    let refused = NotRecovered::Quorum { answer: 2, voters: 3 };
+    assert_eq!(plan(CLUSTER, &[three(1), three(3)]), Err(refused));
+    let leading = Standing { leads: true, ..three(1) };
+    assert_eq!(plan(CLUSTER, &[leading]), Err(NotRecovered::Leads { leader: id(1) }));
+}
+
+#[test]
+fn two_that_could_not_elect_each_other_are_no_quorum() {
+    // Node 2 knows that others keep the log since; node 1, which was away then, doesn't, and gets no vote of it.
+    let newer = LogEnd { term: Term(3), index: 9 };
+    let sets = |sets: &[&[u8]]| sets.iter().map(|set| set.iter().map(|&n| id(n)).collect()).collect();
+    let two = Standing { log: Some(newer), voters: sets(&[&[1, 2, 3], &[3, 4, 5]]), ..three(2) };
+    assert_eq!(plan(CLUSTER, &[three(1), two.clone()]).unwrap().by.id, id(1));
+    let two = Standing { log: three(1).log, ..two };
+    assert_eq!(plan(CLUSTER, &[three(1), two]), Err(NotRecovered::Quorum { answer: 2, voters: 3 }));
+}
+
+#[test]
+fn who_keeps_no_log_makes_no_quorum() {
+    let spare = |n| Standing { log: None, voters: vec![[1, 2, 3].map(id).into()], ..three(n) };
+    assert_eq!(plan(CLUSTER, &[three(1), spare(4), spare(5)]).unwrap().by.id, id(1));
+}
+
+#[test]
+fn the_newest_epoch_counts_for_more_than_length() {
+    let five = [1, 2, 3, 4, 5];
+    let old = standing(1, &five, config(1, &[1, 2, 3]), Version::new(1, 90));
+    let newer = standing(2, &five, config(2, &[2, 3]), Version::new(2, 60));
+    let plan = plan(CLUSTER, &[old, newer]).unwrap();
+    assert_eq!((plan.by.id, plan.chains[0].gone_on_to), (id(2), None));
+}
+
+#[test]
+fn of_one_epoch_the_longest_history_is_taken() {
+    let five = [1, 2, 3, 4, 5];
+    let short = standing(1, &five, config(1, &[1, 2, 3]), Version::new(1, 4));
+    let long = standing(2, &five, config(1, &[1, 2, 3]), Version::new(1, 9));
+    assert_eq!(plan(CLUSTER, &[short, long]).unwrap().by.id, id(2));
+}
+
+#[test]
+fn what_is_known_to_be_missing_is_said() {
+    let five = [1, 2, 3, 4, 5];
+    let left_behind = standing(1, &five, config(1, &[1, 2, 3]), Version::new(1, 4));
+    let spare = standing(4, &five, config(3, &[2, 5]), Version::NONE);
+    let plan = plan(CLUSTER, &[left_behind, spare]).unwrap();
+    assert_eq!((plan.by.id, plan.newest, plan.upto), (id(1), Epoch(3), LogIndex(3)));
+    assert_eq!(plan.chains[0].gone_on_to, Some(Epoch(3)));
+    assert!(plan.chains[0].to_string().contains("MISSING: the chain went on to epoch 3"));
+}
+
+#[test]
+fn without_a_serving_member_nothing_survives() {
+    let spare = |n| standing(n, &[1, 2, 3, 4, 5], config(2, &[1, 2, 3]), Version::NONE);
+    assert_eq!(plan(CLUSTER, &[spare(4), spare(5)]), Err(NotRecovered::NoHistory { chain: ChainId(0) }));
+    let syncing = Standing { chains: vec![ChainStanding { serves: None, ..three(1).chains[0].clone() }], ..three(1) };
+    let refused = plan(CLUSTER, &[syncing]).unwrap_err();
+    assert_eq!(refused, NotRecovered::NoHistory { chain: ChainId(0) });
+    assert!(refused.to_string().ends_with("start a new cluster"), "{refused}");
+}
+
+#[test]
+fn several_chains_need_a_node_that_has_all() {
+    let other = |serves: Option<u64>| ChainStanding {
+        config: ChainConfig { chain: ChainId(1), ..config(1, &[1]) },
+        serves: serves.map(Epoch),
+        last: Version::new(1, 1),
+        watermark: Sequence(1),
+    };
+    let with = |n, chain: ChainStanding| Standing { chains: vec![three(n).chains[0].clone(), chain], ..three(n) };
+    let five = |standing: Standing| Standing { voters: vec![[1, 2, 3, 4, 5].map(id).into()], ..standing };
+    let (all, some) = (five(with(2, other(Some(1)))), five(with(1, other(None))));
+    assert_eq!(plan(CLUSTER, &[some.clone(), all]).unwrap().by.id, id(2));
+    let longer =
+        Standing { chains: vec![ChainStanding { last: Version::new(1, 9), ..some.chains[0].clone() }], ..some };
+    let half = five(with(2, other(Some(1))));
+    assert_eq!(
+        plan(CLUSTER, &[Standing { chains: vec![longer.chains[0].clone(), other(None)], ..longer }, half]),
+        Err(NotRecovered::Scattered)
+    );
+}
+
+#[test]
+fn another_cluster_and_two_recoveries_are_told_apart() {
+    assert_eq!(plan(CLUSTER, &[]), Err(NotRecovered::Nobody));
+    let refused = NotRecovered::DifferentCluster { asked: ClusterId(8), found: CLUSTER };
+    assert_eq!(plan(ClusterId(8), &[three(1)]), Err(refused));
+    let first = History::first(CLUSTER);
+    let (one, other) = (first.next(1), first.next(2));
+    let of = |n, history| Standing { history, ..three(n) };
+    assert_eq!(plan(CLUSTER, &[of(1, one), of(2, other)]), Err(NotRecovered::Parted { one, other }));
+    // Who is left of an older history doesn't count any more.
+    let newer = plan(CLUSTER, &[of(1, first), of(2, one), of(3, first)]).unwrap();
+    assert_eq!((newer.history, newer.by.id), (one, id(2)));
+}

@@ -1,0 +1,218 @@
+//! A node whose cluster has lost the quorum of its configuration log for good: what it has, and how it goes on alone
+//! (docs/DESIGN.md §5.12).
+
+use std::{
+    collections::BTreeMap,
+    net::SocketAddr,
+    sync::{Arc, Weak},
+    time::Duration,
+};
+
+use artillery_core::clock;
+use tokio::{
+    task::JoinSet,
+    time::{Instant, sleep_until, timeout},
+};
+
+use super::{
+    data::Data,
+    phase::{Phase, Stopped},
+};
+use crate::{
+    ClusterId, MemberId, Role,
+    control::{
+        ConfigLog, Configs, Founder, History,
+        embedded::{Histories, Seat},
+        recovery::{self, ChainStanding, NotRecovered, Plan, Recovered, Standing},
+    },
+    driver::{control::Calls, serve::Recovery},
+    kv::Call,
+    replica::Status,
+    wire::control,
+};
+
+/// How long a chain may take to serve again when its node has gone on alone, in leases.
+const PATIENCE: u32 = 5;
+
+/// What a recovery needs.
+pub(crate) struct Parts {
+    seat: Seat,
+    calls: Arc<Calls>,
+    /// One at a time.
+    turn: tokio::sync::Mutex<()>,
+}
+
+impl Parts {
+    pub(super) fn new(seat: Seat, calls: Arc<Calls>) -> Self {
+        Self { seat, calls, turn: tokio::sync::Mutex::default() }
+    }
+
+    /// The newest that this node knows of the configuration.
+    fn configs(&self, acted: &Arc<Configs>) -> Arc<Configs> {
+        let logged = self.seat.configs();
+        if logged.applied() > acted.applied() { logged } else { acted.clone() }
+    }
+}
+
+impl Recovery for Weak<Data> {
+    fn standing(&self) -> Call<Option<Standing>> {
+        let data = self.clone();
+        Box::pin(async move { data.upgrade()?.standing().await })
+    }
+
+    fn recover(&self, cluster: ClusterId, history: History) -> Call<Result<Recovered, NotRecovered>> {
+        let data = self.clone();
+        Box::pin(async move {
+            let Some(data) = data.upgrade() else { return Err(NotRecovered::Nobody) };
+            let asked = data.recover(cluster, history).await;
+            match &asked {
+                Ok(Recovered { history, plan }) => tracing::warn!(
+                    %cluster, %history, before = %plan.history, silent = ?plan.silent, kept = ?plan.chains,
+                    "an operator accepted losses: this node goes on alone, with what it has"
+                ),
+                Err(why) => tracing::warn!(%cluster, %history, %why, "the cluster is not recovered"),
+            }
+            asked
+        })
+    }
+}
+
+impl Data {
+    /// For whoever asks as a node.
+    pub(super) fn standing_source(self: &Arc<Self>) -> Box<dyn Fn() -> Call<Option<Standing>> + Send + Sync> {
+        let data = Arc::downgrade(self);
+        Box::new(move || data.standing())
+    }
+
+    /// Stops when the cluster turns out to have been recovered without this node: what was acknowledged here since may not
+    /// be part of it.
+    pub(super) async fn notice_recoveries(self: Arc<Self>, histories: Histories) {
+        let mut phases = self.phases();
+        tokio::select! {
+            biased;
+            _ = phases.wait_for(Phase::is_final) => {}
+            newer = histories.left_behind() => {
+                tracing::error!(mine = ?histories.mine(), %newer, "the cluster was recovered without this node, which stops");
+                self.stop(Stopped::LeftBehind);
+            }
+        }
+    }
+
+    /// What this node has; `None`: it belongs to no cluster whose configuration may change.
+    async fn standing(&self) -> Option<Standing> {
+        let (parts, state) = (self.recovery.get()?, self.state.get()?);
+        let acted = state.borrow().clone();
+        let log = parts.seat.log();
+        let leads = match log.leads() {
+            Some(term) => timeout(self.config.lease.duration / 2, log.confirm(term)).await.is_ok_and(|led| led.is_ok()),
+            None => false,
+        };
+        let (configs, states) = (parts.configs(&acted.configs), self.chain_states().await);
+        let asked = (acted.lease != artillery_core::Timestamp::ZERO)
+            .then(|| (clock::now() + self.config.lease.duration) - acted.lease);
+        Some(Standing {
+            me: self.as_founder(&configs),
+            cluster: self.local.cluster()?,
+            history: configs.history(),
+            applied: configs.applied(),
+            leads,
+            log: log.end(),
+            voters: log.voter_sets(),
+            in_touch: asked,
+            chains: configs.iter().map(|config| self.chain_standing(config, &states)).collect(),
+        })
+    }
+
+    fn as_founder(&self, configs: &Configs) -> Founder {
+        let addrs = self.cluster.get().map(|cluster| cluster.endpoint().advertised_addr()).into_iter().collect();
+        let known = configs.node(self.id()).cloned();
+        known.unwrap_or_else(|| Founder { id: self.id(), name: self.name().to_owned(), addrs })
+    }
+
+    fn chain_standing(&self, config: &crate::ChainConfig, states: &[Status]) -> ChainStanding {
+        let of_chain = |state: &&Status| state.config.as_ref().is_some_and(|entered| entered.chain == config.chain);
+        let state = states.iter().find(of_chain);
+        let whole = state.filter(|state| state.halted.is_none() && state.receiving.is_none());
+        let entered = whole.and_then(|state| state.config.as_ref());
+        let serves = entered.filter(|entered| entered.role(self.id()) == Some(Role::Serving));
+        ChainStanding {
+            config: config.clone(),
+            serves: serves.map(|entered| entered.epoch),
+            last: state.map(|state| state.last).unwrap_or_default(),
+            watermark: state.map(|state| state.watermark).unwrap_or_default(),
+        }
+    }
+
+    /// Goes on alone, if the named cluster can't go on otherwise and nobody who answers has a better history.
+    async fn recover(&self, cluster: ClusterId, history: History) -> Result<Recovered, NotRecovered> {
+        let (parts, state) = self.recovery.get().zip(self.state.get()).ok_or(NotRecovered::Static)?;
+        let _turn = parts.turn.lock().await;
+        let begun = Instant::now();
+        self.plan(parts, cluster, history).await?;
+        // Whoever had been granted a lease before has none any more; and whoever can answer has had its time.
+        let lease = coordinator_lease(&self.config.lease);
+        sleep_until(begun + lease).await;
+        let plan = self.plan(parts, cluster, history).await?;
+        let configs = parts.configs(&state.borrow().configs);
+        let next = plan.history.next(u128::from(super::builder::random()) << 64 | u128::from(super::builder::random()));
+        let configs = configs.recovered(next, self.id(), plan.newest, plan.upto);
+        let applied = configs.applied();
+        parts.seat.recover(configs).await.map_err(|error| NotRecovered::Failed(error.to_string()))?;
+        let mut state = state.clone();
+        let serves = state.wait_for(|state| state.configs.applied() >= applied && state.lease > clock::now());
+        match timeout(self.config.lease.duration * PATIENCE, serves).await {
+            Ok(Ok(_)) => Ok(Recovered { plan, history: next }),
+            _ => Err(NotRecovered::Failed("it doesn't serve yet".to_owned())),
+        }
+    }
+
+    async fn plan(&self, parts: &Parts, cluster: ClusterId, history: History) -> Result<Plan, NotRecovered> {
+        let standings = self.survey(parts).await;
+        let plan = recovery::plan(cluster, &standings)?;
+        if plan.history != history {
+            return Err(NotRecovered::OtherHistory { found: plan.history });
+        }
+        if plan.by.id != self.id() {
+            return Err(NotRecovered::Elsewhere { by: plan.by.id });
+        }
+        Ok(plan)
+    }
+
+    /// What all say who answer, this node included.
+    async fn survey(&self, parts: &Parts) -> Vec<Standing> {
+        let mut asked = JoinSet::new();
+        for (id, addrs) in self.others(parts) {
+            let (calls, patience) = (parts.calls.clone(), self.config.lease.duration);
+            asked.spawn(async move {
+                match calls.ask(id, &addrs, &control::Call::Survey, patience).await {
+                    Ok(control::Answer::Surveyed(standing)) => Some(*standing),
+                    Ok(_) => None,
+                    Err(error) => {
+                        tracing::info!(peer = %id, %error, "no answer to what it has");
+                        None
+                    }
+                }
+            });
+        }
+        let mut standings: Vec<_> = self.standing().await.into_iter().collect();
+        while let Some(answer) = asked.join_next().await {
+            standings.extend(answer.ok().flatten());
+        }
+        standings
+    }
+
+    /// Whoever the log or the membership knows of, and where: in the lives that the log knows, which may keep it.
+    fn others(&self, parts: &Parts) -> BTreeMap<MemberId, Vec<SocketAddr>> {
+        let configs = parts.seat.configs();
+        let acted = self.state.get().map(|state| state.borrow().configs.clone()).unwrap_or_default();
+        let members = self.cluster.get().map(|cluster| cluster.members()).unwrap_or_default();
+        let met = members.iter().map(|member| (member.id, vec![member.addr]));
+        let known = configs.nodes().chain(acted.nodes()).map(|node| (node.id, node.addrs.clone()));
+        met.chain(known).filter(|(id, _)| id.node != self.id().node).collect()
+    }
+}
+
+/// A lease, by a clock that goes as wrong as may be.
+fn coordinator_lease(lease: &crate::config::LeaseConfig) -> Duration {
+    lease.duration + lease.duration.mul_f64(f64::from(lease.drift_ppm) / 1e6)
+}
