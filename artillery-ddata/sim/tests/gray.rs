@@ -35,7 +35,6 @@ fn back(fault: Fault, seed: u64) -> Option<u64> {
 }
 
 #[test]
-#[ignore = "not settled yet"]
 fn writes_are_back_when_one_member_is_a_hundred_times_slower() {
     let cost = gray_setup(0, Vec::new()).cost;
     for seed in 0..2 {

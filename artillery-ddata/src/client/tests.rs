@@ -16,6 +16,7 @@ use crate::{
     error::NotApplied,
     kv::ReadState,
     replica::{Committed, Computed, Reply, Way, Write},
+    update::RequestKey,
     wire::{
         request::{Operation, Response, ResponseAnswer, decode_request, encode_response},
         streams::REQUESTS,
@@ -147,17 +148,37 @@ fn silent(cluster: &str) -> (FakeNode, mpsc::Receiver<IncomingStream>) {
     (node, streams)
 }
 
+const SESSION: Version = Version::new(1, 77);
+
+#[derive(Debug, PartialEq)]
+enum Wanted {
+    Session { number: u64 },
+    Write(RequestKey),
+}
+
+/// The first of a stream says what all of it are: reads and questions go beside the writes.
+async fn next_write(reader: &mut FrameReader) -> Option<Wanted> {
+    let request = decode_request(&reader.next().await.unwrap().unwrap()).unwrap();
+    match request.operation {
+        Operation::Write { request: Some(key), .. } => Some(Wanted::Write(key)),
+        Operation::Write { write: Write::OpenSession, .. } => Some(Wanted::Session { number: request.number }),
+        _ => None,
+    }
+}
+
+async fn open(number: u64, writer: &mut FrameWriter) {
+    let done = Committed { version: SESSION, copies: 1, replayed: false, result: Computed::Nothing };
+    let answer = ResponseAnswer::Reply(Reply::Committed(done));
+    let response = encode_response(&Response { number, by: None, answer }).unwrap();
+    writer.send(&response.header, &response.body).await.unwrap();
+}
+
 /// Answers as a head would until a session is asked for, and opens it.
-async fn open_session(reader: &mut FrameReader, writer: &mut FrameWriter) -> Version {
+async fn open_session(reader: &mut FrameReader, writer: &mut FrameWriter) {
     loop {
-        let request = decode_request(&reader.next().await.unwrap().unwrap()).unwrap();
-        let Operation::Write { request: None, write: Write::OpenSession } = request.operation else { continue };
-        let version = Version::new(1, 77);
-        let done = Committed { version, copies: 1, replayed: false, result: Computed::Nothing };
-        let answer = ResponseAnswer::Reply(Reply::Committed(done));
-        let response = encode_response(&Response { number: request.number, by: None, answer }).unwrap();
-        writer.send(&response.header, &response.body).await.unwrap();
-        return version;
+        if let Some(Wanted::Session { number }) = next_write(reader).await {
+            return open(number, writer).await;
+        }
     }
 }
 
@@ -178,19 +199,26 @@ async fn a_write_without_an_answer_is_unknown_and_a_read_is_asked_elsewhere() {
     let write = tokio::spawn(kv.put("k", "v").timeout(Duration::from_millis(600)).into_future());
     let stream = streams.recv().await.unwrap();
     let (mut reader, mut writer) = (stream.reader, stream.writer.unwrap());
-    // The first one's question for a session came too late for it.
-    reader.next().await.unwrap().unwrap();
-    let session = open_session(&mut reader, &mut writer).await;
-    reader.next().await.unwrap().unwrap();
+    // Each of the two may have asked for a session.
+    let first = loop {
+        match next_write(&mut reader).await {
+            Some(Wanted::Session { number }) => open(number, &mut writer).await,
+            Some(Wanted::Write(key)) => break key,
+            None => panic!("a question on a stream of writes"),
+        }
+    };
+    assert_eq!((first.session, first.number), (SESSION, 1));
     stream.connection.close(CloseCode::DONE, "gone");
     // It is asked again under the same id, and nobody answers that either.
-    let mut again = streams.recv().await.unwrap().reader;
-    let request = decode_request(&again.next().await.unwrap().unwrap()).unwrap();
-    let Operation::Write { request: Some(key), .. } = request.operation else { panic!("{request:?}") };
-    assert_eq!((key.session, key.number), (session, 1));
+    let again = loop {
+        if let Some(again) = next_write(&mut streams.recv().await.unwrap().reader).await {
+            break again;
+        }
+    };
+    assert_eq!(again, Wanted::Write(first));
     let lost = write.await.unwrap();
     let Err(Error::OutcomeUnknown { request_id, .. }) = lost else { panic!("{lost:?}") };
-    assert_eq!((request_id.session, request_id.number), (session, 1));
+    assert_eq!((request_id.session, request_id.number), (SESSION, 1));
 
     // Whichever of the two the client prefers, the one that answers does.
     let seen = kv.get("k").await.unwrap();

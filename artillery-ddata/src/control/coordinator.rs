@@ -380,7 +380,8 @@ impl Coordinator {
         let view = leading.view(now, self.me, &self.settings, self.mutant, &self.outside);
         let mut members = self.configs.iter().flat_map(|config| config.members.iter().map(|member| member.id));
         let still = leading.proposal.is_none() && !leading.sets_voters && view.change(&self.configs).is_none();
-        still && !members.any(|id| view.is_gone(id)) && self.has_voters(now)
+        let joins = self.configs.iter().any(|config| config.syncing().is_some());
+        still && !joins && !members.any(|id| view.is_gone(id)) && self.has_voters(now)
     }
 
     /// Stops renewing for members that are to go, and renews again for those that are there again, unless their removal

@@ -179,8 +179,8 @@ pub struct Renewed {
     pub leader: Option<MemberId>,
     /// What the log comes to, if the asker has applied less.
     pub configs: Option<Box<Configs>>,
-    /// The answerer leads and knows this life of the asker, all members and all that keep the log are there, and nothing
-    /// is about to change.
+    /// The answerer leads, the asker is known in this life and acts by all that the log says, all members serve and are
+    /// there, so are all that keep the log, and nothing is about to change.
     pub settled: bool,
     /// Chains whose head the asker is, and which it is to close: said again with each answer.
     pub close: Vec<Close>,

@@ -31,13 +31,12 @@ async fn bad_arguments_are_named() {
 
 #[tokio::test]
 async fn what_is_planned_is_refused() {
-    let planned: [(&str, &[&str]); 6] = [
+    let planned: [(&str, &[&str]); 5] = [
         (NODE, &["--data", "x"]),
         (NODE, &["--resp", "127.0.0.1:0"]),
         (NODE, &["--chains", "4"]),
         (NODE, &["--leave-on-term"]),
         (QUICKSTART, &["--data", "x"]),
-        (CTL, &["recover"]),
     ];
     for (program, args) in planned {
         let (_, err) = expect(2, program, None, args).await;

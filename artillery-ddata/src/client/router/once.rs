@@ -49,8 +49,8 @@ impl Router {
                 if let Some(local) = self.local().filter(|_| attempts.is_first()) {
                     local.count_forwarded();
                 }
-                let until = if others { patience(question, attempts, deadline) } else { deadline };
-                let tried = self.ask_there(member, place, question, until, deadline).await;
+                let patience = others.then(|| patience(question, attempts)).flatten();
+                let tried = self.ask_there(member, place, question, patience, deadline).await;
                 (tried, Some(member.node))
             }
             Pick::Nobody => (Tried::Nothing(Error::not_applied(NotApplied::NotFormed)), None),
@@ -62,7 +62,7 @@ impl Router {
         member: MemberId,
         place: Place,
         question: &Question,
-        until: Instant,
+        patience: Option<Duration>,
         deadline: Instant,
     ) -> Tried {
         let channel = match self.reached(member.node, deadline).await {
@@ -73,6 +73,7 @@ impl Router {
             }
             Err(error) => return Tried::Nothing(error),
         };
+        let until = patience.map_or(deadline, |patience| deadline.min(Instant::now() + patience));
         let asked = async {
             tokio::select! {
                 biased;
@@ -125,14 +126,11 @@ impl Router {
     }
 }
 
-/// Until when one member's answer is waited for where another may be asked. Who asks for changes wants to wait.
-fn patience(question: &Question, attempts: &Attempts, deadline: Instant) -> Instant {
+/// How long one member's answer is waited for where another may be asked. Who asks for changes wants to wait.
+fn patience(question: &Question, attempts: &Attempts) -> Option<Duration> {
     let waits = matches!(question.operation, Operation::Read { query: Query::Changes(_), .. });
-    if question.operation.is_write() || waits {
-        return deadline;
-    }
-    let patience = READ_PATIENCE * (1 << attempts.count().min(8));
-    deadline.min(Instant::now() + patience.min(LONGEST_READ_PATIENCE))
+    let patience = (READ_PATIENCE * (1 << attempts.count().min(8))).min(LONGEST_READ_PATIENCE);
+    (!question.operation.is_write() && !waits).then_some(patience)
 }
 
 pub(super) fn not_sent(reason: NotSent, node: NodeId) -> Error {

@@ -224,9 +224,7 @@ impl Router {
             Outcome::Unanswered(_) => Err(Error::not_applied(NotApplied::TimedOut)),
         }
     }
-}
 
-impl Router {
     /// Has a node do what an operator wants.
     pub(crate) async fn arrange(
         &self,
@@ -234,17 +232,9 @@ impl Router {
         wish: Arrange,
         timeout: Duration,
     ) -> Result<Result<Option<Epoch>, ArrangeError>, Error> {
-        let deadline = from_now(timeout);
-        let channel = self.reached(node, deadline).await?;
-        let operation = Operation::Arrange(wish);
-        let question = Question { chain: ChainId(0), forwarded: true, only: None, operation };
-        match channel.ask(question, deadline).await {
-            Outcome::Answered(response) => match response.answer {
-                ResponseAnswer::Arranged(result) => Ok(result),
-                _ => Err(Error::not_applied(NotApplied::Unreachable { node, reason: None })),
-            },
-            Outcome::NotSent(reason) => Err(super::once::not_sent(reason, node)),
-            Outcome::Unanswered(_) => Err(Error::not_applied(NotApplied::TimedOut)),
+        match self.ask_node(node, Operation::Arrange(wish), timeout).await? {
+            ResponseAnswer::Arranged(result) => Ok(result),
+            _ => Err(Error::not_applied(NotApplied::Unreachable { node, reason: None })),
         }
     }
 }

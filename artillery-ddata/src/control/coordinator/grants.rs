@@ -130,8 +130,9 @@ impl Coordinator {
         lease: Option<Duration>,
     ) {
         let configs = (self.configs.applied() > applied).then(|| Box::new((*self.configs).clone()));
-        // Whoever isn't known yet is about to change something.
-        let settled = leader == Some(self.me) && self.configs.node(to).is_some() && self.is_settled(now);
+        // Whoever isn't known yet, or doesn't act by all that is known here, is about to change something.
+        let is_part = configs.is_none() && self.configs.node(to).is_some();
+        let settled = leader == Some(self.me) && is_part && self.is_settled(now);
         let close = self.to_close(to);
         let renewed = Renewed { number, lease, leader, configs, settled, close };
         self.outputs.push_back(Output::Answer { to, renewed });
