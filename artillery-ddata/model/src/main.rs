@@ -45,10 +45,10 @@ struct Arguments {
     /// With a guard out, look for any failing run, not for the shortest: takes little memory.
     #[arg(long)]
     depth_first: bool,
-    /// Threads, at least 2: one alone never looks whether its time is over.
-    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u8).range(2..))]
+    /// Threads.
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..))]
     threads: u8,
-    /// Give up after so many seconds.
+    /// Give up after so many seconds: kept by two threads or more, one alone never looks.
     #[arg(long, default_value_t = 1800)]
     seconds: u64,
 }

@@ -74,6 +74,7 @@ impl Model for Bounds {
             }),
             Property::always("there is one committed history", |_: &Self, state: &State| state.world.has_one_history()),
             Property::always("nobody halts", |_: &Self, state: &State| state.world.nobody_halted()),
+            Property::always("nobody joins", |_: &Self, state: &State| state.world.nobody_joins()),
             Property::sometimes("all operations are done", |_: &Self, state: &State| state.world.all_done()),
             Property::sometimes("the head serves the read at its gate", |_: &Self, state: &State| {
                 state.world.read_at(0, true)

@@ -17,6 +17,7 @@ use artillery_ddata::{
     control::{
         ChainSettings, Configs, Founding, Term,
         coordinator::{self, Coordinator},
+        log::LogEntry,
         message::{Renewal, Renewed},
     },
     replica,
@@ -39,6 +40,9 @@ const LEASE: u32 = 4;
 /// How long a member may be silent, in steps of the clock: more than by default, since whoever looks at the clock less
 /// than twice in that time is taken to have slept.
 const SUSPECT: u32 = 3;
+/// A member that holds its chain up for so long is moved out, in steps of the clock: never, since nothing here is slow
+/// and how long things took is no part of a state.
+const SLOW: u32 = 1_000_000;
 /// Steps of the clock before the exploration begins: the first leader has waited, and all hold leases.
 const BEFORE: u64 = 8;
 
@@ -80,6 +84,8 @@ pub struct World {
     nodes: Vec<Node>,
     coordinator: Coordinator,
     configs: Arc<Configs>,
+    /// The entries that made the configurations from those of the founding.
+    log: Vec<LogEntry>,
     term: u64,
     /// Frames under way, by sender and receiver.
     links: Vec<VecDeque<ChainFrame>>,
@@ -123,6 +129,7 @@ impl World {
             cluster,
             lease: UNIT * LEASE,
             suspect: UNIT * SUSPECT,
+            slow: UNIT * SLOW,
             replicas: NODES,
             tick: UNIT,
             ..coordinator::Settings::default()
@@ -138,6 +145,7 @@ impl World {
             nodes,
             coordinator: Coordinator::new(leader(), settings).with_mutant(bounds.coordinator),
             configs,
+            log: Vec::new(),
             term: 0,
             links: vec![VecDeque::new(); NODES * NODES],
             renewals: vec![VecDeque::new(); NODES],
@@ -228,6 +236,7 @@ impl World {
             nodes: self.nodes.iter().map(Node::fork).collect(),
             coordinator: self.coordinator.clone(),
             configs: self.configs.clone(),
+            log: self.log.clone(),
             term: self.term,
             links: self.links.clone(),
             renewals: self.renewals.clone(),
@@ -251,14 +260,33 @@ impl World {
 
     /// Writes down all that what may happen next depends on.
     fn describe(&self, out: &mut dyn fmt::Write) -> fmt::Result {
-        write!(out, "{:?}", (self.now, self.term, self.faults, self.changes, self.history, self.seen))?;
-        self.nodes.iter().try_for_each(|node| node.describe(out))?;
-        self.coordinator.describe(out)?;
-        write!(out, "{:?}", self.configs)?;
-        write!(out, "{:?}{:?}{:?}", self.links, self.renewals, self.answers)
+        // Names every field: a new one that is forgotten here doesn't compile.
+        let Self {
+            // The same in all that are compared.
+            bounds: _,
+            now,
+            nodes,
+            coordinator,
+            // What the log comes to.
+            configs: _,
+            log,
+            term,
+            links,
+            renewals,
+            answers,
+            history,
+            seen,
+            faults,
+            changes,
+        } = self;
+        write!(out, "{:?}", (now, term, faults, changes, history, seen))?;
+        nodes.iter().try_for_each(|node| node.describe(out))?;
+        coordinator.describe(out)?;
+        // All of it: replicas, holders and the coordinator only say how much of it they know.
+        write!(out, "{log:?}{links:?}{renewals:?}{answers:?}")
     }
 
-    fn log(&self) -> coordinator::Input {
+    fn what_the_log_says(&self) -> coordinator::Input {
         let (leads, configs) = (Some(Term(self.term)), self.configs.clone());
         // The log is kept by others than the nodes of the cluster.
         coordinator::Input::Log { leads, leader: Some(leader()), configs, voters: BTreeSet::new() }

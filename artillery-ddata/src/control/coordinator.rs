@@ -256,7 +256,8 @@ impl Coordinator {
     #[cfg(feature = "mutants")]
     pub fn describe(&self, out: &mut dyn std::fmt::Write) -> std::fmt::Result {
         // Names every field: a new one that is forgotten here doesn't compile.
-        let Self { me, settings: _, configs, leader, voters, leading, outside, rounds, awake, outputs, mutant: _ } = self;
+        let Self { me, settings: _, configs, leader, voters, leading, outside, rounds, awake, outputs, mutant: _ } =
+            self;
         write!(out, "{:?}", (me, configs.applied(), leader, voters, leading, outside, rounds, awake, outputs))
     }
 

@@ -48,8 +48,9 @@ impl Replica {
         }
     }
 
-    /// Writes down all that its conduct depends on, but for its settings, its store and its gate: two replicas that
-    /// write the same go on in the same way.
+    /// Writes down all that its conduct depends on, but for its settings, its store, its gate, and what the log says of
+    /// its epoch: two replicas that write the same over the same go on in the same way, as long as nobody joins their
+    /// chain.
     ///
     /// # Errors
     /// What `out` fails with.
@@ -90,9 +91,11 @@ impl Replica {
             next_heartbeat,
             halted,
             closing,
-            // How long things take matters to gray failures alone, and to joiners that are far.
+            // How long things took: a tail goes by it towards a joiner alone. What it tells others is for their
+            // driver to take along ([`Replica::progress`]).
             pace: _,
         } = self;
+        // The place follows from the configuration.
         write!(out, "{:?}", (me.node, chain, config.as_ref().map(|config| config.epoch), newest, place.role))?;
         write!(out, "{:?}", (history, watermark, lease, open_upto, open_awaits, connected))?;
         for (id, peer) in peers {
@@ -109,7 +112,7 @@ impl Replica {
 }
 
 impl Gate {
-    /// A gate in the same state.
+    /// A gate in the same state, but for what it has counted.
     pub fn fork(&self) -> Self {
         let fork = Self::new(self.chain);
         fork.serve(self.serving());

@@ -72,6 +72,8 @@ impl Node {
         versions
     }
 
+    /// All versions of the key are all that there is in a store that keeps no point of its history for a scan: below which
+    /// sequence none is wanted any more is said with each batch.
     fn copy_store(&self) -> Arc<MemoryStore> {
         let store = MemoryStore::with_seed(0);
         let key = bytes::Bytes::from_static(KEY);
@@ -91,14 +93,22 @@ impl Node {
 
     /// All that what it does next depends on. Of one that crashed, what the rules say of its history.
     pub(crate) fn describe(&self, out: &mut dyn fmt::Write) -> fmt::Result {
-        write!(out, "{:?}", self.health)?;
+        let Self { id: _, health, replica, store: _, gate, holder } = self;
+        write!(out, "{health:?}")?;
         if !self.works() {
-            let committed = self.gate.watermark();
-            return self.replica.history().try_for_each(|update| write!(out, "{:?}", (update.version, committed)));
+            // What its updates contain: their versions alone tell that only as long as no two heads order in one epoch,
+            // which is for the rules to find.
+            return write!(
+                out,
+                "{:?}{:?}{:?}",
+                gate.watermark(),
+                replica.history().collect::<Vec<_>>(),
+                replica.status().halted
+            );
         }
-        self.replica.describe(out)?;
-        self.holder.describe(out)?;
+        replica.describe(out)?;
+        holder.describe(out)?;
         write!(out, "{:?}", self.versions())?;
-        write!(out, "{:?}", (self.gate.serving(), self.gate.watermark(), self.gate.lease_until()))
+        write!(out, "{:?}", (gate.serving(), gate.watermark(), gate.lease_until()))
     }
 }

@@ -43,6 +43,11 @@ impl World {
         self.nodes.iter().all(|node| node.replica.status().halted.is_none())
     }
 
+    /// Nobody is to catch up: how fast things go, which the conduct towards a joiner depends on, is no part of a state.
+    pub fn nobody_joins(&self) -> bool {
+        self.configs.iter().all(|config| config.syncing().is_none())
+    }
+
     /// A write was acknowledged when somebody had been removed.
     pub fn acknowledged_after_change(&self) -> bool {
         self.seen.acknowledged_after_change

@@ -46,7 +46,7 @@ impl World {
 
     pub(super) fn elect(&mut self) {
         self.term += 1;
-        self.tell(self.log());
+        self.tell(self.what_the_log_says());
     }
 
     fn deliver(&mut self, from: usize, to: usize) {
@@ -238,12 +238,12 @@ impl World {
                         }
                     }
                     Says::Confirm { round, .. } => inputs.push(Told::Confirmed { round, leads: true }),
-                    Says::Append { term, at, change } => {
+                    Says::Append { term, at, change, why: _ } => {
                         let entry = LogEntry { index: at, term, change };
                         inputs.extend(self.append(&entry));
                     }
-                    // Never said: the log is kept by others than the nodes of the cluster.
-                    Says::SetVoters { .. } => {}
+                    // Never said: the log is kept by others than the nodes of the cluster, and no operator wants another order.
+                    Says::SetVoters { .. } | Says::Reordered { .. } => {}
                 }
             }
         }
@@ -256,13 +256,14 @@ impl World {
         let fate = match configs.apply(entry) {
             Ok(_) if self.changes < self.bounds.changes => {
                 self.changes += 1;
+                self.log.push(entry.clone());
                 self.configs = Arc::new(configs);
                 Fate::Decided
             }
             _ => Fate::Refused,
         };
         // Taken from the end: the log is known before the fate.
-        [Told::Appended { at, fate }, self.log()]
+        [Told::Appended { at, fate }, self.what_the_log_says()]
     }
 }
 
