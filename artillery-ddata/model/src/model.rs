@@ -56,7 +56,7 @@ impl Model for Bounds {
     }
 
     fn next_state(&self, last: &State, action: Action) -> Option<State> {
-        let mut world = last.world.fork();
+        let mut world = World::clone(&last.world);
         world.step(action);
         Some(State::of(world))
     }

@@ -1,13 +1,13 @@
 //! The world that is explored: the real replicas, holders and coordinator, and as little as possible around them.
 
 mod node;
+mod part;
 mod rules;
 mod steps;
 
 use std::{
     collections::{BTreeSet, VecDeque},
-    fmt,
-    hash::{DefaultHasher, Hasher},
+    fmt::Write,
     sync::Arc,
     time::Duration,
 };
@@ -25,7 +25,10 @@ use artillery_ddata::{
 };
 
 pub use self::node::Health;
-use self::node::{Node, founder};
+use self::{
+    node::{Node, founder},
+    part::{Part, fingerprint},
+};
 use crate::{
     bounds::{Bounds, NODES},
     history::History,
@@ -77,12 +80,12 @@ pub enum Action {
 }
 
 /// All that there is at one moment.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct World {
     bounds: Bounds,
     now: u64,
-    nodes: Vec<Node>,
-    coordinator: Coordinator,
+    nodes: Vec<Part<Node>>,
+    coordinator: Part<Coordinator>,
     configs: Arc<Configs>,
     /// The entries that made the configurations from those of the founding.
     log: Vec<LogEntry>,
@@ -134,7 +137,8 @@ impl World {
             tick: UNIT,
             ..coordinator::Settings::default()
         };
-        let mut nodes: Vec<_> = (0..NODES).map(|at| Node::new(founder(at), configs.clone(), &bounds)).collect();
+        let mut nodes: Vec<_> =
+            (0..NODES).map(|at| Part::new(Node::new(founder(at), configs.clone(), &bounds))).collect();
         if let Some(config) = configs.iter().next() {
             // By their places in the chain, so that traces are easily read.
             nodes.sort_by_key(|node| config.members.iter().position(|member| member.id == node.id));
@@ -143,7 +147,7 @@ impl World {
             bounds,
             now: 0,
             nodes,
-            coordinator: Coordinator::new(leader(), settings).with_mutant(bounds.coordinator),
+            coordinator: Part::new(Coordinator::new(leader(), settings).with_mutant(bounds.coordinator)),
             configs,
             log: Vec::new(),
             term: 0,
@@ -228,38 +232,8 @@ impl World {
         status.config.is_some_and(|config| config.head() == Some(self.nodes[node].id))
     }
 
-    /// The same world once more.
-    pub fn fork(&self) -> Self {
-        Self {
-            bounds: self.bounds,
-            now: self.now,
-            nodes: self.nodes.iter().map(Node::fork).collect(),
-            coordinator: self.coordinator.clone(),
-            configs: self.configs.clone(),
-            log: self.log.clone(),
-            term: self.term,
-            links: self.links.clone(),
-            renewals: self.renewals.clone(),
-            answers: self.answers.clone(),
-            history: self.history,
-            seen: self.seen,
-            faults: self.faults,
-            changes: self.changes,
-        }
-    }
-
     /// 64 bits of all that what may happen next depends on.
     pub fn fingerprint(&self) -> u64 {
-        let mut out = String::with_capacity(1 << 14);
-        // A string takes whatever is written.
-        let _ = self.describe(&mut out);
-        let mut hasher = DefaultHasher::new();
-        hasher.write(out.as_bytes());
-        hasher.finish()
-    }
-
-    /// Writes down all that what may happen next depends on.
-    fn describe(&self, out: &mut dyn fmt::Write) -> fmt::Result {
         // Names every field: a new one that is forgotten here doesn't compile.
         let Self {
             // The same in all that are compared.
@@ -279,11 +253,12 @@ impl World {
             faults,
             changes,
         } = self;
-        write!(out, "{:?}", (now, term, faults, changes, history, seen))?;
-        nodes.iter().try_for_each(|node| node.describe(out))?;
-        coordinator.describe(out)?;
-        // All of it: replicas, holders and the coordinator only say how much of it they know.
-        write!(out, "{log:?}{links:?}{renewals:?}{answers:?}")
+        let nodes: Vec<_> = nodes.iter().map(Part::fingerprint).collect();
+        fingerprint(|out| {
+            write!(out, "{:?}", (now, term, faults, changes, history, seen, nodes, coordinator.fingerprint()))?;
+            // All of the log: replicas, holders and the coordinator only say how much of it they know.
+            write!(out, "{log:?}{links:?}{renewals:?}{answers:?}")
+        })
     }
 
     fn what_the_log_says(&self) -> coordinator::Input {

@@ -9,7 +9,10 @@ use artillery_ddata::{
     store::{MemoryStore, Store, StoreBatch, StoreOp},
 };
 
-use super::{KEY, UNIT};
+use super::{
+    KEY, UNIT,
+    part::{Part, Piece},
+};
 use crate::bounds::Bounds;
 
 /// How a node is.
@@ -31,7 +34,7 @@ pub(crate) struct Node {
     pub(crate) replica: Replica,
     pub(crate) store: Arc<MemoryStore>,
     pub(crate) gate: Arc<Gate>,
-    pub(crate) holder: Holder,
+    pub(crate) holder: Part<Holder>,
 }
 
 pub(crate) const CHAIN: ChainId = ChainId(0);
@@ -49,7 +52,7 @@ impl Node {
         let gate = Arc::new(Gate::new(CHAIN));
         let settings = Settings { heartbeat: UNIT, mutant: bounds.replica, ..Settings::default() };
         let replica = Replica::new(id, CHAIN, settings, store.clone(), gate.clone());
-        let holder = Holder::new(founder, holder::Settings { renew: UNIT }, configs);
+        let holder = Part::new(Holder::new(founder, holder::Settings { renew: UNIT }, configs));
         Self { id, health: Health::Well, replica, store, gate, holder }
     }
 
@@ -83,32 +86,28 @@ impl Node {
         let _ = store.apply(&batch);
         Arc::new(store)
     }
+}
 
-    pub(crate) fn fork(&self) -> Self {
+impl Clone for Node {
+    fn clone(&self) -> Self {
         let store = self.copy_store();
         let gate = Arc::new(self.gate.fork());
         let replica = self.replica.fork(store.clone(), gate.clone());
         Self { id: self.id, health: self.health, replica, store, gate, holder: self.holder.clone() }
     }
+}
 
-    /// All that what it does next depends on. Of one that crashed, what the rules say of its history.
-    pub(crate) fn describe(&self, out: &mut dyn fmt::Write) -> fmt::Result {
+impl Piece for Node {
+    /// Of one that crashed, what the rules look at.
+    fn describe(&self, out: &mut dyn fmt::Write) -> fmt::Result {
         let Self { id: _, health, replica, store: _, gate, holder } = self;
-        write!(out, "{health:?}")?;
+        write!(out, "{health:?}{:?}", gate.watermark())?;
         if !self.works() {
-            // What its updates contain: their versions alone tell that only as long as no two heads order in one epoch,
-            // which is for the rules to find.
-            return write!(
-                out,
-                "{:?}{:?}{:?}",
-                gate.watermark(),
-                replica.history().collect::<Vec<_>>(),
-                replica.status().halted
-            );
+            replica.history().try_for_each(|update| write!(out, "{update:?}"))?;
+            return write!(out, "{:?}", replica.status().halted);
         }
         replica.describe(out)?;
-        holder.describe(out)?;
-        write!(out, "{:?}", self.versions())?;
-        write!(out, "{:?}", (gate.serving(), gate.watermark(), gate.lease_until()))
+        write!(out, "{:?}{:?}", holder.fingerprint(), self.versions())?;
+        write!(out, "{:?}", (gate.serving(), gate.lease_until()))
     }
 }

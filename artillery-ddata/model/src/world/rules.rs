@@ -73,7 +73,7 @@ impl World {
 
     fn serving(&self) -> impl Iterator<Item = &Node> {
         let ids = self.configs.iter().flat_map(|config| config.serving());
-        ids.filter_map(|id| self.index(id)).map(|at| &self.nodes[at])
+        ids.filter_map(|id| self.index(id)).map(|at| &*self.nodes[at])
     }
 }
 

@@ -121,7 +121,7 @@ impl World {
     fn read(&mut self, node: usize) {
         self.history.begin(READ);
         let clock = moment(self.now);
-        let Node { gate, store, .. } = &self.nodes[node];
+        let Node { gate, store, .. } = &*self.nodes[node];
         if let Ok(held) = gate.read(&**store, KEY, || clock) {
             self.seen.read_at = Some((node as u8, true));
             self.history.end(READ, Outcome::Found(number(held.as_ref())));
