@@ -26,6 +26,8 @@ use crate::{
 
 /// What a link takes of updates at once, in bytes: all that there are.
 const ROOM: usize = 1 << 20;
+/// When clients give up: behind all that is explored.
+const NEVER: Timestamp = Timestamp::from_nanos(1 << 50);
 
 impl World {
     /// Lets this happen.
@@ -113,7 +115,7 @@ impl World {
         let which = self.history.writes();
         self.history.begin(which);
         let write = Write::Put { key: Bytes::from_static(KEY), value: Bytes::from(vec![which as u8 + 1]) };
-        let (token, deadline) = (Token(which as u64), Timestamp::MAX);
+        let (token, deadline) = (Token(which as u64), NEVER);
         self.take_in(node, Input::Write { token, request: None, write, deadline, wall_clock: 0 });
     }
 
@@ -128,7 +130,7 @@ impl World {
             return;
         }
         let (token, query) = (Token(READ as u64), Query::Key(Bytes::from_static(KEY)));
-        let (mode, floor, deadline) = (ReadMode::Strong, None, Timestamp::MAX);
+        let (mode, floor, deadline) = (ReadMode::Strong, None, NEVER);
         self.take_in(node, Input::Read { token, query, mode, floor, deadline });
     }
 
