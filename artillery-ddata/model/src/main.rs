@@ -11,6 +11,7 @@ use artillery_ddata::{control::coordinator, replica};
 use artillery_model::{
     bounds::{Bounds, WRITES},
     explore::{Explored, explore},
+    same::compare,
 };
 use clap::{Parser, ValueEnum};
 
@@ -45,6 +46,9 @@ struct Arguments {
     /// With a guard out, look for any failing run, not for the shortest: takes little memory.
     #[arg(long)]
     depth_first: bool,
+    /// See that worlds that are taken for one lead to the same: on one thread, and takes more memory.
+    #[arg(long)]
+    compare: bool,
     /// Threads.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..))]
     threads: u8,
@@ -98,6 +102,9 @@ impl Arguments {
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
     println!("bounds: {}", arguments.bounds());
+    if arguments.compare {
+        return say_compared(arguments.bounds());
+    }
     let began = Instant::now();
     let mut explored = arguments.explore(arguments.mutant.is_some() && !arguments.depth_first);
     if explored.failure.is_some() && arguments.mutant.is_none() {
@@ -110,6 +117,22 @@ fn main() -> ExitCode {
         println!("peak memory: {most}");
     }
     say(&explored, arguments.mutant)
+}
+
+fn say_compared(bounds: Bounds) -> ExitCode {
+    match compare(bounds) {
+        Ok(compared) => {
+            println!(
+                "{} states, come to {} times more: each time they led to the same",
+                compared.states, compared.again
+            );
+            ExitCode::SUCCESS
+        }
+        Err((last, state)) => {
+            println!("behind {last:?} a world is taken for {state:016x}, and isn't like it");
+            ExitCode::FAILURE
+        }
+    }
 }
 
 fn say(explored: &Explored, mutant: Option<Guard>) -> ExitCode {

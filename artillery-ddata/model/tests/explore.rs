@@ -6,6 +6,7 @@ use artillery_ddata::control::coordinator::Mutant;
 use artillery_model::{
     bounds::Bounds,
     explore::{Explored, explore},
+    same::compare,
 };
 
 /// No limit: these are small.
@@ -38,4 +39,16 @@ fn whoever_removes_a_member_too_early_is_found_out() {
     let (what, _) = explore(bounds, 1, false, ENDLESS).failure.expect("a failing run");
     assert_eq!(what, "what clients saw is linearizable");
     passes(Bounds { ticks: 3, writes: 0, ..Bounds::default() });
+}
+
+#[test]
+fn worlds_that_are_taken_for_one_lead_to_the_same() {
+    for bounds in [
+        Bounds { writes: 0, ..Bounds::default() },
+        Bounds { faults: 0, writes: 1, ..Bounds::default() },
+        Bounds { writes: 1, ticks: 1, changes: 0, ..Bounds::default() },
+    ] {
+        let compared = compare(bounds).unwrap_or_else(|(last, _)| panic!("{bounds}: not alike behind {last:?}"));
+        assert!(compared.again > compared.states / 2, "{compared:?} of {bounds}");
+    }
 }
