@@ -134,8 +134,8 @@ impl World {
         self.take_in(node, Input::Read { token, query, mode, floor, deadline });
     }
 
-    /// What was under way from and to the node is lost. That it comes in later is no different from a fault that comes
-    /// later, for who crashed or is cut off says nothing new.
+    /// What was under way from and to the node is lost. That it comes in later is explored as a fault that comes later, for
+    /// who crashed or is cut off says nothing new; its leases are renewed until then.
     fn fault(&mut self, node: usize, health: Health) {
         self.faults += 1;
         self.nodes[node].health = health;
