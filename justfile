@@ -18,6 +18,10 @@ check:
 ci *PHASES:
     .ci/run {{PHASES}}
 
+# Every order of events in a small chain.
+model *ARGS:
+    cargo run --release -p artillery-model -- {{ARGS}}
+
 # Seeds of every scenario through the simulator.
 sim *ARGS:
     cargo run --release -p artillery-sim -- {{ARGS}}

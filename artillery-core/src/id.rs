@@ -27,6 +27,12 @@ impl NodeId {
     pub const fn as_bytes(&self) -> &[u8; 16] {
         &self.0
     }
+
+    /// The first eight digits of how it is written.
+    fn prefix(&self) -> u32 {
+        let [a, b, c, d, ..] = self.0;
+        u32::from_be_bytes([a, b, c, d])
+    }
 }
 
 impl fmt::Display for NodeId {
@@ -37,7 +43,7 @@ impl fmt::Display for NodeId {
 
 impl fmt::Debug for NodeId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "NodeId({}…)", &self.to_string()[..8])
+        write!(f, "NodeId({:08x}…)", self.prefix())
     }
 }
 
@@ -82,8 +88,7 @@ impl fmt::Display for MemberId {
 
 impl fmt::Debug for MemberId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let node = self.node.to_string();
-        write!(f, "{}/{:04x}#{}", &node[..8], self.incarnation.store >> 112, self.incarnation.starts)
+        write!(f, "{:08x}/{:04x}#{}", self.node.prefix(), self.incarnation.store >> 112, self.incarnation.starts)
     }
 }
 
@@ -117,5 +122,14 @@ mod tests {
     fn ids_print_in_full() {
         assert_eq!(NodeId::from_bytes([0xab; 16]).to_string(), "ab".repeat(16));
         assert_eq!(ClusterId(1).to_string().len(), 32);
+    }
+
+    #[test]
+    fn ids_are_short_where_people_look_for_faults() {
+        let node = NodeId::from_name("a");
+        let text = node.to_string();
+        assert_eq!(format!("{node:?}"), format!("NodeId({}…)", &text[..8]));
+        let id = MemberId { node, incarnation: Incarnation { store: 0xabc << 116, starts: 2 } };
+        assert_eq!(format!("{id:?}"), format!("{}/abc0#2", &text[..8]));
     }
 }

@@ -16,6 +16,8 @@ mod close;
 mod commit;
 mod expel;
 mod follow;
+#[cfg(feature = "mutants")]
+mod fork;
 mod gate;
 mod history;
 mod incoming;

@@ -160,6 +160,7 @@ pub enum Output {
 
 /// Decides, while its node leads.
 #[derive(Debug)]
+#[cfg_attr(feature = "mutants", derive(Clone))]
 pub struct Coordinator {
     me: MemberId,
     settings: Settings,
@@ -177,7 +178,7 @@ pub struct Coordinator {
 }
 
 /// What is known in one term of leadership; nothing of it outlives the term.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Leading {
     term: Term,
     since: Timestamp,
@@ -194,7 +195,7 @@ struct Leading {
 }
 
 /// A node that has renewed in this term.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Seen {
     founder: Founder,
     first: Timestamp,
@@ -213,7 +214,7 @@ struct Seen {
 /// Answers that are remembered.
 const ANSWERS: usize = 16;
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Proposal {
     at: LogIndex,
     change: Change,
@@ -245,6 +246,19 @@ impl Coordinator {
     pub fn with_mutant(mut self, mutant: Option<Mutant>) -> Self {
         self.mutant = mutant;
         self
+    }
+
+    /// Test-only: writes down all that its conduct depends on, but for its settings and what the entries say that it
+    /// knows of: two coordinators that write the same and share a log go on in the same way.
+    ///
+    /// # Errors
+    /// What `out` fails with.
+    #[cfg(feature = "mutants")]
+    pub fn describe(&self, out: &mut dyn std::fmt::Write) -> std::fmt::Result {
+        // Names every field: a new one that is forgotten here doesn't compile.
+        let Self { me, settings: _, configs, leader, voters, leading, outside, rounds, awake, outputs, mutant: _ } =
+            self;
+        write!(out, "{:?}", (me, configs.applied(), leader, voters, leading, outside, rounds, awake, outputs))
     }
 
     /// The term in which it decides, if it does.

@@ -48,6 +48,7 @@ pub struct Learned {
 
 /// Asks for leases.
 #[derive(Debug)]
+#[cfg_attr(feature = "mutants", derive(Clone))]
 pub struct Holder {
     me: Founder,
     settings: Settings,
@@ -254,5 +255,38 @@ impl Holder {
             learned.asked = sent;
         }
         learned
+    }
+}
+
+#[cfg(feature = "mutants")]
+impl Holder {
+    /// Test-only: writes down all that its conduct depends on, but for its settings and what the entries say that it
+    /// knows of: two holders that write the same and share a log go on in the same way.
+    ///
+    /// # Errors
+    /// What `out` fails with.
+    pub fn describe(&self, out: &mut dyn std::fmt::Write) -> std::fmt::Result {
+        // Names every field: a new one that is forgotten here doesn't compile.
+        let Self {
+            me,
+            settings: _,
+            configs,
+            acted,
+            leader,
+            met,
+            silent,
+            probed,
+            due,
+            sent_at,
+            number,
+            answered,
+            sent,
+            next_at,
+            until,
+            leaving,
+            promotions,
+        } = self;
+        write!(out, "{:?}", (me.id, configs.applied(), acted, leader, met, silent, probed, due, sent_at))?;
+        write!(out, "{:?}", (number, answered, sent, next_at, until, leaving, promotions))
     }
 }

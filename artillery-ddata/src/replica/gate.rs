@@ -16,7 +16,7 @@ pub use halves::Begun;
 /// What local readers of one chain share with its replica: three atomics that say whether they may read.
 #[derive(Debug)]
 pub struct Gate {
-    chain: ChainId,
+    pub(super) chain: ChainId,
     /// The epoch in which this member may serve strong reads from its own state; 0 while it may not.
     serving: AtomicU64,
     watermark: AtomicU64,

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use crate::{Epoch, Sequence, Version, update::Update, wire::message::Position};
 
 /// A contiguous tail end of the chain's history, and the table of its epochs.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct History {
     last: Version,
     /// First sequence of each epoch, oldest first.

@@ -9,7 +9,7 @@ use crate::{
 };
 
 /// An update that comes in pieces.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Incoming {
     version: Version,
     outline: Outline,

@@ -9,7 +9,7 @@ use crate::{
 };
 
 /// Another member of the configuration, as this one knows it.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Peer {
     pub(super) connected: bool,
     /// It should get a control frame.

@@ -23,14 +23,14 @@ const PAGE_STEPS: usize = 16 * PAGE_ENTRIES;
 const SNAPSHOTS: usize = 64;
 
 /// What a query would see of the newest versions.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Seen {
     /// The newest of them; of a scan, that of the whole history if any of it is pending.
     pub(super) newest: Sequence,
 }
 
 /// The points of the history that are kept for scans.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Snapshots {
     kept: BTreeMap<u64, Kept>,
     /// The highest number given. No two lives of members give the same: who asks another one for the rest of a scan
@@ -51,7 +51,7 @@ impl Snapshots {
     }
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Kept {
     at: Sequence,
     until: Timestamp,
@@ -70,7 +70,7 @@ impl Snapshots {
 }
 
 /// A mutant's half of the keys, read at another time than the rest.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Apart(BTreeMap<usize, Option<Held>>);
 
 impl Apart {

@@ -15,7 +15,7 @@ use crate::{Mode, Sequence, Timestamp, store::StoreError, wire::message::Answer}
 const MAX_KEYS: usize = 4096;
 
 /// Reads that wait.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Reads {
     next_id: u64,
     parked: BTreeMap<u64, Parked>,
@@ -31,7 +31,7 @@ pub(super) struct Reads {
 }
 
 /// A read as it arrived.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Asked {
     pub(super) token: Token,
     pub(super) query: Query,
@@ -40,7 +40,7 @@ pub(super) struct Asked {
     pub(super) deadline: Timestamp,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Parked {
     asked: Asked,
     /// It waits for a barrier rather than a query.
@@ -53,7 +53,7 @@ struct Parked {
 }
 
 /// Numbered questions, of which at most one is on its way.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Rounds {
     /// The highest number sent.
     sent: u64,

@@ -55,7 +55,7 @@ pub(super) enum Known {
     Full,
 }
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Session {
     lowest: u64,
     used: Sequence,
@@ -65,7 +65,7 @@ struct Session {
 }
 
 /// What pending updates add.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Pending {
     requests: BTreeMap<(Version, u64), Noted>,
     by_session: BTreeMap<Version, Ahead>,
@@ -88,14 +88,14 @@ impl Pending {
     }
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Noted {
     sequence: Sequence,
     taken: Option<Bytes>,
 }
 
 /// The sessions of one chain.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Sessions {
     committed: BTreeMap<Version, Session>,
     by_use: BTreeSet<(Sequence, Version)>,

@@ -144,6 +144,7 @@ pub enum Input {
 
 /// What the driver is to do.
 #[derive(Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "mutants", derive(Clone))]
 pub enum Output {
     /// Answer the request with this token. Each request gets exactly one.
     Reply(Token, Reply),

@@ -18,12 +18,12 @@ const WATCHERS: usize = 4096;
 const ANSWER_BYTES: usize = 256 << 10;
 
 /// Those who wait.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Watchers {
     waiting: Vec<Waiting>,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Waiting {
     asked: Asked,
     prefix: Bytes,

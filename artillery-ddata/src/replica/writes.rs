@@ -17,7 +17,7 @@ use crate::{
 };
 
 /// Writes that wait for their commit.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Writes {
     /// By the sequence of their update, rising.
     waiting: VecDeque<Waiting>,
@@ -25,7 +25,7 @@ pub(super) struct Writes {
 }
 
 /// Who waits for the commit of one update.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Waiting {
     sequence: Sequence,
     /// What its condition saw, or what it took away.
@@ -33,7 +33,7 @@ struct Waiting {
     askers: SmallVec<[Asker; 1]>,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Asker {
     pub(super) token: Token,
     pub(super) deadline: Timestamp,

@@ -12,7 +12,7 @@ use crate::{
 };
 
 /// Renewals on their way to an answer.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Grants {
     /// Received before the round that is under way began.
     asked: Vec<Waiting>,

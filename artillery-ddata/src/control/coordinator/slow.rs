@@ -42,7 +42,7 @@ pub(super) struct Told {
 }
 
 /// One chain in one epoch.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Watched {
     epoch: Epoch,
     /// Who is to be moved out.

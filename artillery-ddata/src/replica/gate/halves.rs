@@ -43,6 +43,11 @@ impl Gate {
         self.without.mutant.get_or_init(|| mutant);
     }
 
+    /// The guard that is out.
+    pub(in super::super) fn taken_out(&self) -> Option<Mutant> {
+        self.without.mutant.get().copied()
+    }
+
     pub(super) fn is(&self, mutant: Mutant) -> bool {
         self.without.mutant.get() == Some(&mutant)
     }

@@ -17,7 +17,7 @@ use crate::{
 };
 
 /// A store in resync, and what waits for its end.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(in super::super) struct Filling {
     /// 0: no snapshot of this epoch has begun.
     id: u64,

@@ -17,7 +17,7 @@ use crate::{
 const ENTRY: usize = 96;
 
 /// A snapshot on its way.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(in super::super) struct Outgoing {
     id: u64,
     to: MemberId,

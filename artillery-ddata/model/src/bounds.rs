@@ -1,0 +1,59 @@
+//! How far the exploration goes.
+
+use std::fmt;
+
+use artillery_ddata::{control::coordinator, replica};
+
+/// Nodes, all of which serve at first.
+pub const NODES: usize = 3;
+/// Writes, to one key.
+pub const WRITES: usize = 2;
+
+/// How far the exploration goes, and which guard is out.
+#[derive(Clone, Copy, Debug)]
+pub struct Bounds {
+    /// Writes: 0 to [`WRITES`]. The second begins after the first has begun.
+    pub writes: usize,
+    /// Steps of the clock after the chain has opened.
+    pub ticks: u64,
+    /// Nodes that crash or are cut off.
+    pub faults: u32,
+    /// Entries that the configuration log takes.
+    pub changes: u32,
+    /// Elections: the coordinator begins another term.
+    pub elections: u32,
+    /// Frames under way on each ordered link.
+    pub in_flight: usize,
+    /// Whether renewals and their answers may be late; else each is taken in at the very step that it is sent.
+    pub late_renewals: bool,
+    /// A guard of the coordinator that is left out.
+    pub coordinator: Option<coordinator::Mutant>,
+    /// A guard of the replicas that is left out.
+    pub replica: Option<replica::Mutant>,
+}
+
+impl Default for Bounds {
+    fn default() -> Self {
+        Self {
+            writes: WRITES,
+            ticks: 6,
+            faults: 1,
+            changes: 1,
+            elections: 0,
+            in_flight: 1,
+            late_renewals: false,
+            coordinator: None,
+            replica: None,
+        }
+    }
+}
+
+impl fmt::Display for Bounds {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { writes, ticks, faults, changes, elections, in_flight, late_renewals, .. } = self;
+        let late = if *late_renewals { "may be late" } else { "are never late" };
+        write!(f, "{NODES} nodes, {writes} writes, 1 read, {faults} crashed or cut off, {changes} reconfigurations, ")?;
+        write!(f, "{elections} elections, {ticks} steps of the clock, {in_flight} frames under way on each link, ")?;
+        write!(f, "renewals {late}")
+    }
+}

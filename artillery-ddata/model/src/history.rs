@@ -1,0 +1,151 @@
+//! What clients saw, and whether one register can have shown it.
+
+use crate::bounds::WRITES;
+
+/// The read, behind the writes.
+pub const READ: usize = WRITES;
+/// Operations.
+const OPERATIONS: usize = WRITES + 1;
+
+/// What came of an operation.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Outcome {
+    /// Nothing yet, or nobody can say.
+    Unknown,
+    /// The write is committed.
+    Acknowledged,
+    /// The read found this: 0 for nothing, else the number of the write, counted from 1.
+    Found(u8),
+    /// It was not done and never will be.
+    Refused,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+struct Operation {
+    /// The operations that were over when it began, as bits.
+    after: u8,
+    outcome: Outcome,
+}
+
+/// What clients saw: which operation was over before which began, and what came of each. Nothing else about their order
+/// is kept, so that two histories that say the same are the same.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub struct History {
+    operations: [Option<Operation>; OPERATIONS],
+}
+
+impl History {
+    /// An operation begins: a write by its number from 0, or [`READ`].
+    pub fn begin(&mut self, which: usize) {
+        let after = (0..OPERATIONS).filter(|&other| self.is_over(other)).map(|other| 1 << other).sum();
+        self.operations[which] = Some(Operation { after, outcome: Outcome::Unknown });
+    }
+
+    /// It is over.
+    pub fn end(&mut self, which: usize, outcome: Outcome) {
+        if let Some(operation) = &mut self.operations[which] {
+            operation.outcome = outcome;
+        }
+    }
+
+    /// Writes that have begun.
+    pub fn writes(&self) -> usize {
+        self.operations[..WRITES].iter().flatten().count()
+    }
+
+    /// Whether it has begun.
+    pub fn has_begun(&self, which: usize) -> bool {
+        self.operations[which].is_some()
+    }
+
+    /// What came of it, if it has begun.
+    pub fn outcome(&self, which: usize) -> Option<Outcome> {
+        self.operations[which].map(|operation| operation.outcome)
+    }
+
+    fn is_over(&self, which: usize) -> bool {
+        self.outcome(which).is_some_and(|outcome| outcome != Outcome::Unknown)
+    }
+
+    /// Whether the operations can have happened one after the other, each between its beginning and its end.
+    pub fn is_linearizable(&self) -> bool {
+        self.goes_on(0, 0)
+    }
+
+    /// Whether the operations that are not in `done` can have happened behind those that are, the last of which wrote
+    /// `value`.
+    fn goes_on(&self, done: u8, value: u8) -> bool {
+        let left = |which: &usize| done & 1 << which == 0;
+        if !(0..OPERATIONS).filter(left).any(|which| self.must_have_happened(which)) {
+            return true;
+        }
+        (0..OPERATIONS).filter(left).any(|which| {
+            let Some(Operation { after, outcome }) = self.operations[which] else { return false };
+            let missing = (0..OPERATIONS).any(|before| {
+                let earlier = after & 1 << before != 0 && done & 1 << before == 0;
+                earlier && self.must_have_happened(before)
+            });
+            let next = done | 1 << which;
+            match outcome {
+                _ if missing => false,
+                Outcome::Refused => false,
+                Outcome::Found(found) => found == value && self.goes_on(next, value),
+                Outcome::Unknown if which == READ => false,
+                Outcome::Unknown | Outcome::Acknowledged => self.goes_on(next, which as u8 + 1),
+            }
+        })
+    }
+
+    fn must_have_happened(&self, which: usize) -> bool {
+        matches!(self.outcome(which), Some(Outcome::Acknowledged | Outcome::Found(_)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn written(outcomes: &[Outcome]) -> History {
+        let mut history = History::default();
+        for (which, &outcome) in outcomes.iter().enumerate() {
+            history.begin(which);
+            history.end(which, outcome);
+        }
+        history
+    }
+
+    fn reads(mut history: History, found: u8) -> bool {
+        history.begin(READ);
+        history.end(READ, Outcome::Found(found));
+        history.is_linearizable()
+    }
+
+    #[test]
+    fn a_read_behind_acknowledged_writes_finds_the_last() {
+        let history = written(&[Outcome::Acknowledged, Outcome::Acknowledged]);
+        assert!(reads(history, 2));
+        assert!(!reads(history, 1), "it was overwritten");
+        assert!(!reads(history, 0), "the key was written");
+    }
+
+    #[test]
+    fn a_write_of_unknown_outcome_may_have_happened_or_not_and_at_any_time() {
+        let history = written(&[Outcome::Unknown, Outcome::Acknowledged]);
+        assert!(reads(history, 1) && reads(history, 2));
+        assert!(!reads(history, 0));
+        let refused = written(&[Outcome::Acknowledged, Outcome::Refused]);
+        assert!(reads(refused, 1) && !reads(refused, 2));
+    }
+
+    #[test]
+    fn a_read_beside_a_write_finds_either() {
+        for (found, right) in [(0, true), (1, true), (2, false)] {
+            let mut history = History::default();
+            history.begin(READ);
+            history.begin(0);
+            history.end(0, Outcome::Acknowledged);
+            history.end(READ, Outcome::Found(found));
+            assert_eq!(history.is_linearizable(), right, "{found}");
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! The world as the checker sees it.
+
+use std::{
+    hash::{Hash, Hasher},
+    sync::Arc,
+};
+
+use stateright::{Model, Property};
+
+use crate::{
+    bounds::Bounds,
+    world::{Action, World},
+};
+
+/// A world, and what it is known by.
+#[derive(Clone, Debug)]
+pub struct State {
+    world: Arc<World>,
+    fingerprint: u64,
+}
+
+impl State {
+    fn of(world: World) -> Self {
+        let fingerprint = world.fingerprint();
+        Self { world: Arc::new(world), fingerprint }
+    }
+
+    /// The world.
+    pub fn world(&self) -> &World {
+        &self.world
+    }
+}
+
+impl PartialEq for State {
+    fn eq(&self, other: &Self) -> bool {
+        self.fingerprint == other.fingerprint
+    }
+}
+
+impl Hash for State {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        state.write_u64(self.fingerprint);
+    }
+}
+
+impl Model for Bounds {
+    type State = State;
+    type Action = Action;
+
+    fn init_states(&self) -> Vec<State> {
+        vec![State::of(World::new(*self))]
+    }
+
+    fn actions(&self, state: &State, actions: &mut Vec<Action>) {
+        state.world.actions(actions);
+    }
+
+    fn next_state(&self, last: &State, action: Action) -> Option<State> {
+        let mut world = World::clone(&last.world);
+        world.step(action);
+        Some(State::of(world))
+    }
+
+    fn properties(&self) -> Vec<Property<Self>> {
+        let mut all = vec![
+            Property::always("what clients saw is linearizable", |_: &Self, state: &State| {
+                state.world.is_linearizable()
+            }),
+            Property::always("an acknowledged write is held by all that serve", |_: &Self, state: &State| {
+                state.world.acknowledged_is_held()
+            }),
+            Property::always("what is committed anywhere is held by all that serve", |_: &Self, state: &State| {
+                state.world.committed_is_held()
+            }),
+            Property::always("there is one committed history", |_: &Self, state: &State| state.world.has_one_history()),
+            Property::always("nobody halts", |_: &Self, state: &State| state.world.nobody_halted()),
+            Property::always("nobody joins", |_: &Self, state: &State| state.world.nobody_joins()),
+            Property::sometimes("all operations are done", |_: &Self, state: &State| state.world.all_done()),
+            Property::sometimes("the head serves the read at its gate", |_: &Self, state: &State| {
+                state.world.read_at(0, true)
+            }),
+            Property::sometimes("the middle serves the read at its gate", |_: &Self, state: &State| {
+                state.world.read_at(1, true)
+            }),
+            Property::sometimes("the tail serves the read at its gate", |_: &Self, state: &State| {
+                state.world.read_at(2, true)
+            }),
+        ];
+        if self.writes > 0 {
+            all.push(Property::sometimes("the middle asks the tail", |_: &Self, state: &State| {
+                state.world.read_at(1, false)
+            }));
+        }
+        if self.faults > 0 {
+            all.push(Property::sometimes("one who is cut off serves the read", |_: &Self, state: &State| {
+                state.world.read_cut_off()
+            }));
+        }
+        if self.faults > 0 && self.changes > 0 && self.writes > 0 && self.ticks > 5 {
+            all.push(Property::sometimes("a write is acknowledged after the change", |_: &Self, state: &State| {
+                state.world.acknowledged_after_change()
+            }));
+        }
+        all
+    }
+}

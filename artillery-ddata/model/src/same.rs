@@ -1,0 +1,67 @@
+//! Whether worlds that are taken for one are one: else an exploration leaves out what only one of them leads to.
+
+use std::collections::{BTreeMap, btree_map::Entry};
+
+use crate::{
+    bounds::Bounds,
+    world::{Action, World},
+};
+
+/// What was compared.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Compared {
+    /// Different states.
+    pub states: usize,
+    /// Worlds that were taken for one that was there already.
+    pub again: usize,
+}
+
+/// Goes to every world within the bounds by every step that leads there, and sees that those that are taken for one are
+/// alike: the same rules hold, the same can happen next, and it leads to what is taken for one again.
+///
+/// # Errors
+/// The last step to a world that isn't like the one that it was taken for, and what it was taken for.
+pub fn compare(bounds: Bounds) -> Result<Compared, (Option<Action>, u64)> {
+    let mut known: BTreeMap<u64, Next> = BTreeMap::new();
+    let mut again = 0;
+    let mut waiting = vec![(None, World::new(bounds))];
+    while let Some((last, world)) = waiting.pop() {
+        let (next, worlds) = next(&world);
+        match known.entry(world.fingerprint()) {
+            Entry::Vacant(new) => {
+                new.insert(next);
+                waiting.extend(worlds);
+            }
+            Entry::Occupied(other) if *other.get() == next => again += 1,
+            Entry::Occupied(other) => return Err((last, *other.key())),
+        }
+    }
+    Ok(Compared { states: known.len(), again })
+}
+
+/// Which rules hold, what can happen, and what each of that leads to.
+#[derive(PartialEq)]
+struct Next {
+    rules: [bool; 5],
+    steps: Vec<(Action, u64)>,
+}
+
+fn next(world: &World) -> (Next, Vec<(Option<Action>, World)>) {
+    let rules = [
+        world.is_linearizable(),
+        world.acknowledged_is_held(),
+        world.committed_is_held(),
+        world.has_one_history(),
+        world.nobody_halted(),
+    ];
+    let mut actions = Vec::new();
+    world.actions(&mut actions);
+    let after = |action| {
+        let mut next = world.clone();
+        next.step(action);
+        (Some(action), next)
+    };
+    let worlds: Vec<_> = actions.iter().copied().map(after).collect();
+    let steps = actions.into_iter().zip(worlds.iter().map(|(_, world)| world.fingerprint())).collect();
+    (Next { rules, steps }, worlds)
+}

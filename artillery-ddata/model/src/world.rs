@@ -1,0 +1,277 @@
+//! The world that is explored: the real replicas, holders and coordinator, and as little as possible around them.
+
+mod node;
+mod part;
+mod rules;
+mod steps;
+
+use std::{
+    collections::{BTreeSet, VecDeque},
+    fmt::Write,
+    sync::Arc,
+    time::Duration,
+};
+
+use artillery_ddata::{
+    ClusterId, Incarnation, MemberId, Mode, NodeId, Timestamp,
+    control::{
+        ChainSettings, Configs, Founding, Term,
+        coordinator::{self, Coordinator},
+        log::LogEntry,
+        message::{Renewal, Renewed},
+    },
+    replica,
+    wire::message::ChainFrame,
+};
+
+pub use self::node::Health;
+use self::{
+    node::{Node, founder},
+    part::{Part, fingerprint},
+};
+use crate::{
+    bounds::{Bounds, NODES},
+    history::History,
+};
+
+/// A step of the clock.
+pub(crate) const UNIT: Duration = Duration::from_millis(250);
+/// The key that is written and read.
+pub(crate) const KEY: &[u8] = b"k";
+/// A lease, in steps of the clock: as many as by default.
+const LEASE: u32 = 4;
+/// How long a member may be silent, in steps of the clock: more than by default, since whoever looks at the clock less
+/// than twice in that time is taken to have slept.
+const SUSPECT: u32 = 3;
+/// A member that holds its chain up for so long is moved out, in steps of the clock: never, since nothing here is slow
+/// and how long things took is no part of a state.
+const SLOW: u32 = 1_000_000;
+/// Steps of the clock before the exploration begins: the first leader has waited, and all hold leases.
+const BEFORE: u64 = 8;
+
+/// What happens next.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Action {
+    /// A node takes in the oldest frame under way to it from another one.
+    Deliver {
+        /// From.
+        from: u8,
+        /// To.
+        to: u8,
+    },
+    /// The coordinator takes in the oldest renewal of a node.
+    Renewal(u8),
+    /// A node takes in the oldest answer to its renewals.
+    Renewed(u8),
+    /// A node hears of the newest configuration.
+    Learn(u8),
+    /// The clocks of all go on by one step.
+    Tick,
+    /// The client writes the next value at a node that takes itself for the head.
+    Write(u8),
+    /// The client reads at a node.
+    Read(u8),
+    /// A node stops for good.
+    Crash(u8),
+    /// A node reaches nobody any more but its clients.
+    CutOff(u8),
+    /// The coordinator begins another term.
+    Elect,
+}
+
+/// All that there is at one moment.
+#[derive(Clone, Debug)]
+pub struct World {
+    bounds: Bounds,
+    now: u64,
+    nodes: Vec<Part<Node>>,
+    coordinator: Part<Coordinator>,
+    configs: Arc<Configs>,
+    /// The entries that made the configurations from those of the founding.
+    log: Vec<LogEntry>,
+    term: u64,
+    /// Frames under way, by sender and receiver.
+    links: Vec<VecDeque<ChainFrame>>,
+    renewals: Vec<VecDeque<Renewal>>,
+    answers: Vec<VecDeque<Renewed>>,
+    history: History,
+    /// What this run has shown.
+    seen: Seen,
+    faults: u32,
+    changes: u32,
+}
+
+/// What some run is expected to show.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub(crate) struct Seen {
+    /// A write was acknowledged by a chain that had been changed.
+    pub(crate) acknowledged_after_change: bool,
+    /// Where the read was served, and whether by the gate.
+    pub(crate) read_at: Option<(u8, bool)>,
+}
+
+fn moment(step: u64) -> Timestamp {
+    // A clock that shows 0 would mean "never" in places.
+    Timestamp::ZERO + UNIT * (step as u32 + 100)
+}
+
+/// Who decides: a process that keeps the log and serves nothing.
+fn leader() -> MemberId {
+    MemberId { node: NodeId::from_name("leader"), incarnation: Incarnation { store: 99, starts: 1 } }
+}
+
+impl World {
+    /// A chain that is open everywhere, in which all hold leases and nothing is under way.
+    pub fn new(bounds: Bounds) -> Self {
+        let settings = ChainSettings { chains: 1, replicas: NODES as u32, mode: Mode::Craq, min_members: 1 };
+        let members = (0..NODES).map(founder).collect();
+        let cluster = ClusterId(1);
+        let founding = Founding { cluster, name: "modelled".into(), members, settings };
+        let configs = Arc::new(Configs::of(&founding));
+        let settings = coordinator::Settings {
+            cluster,
+            lease: UNIT * LEASE,
+            suspect: UNIT * SUSPECT,
+            slow: UNIT * SLOW,
+            replicas: NODES,
+            tick: UNIT,
+            ..coordinator::Settings::default()
+        };
+        let mut nodes: Vec<_> =
+            (0..NODES).map(|at| Part::new(Node::new(founder(at), configs.clone(), &bounds))).collect();
+        if let Some(config) = configs.iter().next() {
+            // By their places in the chain, so that traces are easily read.
+            nodes.sort_by_key(|node| config.members.iter().position(|member| member.id == node.id));
+        }
+        let mut new = Self {
+            bounds,
+            now: 0,
+            nodes,
+            coordinator: Part::new(Coordinator::new(leader(), settings).with_mutant(bounds.coordinator)),
+            configs,
+            log: Vec::new(),
+            term: 0,
+            links: vec![VecDeque::new(); NODES * NODES],
+            renewals: vec![VecDeque::new(); NODES],
+            answers: vec![VecDeque::new(); NODES],
+            history: History::default(),
+            seen: Seen::default(),
+            faults: 0,
+            changes: 0,
+        };
+        new.begin();
+        new
+    }
+
+    fn begin(&mut self) {
+        self.elect();
+        for node in 0..NODES {
+            let peers: Vec<_> = self.nodes.iter().map(|node| node.id).filter(|&id| id != self.nodes[node].id).collect();
+            let clock = moment(self.now);
+            self.nodes[node].holder.leads(clock, leader());
+            peers.into_iter().for_each(|id| self.nodes[node].replica.handle(clock, replica::Input::Connected(id)));
+            self.act(node);
+        }
+        for _ in 0..BEFORE {
+            self.step(Action::Tick);
+            while self.step_of_message() {}
+        }
+    }
+
+    fn step_of_message(&mut self) -> bool {
+        let next = self.messages().next();
+        next.into_iter().for_each(|action| self.step(action));
+        next.is_some()
+    }
+
+    /// The frames, renewals and answers that can be taken in now.
+    fn messages(&self) -> impl Iterator<Item = Action> + '_ {
+        let nodes = 0..NODES as u8;
+        let pairs = nodes.clone().flat_map(|from| (0..NODES as u8).map(move |to| (from, to)));
+        let under_way = |&(from, to): &(u8, u8)| !self.links[link(from.into(), to.into())].is_empty();
+        let frames = pairs.filter(under_way).map(|(from, to)| Action::Deliver { from, to });
+        let renewals = nodes.clone().filter(|&node| !self.renewals[usize::from(node)].is_empty());
+        let answers = nodes.filter(|&node| !self.answers[usize::from(node)].is_empty());
+        frames.chain(renewals.map(Action::Renewal)).chain(answers.map(Action::Renewed))
+    }
+
+    /// What can happen next.
+    pub fn actions(&self, out: &mut Vec<Action>) {
+        out.extend(self.messages());
+        let nodes = || 0..NODES as u8;
+        let node = |at: u8| &self.nodes[usize::from(at)];
+        let news = |at: &u8| node(*at).is_well() && node(*at).holder.configs().applied() < self.configs.applied();
+        out.extend(nodes().filter(news).map(Action::Learn));
+        if self.now < BEFORE + self.bounds.ticks && self.time_counts() {
+            out.push(Action::Tick);
+        }
+        if self.history.writes() < self.bounds.writes {
+            out.extend(
+                nodes().filter(|&at| node(at).works() && self.takes_itself_for_head(at.into())).map(Action::Write),
+            );
+        }
+        if !self.history.has_begun(crate::history::READ) {
+            out.extend(nodes().filter(|&at| node(at).works()).map(Action::Read));
+        }
+        if self.faults < self.bounds.faults {
+            out.extend(nodes().flat_map(|at| [Action::Crash(at), Action::CutOff(at)]));
+        }
+        if self.term <= u64::from(self.bounds.elections) {
+            out.push(Action::Elect);
+        }
+    }
+
+    /// As long as all are well and each renews at every step of the clock, a step only moves all moments on by one:
+    /// nothing that is possible after it is not possible before.
+    fn time_counts(&self) -> bool {
+        self.bounds.late_renewals || self.faults > 0 || self.term > 1
+    }
+
+    fn takes_itself_for_head(&self, node: usize) -> bool {
+        let status = self.nodes[node].replica.status();
+        status.config.is_some_and(|config| config.head() == Some(self.nodes[node].id))
+    }
+
+    /// 64 bits of all that what may happen next depends on.
+    pub fn fingerprint(&self) -> u64 {
+        // Names every field: a new one that is forgotten here doesn't compile.
+        let Self {
+            // The same in all that are compared.
+            bounds: _,
+            now,
+            nodes,
+            coordinator,
+            // What the log comes to.
+            configs: _,
+            log,
+            term,
+            links,
+            renewals,
+            answers,
+            history,
+            seen,
+            faults,
+            changes,
+        } = self;
+        let nodes: Vec<_> = nodes.iter().map(Part::fingerprint).collect();
+        fingerprint(|out| {
+            write!(out, "{:?}", (now, term, faults, changes, history, seen, nodes, coordinator.fingerprint()))?;
+            // All of the log: replicas, holders and the coordinator only say how much of it they know.
+            write!(out, "{log:?}{links:?}{renewals:?}{answers:?}")
+        })
+    }
+
+    fn what_the_log_says(&self) -> coordinator::Input {
+        let (leads, configs) = (Some(Term(self.term)), self.configs.clone());
+        // The log is kept by others than the nodes of the cluster.
+        coordinator::Input::Log { leads, leader: Some(leader()), configs, voters: BTreeSet::new() }
+    }
+
+    fn index(&self, id: MemberId) -> Option<usize> {
+        self.nodes.iter().position(|node| node.id == id)
+    }
+}
+
+fn link(from: usize, to: usize) -> usize {
+    from * NODES + to
+}

@@ -1,0 +1,113 @@
+//! A node: a replica over a store, the gate before it, and the holder of its lease.
+
+use std::{fmt, sync::Arc};
+
+use artillery_ddata::{
+    ChainId, Incarnation, MemberId, NodeId, Sequence,
+    control::{Configs, Founder, holder, holder::Holder},
+    replica::{Gate, Replica, Settings},
+    store::{MemoryStore, Store, StoreBatch, StoreOp},
+};
+
+use super::{
+    KEY, UNIT,
+    part::{Part, Piece},
+};
+use crate::bounds::Bounds;
+
+/// How a node is.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Health {
+    /// It works, and reaches all others.
+    Well,
+    /// It stopped for good.
+    Crashed,
+    /// It works, and reaches nobody but its clients.
+    CutOff,
+}
+
+/// A node.
+#[derive(Debug)]
+pub(crate) struct Node {
+    pub(crate) id: MemberId,
+    pub(crate) health: Health,
+    pub(crate) replica: Replica,
+    pub(crate) store: Arc<MemoryStore>,
+    pub(crate) gate: Arc<Gate>,
+    pub(crate) holder: Part<Holder>,
+}
+
+pub(crate) const CHAIN: ChainId = ChainId(0);
+
+pub(crate) fn founder(index: usize) -> Founder {
+    let name = format!("n{index}");
+    let incarnation = Incarnation { store: index as u128 + 1, starts: 1 };
+    Founder { id: MemberId { node: NodeId::from_name(&name), incarnation }, name, addrs: Vec::new() }
+}
+
+impl Node {
+    pub(crate) fn new(founder: Founder, configs: Arc<Configs>, bounds: &Bounds) -> Self {
+        let id = founder.id;
+        let store = Arc::new(MemoryStore::with_seed(0));
+        let gate = Arc::new(Gate::new(CHAIN));
+        let settings = Settings { heartbeat: UNIT, mutant: bounds.replica, ..Settings::default() };
+        let replica = Replica::new(id, CHAIN, settings, store.clone(), gate.clone());
+        let holder = Part::new(Holder::new(founder, holder::Settings { renew: UNIT }, configs));
+        Self { id, health: Health::Well, replica, store, gate, holder }
+    }
+
+    pub(crate) fn is_well(&self) -> bool {
+        self.health == Health::Well
+    }
+
+    pub(crate) fn works(&self) -> bool {
+        self.health != Health::Crashed
+    }
+
+    /// The versions of the key that it holds, newest first.
+    fn versions(&self) -> Vec<artillery_ddata::store::Held> {
+        let mut versions = Vec::new();
+        let mut at_most = Sequence::MAX;
+        while let Ok(Some(held)) = self.store.read(CHAIN, KEY, at_most) {
+            at_most = Sequence(held.version.sequence.0 - 1);
+            versions.push(held);
+        }
+        versions
+    }
+
+    /// All versions of the key are all that there is in a store that keeps no point of its history for a scan: below which
+    /// sequence none is wanted any more is said with each batch.
+    fn copy_store(&self) -> Arc<MemoryStore> {
+        let store = MemoryStore::with_seed(0);
+        let key = bytes::Bytes::from_static(KEY);
+        let ops = self.versions().into_iter().rev().map(|held| StoreOp::Put { key: key.clone(), held });
+        let batch = StoreBatch { chain: CHAIN, keep_from: Sequence::ZERO, ops: ops.collect() };
+        // A store in memory takes everything.
+        let _ = store.apply(&batch);
+        Arc::new(store)
+    }
+}
+
+impl Clone for Node {
+    fn clone(&self) -> Self {
+        let store = self.copy_store();
+        let gate = Arc::new(self.gate.fork());
+        let replica = self.replica.fork(store.clone(), gate.clone());
+        Self { id: self.id, health: self.health, replica, store, gate, holder: self.holder.clone() }
+    }
+}
+
+impl Piece for Node {
+    /// Of one that crashed, what the rules look at.
+    fn describe(&self, out: &mut dyn fmt::Write) -> fmt::Result {
+        let Self { id: _, health, replica, store: _, gate, holder } = self;
+        write!(out, "{health:?}{:?}", gate.watermark())?;
+        if !self.works() {
+            replica.history().try_for_each(|update| write!(out, "{update:?}"))?;
+            return write!(out, "{:?}", replica.status().halted);
+        }
+        replica.describe(out)?;
+        write!(out, "{:?}{:?}", holder.fingerprint(), self.versions())?;
+        write!(out, "{:?}", (gate.serving(), gate.lease_until()))
+    }
+}

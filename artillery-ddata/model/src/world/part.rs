@@ -1,0 +1,105 @@
+//! Parts of a world: most steps change one or two of them, the rest is shared with the world before, and what it is known
+//! by as well.
+
+use std::{
+    fmt,
+    hash::{DefaultHasher, Hasher},
+    ops::{Deref, DerefMut},
+    sync::{Arc, OnceLock},
+};
+
+use artillery_ddata::control::{coordinator::Coordinator, holder::Holder};
+
+/// What a world is made of. A clone is the same once more, and shares nothing with it that changes.
+pub(crate) trait Piece: Clone {
+    /// Writes down all that what it does next depends on.
+    fn describe(&self, out: &mut dyn fmt::Write) -> fmt::Result;
+}
+
+impl Piece for Coordinator {
+    fn describe(&self, out: &mut dyn fmt::Write) -> fmt::Result {
+        self.describe(out)
+    }
+}
+
+impl Piece for Holder {
+    fn describe(&self, out: &mut dyn fmt::Write) -> fmt::Result {
+        self.describe(out)
+    }
+}
+
+/// A piece that is copied when it is about to change.
+#[derive(Debug)]
+pub(crate) struct Part<T> {
+    piece: Arc<T>,
+    fingerprint: OnceLock<u64>,
+}
+
+impl<T: Piece> Part<T> {
+    pub(crate) fn new(piece: T) -> Self {
+        Self { piece: Arc::new(piece), fingerprint: OnceLock::new() }
+    }
+
+    /// 64 bits of its description.
+    pub(crate) fn fingerprint(&self) -> u64 {
+        *self.fingerprint.get_or_init(|| fingerprint(|out| self.piece.describe(out)))
+    }
+}
+
+impl<T> Clone for Part<T> {
+    fn clone(&self) -> Self {
+        Self { piece: self.piece.clone(), fingerprint: self.fingerprint.clone() }
+    }
+}
+
+impl<T> Deref for Part<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.piece
+    }
+}
+
+impl<T: Piece> DerefMut for Part<T> {
+    fn deref_mut(&mut self) -> &mut T {
+        self.fingerprint = OnceLock::new();
+        Arc::make_mut(&mut self.piece)
+    }
+}
+
+/// 64 bits of a description.
+pub(crate) fn fingerprint(describe: impl FnOnce(&mut String) -> fmt::Result) -> u64 {
+    let mut out = String::with_capacity(1 << 12);
+    // A string takes whatever is written.
+    let _ = describe(&mut out);
+    let mut hasher = DefaultHasher::new();
+    hasher.write(out.as_bytes());
+    hasher.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Clone, Debug)]
+    struct Number(u64);
+
+    impl Piece for Number {
+        fn describe(&self, out: &mut dyn fmt::Write) -> fmt::Result {
+            write!(out, "{}", self.0)
+        }
+    }
+
+    #[test]
+    fn what_is_shared_is_not_changed_and_what_is_changed_is_known_by_something_else() {
+        let mut one = Part::new(Number(1));
+        let before = one.fingerprint();
+        let other = one.clone();
+        one.0 = 2;
+        assert_eq!((one.0, other.0), (2, 1));
+        assert_ne!(one.fingerprint(), before);
+        assert_eq!(other.fingerprint(), before);
+        one.0 = 1;
+        assert_eq!(one.fingerprint(), before, "it says the same");
+    }
+}

@@ -1,0 +1,88 @@
+//! What must always be true (docs/DESIGN.md §3 and §4), and what must happen in some run.
+
+use artillery_ddata::{Sequence, update::Update};
+
+use super::{Node, World};
+use crate::{
+    bounds::WRITES,
+    history::{Outcome, READ},
+};
+
+impl World {
+    /// What clients saw is linearizable.
+    pub fn is_linearizable(&self) -> bool {
+        self.history.is_linearizable()
+    }
+
+    /// Every acknowledged write is held by every serving member of the newest configuration.
+    pub fn acknowledged_is_held(&self) -> bool {
+        let acknowledged = |which: &usize| self.history.outcome(*which) == Some(Outcome::Acknowledged);
+        (0..WRITES).filter(acknowledged).all(|which| self.serving().all(|node| holds(node, which)))
+    }
+
+    /// What any two members take to be committed is the same.
+    pub fn has_one_history(&self) -> bool {
+        self.nodes.iter().all(|one| {
+            self.nodes.iter().all(|other| {
+                let both = one.gate.watermark().min(other.gate.watermark());
+                committed(one, both).eq(committed(other, both))
+            })
+        })
+    }
+
+    /// What any member takes to be committed is held by every serving member of the newest configuration.
+    pub fn committed_is_held(&self) -> bool {
+        self.nodes.iter().all(|one| {
+            let upto = one.gate.watermark();
+            self.serving().all(|other| committed(one, upto).eq(committed(other, upto)))
+        })
+    }
+
+    /// No member has found that something is as it should never be.
+    pub fn nobody_halted(&self) -> bool {
+        self.nodes.iter().all(|node| node.replica.status().halted.is_none())
+    }
+
+    /// Nobody is to catch up: how fast things go, which the conduct towards a joiner depends on, is no part of a state.
+    pub fn nobody_joins(&self) -> bool {
+        self.configs.iter().all(|config| config.syncing().is_none())
+    }
+
+    /// A write was acknowledged when somebody had been removed.
+    pub fn acknowledged_after_change(&self) -> bool {
+        self.seen.acknowledged_after_change
+    }
+
+    /// Both writes were acknowledged, and the read served.
+    pub fn all_done(&self) -> bool {
+        let acknowledged = |which| self.history.outcome(which) == Some(Outcome::Acknowledged);
+        let read = matches!(self.history.outcome(READ), Some(Outcome::Found(_)));
+        (0..self.bounds.writes).all(acknowledged) && read
+    }
+
+    /// The node served the read, at its gate or by its replica.
+    pub fn read_at(&self, node: u8, at_gate: bool) -> bool {
+        self.seen.read_at == Some((node, at_gate))
+    }
+
+    /// One who is cut off served the read by its lease.
+    pub fn read_cut_off(&self) -> bool {
+        let cut_off = |at: u8| self.nodes[usize::from(at)].health == super::Health::CutOff;
+        self.seen.read_at.is_some_and(|(at, at_gate)| at_gate && cut_off(at))
+    }
+
+    fn serving(&self) -> impl Iterator<Item = &Node> {
+        let ids = self.configs.iter().flat_map(|config| config.serving());
+        ids.filter_map(|id| self.index(id)).map(|at| &*self.nodes[at])
+    }
+}
+
+fn committed(node: &Node, upto: Sequence) -> impl Iterator<Item = &Update> {
+    node.replica.history().take_while(move |update| update.version.sequence <= upto)
+}
+
+fn holds(node: &Node, which: usize) -> bool {
+    let value = [which as u8 + 1];
+    let mut changes = node.replica.history().flat_map(|update| &update.changes);
+    changes.any(|change| change.value.as_deref() == Some(value.as_slice()))
+}

@@ -1,0 +1,275 @@
+//! What happens, step by step.
+
+use std::sync::Arc;
+
+use artillery_ddata::{
+    ReadMode, Timestamp,
+    control::{
+        Configs,
+        coordinator::{Fate, Input as Told, Output as Says},
+        log::LogEntry,
+        message::Promotion,
+    },
+    replica::{Input, Output, Query, Reply, Token, Write},
+    store::Held,
+};
+use bytes::Bytes;
+
+use super::{
+    Action, Health, KEY, World, link, moment,
+    node::{CHAIN, Node},
+};
+use crate::{
+    bounds::NODES,
+    history::{Outcome, READ},
+};
+
+/// What a link takes of updates at once, in bytes: all that there are.
+const ROOM: usize = 1 << 20;
+/// When clients give up: behind all that is explored.
+const NEVER: Timestamp = Timestamp::from_nanos(1 << 50);
+
+impl World {
+    /// Lets this happen.
+    pub fn step(&mut self, action: Action) {
+        match action {
+            Action::Deliver { from, to } => self.deliver(from.into(), to.into()),
+            Action::Renewal(node) => self.hear_renewal(node.into()),
+            Action::Renewed(node) => self.hear_answer(node.into()),
+            Action::Learn(node) => self.learn(node.into()),
+            Action::Tick => self.tick(),
+            Action::Write(node) => self.write(node.into()),
+            Action::Read(node) => self.read(node.into()),
+            Action::Crash(node) => self.fault(node.into(), Health::Crashed),
+            Action::CutOff(node) => self.fault(node.into(), Health::CutOff),
+            Action::Elect => self.elect(),
+        }
+    }
+
+    pub(super) fn elect(&mut self) {
+        self.term += 1;
+        self.tell(self.what_the_log_says());
+    }
+
+    fn deliver(&mut self, from: usize, to: usize) {
+        let Some(frame) = self.links[link(from, to)].pop_front() else { return };
+        let id = self.nodes[from].id;
+        self.take_in(to, Input::Receive { from: id, frame });
+        self.send(from);
+    }
+
+    fn take_in(&mut self, node: usize, input: Input) {
+        self.nodes[node].replica.handle(moment(self.now), input);
+        self.settle(node);
+        self.send(node);
+    }
+
+    /// Hands out what a replica says.
+    fn settle(&mut self, node: usize) {
+        while let Some(output) = self.nodes[node].replica.poll_output() {
+            match output {
+                Output::Reply(token, reply) => self.answer(node, token, reply),
+                Output::Promote { epoch, member } => {
+                    let wish = Promotion { chain: CHAIN, epoch, member };
+                    self.nodes[node].holder.promote(moment(self.now), wish);
+                }
+                Output::Event(_) => {}
+            }
+        }
+    }
+
+    /// Fills the links that a node has to others, each as far as it takes frames.
+    fn send(&mut self, node: usize) {
+        let clock = moment(self.now);
+        for to in (0..NODES).filter(|&to| to != node) {
+            if !self.nodes[node].is_well() || !self.nodes[to].is_well() {
+                continue;
+            }
+            let id = self.nodes[to].id;
+            while self.links[link(node, to)].len() < self.bounds.in_flight {
+                let replica = &mut self.nodes[node].replica;
+                let frame = replica.poll_control(clock, id).or_else(|| replica.poll_updates(clock, id, ROOM));
+                let Some(frame) = frame.or_else(|| replica.poll_snapshot(clock, id, ROOM)) else { break };
+                self.links[link(node, to)].push_back(frame);
+            }
+        }
+        self.settle(node);
+    }
+
+    fn answer(&mut self, node: usize, token: Token, reply: Reply) {
+        let which = token.0 as usize;
+        let outcome = match reply {
+            Reply::Committed(_) => Outcome::Acknowledged,
+            Reply::Read(read) => {
+                self.seen.read_at = Some((node as u8, false));
+                Outcome::Found(number(read.held.as_ref()))
+            }
+            Reply::Expired => Outcome::Unknown,
+            _ => Outcome::Refused,
+        };
+        self.seen.acknowledged_after_change |= outcome == Outcome::Acknowledged && self.changes > 0;
+        self.history.end(which, outcome);
+    }
+
+    fn write(&mut self, node: usize) {
+        let which = self.history.writes();
+        self.history.begin(which);
+        let write = Write::Put { key: Bytes::from_static(KEY), value: Bytes::from(vec![which as u8 + 1]) };
+        let (token, deadline) = (Token(which as u64), NEVER);
+        self.take_in(node, Input::Write { token, request: None, write, deadline, wall_clock: 0 });
+    }
+
+    /// As a node does it: at the gate, and else by the replica.
+    fn read(&mut self, node: usize) {
+        self.history.begin(READ);
+        let clock = moment(self.now);
+        let Node { gate, store, .. } = &*self.nodes[node];
+        if let Ok(held) = gate.read(&**store, KEY, || clock) {
+            self.seen.read_at = Some((node as u8, true));
+            self.history.end(READ, Outcome::Found(number(held.as_ref())));
+            return;
+        }
+        let (token, query) = (Token(READ as u64), Query::Key(Bytes::from_static(KEY)));
+        let (mode, floor, deadline) = (ReadMode::Strong, None, NEVER);
+        self.take_in(node, Input::Read { token, query, mode, floor, deadline });
+    }
+
+    /// What was under way from and to the node is lost. That it comes in later is explored as a fault that comes later, for
+    /// who crashed or is cut off says nothing new; its leases are renewed until then.
+    fn fault(&mut self, node: usize, health: Health) {
+        self.faults += 1;
+        self.nodes[node].health = health;
+        self.renewals[node].clear();
+        self.answers[node].clear();
+        let id = self.nodes[node].id;
+        for peer in (0..NODES).filter(|&peer| peer != node) {
+            self.links[link(node, peer)].clear();
+            self.links[link(peer, node)].clear();
+            let other = self.nodes[peer].id;
+            if self.nodes[node].works() {
+                self.take_in(node, Input::Disconnected(other));
+            }
+            if self.nodes[peer].is_well() {
+                self.take_in(peer, Input::Disconnected(id));
+            }
+        }
+    }
+
+    fn tick(&mut self) {
+        self.now += 1;
+        let clock = moment(self.now);
+        for node in (0..NODES).filter(|&node| self.nodes[node].works()).collect::<Vec<_>>() {
+            if self.nodes[node].replica.next_tick().is_some_and(|at| at <= clock) {
+                self.take_in(node, Input::Tick);
+            }
+            self.renew(node);
+        }
+        self.tell(Told::Tick);
+    }
+
+    /// A node asks for its lease, unless what it asked last is still on its way.
+    fn renew(&mut self, node: usize) {
+        if !self.nodes[node].is_well() || !self.renewals[node].is_empty() {
+            return;
+        }
+        let clock = moment(self.now);
+        while let Some((to, renewal)) = self.nodes[node].holder.renew(clock) {
+            if to == super::leader() {
+                self.renewals[node].push_back(renewal);
+            }
+        }
+        if !self.bounds.late_renewals {
+            while !self.renewals[node].is_empty() {
+                self.hear_renewal(node);
+            }
+            while !self.answers[node].is_empty() {
+                self.hear_answer(node);
+            }
+        }
+    }
+
+    fn hear_renewal(&mut self, node: usize) {
+        let Some(renewal) = self.renewals[node].pop_front() else { return };
+        let from = self.nodes[node].id;
+        self.tell(Told::Renewal { from, renewal });
+    }
+
+    fn hear_answer(&mut self, node: usize) {
+        let Some(renewed) = self.answers[node].pop_front() else { return };
+        let learned = self.nodes[node].holder.answered(moment(self.now), super::leader(), renewed);
+        if learned.configs.is_some() {
+            self.act(node);
+        }
+        if let Some(until) = learned.lease {
+            self.take_in(node, Input::Lease(until));
+            self.take_in(node, Input::Served(learned.asked));
+        }
+    }
+
+    fn learn(&mut self, node: usize) {
+        let configs = self.configs.clone();
+        if self.nodes[node].holder.learn(&configs) {
+            self.act(node);
+        }
+    }
+
+    /// A node acts by what it knows of the log, and says so with its next renewal.
+    pub(super) fn act(&mut self, node: usize) {
+        let configs = self.nodes[node].holder.configs().clone();
+        let me = self.nodes[node].id;
+        for config in configs.iter() {
+            let input = match config.role(me) {
+                Some(_) => Input::Enter(Arc::new(config.clone())),
+                None => Input::Expelled(config.epoch),
+            };
+            self.take_in(node, input);
+        }
+        self.nodes[node].holder.acts_by(moment(self.now), configs.applied());
+    }
+
+    /// Hands the coordinator an input and does what it says. A quorum of the log answers at once.
+    fn tell(&mut self, told: Told) {
+        let mut inputs = vec![told];
+        while let Some(told) = inputs.pop() {
+            self.coordinator.handle(moment(self.now), told);
+            while let Some(says) = self.coordinator.poll_output() {
+                match says {
+                    Says::Answer { to, renewed } => {
+                        if let Some(node) = self.index(to).filter(|&node| self.nodes[node].is_well()) {
+                            self.answers[node].push_back(renewed);
+                        }
+                    }
+                    Says::Confirm { round, .. } => inputs.push(Told::Confirmed { round, leads: true }),
+                    Says::Append { term, at, change, why: _ } => {
+                        let entry = LogEntry { index: at, term, change };
+                        inputs.extend(self.append(&entry));
+                    }
+                    // Never said: the log is kept by others than the nodes of the cluster, and no operator wants another order.
+                    Says::SetVoters { .. } | Says::Reordered { .. } => {}
+                }
+            }
+        }
+    }
+
+    /// The log takes what comes into its next place, as long as it takes anything.
+    fn append(&mut self, entry: &LogEntry) -> [Told; 2] {
+        let at = entry.index;
+        let mut configs = Configs::clone(&self.configs);
+        let fate = match configs.apply(entry) {
+            Ok(_) if self.changes < self.bounds.changes => {
+                self.changes += 1;
+                self.log.push(entry.clone());
+                self.configs = Arc::new(configs);
+                Fate::Decided
+            }
+            _ => Fate::Refused,
+        };
+        // Taken from the end: the log is known before the fate.
+        [Told::Appended { at, fate }, self.what_the_log_says()]
+    }
+}
+
+/// Which write made this.
+fn number(held: Option<&Held>) -> u8 {
+    held.and_then(|held| held.value.as_ref()).and_then(|value| value.first().copied()).unwrap_or(0)
+}

@@ -1,0 +1,54 @@
+//! Small explorations; the large one is `cargo run --release -p artillery-model`.
+
+use std::time::Duration;
+
+use artillery_ddata::control::coordinator::Mutant;
+use artillery_model::{
+    bounds::Bounds,
+    explore::{Explored, explore},
+    same::compare,
+};
+
+/// No limit: these are small.
+const ENDLESS: Duration = Duration::from_secs(3600);
+
+fn passes(bounds: Bounds) {
+    let Explored { failure, missing, complete, states, .. } = explore(bounds, 1, false, ENDLESS);
+    assert_eq!(failure, None);
+    assert!(complete && missing.is_empty(), "{states} states of {bounds}: {missing:?}");
+}
+
+#[test]
+fn two_writes_and_a_read_of_healthy_nodes() {
+    passes(Bounds { faults: 0, ..Bounds::default() });
+}
+
+#[test]
+fn a_read_while_one_is_lost_and_removed() {
+    passes(Bounds { writes: 0, ..Bounds::default() });
+}
+
+#[test]
+fn a_write_and_a_read_while_one_is_lost() {
+    passes(Bounds { writes: 1, ticks: 1, changes: 0, ..Bounds::default() });
+}
+
+#[test]
+fn whoever_removes_a_member_too_early_is_found_out() {
+    let bounds = Bounds { writes: 1, ticks: 3, coordinator: Some(Mutant::RemoveAtOnce), ..Bounds::default() };
+    let (what, _) = explore(bounds, 1, false, ENDLESS).failure.expect("a failing run");
+    assert_eq!(what, "what clients saw is linearizable");
+    passes(Bounds { ticks: 3, writes: 0, ..Bounds::default() });
+}
+
+#[test]
+fn worlds_that_are_taken_for_one_lead_to_the_same() {
+    for bounds in [
+        Bounds { writes: 0, ..Bounds::default() },
+        Bounds { faults: 0, writes: 1, ..Bounds::default() },
+        Bounds { writes: 1, ticks: 1, changes: 0, ..Bounds::default() },
+    ] {
+        let compared = compare(bounds).unwrap_or_else(|(last, _)| panic!("{bounds}: not alike behind {last:?}"));
+        assert!(compared.again > compared.states / 2, "{compared:?} of {bounds}");
+    }
+}

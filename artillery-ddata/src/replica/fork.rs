@@ -1,0 +1,126 @@
+//! Test-only: a second replica that goes on from where this one stands, for whoever explores every way that things may
+//! go (docs/adr/0019-model-checking.md).
+
+use std::{fmt, sync::Arc};
+
+use super::{Gate, Replica};
+use crate::{Timestamp, store::Store};
+
+impl Replica {
+    /// A replica in the same state, over a store and behind a gate that are copies of this one's.
+    pub fn fork(&self, store: Arc<dyn Store>, gate: Arc<Gate>) -> Self {
+        Self {
+            me: self.me,
+            chain: self.chain,
+            settings: self.settings.clone(),
+            store,
+            gate,
+            config: self.config.clone(),
+            newest: self.newest,
+            place: self.place,
+            history: self.history.clone(),
+            watermark: self.watermark,
+            lease: self.lease,
+            open_upto: self.open_upto,
+            open_awaits: self.open_awaits,
+            connected: self.connected.clone(),
+            peers: self.peers.clone(),
+            needs_resume: self.needs_resume,
+            is_prefix: self.is_prefix,
+            gap: self.gap,
+            incoming: self.incoming.clone(),
+            promotion: self.promotion,
+            outgoing: self.outgoing.clone(),
+            snapshot_number: self.snapshot_number,
+            filling: self.filling.clone(),
+            snapshot_seen: self.snapshot_seen,
+            resyncs: self.resyncs,
+            writes: self.writes.clone(),
+            sessions: self.sessions.clone(),
+            reads: self.reads.clone(),
+            snapshots: self.snapshots.clone(),
+            watchers: self.watchers.clone(),
+            outputs: self.outputs.clone(),
+            next_heartbeat: self.next_heartbeat,
+            halted: self.halted.clone(),
+            closing: self.closing,
+            pace: self.pace,
+        }
+    }
+
+    /// Writes down all that its conduct depends on, but for its settings, its store, its gate, and what the log says of
+    /// its epoch: two replicas that write the same over the same go on in the same way, as long as nobody joins their
+    /// chain.
+    ///
+    /// # Errors
+    /// What `out` fails with.
+    pub fn describe(&self, out: &mut dyn fmt::Write) -> fmt::Result {
+        // Names every field: a new one that is forgotten here doesn't compile.
+        let Self {
+            me,
+            chain,
+            settings: _,
+            store: _,
+            gate: _,
+            config,
+            newest,
+            place,
+            history,
+            watermark,
+            lease,
+            open_upto,
+            open_awaits,
+            connected,
+            peers,
+            needs_resume,
+            is_prefix,
+            gap,
+            incoming,
+            promotion,
+            outgoing,
+            snapshot_number,
+            filling,
+            snapshot_seen,
+            resyncs,
+            writes,
+            sessions,
+            reads,
+            snapshots,
+            watchers,
+            outputs,
+            next_heartbeat,
+            halted,
+            closing,
+            // How long things took: a tail goes by it towards a joiner alone. What it tells others is for their
+            // driver to take along ([`Replica::progress`]).
+            pace: _,
+        } = self;
+        // The place follows from the configuration.
+        write!(out, "{:?}", (me.node, chain, config.as_ref().map(|config| config.epoch), newest, place.role))?;
+        write!(out, "{:?}", (history, watermark, lease, open_upto, open_awaits, connected))?;
+        for (id, peer) in peers {
+            // When it last made progress matters to resends alone.
+            let progress = self.settings.resend.map_or(Timestamp::ZERO, |_| peer.progress);
+            let mut peer = peer.clone();
+            peer.progress = progress;
+            write!(out, "{:?}", (id, peer))?;
+        }
+        write!(out, "{:?}", (needs_resume, is_prefix, gap, incoming, promotion, outgoing, snapshot_number, filling))?;
+        write!(out, "{:?}", (snapshot_seen, resyncs, writes, sessions, reads, snapshots, watchers))?;
+        write!(out, "{:?}", (outputs, next_heartbeat, halted, closing))
+    }
+}
+
+impl Gate {
+    /// A gate in the same state, but for what it has counted.
+    pub fn fork(&self) -> Self {
+        let fork = Self::new(self.chain);
+        fork.serve(self.serving());
+        fork.commit(self.watermark());
+        fork.lease(self.lease_until());
+        if let Some(mutant) = self.taken_out() {
+            fork.take_out(mutant);
+        }
+        fork
+    }
+}
