@@ -102,7 +102,8 @@ impl Link {
         LinkWatch { state }
     }
 
-    /// Sets where the peer may be dialled. New addresses are dialled at once.
+    /// Sets where the peer may be dialled, beside the places that it calls from itself: while it has a connection to
+    /// this node, the address that it told there comes first. New addresses are dialled at once.
     pub fn set_addresses(&self, addresses: Vec<SocketAddr>) {
         self.inner.orders.send_if_modified(|orders| {
             let new = orders.addresses != addresses;

@@ -2,10 +2,11 @@
 
 use std::{
     collections::BTreeMap,
+    net::SocketAddr,
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
-use super::{Connection, PeerInfo, connection::WeakConnection, hello};
+use super::{Connection, PeerInfo, PeerKind, connection::WeakConnection, hello};
 use crate::{
     error::Refusal,
     id::{ClusterId, NodeId},
@@ -121,5 +122,12 @@ impl Registry {
         let state = self.lock();
         let peers = state.accepted.values().map(|accepted| accepted.connection.peer());
         peers.filter(|peer| peer.id.node == node).cloned().collect()
+    }
+
+    /// Where `node` says that it is, in its connections to this node: the latest first.
+    pub(super) fn called_from(&self, node: NodeId) -> Vec<SocketAddr> {
+        let state = self.lock();
+        let peers = state.accepted.values().rev().map(|accepted| accepted.connection.peer());
+        peers.filter(|peer| peer.id.node == node && peer.kind == PeerKind::Node).map(|peer| peer.addr).collect()
     }
 }

@@ -162,6 +162,30 @@ async fn a_hello_of_a_new_process_replaces_the_connection_to_the_old_one() {
     a.event_of(|event| matches!(event, Event::Admitted(_)).then_some(())).await;
 }
 
+/// Those who use a link may each know another life of its peer, and name its address again and again.
+#[tokio::test]
+async fn a_new_process_is_found_where_it_calls_from() {
+    let a = Spec::new("a").bind();
+    let nobody = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    let link = a.endpoint.link(NodeId::from_name("b"), vec![nobody.local_addr().unwrap()]);
+    let mut b = Spec { store: 2, ..Spec::new("b") }.bind();
+    let _calling = within(b.endpoint.connect(a.addr())).await.unwrap();
+    let connection = within(link.connected()).await.unwrap();
+    assert_eq!(connection.peer().id, b.endpoint.id());
+    works(&connection, &mut b).await;
+}
+
+/// The same, for a link that is made when the peer has called already.
+#[tokio::test]
+async fn a_process_that_has_called_is_found() {
+    let mut a = Spec::new("a").bind();
+    let mut b = Spec::new("b").bind();
+    let _calling = within(b.endpoint.connect(a.addr())).await.unwrap();
+    a.event_of(|event| matches!(event, Event::Admitted(_)).then_some(())).await;
+    let link = a.endpoint.link(b.endpoint.id().node, vec![]);
+    works(&within(link.connected()).await.unwrap(), &mut b).await;
+}
+
 #[tokio::test]
 async fn a_cut_link_heals() {
     let cuts = Cuts::default();

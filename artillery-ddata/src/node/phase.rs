@@ -8,8 +8,7 @@ use artillery_core::{
 use crate::Place;
 
 /// What to do about it, too.
-const LEFT_BEHIND: &str =
-    "the cluster was recovered without this node: start it under a new name to join as a new member";
+const LEFT_BEHIND: &str = "the cluster was recovered without this node: start it again to join as a new member";
 
 #[derive(Debug, Clone)]
 pub(crate) enum Phase {

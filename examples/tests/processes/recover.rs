@@ -79,6 +79,30 @@ async fn the_last_of_three_goes_on_when_it_is_told_to() {
     is_whole(&cluster, line["addr"].as_str().unwrap()).await;
 }
 
+/// The survivor's log still names their old lives, at addresses where nobody is any more.
+#[tokio::test]
+async fn those_left_behind_come_back_under_their_old_names() {
+    let mut cluster = Cluster::start(&[]).await;
+    let id = id(&cluster).await;
+    fill(&cluster).await;
+    let last = cluster.addrs[2].clone();
+    for node in &mut cluster.nodes[..2] {
+        node.kill().await;
+    }
+    recover(&cluster, &last, &id).await;
+    let name = |line: &Value| line["node"].as_str().unwrap().to_owned();
+    let names = [name(&cluster.lines[0]), name(&cluster.lines[1])];
+    let flags = |name| ["--no-mdns", "--seed", &last, "--name", name];
+    let mut back: Vec<_> =
+        names.iter().map(|name| Node::start(&cluster.name, &cluster.secret, &flags(name))).collect();
+    for (node, name) in back.iter_mut().zip(&names) {
+        let line = node.ready().await;
+        assert_eq!(line["node"], *name, "{line}");
+        assert!(line["role"] == "middle" || line["role"] == "tail", "{line}");
+        is_whole(&cluster, line["addr"].as_str().unwrap()).await;
+    }
+}
+
 #[tokio::test]
 async fn who_was_only_paused_stops_when_it_wakes_up() {
     let mut cluster = Cluster::start(&[]).await;

@@ -372,3 +372,18 @@ fn what_is_too_long_is_refused() {
     assert_eq!(swim.local().payload, "role=0");
     assert_eq!(swim.local().name, name(0));
 }
+
+#[test]
+fn the_last_one_finds_those_that_died_together_in_their_next_lives() {
+    for seed in 0..20 {
+        let mut network = Network::met(3, lan(), seed);
+        network.asleep.extend([1, 2]);
+        network.run_until("alone", secs(10), |network| (1..3).all(|other| network.sees(0, other) == Some(Down)));
+        network.run_for(ms(seed * 300));
+        for node in [1, 2] {
+            network.restart(node, local(node, 2));
+            network.announce(node, 0);
+        }
+        network.run_until("all see the new lives", secs(10), |network| network.all_see_all(Alive));
+    }
+}

@@ -18,13 +18,12 @@ use crate::{
 pub(super) async fn run(shared: Arc<Shared>, peer: NodeId, mut orders: watch::Receiver<Orders>, teller: Teller) {
     let mut backoff = Backoff::new(shared.config.redial_min, shared.config.redial_max);
     loop {
-        let addresses = orders.borrow_and_update().addresses.clone();
-        let Some(dialled) = unless_given_up(&mut orders, dial_each(&shared, peer, &addresses)).await else { return };
+        let Some(dialled) = dial_peer(&shared, peer, &mut orders).await else { return };
         let lost = match dialled {
             Ok(connection) => {
                 let since = Instant::now();
                 teller.tell(LinkState::Up(connection.clone()));
-                let Some(reason) = unless_given_up(&mut orders, connection.closed()).await else { return };
+                let Some(reason) = unless_given_up(&orders, connection.closed()).await else { return };
                 // One that breaks at once, again and again, must not be dialled without a pause.
                 if since.elapsed() > shared.config.redial_max {
                     backoff.reset();
@@ -60,6 +59,48 @@ async fn pause(backoff: &mut Backoff, chance: f64, orders: &mut watch::Receiver<
     }
 }
 
+/// Dials the peer wherever it may be, `None` if the link is given up. When it calls from elsewhere meanwhile, that is
+/// where to find it.
+async fn dial_peer(
+    shared: &Arc<Shared>,
+    peer: NodeId,
+    orders: &mut watch::Receiver<Orders>,
+) -> Option<Result<Connection, ConnectError>> {
+    loop {
+        let addresses = places(shared, peer, &orders.borrow_and_update().addresses);
+        tokio::select! {
+            biased;
+            dialled = dial_each(shared, peer, &addresses) => return Some(dialled),
+            called = called_from_elsewhere(shared, peer, &addresses, orders.clone()) => called?,
+        }
+    }
+}
+
+/// Where `peer` may be. It knows best itself: those who use the link may each know another of its lives, and the one
+/// that calls is there.
+fn places(shared: &Shared, peer: NodeId, told: &[SocketAddr]) -> Vec<SocketAddr> {
+    let mut places = Vec::new();
+    for addr in shared.registry.called_from(peer).iter().chain(told) {
+        if !places.contains(addr) {
+            places.push(*addr);
+        }
+    }
+    places
+}
+
+/// Waits until `peer` calls from a place that isn't among `places`; `None` if the link is given up.
+async fn called_from_elsewhere(
+    shared: &Shared,
+    peer: NodeId,
+    places: &[SocketAddr],
+    mut orders: watch::Receiver<Orders>,
+) -> Option<()> {
+    while shared.registry.called_from(peer).iter().all(|addr| places.contains(addr)) {
+        orders.changed().await.ok()?;
+    }
+    Some(())
+}
+
 /// Dials one address after the other: the first connection, or the last error.
 async fn dial_each(shared: &Arc<Shared>, peer: NodeId, addresses: &[SocketAddr]) -> Result<Connection, ConnectError> {
     let mut last = ConnectError::NoAddress;
@@ -81,7 +122,7 @@ fn lost(reason: CloseReason) -> ConnectError {
 }
 
 /// What `task` brings, `None` if nobody holds the link any more. Orders that come meanwhile stay unseen.
-async fn unless_given_up<T>(orders: &mut watch::Receiver<Orders>, task: impl Future<Output = T>) -> Option<T> {
+async fn unless_given_up<T>(orders: &watch::Receiver<Orders>, task: impl Future<Output = T>) -> Option<T> {
     let mut watched = orders.clone();
     let given_up = async { while watched.changed().await.is_ok() {} };
     tokio::select! {
