@@ -145,7 +145,7 @@ impl ClientBuilder {
                 endpoint.set_cluster_id(routing.cluster);
                 let first = Arc::new(routing);
                 let routes = Routes::Asked(Asked::new(first.clone(), self.candidates.clone()));
-                let router = Arc::new(Router::new(routes, endpoint.clone(), None, self.spread));
+                let router = Router::new(routes, endpoint.clone(), None, self.spread);
                 Ok(Client { router, endpoint, first, candidates: self.candidates })
             }
             Err(error) => {

@@ -11,7 +11,7 @@ mod routes;
 use std::{
     collections::BTreeMap,
     fmt,
-    sync::{Arc, Mutex},
+    sync::{Arc, Mutex, Weak},
     time::Duration,
 };
 
@@ -48,6 +48,8 @@ pub(crate) struct Answer {
 
 /// One per node and per client: the way from a key to those who answer for it.
 pub(crate) struct Router {
+    /// For what goes on when a call is over.
+    me: Weak<Self>,
     routes: Routes,
     /// The largest value that is taken, in bytes, where that is known here.
     max_value_bytes: Option<u64>,
@@ -85,13 +87,19 @@ impl Router {
     /// The router of a node: what is here is asked here, and the routing comes from `local`. To be called within the
     /// runtime whose tasks are to carry its requests.
     pub(crate) fn of_node(local: Arc<Local>, endpoint: Endpoint, max_value_bytes: u64) -> Arc<Self> {
-        Arc::new(Self::new(Routes::Node(local), endpoint, Some(max_value_bytes), super::Spread::Sticky))
+        Self::new(Routes::Node(local), endpoint, Some(max_value_bytes), super::Spread::Sticky)
     }
 
-    pub(crate) fn new(routes: Routes, endpoint: Endpoint, max_value_bytes: Option<u64>, spread: super::Spread) -> Self {
+    pub(crate) fn new(
+        routes: Routes,
+        endpoint: Endpoint,
+        max_value_bytes: Option<u64>,
+        spread: super::Spread,
+    ) -> Arc<Self> {
         let order = pick::Order::new(endpoint.id().node, spread);
         let peers = ArcSwap::from_pointee(Peers { endpoint: Some(endpoint), channels: BTreeMap::new() });
-        Self {
+        Arc::new_cyclic(|me| Self {
+            me: me.clone(),
             routes,
             max_value_bytes,
             runtime: Handle::current(),
@@ -101,7 +109,7 @@ impl Router {
             requests: Requests::default(),
             #[cfg(feature = "testing")]
             observer: std::sync::OnceLock::new(),
-        }
+        })
     }
 
     /// The runtime that carries its requests.

@@ -141,6 +141,25 @@ async fn a_moved_head_is_found() {
     assert_eq!(client.routing().chains[0].head(), Some(new.me()));
 }
 
+/// None of its calls has the time to find out that the whole chain is elsewhere, all together do.
+#[tokio::test]
+async fn callers_with_little_time_find_a_moved_chain() {
+    let cluster = unique("client");
+    let (old, new) = (FakeNode::start(&cluster, "old"), FakeNode::start(&cluster, "new"));
+    old.form(&routing(config(&[old.me()], 1), &[&old, &new]));
+    let client = connect(&cluster, &old).await;
+    client.kv().put("k", "v").await.unwrap();
+    new.form(&routing(config(&[new.me()], 2), &[&new]));
+    old.endpoint.shutdown().await;
+    client.candidates().add(new.addr());
+    for left in (0..200).rev() {
+        match client.kv().get("k").timeout(Duration::from_millis(300)).await {
+            Ok(seen) => return assert_eq!(seen.served.node, new.me().node),
+            Err(error) => assert!(error.is_not_applied() && left > 0, "{error}"),
+        }
+    }
+}
+
 /// A node whose requests go nowhere: the test gets their streams.
 fn silent(cluster: &str) -> (FakeNode, mpsc::Receiver<IncomingStream>) {
     let (sender, streams) = mpsc::channel(16);

@@ -93,8 +93,7 @@ async fn those_left_behind_come_back_under_their_old_names() {
     let name = |line: &Value| line["node"].as_str().unwrap().to_owned();
     let names = [name(&cluster.lines[0]), name(&cluster.lines[1])];
     let flags = |name| ["--no-mdns", "--seed", &last, "--name", name];
-    let mut back: Vec<_> =
-        names.iter().map(|name| Node::start(&cluster.name, &cluster.secret, &flags(name))).collect();
+    let mut back: Vec<_> = names.iter().map(|name| Node::start(&cluster.name, &cluster.secret, &flags(name))).collect();
     for (node, name) in back.iter_mut().zip(&names) {
         let line = node.ready().await;
         assert_eq!(line["node"], *name, "{line}");

@@ -3,7 +3,7 @@
 use std::{
     sync::{
         Arc,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::Duration,
 };
@@ -39,6 +39,8 @@ use crate::{
 
 /// How long one node may take to say what it knows.
 const ASK_PATIENCE: Duration = Duration::from_secs(1);
+/// How long all of them together may take.
+const REFRESH: Duration = Duration::from_secs(5);
 /// How long others may take longer than the first that says what it knows.
 const LATECOMERS: Duration = Duration::from_millis(20);
 /// So many nodes that there is no connection to are asked beside those that there is one to.
@@ -58,11 +60,19 @@ pub(crate) struct Asked {
     /// One question at a time, whose answer serves all that waited for it; how many there were.
     asking: Mutex<()>,
     asked: AtomicU64,
+    /// Somebody asks for whom nobody may wait.
+    under_way: AtomicBool,
 }
 
 impl Asked {
     pub(crate) fn new(routing: Arc<Routing>, candidates: Candidates) -> Self {
-        Self { known: watch::Sender::new(routing), candidates, asking: Mutex::new(()), asked: AtomicU64::new(0) }
+        Self {
+            known: watch::Sender::new(routing),
+            candidates,
+            asking: Mutex::new(()),
+            asked: AtomicU64::new(0),
+            under_way: AtomicBool::new(false),
+        }
     }
 }
 
@@ -110,10 +120,22 @@ impl Routes {
 }
 
 impl Router {
-    /// Asks for the routing, if it has to be asked for; whatever comes of it.
+    /// Asks for the routing, if it has to be asked for; whatever comes of it. When the caller has no more time the
+    /// question goes on, for the calls that follow: a client whose calls all end early would never learn anything.
     pub(super) async fn refresh_routing(&self, deadline: Instant) {
+        let (Routes::Asked(asked), Some(me)) = (&self.routes, self.me.upgrade()) else { return };
         let until = deadline.min(Instant::now() + ASK_PATIENCE);
-        drop(timeout_at(until, self.refresh(until)).await);
+        if asked.under_way.swap(true, Ordering::AcqRel) {
+            drop(timeout_at(until, asked.asking.lock()).await);
+            return;
+        }
+        let going_on = self.runtime.spawn(async move {
+            drop(me.refresh_within(REFRESH).await);
+            if let Routes::Asked(asked) = &me.routes {
+                asked.under_way.store(false, Ordering::Release);
+            }
+        });
+        drop(timeout_at(until, going_on).await);
     }
 
     pub(crate) async fn refresh_within(&self, timeout: Duration) -> Result<Arc<Routing>, Error> {
