@@ -194,7 +194,7 @@ const TABLE: [Line; 49] = {
         line(M::TakeNewerEpoch, "take-newer-epoch", 36, S::Unrest, Guard::Replica(R::TakeNewerEpoch)),
         line(M::LookOnce, "look-once", 28, S::Stalls, Guard::Replica(R::LookOnce)),
         line(M::SkipFinished, "skip-finished", 38, S::Disturbed, Guard::Replica(R::SkipFinished)),
-        line(M::WholeTooSoon, "whole-too-soon", 43, S::Race, Guard::Replica(R::WholeTooSoon)),
+        line(M::WholeTooSoon, "whole-too-soon", 43, S::Overlaps, Guard::Replica(R::WholeTooSoon)),
         line(M::AnswerUnleased, "answer-unleased", 2, S::Halves, Guard::Replica(R::AnswerUnleased)),
         line(M::LoseInFlight, "lose-in-flight", 8, S::Failover, Guard::Replica(R::LoseInFlight)),
         line(M::KeepNothing, "keep-nothing", 16, S::Race, Guard::Replica(R::KeepNothing)),

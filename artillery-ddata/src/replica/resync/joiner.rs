@@ -147,15 +147,21 @@ impl Filling {
                 self.mark.sessions += entries.len() as u64;
                 entries.into_iter().for_each(|entry| self.sessions.add(entry));
                 self.again = false;
-                return Taken::Nothing;
+                Taken::Nothing
             }
-            SnapshotContent::Begin(_) | SnapshotContent::Sessions(_) => return Taken::Nothing,
-            _ if !has_sessions => return Taken::Nothing,
-            _ => self.shown = self.shown.max(part.watermark),
+            SnapshotContent::Begin(_) | SnapshotContent::Sessions(_) => Taken::Nothing,
+            content if has_sessions => {
+                self.shown = self.shown.max(part.watermark);
+                self.take_content(&part.at, content)
+            }
+            _ => Taken::Nothing,
         }
-        match part.content {
+    }
+
+    fn take_content(&mut self, at: &Mark, content: SnapshotContent) -> Taken {
+        match content {
             SnapshotContent::Records(records) => self.take_records(records),
-            SnapshotContent::Piece(piece) => self.take_piece(&part.at, piece),
+            SnapshotContent::Piece(piece) => self.take_piece(at, piece),
             _ => Taken::End,
         }
     }
@@ -168,13 +174,18 @@ impl Filling {
         }
         match &part.content {
             // The first piece of it, said again, or of an older one.
-            SnapshotContent::Piece(piece) => !self.is_of_value(piece) && piece.version >= self.value_of.1,
+            SnapshotContent::Piece(piece) => !self.is_of_value(piece) && !self.is_older(piece),
             _ => true,
         }
     }
 
     fn is_of_value(&self, piece: &RecordPiece) -> bool {
         (&piece.key, piece.version) == (&self.value_of.0, self.value_of.1)
+    }
+
+    /// Of a version of the same key that was there before: it came late.
+    fn is_older(&self, piece: &RecordPiece) -> bool {
+        piece.key == self.value_of.0 && piece.version < self.value_of.1
     }
 
     fn take_records(&mut self, records: Vec<Record>) -> Taken {
@@ -193,7 +204,7 @@ impl Filling {
             self.value.clear();
             self.value_of = (piece.key.clone(), piece.version);
         } else if !self.is_of_value(&piece) {
-            if piece.version >= self.value_of.1 {
+            if !self.is_older(&piece) {
                 // What has come is of a version that isn't there any more.
                 (self.mark.bytes, self.again) = (0, true);
             }

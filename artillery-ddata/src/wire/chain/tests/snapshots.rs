@@ -80,10 +80,11 @@ fn piece() -> impl Strategy<Value = (Mark, SnapshotContent)> {
 
 pub(super) fn some_part() -> impl Strategy<Value = ChainMessage> {
     let end = mark().prop_map(|mark| (Mark { bytes: 0, ..mark }, SnapshotContent::End));
-    (1..u64::MAX, number(), prop_oneof![beginning(), entries(), records(), piece(), end])
-        .prop_map(|(id, watermark, (at, content))| {
+    (1..u64::MAX, number(), prop_oneof![beginning(), entries(), records(), piece(), end]).prop_map(
+        |(id, watermark, (at, content))| {
             ChainMessage::Snapshot(SnapshotPart { id, at, watermark: Sequence(watermark), content })
-        })
+        },
+    )
 }
 
 fn refused(at: Mark, content: SnapshotContent) -> HistoryError {
