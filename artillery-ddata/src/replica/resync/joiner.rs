@@ -111,7 +111,7 @@ impl Filling {
     /// The epoch is over, and the snapshot with it. What has come of it is of no use, and stays until the next begins.
     pub(in super::super) fn abandon(&mut self) {
         (self.id, self.again, self.hold, self.buffered) = (0, false, false, 0);
-        self.until = None;
+        (self.until, self.history) = (None, History::default());
         self.buffer.clear();
     }
 

@@ -274,7 +274,9 @@ impl Replica {
             if is_large && records.is_empty() {
                 let made = self.piece_of_record(mark, &record);
                 let large = Large { behind: mark.behind.clone(), record };
-                self.outgoing.iter_mut().for_each(|outgoing| outgoing.large = Some(large.clone()));
+                if let Some(outgoing) = &mut self.outgoing {
+                    outgoing.large = Some(large);
+                }
                 return Ok(made);
             }
             let cost = ENTRY + record.key.len() + value.len();
