@@ -82,6 +82,8 @@ pub enum MutantName {
     LookOnce,
     /// A snapshot that begins anew goes on where the last one was broken off.
     SkipFinished,
+    /// A joiner counts as whole before it has applied all that its snapshot shows in part.
+    WholeTooSoon,
     /// A tail answers version queries without a lease.
     AnswerUnleased,
     /// In a new epoch sending goes on behind what the old successor was sent, and the new one passes over what it misses.
@@ -131,7 +133,7 @@ const fn line(mutant: MutantName, name: &'static str, trap: u32, scenario: Scena
     Line { mutant, name, trap, scenario, guard }
 }
 
-const TABLE: [Line; 48] = {
+const TABLE: [Line; 49] = {
     use MutantName as M;
     use Scenario as S;
     use coordinator::Mutant as C;
@@ -192,6 +194,7 @@ const TABLE: [Line; 48] = {
         line(M::TakeNewerEpoch, "take-newer-epoch", 36, S::Unrest, Guard::Replica(R::TakeNewerEpoch)),
         line(M::LookOnce, "look-once", 28, S::Stalls, Guard::Replica(R::LookOnce)),
         line(M::SkipFinished, "skip-finished", 38, S::Disturbed, Guard::Replica(R::SkipFinished)),
+        line(M::WholeTooSoon, "whole-too-soon", 43, S::Overlaps, Guard::Replica(R::WholeTooSoon)),
         line(M::AnswerUnleased, "answer-unleased", 2, S::Halves, Guard::Replica(R::AnswerUnleased)),
         line(M::LoseInFlight, "lose-in-flight", 8, S::Failover, Guard::Replica(R::LoseInFlight)),
         line(M::KeepNothing, "keep-nothing", 16, S::Race, Guard::Replica(R::KeepNothing)),

@@ -204,6 +204,7 @@ fn settings(setup: &Setup) -> Settings {
     Settings {
         window: setup.window,
         backlog: setup.backlog,
+        joiner_buffer: setup.joiner_buffer,
         heartbeat: setup.heartbeat,
         resend: setup.resend,
         mutant: setup.mutant.and_then(MutantName::guard),

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use artillery_ddata::Mode;
 
-use self::directed::{crowd, disturbed, forks, halves, last_words, race, stalls, whispers};
+use self::directed::{crowd, disturbed, forks, halves, last_words, overlaps, race, stalls, whispers};
 use self::draw::{
     batches, clocks, common, evictions, founded, large, mixed, moving, one_key, readers, resync, retries, sole,
     turmoil, unrest, watches,
@@ -66,6 +66,8 @@ pub struct Setup {
     pub window: usize,
     /// Backlog, in bytes.
     pub backlog: usize,
+    /// Bytes of updates that a joiner keeps beside a snapshot.
+    pub joiner_buffer: usize,
     /// What client sessions and their records may take up, in bytes.
     pub session_bytes: usize,
     /// How long a snapshot is kept that nobody asks for.
@@ -245,6 +247,9 @@ pub enum Scenario {
     Disturbed,
     /// Snapshots of many keys over narrow links, while as much is written as gets through.
     Race,
+    /// Snapshots of many keys, of joiners with little room for the updates beside them: what these change is there before
+    /// they are. Whoever joins is read from as soon as it answers.
+    Overlaps,
     /// Heads are cut off, go on ordering, and come back with what nobody else has.
     Forks,
     /// Almost twice as many nodes as form a cluster, which meet late.
@@ -287,7 +292,7 @@ impl Scenario {
             Self::Stalls => &[Isolate, Pause, Break],
             Self::LastWords => &[Isolate, Break],
             Self::Disturbed => &[Restart, Isolate, Break],
-            Self::Race => &[Restart, Isolate, Delay],
+            Self::Race | Self::Overlaps => &[Restart, Isolate, Delay],
             Self::Gray => &[Break, Cut, Far, Slow, Delay],
             Self::Orders => &[Order, Delay],
             Self::Drains => &[Drain, Delay],
@@ -369,6 +374,7 @@ impl Scenario {
             Self::LastWords => last_words(&mut rng, &mut setup),
             Self::Disturbed => disturbed(&mut rng, &mut setup),
             Self::Race => race(&mut rng, &mut setup),
+            Self::Overlaps => overlaps(&mut rng, &mut setup),
             Self::Forks => forks(&mut rng, &mut setup),
             Self::Crowd => crowd(&mut rng, &mut setup),
             Self::Gray => gray::gray(&mut rng, &mut setup),

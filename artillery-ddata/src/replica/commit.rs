@@ -2,7 +2,7 @@
 
 use smallvec::SmallVec;
 
-use super::{Halt, Replica};
+use super::{Halt, Mutant, Replica};
 use crate::{
     Sequence, Timestamp,
     store::{Held, StoreBatch, StoreOp},
@@ -15,9 +15,13 @@ impl Replica {
         if !update.kind.is_known() {
             return Err(Halt::UnknownKind(update.kind.0));
         }
+        // With that guard left out, what is here may be newer, and would refuse everything.
+        let too_soon = self.is(Mutant::WholeTooSoon);
+        let known = |key: &[u8]| too_soon && self.has_newer(key, update.version).unwrap_or(false);
         let ops: SmallVec<[StoreOp; 2]> = update
             .changes
             .iter()
+            .filter(|change| !known(&change.key))
             .map(|change| StoreOp::Put {
                 key: change.key.clone(),
                 held: Held { version: update.version, value: change.value.clone() },

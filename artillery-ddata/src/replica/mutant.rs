@@ -63,6 +63,9 @@ pub enum Mutant {
     RollBackFirst,
     /// A snapshot that begins anew goes on where the last one was broken off (trap 38).
     SkipFinished,
+    /// A joiner counts as whole when the last part of its snapshot is there, whatever the parts show that it hasn't
+    /// applied: a state that never was (trap 43). Two guards: it then puts older updates over newer values in vain.
+    WholeTooSoon,
     /// A tail answers version queries without a lease (trap 2).
     AnswerUnleased,
     /// Version queries, and answers to them, are taken in whatever the epoch in which they were said (trap 2).

@@ -1,8 +1,9 @@
 //! Snapshots for joiners whose place in the history is no longer kept (docs/DESIGN.md §7).
 //!
-//! A snapshot shows the source's data at its watermark. It travels beside the updates behind that, which the joiner keeps
-//! until the snapshot is through; the source keeps a pin and a copy of the table of sessions, and nothing else. Where
-//! the joiner stands is told by its control frames, so that whatever was lost is sent again from there.
+//! A snapshot shows each key as it is committed when its part is made. It travels beside the updates behind the watermark at
+//! which it began, which the joiner keeps until the last part is there, and then applies where they are newer; the source
+//! keeps a copy of the table of sessions and at most one large value, and nothing else. Where the joiner stands is told by
+//! its control frames, so that whatever was lost is sent again from there.
 
 mod joiner;
 mod source;

@@ -4,7 +4,7 @@
 //! on the pieces of an update that is still coming in: a large value is on all hops of the chain at the same time.
 
 use super::{
-    Halt, Mutant, Replica,
+    Filling, Halt, Mutant, Replica,
     incoming::{Incoming, Misplaced, piece_of},
     links::Cursor,
 };
@@ -150,8 +150,8 @@ impl Replica {
     /// where we stand: now, and with each heartbeat.
     fn is_next(&mut self, from: MemberId, sequence: Sequence) -> bool {
         let reached = self.reached();
-        let keeps = !self.is(Mutant::KeepNothing);
-        if self.filling.as_ref().is_some_and(|filling| !filling.takes_updates() || !keeps) {
+        let keeps = |filling: &Filling| !self.is(Mutant::KeepNothing) || filling.has_ended();
+        if self.filling.as_ref().is_some_and(|filling| !filling.takes_updates() || !keeps(filling)) {
             return false;
         }
         if sequence > reached.next() {
@@ -235,7 +235,8 @@ impl Replica {
     fn received(&mut self, now: Timestamp, from: MemberId, in_order: bool, watermark: Sequence) {
         if self.filling.is_some() {
             self.due_for(Some(from));
-            return self.learn_from(now, from, watermark);
+            self.learn_from(now, from, watermark);
+            return self.catch_up(now);
         }
         if in_order {
             self.found_prefix(now);

@@ -4,6 +4,7 @@ mod chain;
 mod chaos;
 mod cuts;
 mod expelled;
+mod filling;
 #[cfg(feature = "mutants")]
 mod guards;
 mod large;

@@ -46,9 +46,8 @@ pub struct Settings {
     pub snapshot_bytes: usize,
     /// The promotion of a joiner is asked for once it lacks no more bytes of updates than these.
     pub close_behind: usize,
-    /// Bytes of updates that a joiner keeps until its snapshot is through. What is beyond them waits in the source's
-    /// backlog. The source keeps what was there when the snapshot began: at most as much as was written since, which is
-    /// bounded by this and the backlog.
+    /// Bytes of updates that a joiner keeps until the last part of its snapshot is there. What is beyond them waits in the
+    /// source's backlog.
     pub joiner_buffer: usize,
     /// How often cumulative state is repeated to peers that haven't shown to know it.
     pub heartbeat: Duration,

@@ -13,6 +13,9 @@ pub struct SnapshotPart {
     pub id: u64,
     /// What stands before it. A joiner takes it in only if it has exactly that.
     pub at: Mark,
+    /// The source's commit watermark when it made this part: keys are shown as they were then, or at some moment between the
+    /// beginning of the snapshot and then.
+    pub watermark: Sequence,
     /// What it brings.
     pub content: SnapshotContent,
 }
@@ -38,7 +41,8 @@ pub struct Beginning {
     /// The newest version that the joiner said it had ([`Version::NONE`] too, if it was in the middle of another
     /// snapshot). It takes up nothing once that has changed: the word came late.
     pub said: Version,
-    /// It shows the history up to here.
+    /// The source had committed the history up to here. What follows comes as updates, some of which the records that come
+    /// later may show already.
     pub version: Version,
     /// The first sequence of each epoch in that history, oldest first.
     pub epochs: Vec<(Epoch, Sequence)>,
@@ -112,6 +116,8 @@ pub struct Progress {
     pub upto: Sequence,
     /// Please send updates from behind that, whatever was sent before.
     pub missed: bool,
-    /// It has no room for more updates until the snapshot is through.
+    /// It has no room for more updates until the last part has come.
     pub hold: bool,
+    /// The last part has come. What is missing is updates, up to the highest watermark at which a part was made.
+    pub ended: bool,
 }

@@ -99,6 +99,10 @@ fn written(parts: &[Part], is_batch: bool, committed: &Committed) -> Result<Told
                 let found = (*was, value_of(key, bytes)?);
                 told.operations.push((key, call, Answer::Took { version, found }));
             }
+            // Who answers a retry was joining when the value was taken, and never had it: this tells of a delete.
+            (PartCall::Register(Call::GetDelete), Computed::TookForgotten(_)) => {
+                told.operations.push((key, Call::Delete, Answer::Written(version)));
+            }
             (PartCall::Register(Call::GetDelete), _) => return Err(wrong()),
             (PartCall::Register(call), Computed::Nothing) => {
                 told.operations.push((key, call, Answer::Written(version)))

@@ -85,6 +85,15 @@ pub(super) fn race(rng: &mut Rng, setup: &mut Setup) {
     setup.pace = 4;
 }
 
+pub(super) fn overlaps(rng: &mut Rng, setup: &mut Setup) {
+    broad(rng, setup, 40);
+    setup.profile.room = 600;
+    setup.pace = 4;
+    (setup.backlog, setup.joiner_buffer) = (32 << 10, 2 << 10);
+    let mix = Mix { writes: 400, deletes: 200, takes: 200, numbered: 1000, duplicates: 300, ..setup.mix };
+    setup.mix = Mix { eventual: 700, cuts: 300, sessions: 500, ..mix };
+}
+
 pub(super) fn crowd(rng: &mut Rng, setup: &mut Setup) {
     let (expect, members) = rng.pick(&[(2, 3), (3, 5), (3, 5), (4, 7)]);
     setup.members = members;

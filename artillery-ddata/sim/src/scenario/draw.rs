@@ -41,6 +41,7 @@ pub(super) fn common(rng: &mut Rng) -> Setup {
         mix: Mix::draw(rng),
         window: rng.pick(&[4 << 10, 64 << 10, 1 << 20]),
         backlog: rng.pick(&[16 << 10, 1 << 20, 64 << 20]),
+        joiner_buffer: 32 << 20,
         session_bytes: rng.pick(&[16 << 20, 16 << 20, 4 << 10]),
         snapshot_age: Duration::from_millis(rng.between(200, 2000)),
         snapshot_bytes: rng.pick(&[4 << 10, 1 << 20]),

@@ -4,7 +4,7 @@ use super::Scenario;
 
 impl Scenario {
     /// All of them.
-    pub const ALL: [Self; 42] = [
+    pub const ALL: [Self; 43] = [
         Self::Calm,
         Self::Lossy,
         Self::Links,
@@ -42,6 +42,7 @@ impl Scenario {
         Self::LastWords,
         Self::Disturbed,
         Self::Race,
+        Self::Overlaps,
         Self::Forks,
         Self::Crowd,
         Self::Gray,
@@ -89,6 +90,7 @@ impl Scenario {
             Self::LastWords => "last-words",
             Self::Disturbed => "disturbed",
             Self::Race => "race",
+            Self::Overlaps => "overlaps",
             Self::Forks => "forks",
             Self::Crowd => "crowd",
             Self::Gray => "gray",
@@ -139,6 +141,7 @@ impl Scenario {
             Self::Crowd => "almost twice as many nodes as form a cluster",
             Self::Forks => "heads are cut off, go on ordering, and come back with what nobody else has",
             Self::Race => "snapshots over narrow links, while as much is written as gets through",
+            Self::Overlaps => "snapshots that come before the updates that they show",
             Self::Gray => "a living member holds its chain up: a dead link, or a hundred times slower",
             Self::Orders => "members change places under load, and nobody is to notice",
             Self::Drains => "members leave under load, one after the other, and start anew",

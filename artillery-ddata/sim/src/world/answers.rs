@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use artillery_ddata::{
     Sequence,
-    replica::{Page, Read, ReadMode, Refusal, Reply, Token},
+    replica::{Computed, Page, Read, ReadMode, Refusal, Reply, Token},
     store::Held,
 };
 
@@ -142,11 +142,20 @@ fn checked(oracle: &ChainOracle, keys: &crate::client::Keys, origin: &Origin, re
     }
 }
 
+/// A value that was taken away may be forgotten, but is never another one.
+fn is_the_same_result(first: &Computed, again: &Computed) -> bool {
+    match (first, again) {
+        (Computed::Took(Some((taken, _))), Computed::TookForgotten(version))
+        | (Computed::TookForgotten(version), Computed::Took(Some((taken, _)))) => taken == version,
+        _ => first == again,
+    }
+}
+
 /// One request has one outcome, however often it is asked for.
 fn is_the_same(expected: &Reply, reply: &Reply) -> Result<(), Failure> {
     let fine = match (expected, reply) {
         (Reply::Committed(first), Reply::Committed(again)) => {
-            first.version == again.version && first.result == again.result
+            first.version == again.version && is_the_same_result(&first.result, &again.result)
         }
         (
             Reply::Conflict { at, step, version, .. },

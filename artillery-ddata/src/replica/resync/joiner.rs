@@ -1,17 +1,22 @@
 //! The joiner of a snapshot: it has no history, and no standing, until the snapshot is through.
+//!
+//! What has come when the last part is here is of many moments: each key as it was committed at some time between the
+//! beginning and the highest watermark at which a part was made. It is the state at that watermark once all updates up to it
+//! have been applied over it, older ones never over newer (docs/adr/0020-a-snapshot-of-what-is-there.md).
 
 use std::collections::VecDeque;
 
+use bytes::Bytes;
 use smallvec::{SmallVec, smallvec};
 
 use super::{
-    super::{History, Mutant, Refusal, Replica, Reply, sessions::Sessions},
+    super::{Halt, History, Mutant, Refusal, Replica, Reply, sessions::Sessions},
     ResyncProgress,
 };
 use crate::{
     MemberId, Role, Sequence, Timestamp, Version,
     replica::Event,
-    store::{Held, Record, StoreBatch, StoreOp},
+    store::{Held, Record, StoreBatch, StoreError, StoreOp},
     update::Update,
     wire::message::{Beginning, Mark, Progress, RecordPiece, SnapshotContent, SnapshotPart},
 };
@@ -25,9 +30,16 @@ pub(in super::super) struct Filling {
     mark: Mark,
     again: bool,
     sessions: Sessions,
-    /// What has come of a value that comes in pieces.
+    /// The history from the beginning on, as far as it has been applied over the records.
+    history: History,
+    /// What has come of a value that comes in pieces, of which key and version.
     value: Vec<u8>,
-    /// Updates behind the snapshot, one behind the other, and their bytes.
+    value_of: (Bytes, Version),
+    /// The highest watermark at which a part was made that was taken in.
+    shown: Sequence,
+    /// The last part has come: it is whole with all updates up to here.
+    until: Option<Sequence>,
+    /// Updates behind that history, one behind the other, and their bytes.
     buffer: VecDeque<Update>,
     buffered: usize,
     hold: bool,
@@ -46,11 +58,15 @@ impl Filling {
     fn new(id: u64, beginning: Beginning) -> Self {
         Self {
             id,
+            history: History::behind(beginning.version, beginning.epochs.clone()),
+            shown: beginning.version.sequence,
             beginning,
             mark: Mark::default(),
             again: false,
             sessions: Sessions::default(),
             value: Vec::new(),
+            value_of: (Bytes::new(), Version::NONE),
+            until: None,
             buffer: VecDeque::new(),
             buffered: 0,
             hold: false,
@@ -64,12 +80,13 @@ impl Filling {
 
     pub(in super::super) fn progress(&self, missed: bool) -> Progress {
         let Self { id, ref mark, again, hold, .. } = *self;
-        Progress { id, mark: mark.clone(), again, upto: self.upto(), missed: missed && !hold, hold }
+        let (upto, ended) = (self.upto(), self.until.is_some());
+        Progress { id, mark: mark.clone(), again, upto, missed: missed && !hold, hold, ended }
     }
 
-    /// The newest update that is kept for afterwards.
+    /// The newest update that has come, kept for afterwards or applied.
     pub(in super::super) fn upto(&self) -> Sequence {
-        self.buffer.back().map_or(self.beginning.version, |update| update.version).sequence
+        self.buffer.back().map_or(self.history.last(), |update| update.version).sequence
     }
 
     /// Whether updates are of any use: some snapshot of this epoch has begun, and there is room.
@@ -77,9 +94,10 @@ impl Filling {
         self.id != 0 && !self.hold
     }
 
-    /// What comes behind an update that there was no room for is dropped too; the source's backlog holds the place.
+    /// What comes behind an update that there was no room for is dropped too; the source's backlog holds the place. Behind
+    /// the last part updates don't stay: they are applied as they come.
     pub(in super::super) fn has_room(&mut self, bytes: usize, limit: usize) -> bool {
-        self.hold |= self.buffered.saturating_add(bytes) > limit;
+        self.hold |= self.until.is_none() && self.buffered.saturating_add(bytes) > limit;
         !self.hold
     }
 
@@ -93,11 +111,33 @@ impl Filling {
     /// The epoch is over, and the snapshot with it. What has come of it is of no use, and stays until the next begins.
     pub(in super::super) fn abandon(&mut self) {
         (self.id, self.again, self.hold, self.buffered) = (0, false, false, 0);
+        (self.until, self.history) = (None, History::default());
         self.buffer.clear();
     }
 
+    /// Whether the last part has come.
+    pub(in super::super) fn has_ended(&self) -> bool {
+        self.until.is_some()
+    }
+
+    /// The next update up to there, if it has come.
+    fn next(&mut self, until: Sequence) -> Option<Update> {
+        if self.history.last().sequence < until { self.buffer.pop_front() } else { None }
+    }
+
+    fn committed(&mut self, update: Update, taken: Option<Bytes>, backlog: usize) {
+        let sequence = update.version.sequence;
+        self.sessions.note(&update, taken);
+        self.sessions.commit(&update);
+        self.history.push(update);
+        self.history.commit(sequence, backlog);
+    }
+
     fn take(&mut self, part: SnapshotPart) -> Taken {
-        if part.at != self.mark {
+        if self.until.is_some() {
+            return Taken::Nothing;
+        }
+        if part.at != self.mark && !self.begins_value_anew(&part) {
             self.again |= part.at > self.mark;
             return Taken::Nothing;
         }
@@ -106,14 +146,46 @@ impl Filling {
             SnapshotContent::Sessions(entries) if !has_sessions => {
                 self.mark.sessions += entries.len() as u64;
                 entries.into_iter().for_each(|entry| self.sessions.add(entry));
+                self.again = false;
+                Taken::Nothing
             }
-            SnapshotContent::Records(records) if has_sessions => return self.take_records(records),
-            SnapshotContent::Piece(piece) if has_sessions => return self.take_piece(piece),
-            SnapshotContent::End if has_sessions => return Taken::End,
-            _ => return Taken::Nothing,
+            SnapshotContent::Begin(_) | SnapshotContent::Sessions(_) => Taken::Nothing,
+            content if has_sessions => {
+                self.shown = self.shown.max(part.watermark);
+                self.take_content(&part.at, content)
+            }
+            _ => Taken::Nothing,
         }
-        self.again = false;
-        Taken::Nothing
+    }
+
+    fn take_content(&mut self, at: &Mark, content: SnapshotContent) -> Taken {
+        match content {
+            SnapshotContent::Records(records) => self.take_records(records),
+            SnapshotContent::Piece(piece) => self.take_piece(at, piece),
+            _ => Taken::End,
+        }
+    }
+
+    /// Of a large value some pieces have come. The source doesn't have it any more: here is what is there now.
+    fn begins_value_anew(&self, part: &SnapshotPart) -> bool {
+        let Mark { sessions, ref behind, bytes } = self.mark;
+        if bytes == 0 || part.at != (Mark { sessions, behind: behind.clone(), bytes: 0 }) {
+            return false;
+        }
+        match &part.content {
+            // The first piece of it, said again, or of an older one.
+            SnapshotContent::Piece(piece) => !self.is_of_value(piece) && !self.is_older(piece),
+            _ => true,
+        }
+    }
+
+    fn is_of_value(&self, piece: &RecordPiece) -> bool {
+        (&piece.key, piece.version) == (&self.value_of.0, self.value_of.1)
+    }
+
+    /// Of a version of the same key that was there before: it came late.
+    fn is_older(&self, piece: &RecordPiece) -> bool {
+        piece.key == self.value_of.0 && piece.version < self.value_of.1
     }
 
     fn take_records(&mut self, records: Vec<Record>) -> Taken {
@@ -127,9 +199,16 @@ impl Filling {
         Taken::Records(records)
     }
 
-    fn take_piece(&mut self, piece: RecordPiece) -> Taken {
-        if self.mark.bytes == 0 {
+    fn take_piece(&mut self, at: &Mark, piece: RecordPiece) -> Taken {
+        if at.bytes == 0 {
             self.value.clear();
+            self.value_of = (piece.key.clone(), piece.version);
+        } else if !self.is_of_value(&piece) {
+            if !self.is_older(&piece) {
+                // What has come is of a version that isn't there any more.
+                (self.mark.bytes, self.again) = (0, true);
+            }
+            return Taken::Nothing;
         }
         self.again = false;
         self.value.extend_from_slice(&piece.bytes);
@@ -158,7 +237,7 @@ impl Replica {
             match filling.take(part) {
                 Taken::Nothing => {}
                 Taken::Records(records) => self.put_records(records),
-                Taken::End => self.finish_filling(now),
+                Taken::End => self.end_parts(now),
             }
         }
         self.due_for(Some(from));
@@ -189,12 +268,10 @@ impl Replica {
     }
 
     fn put_records(&mut self, records: Vec<Record>) {
-        let known = |record: &Record| {
-            let held = self.store.read(self.chain, &record.key, Sequence::MAX);
-            held.is_ok_and(|held| held.is_some_and(|held| held.version.sequence >= record.held.version.sequence))
-        };
-        // With the wipe left out only what is still there may be passed over: everything else would be refused.
-        let records = records.into_iter().filter(|record| !self.is(Mutant::NoWipe) || !known(record));
+        // With such a guard left out only what is still there may be passed over: everything else would be refused.
+        let may_be_there = self.is(Mutant::NoWipe) || self.is(Mutant::SkipFinished);
+        let known = |record: &Record| may_be_there && self.has_newer(&record.key, record.held.version).unwrap_or(false);
+        let records = records.into_iter().filter(|record| !known(record));
         let ops: SmallVec<_> = records.map(|Record { key, held }| StoreOp::Put { key, held }).collect();
         self.apply_to_store(ops);
     }
@@ -205,14 +282,68 @@ impl Replica {
         }
     }
 
-    /// The snapshot is whole: history begins behind it, and the updates that wait are applied.
+    /// The last part has come. What the joiner has isn't the state of any moment yet.
+    fn end_parts(&mut self, now: Timestamp) {
+        let too_soon = self.is(Mutant::WholeTooSoon);
+        let Some(filling) = &mut self.filling else { return };
+        let until = if too_soon { filling.shown.min(filling.upto()) } else { filling.shown };
+        (filling.until, filling.hold) = (Some(until), false);
+        self.catch_up(now);
+    }
+
+    /// Behind the last part: applies the updates that the records may show already, as far as they have come. With the last of
+    /// them the joiner is whole.
+    pub(in super::super) fn catch_up(&mut self, now: Timestamp) {
+        let Some(until) = self.filling.as_ref().and_then(|filling| filling.until) else { return };
+        while let Some(update) = self.filling.as_mut().and_then(|filling| filling.next(until)) {
+            if let Err(halt) = self.apply_over_records(update) {
+                return self.halt(halt);
+            }
+        }
+        if self.filling.as_ref().is_some_and(|filling| filling.history.last().sequence >= until) {
+            self.finish_filling(now);
+        }
+    }
+
+    /// Takes in an update that the source had committed when it made the last part: what is newer here stays.
+    fn apply_over_records(&mut self, update: Update) -> Result<(), Halt> {
+        if !update.kind.is_known() {
+            return Err(Halt::UnknownKind(update.kind.0));
+        }
+        // What it took away may never have been here. Then nobody remembers the value, rather than another one.
+        let taken = self.taken_by(&update)?;
+        let mut ops = SmallVec::new();
+        for change in &update.changes {
+            if !self.has_newer(&change.key, update.version)? {
+                let (key, value) = (change.key.clone(), change.value.clone());
+                ops.push(StoreOp::Put { key: key.clone(), held: Held { version: update.version, value } });
+                ops.push(StoreOp::Prune { key });
+            }
+        }
+        if !ops.is_empty() {
+            self.store.apply(&StoreBatch { chain: self.chain, keep_from: update.version.sequence, ops })?;
+        }
+        self.writes.follow_chain_time(update.chain_time);
+        let backlog = self.settings.backlog;
+        if let Some(filling) = &mut self.filling {
+            filling.committed(update, taken, backlog);
+        }
+        Ok(())
+    }
+
+    /// Whether a key has this version here, or a newer one.
+    pub(in super::super) fn has_newer(&self, key: &[u8], version: Version) -> Result<bool, StoreError> {
+        let newest = self.store.read(self.chain, key, Sequence::MAX)?;
+        Ok(newest.is_some_and(|held| held.version.sequence >= version.sequence))
+    }
+
+    /// All is here: history begins behind the first part, and the updates that are left are applied as ever.
     fn finish_filling(&mut self, now: Timestamp) {
         let Some(filling) = self.filling.take().filter(|_| self.halted.is_none()) else { return };
-        let Filling { beginning, sessions, buffer, .. } = *filling;
-        self.watermark = beginning.version.sequence;
+        let Filling { beginning, history, sessions, buffer, .. } = *filling;
+        self.watermark = history.last().sequence;
         self.gate.commit(self.watermark);
-        self.history = History::behind(beginning.version, beginning.epochs);
-        self.sessions = sessions;
+        (self.history, self.sessions) = (history, sessions);
         self.writes.follow_chain_time(beginning.chain_time);
         for update in buffer {
             if let Err(halt) = self.apply(update) {

@@ -1,4 +1,7 @@
 //! The source of a snapshot: a tail whose joiner asks for history that is no longer kept.
+//!
+//! Nothing is pinned for it: each part shows its keys as they are committed when it is made
+//! (docs/adr/0020-a-snapshot-of-what-is-there.md).
 
 use bytes::Bytes;
 
@@ -23,6 +26,10 @@ pub(in super::super) struct Outgoing {
     to: MemberId,
     beginning: Beginning,
     sessions: Vec<SessionEntry>,
+    /// The value that goes in pieces, so that all of them are of one version however often the key changes meanwhile.
+    large: Option<Large>,
+    /// The joiner has had the last part.
+    ended: bool,
     /// What to send next; `None` until the joiner has said, on this connection, where it stands.
     next: Option<Next>,
     /// Where it stood last; `None`: it hasn't begun.
@@ -42,18 +49,39 @@ enum Next {
     Nothing,
 }
 
+/// A record whose value is too large for one part.
+#[derive(Clone, Debug)]
+struct Large {
+    /// The key before it.
+    behind: Option<Bytes>,
+    record: Record,
+}
+
+/// A part as it was made.
+struct Made {
+    at: Mark,
+    content: SnapshotContent,
+    next: Next,
+}
+
 impl Outgoing {
     pub(in super::super) fn sent(&self) -> ResyncProgress {
         self.sent
     }
 
-    fn at(&self) -> Sequence {
-        self.beginning.version.sequence
-    }
-
     /// Goes back to where the joiner stood last.
     fn rewind(&mut self) {
-        self.next = Some(self.mark.clone().map_or(Next::Begin, Next::At));
+        self.go_to(self.mark.clone().map_or(Next::Begin, Next::At));
+    }
+
+    fn go_to(&mut self, next: Next) {
+        self.next = Some(if self.ended { Next::Nothing } else { next });
+    }
+
+    /// The large value that stands where the mark says that a part of one has come.
+    fn large_at(&self, mark: &Mark) -> Option<&Record> {
+        let large = self.large.as_ref().filter(|large| mark.bytes > 0 && large.behind == mark.behind)?;
+        Some(&large.record)
     }
 }
 
@@ -82,7 +110,6 @@ impl Replica {
         let Some(peer) = self.peers.get_mut(&to) else { return };
         // What it held it holds no longer.
         (peer.cursor, peer.cut, peer.acknowledged) = (None, None, Sequence::ZERO);
-        self.store.pin(self.chain, at);
         self.snapshot_number += 1;
         let sessions = self.sessions.copy();
         let beginning = Beginning {
@@ -97,6 +124,8 @@ impl Replica {
             to,
             beginning,
             sessions,
+            large: None,
+            ended: false,
             next: Some(Next::Begin),
             mark: None,
             upto: at,
@@ -107,15 +136,12 @@ impl Replica {
         self.event(Event::SnapshotBegun { to, at });
     }
 
-    /// Gives the pin back.
     pub(in super::super) fn end_outgoing(&mut self) {
-        if let Some(outgoing) = self.outgoing.take() {
-            self.store.unpin(self.chain, outgoing.at());
-        }
+        self.outgoing = None;
     }
 
     /// The backlog has moved on: if the joiner will miss updates, its snapshot is of no use any more. It is told of
-    /// another one once it speaks again; so a joiner that is gone holds no pin for ever.
+    /// another one once it speaks again.
     pub(in super::super) fn end_outgoing_if_overtaken(&mut self) {
         let first = self.history.first();
         if self.outgoing.as_ref().is_some_and(|outgoing| outgoing.upto.next() < first) {
@@ -174,8 +200,10 @@ impl Replica {
         if known.is_none_or(|mark| progress.mark > *mark) {
             outgoing.mark = Some(progress.mark.clone());
         }
-        if progress.again || outgoing.next.is_none() {
-            outgoing.next = Some(Next::At(progress.mark.clone()));
+        outgoing.ended |= progress.ended;
+        outgoing.large.take_if(|large| progress.ended || progress.mark.behind.as_ref() >= Some(&large.record.key));
+        if progress.again || progress.ended || outgoing.next.is_none() {
+            outgoing.go_to(Next::At(progress.mark.clone()));
         }
         // The joiner's buffer begins behind the snapshot, so updates wait until it says that it has begun.
         if progress.hold {
@@ -193,49 +221,63 @@ impl Replica {
         self.peers.get(&to).filter(|peer| peer.connected)?;
         let outgoing = self.outgoing.as_ref().filter(|outgoing| outgoing.to == to)?;
         let (id, next) = (outgoing.id, outgoing.next.clone()?);
-        let (at, content, next) = match next {
+        let made = match next {
             Next::Nothing => return None,
             Next::Begin => {
-                let begin = SnapshotContent::Begin(outgoing.beginning.clone());
-                (Mark::default(), begin, Next::At(Mark::default()))
+                let content = SnapshotContent::Begin(outgoing.beginning.clone());
+                Made { at: Mark::default(), content, next: Next::At(Mark::default()) }
             }
-            Next::At(mark) => match self.part_at(outgoing, &mark, room) {
-                Ok((content, next)) => (mark, content, next),
+            Next::At(mark) => match self.part_at(&mark, room) {
+                Ok(made) => made?,
                 Err(error) => {
                     self.halt(error.into());
                     return None;
                 }
             },
         };
+        let Made { at, content, next } = made;
         let outgoing = self.outgoing.as_mut()?;
         if outgoing.mark.as_ref().unwrap_or(&Mark::default()) == &at {
             outgoing.progress = now;
         }
         outgoing.count(&content);
         outgoing.next = Some(next);
-        Some(self.frame(&config, ChainMessage::Snapshot(SnapshotPart { id, at, content })))
+        let part = SnapshotPart { id, at, watermark: self.watermark, content };
+        Some(self.frame(&config, ChainMessage::Snapshot(part)))
     }
 
-    fn part_at(&self, outgoing: &Outgoing, mark: &Mark, room: usize) -> Result<(SnapshotContent, Next), StoreError> {
+    fn part_at(&mut self, mark: &Mark, room: usize) -> Result<Option<Made>, StoreError> {
         let most = room.min(self.chunk());
+        let Some(outgoing) = &self.outgoing else { return Ok(None) };
         let from = usize::try_from(mark.sessions).unwrap_or(usize::MAX);
         if let Some(left) = outgoing.sessions.get(from..).filter(|left| !left.is_empty()) {
             let entries = entries_of(left, most);
             let next = Mark { sessions: mark.sessions + entries.len() as u64, ..Mark::default() };
-            return Ok((SnapshotContent::Sessions(entries), Next::At(next)));
+            let content = SnapshotContent::Sessions(entries);
+            return Ok(Some(Made { at: mark.clone(), content, next: Next::At(next) }));
         }
-        self.records_at(outgoing.at(), mark, most)
+        if let Some(record) = outgoing.large_at(mark) {
+            return Ok(Some(self.piece_of_record(mark, record)));
+        }
+        self.records_at(mark, most).map(Some)
     }
 
-    fn records_at(&self, at: Sequence, mark: &Mark, most: usize) -> Result<(SnapshotContent, Next), StoreError> {
+    /// What is there now behind a mark. The store keeps for every key what a reader at the watermark needs, and nothing is
+    /// committed while a part is made.
+    fn records_at(&mut self, mark: &Mark, most: usize) -> Result<Made, StoreError> {
         let (mut records, mut bytes) = (Vec::new(), 0);
         let from = mark.behind.as_ref().map_or_else(Vec::new, |behind| [behind, &[0][..]].concat());
-        for record in self.store.scan(self.chain, &from, at) {
+        for record in self.store.scan(self.chain, &from, self.watermark) {
             let record = record?;
             let Some(value) = &record.held.value else { continue };
-            let is_large = value.len() > self.chunk() || mark.bytes > 0;
+            let is_large = value.len() > self.chunk();
             if is_large && records.is_empty() {
-                return Ok(self.piece_of_record(mark, &record, value));
+                let made = self.piece_of_record(mark, &record);
+                let large = Large { behind: mark.behind.clone(), record };
+                if let Some(outgoing) = &mut self.outgoing {
+                    outgoing.large = Some(large);
+                }
+                return Ok(made);
             }
             let cost = ENTRY + record.key.len() + value.len();
             if is_large || (bytes + cost > most && !records.is_empty()) {
@@ -244,14 +286,22 @@ impl Replica {
             bytes += cost;
             records.push(record);
         }
-        let Some(last) = records.last() else { return Ok((SnapshotContent::End, Next::Nothing)) };
-        let next = Mark { sessions: mark.sessions, behind: Some(last.key.clone()), bytes: 0 };
-        Ok((SnapshotContent::Records(records), Next::At(next)))
+        // What has come of a large value, if anything has, is of one that isn't there any more.
+        let at = Mark { bytes: 0, ..mark.clone() };
+        let Some(last) = records.last() else {
+            return Ok(Made { at, content: SnapshotContent::End, next: Next::Nothing });
+        };
+        let next = Mark { behind: Some(last.key.clone()), ..at.clone() };
+        Ok(Made { at, content: SnapshotContent::Records(records), next: Next::At(next) })
     }
 
-    fn piece_of_record(&self, mark: &Mark, record: &Record, value: &Bytes) -> (SnapshotContent, Next) {
-        let start = usize::try_from(mark.bytes).unwrap_or(usize::MAX).min(value.len());
+    /// The next piece of a large value; the first, if the mark is behind its end. Whether what has come is of this very
+    /// value the joiner knows.
+    fn piece_of_record(&self, mark: &Mark, record: &Record) -> Made {
+        let value = record.held.value.clone().unwrap_or_default();
+        let start = usize::try_from(mark.bytes).ok().filter(|&start| start < value.len()).unwrap_or_default();
         let end = value.len().min(start.saturating_add(self.chunk()));
+        let at = Mark { bytes: start as u64, ..mark.clone() };
         let next = if end < value.len() {
             Mark { bytes: end as u64, ..mark.clone() }
         } else {
@@ -263,7 +313,7 @@ impl Replica {
             len: u32::try_from(value.len()).unwrap_or(u32::MAX),
             bytes: value.slice(start..end),
         };
-        (SnapshotContent::Piece(piece), Next::At(next))
+        Made { at, content: SnapshotContent::Piece(piece), next: Next::At(next) }
     }
 }
 

@@ -132,6 +132,7 @@ impl World {
             0..3 => Write::Delete { key },
             3 => Write::Put { key, value: value(400, self.next_value) },
             4 => Write::OpenSession,
+            5 => Write::GetDelete { key },
             _ => Write::Put { key, value: value(8, self.next_value) },
         };
         let request = self.session.filter(|_| !matches!(write, Write::OpenSession)).map(|session| {
@@ -288,6 +289,7 @@ impl World {
                     if self.committed.get(&at.sequence) != Some(&at) {
                         return Err(format!("{at} was answered as committed, but isn't"));
                     }
+                    self.check_taken(&committed.result)?;
                     if self.seen.get(&at).is_some_and(|update| update.kind == crate::update::UpdateKind::SESSION_OPEN) {
                         self.session = Some(at);
                     }
@@ -302,6 +304,16 @@ impl World {
         }
         self.reads.retain(|token, _| !self.rig.replies.contains_key(token));
         Ok(())
+    }
+
+    /// Whatever is said to have been taken away was there.
+    fn check_taken(&self, result: &Computed) -> Result<(), Broken> {
+        let Computed::Took(Some((version, value))) = result else { return Ok(()) };
+        let made = |update: &Update| update.changes.iter().any(|change| change.value.as_ref() == Some(value));
+        match self.seen.get(version) {
+            Some(update) if made(update) => Ok(()),
+            update => Err(format!("{value:?} was taken, which {version} isn't: {update:?}")),
+        }
     }
 
     /// Heals everything, and compares all members with each other and with what was committed.
@@ -354,7 +366,7 @@ impl World {
         if held != model {
             return Err(format!("{n} holds {held:?}, committed was {model:?}"));
         }
-        let same = self.rig.sessions(n) == self.rig.sessions(head)
+        let same = self.rig.requests(n) == self.rig.requests(head)
             && self.rig.stores[&n].bytes() == self.rig.stores[&head].bytes()
             && (self.rig.last(n), self.rig.watermark(n)) == (self.rig.last(head), self.rig.watermark(head));
         if same { Ok(()) } else { Err(format!("{n} and {head} differ")) }

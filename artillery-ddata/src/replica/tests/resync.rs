@@ -11,12 +11,12 @@ use crate::{
     wire::message::{SnapshotContent, SnapshotPart},
 };
 
-fn small() -> Settings {
+pub(super) fn small() -> Settings {
     Settings { backlog: 300, chunk: 256, ..Settings::default() }
 }
 
 /// A chain of 1 and 2 with data, whose backlog is short, and 3 that knows nothing yet.
-fn filled(settings: &Settings) -> Rig {
+pub(super) fn filled(settings: &Settings) -> Rig {
     let mut rig = Rig::new(&[1, 2, 3], settings);
     rig.enter(&[1, 2], &config(1, &[1, 2]));
     rig.settle();
@@ -34,7 +34,7 @@ fn filled(settings: &Settings) -> Rig {
     rig
 }
 
-fn parts(rig: &Rig, from: u8, to: u8) -> Vec<SnapshotPart> {
+pub(super) fn parts(rig: &Rig, from: u8, to: u8) -> Vec<SnapshotPart> {
     let frames = rig.wire.get(&(from, to)).into_iter().flatten();
     frames
         .filter_map(|frame| match &frame.message {
@@ -45,14 +45,14 @@ fn parts(rig: &Rig, from: u8, to: u8) -> Vec<SnapshotPart> {
 }
 
 /// The whole snapshot lies on the link from 2 to 3.
-fn begin(rig: &mut Rig) {
+pub(super) fn begin(rig: &mut Rig) {
     rig.settle_without(&[(2, 3)]);
     rig.heartbeat();
     rig.settle_without(&[(2, 3)]);
 }
 
 /// Delivers, a frame at a time, until so many parts have come.
-fn run_parts(rig: &mut Rig, from: u8, to: u8, count: usize) {
+pub(super) fn run_parts(rig: &mut Rig, from: u8, to: u8, count: usize) {
     let mut come = 0;
     for _ in 0..1000 {
         rig.transmit();
@@ -84,7 +84,7 @@ fn a_joiner_gets_all_that_there_is() {
     rig.put(1, "key/01", "new");
     rig.beat(2);
     rig.assert_same(1, 3);
-    assert_eq!(rig.stores[&2].bytes(), rig.stores[&1].bytes(), "the pin is given back");
+    assert_eq!(rig.stores[&2].bytes(), rig.stores[&1].bytes(), "nothing is kept for anybody");
 }
 
 #[test]
@@ -190,7 +190,7 @@ fn a_lost_place_begins_a_new_snapshot() {
         rig.put(1, "key/05", "new");
         rig.settle();
     }
-    assert_eq!(rig.status(2).sending, None, "the pin is given back");
+    assert_eq!(rig.status(2).sending, None, "nothing is sent to nobody");
     rig.join_link(2, 3);
     rig.beat(2);
     rig.assert_same(2, 3);

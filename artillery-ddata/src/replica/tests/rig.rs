@@ -13,7 +13,7 @@ use crate::{
     ChainMember, Epoch, Incarnation, Mode, NodeId, Role, Version,
     store::{Held, MemoryStore},
     update::RequestKey,
-    wire::message::{Control, Updates},
+    wire::message::{Control, SessionEntry, Updates},
 };
 
 pub(super) const FAR: Timestamp = Timestamp::from_nanos(u64::MAX / 2);
@@ -225,6 +225,26 @@ impl Rig {
 
     pub(super) fn status(&self, n: u8) -> Status {
         self.replicas[&n].status()
+    }
+
+    /// Whether two members hold the same, but for values that one of them doesn't remember to have been taken away: it was
+    /// joining then.
+    pub(super) fn assert_alike(&self, a: u8, b: u8) {
+        assert_eq!(self.contents(a), self.contents(b));
+        assert_eq!(self.stores[&a].bytes(), self.stores[&b].bytes());
+        assert_eq!(self.requests(a), self.requests(b));
+        assert_eq!((self.last(a), self.watermark(a)), (self.last(b), self.watermark(b)));
+    }
+
+    /// The table of sessions without the values that were taken away.
+    pub(super) fn requests(&self, n: u8) -> Vec<SessionEntry> {
+        let forgets = |entry| match entry {
+            SessionEntry::Record { number, version, outcome, .. } => {
+                SessionEntry::Record { number, version, outcome, taken: None }
+            }
+            session => session,
+        };
+        self.replicas[&n].sessions.copy().into_iter().map(forgets).collect()
     }
 
     /// Whether two members hold the same, to the byte.

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{DecodeError, EncodeError, HistoryError, Lengths, Order, check_body, checked_key, checked_value};
 use crate::{
-    Version,
+    Sequence, Version,
     store::{Held, Record},
     update::MAX_TAKEN,
     wire::{
@@ -46,6 +46,7 @@ pub enum SnapshotError {
 pub(super) struct SnapshotHeader<M, B, S> {
     id: u64,
     at: M,
+    watermark: Sequence,
     content: ContentHeader<B, S>,
 }
 
@@ -98,11 +99,11 @@ pub(super) fn encode_snapshot(part: &SnapshotPart) -> Result<(SaidSnapshot<'_>, 
         SnapshotContent::End => ContentHeader::End,
     };
     body.retain(|piece| !piece.is_empty());
-    Ok((SnapshotHeader { id: part.id, at: &part.at, content }, body))
+    Ok((SnapshotHeader { id: part.id, at: &part.at, watermark: part.watermark, content }, body))
 }
 
 pub(super) fn decode_snapshot(header: HeardSnapshot, body: &Bytes) -> Result<SnapshotPart, DecodeError> {
-    let SnapshotHeader { id, at, content } = header;
+    let SnapshotHeader { id, at, watermark, content } = header;
     let content = match content {
         ContentHeader::Records(headers) => SnapshotContent::Records(decode_records(&headers, body)?),
         ContentHeader::Piece(header) => SnapshotContent::Piece(decode_piece(&header, body)?),
@@ -115,7 +116,7 @@ pub(super) fn decode_snapshot(header: HeardSnapshot, body: &Bytes) -> Result<Sna
             }
         }
     };
-    let part = SnapshotPart { id, at, content };
+    let part = SnapshotPart { id, at, watermark, content };
     check(&part)?;
     Ok(part)
 }

@@ -12,9 +12,9 @@ fn mark() -> impl Strategy<Value = Mark> {
 }
 
 pub(super) fn some_progress() -> impl Strategy<Value = Option<Box<Progress>>> {
-    prop::option::of((number(), mark(), number(), any::<(bool, bool, bool)>()).prop_map(
-        |(id, mark, upto, (again, missed, hold))| {
-            Box::new(Progress { id, mark, again, upto: Sequence(upto), missed, hold })
+    prop::option::of((number(), mark(), number(), any::<(bool, bool, bool, bool)>()).prop_map(
+        |(id, mark, upto, (again, missed, hold, ended))| {
+            Box::new(Progress { id, mark, again, upto: Sequence(upto), missed, hold, ended })
         },
     ))
 }
@@ -80,12 +80,15 @@ fn piece() -> impl Strategy<Value = (Mark, SnapshotContent)> {
 
 pub(super) fn some_part() -> impl Strategy<Value = ChainMessage> {
     let end = mark().prop_map(|mark| (Mark { bytes: 0, ..mark }, SnapshotContent::End));
-    (1..u64::MAX, prop_oneof![beginning(), entries(), records(), piece(), end])
-        .prop_map(|(id, (at, content))| ChainMessage::Snapshot(SnapshotPart { id, at, content }))
+    (1..u64::MAX, number(), prop_oneof![beginning(), entries(), records(), piece(), end]).prop_map(
+        |(id, watermark, (at, content))| {
+            ChainMessage::Snapshot(SnapshotPart { id, at, watermark: Sequence(watermark), content })
+        },
+    )
 }
 
 fn refused(at: Mark, content: SnapshotContent) -> HistoryError {
-    match encode(&said(ChainMessage::Snapshot(SnapshotPart { id: 1, at, content }))) {
+    match encode(&said(ChainMessage::Snapshot(SnapshotPart { id: 1, at, watermark: Sequence(9), content }))) {
         Err(EncodeError::History(error)) => error,
         other => panic!("{other:?}"),
     }
@@ -131,7 +134,7 @@ fn a_part_stands_where_it_can() {
     let progress =
         Control { snapshot: Some(Box::new(Progress { mark: long, ..Progress::default() })), ..Control::default() };
     assert!(encode(&said(ChainMessage::Control(progress))).is_err());
-    let numberless = SnapshotPart { id: 0, at: Mark::default(), content: SnapshotContent::End };
+    let numberless = SnapshotPart { id: 0, at: Mark::default(), watermark: Sequence(9), content: SnapshotContent::End };
     assert!(encode(&said(ChainMessage::Snapshot(numberless))).is_err());
 }
 
@@ -161,6 +164,7 @@ fn lengths_of_records_fill_the_body() {
     let part = SnapshotPart {
         id: 1,
         at: Mark::default(),
+        watermark: Sequence(9),
         content: SnapshotContent::Records(vec![record("ab", 1, Some("cde"))]),
     };
     let whole = framed(&said(ChainMessage::Snapshot(part)));
@@ -171,6 +175,7 @@ fn lengths_of_records_fill_the_body() {
     let mut end = framed(&said(ChainMessage::Snapshot(SnapshotPart {
         id: 1,
         at: Mark::default(),
+        watermark: Sequence(9),
         content: SnapshotContent::End,
     })));
     end.body = Bytes::from_static(b"x");

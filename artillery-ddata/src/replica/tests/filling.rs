@@ -1,0 +1,276 @@
+//! Snapshots of keys that change while they are on their way.
+
+use bytes::Bytes;
+
+use super::{
+    super::*,
+    resync::{begin, filled, parts, run_parts, small},
+    rig::*,
+};
+use crate::{
+    Version,
+    update::RequestKey,
+    wire::message::{SnapshotContent, SnapshotPart},
+};
+
+/// The history from before the snapshot is gone, what comes beside it isn't.
+fn settings() -> Settings {
+    Settings { backlog: 2000, ..small() }
+}
+
+fn write(rig: &mut Rig, write: Write) -> u64 {
+    let token = rig.write(1, write);
+    rig.settle_without(&[(2, 3)]);
+    token
+}
+
+fn put(rig: &mut Rig, key: &'static str, value: impl Into<Bytes>) {
+    write(rig, Write::Put { key: key.into(), value: value.into() });
+}
+
+fn delete(rig: &mut Rig, key: &'static str) {
+    write(rig, Write::Delete { key: key.into() });
+}
+
+/// Some parts have come; then keys are overwritten, deleted and added, before the joiner's mark and behind it.
+fn half_way(rig: &mut Rig) {
+    rig.enter_all(&joining(2, &[1, 2], 3));
+    rig.frames = 2;
+    run_parts(rig, 2, 3, 16);
+    for key in ["key/01", "key/18", "key/18", "key/0", "key/3"] {
+        put(rig, key, "new");
+    }
+    for key in ["key/02", "key/19", "key/3"] {
+        delete(rig, key);
+    }
+    rig.frames = usize::MAX;
+}
+
+/// Delivers what lies between source and joiner, but updates are lost.
+fn lose_updates(rig: &mut Rig) {
+    for _ in 0..100 {
+        rig.transmit();
+        rig.run_others(2, 3);
+        let queue = rig.wire.get_mut(&(2, 3)).unwrap();
+        queue.retain(|frame| !matches!(frame.message, ChainMessage::Updates(_) | ChainMessage::Chunk(_)));
+        rig.deliver(2, 3);
+    }
+}
+
+fn has_ended(rig: &Rig) -> bool {
+    rig.replicas[&3].filling.as_ref().is_some_and(|filling| filling.has_ended())
+}
+
+#[test]
+fn the_source_keeps_one_version_of_each_key() {
+    let mut rig = filled(&settings());
+    half_way(&mut rig);
+    assert!(rig.status(2).sending.is_some());
+    let len = |record: &crate::store::Record| record.key.len() + record.held.value.as_ref().unwrap().len();
+    let bytes: usize = rig.contents(2).iter().map(len).sum();
+    assert_eq!(rig.stores[&2].bytes(), bytes as u64);
+    rig.beat(2);
+    rig.assert_same(2, 3);
+    assert_eq!(rig.status(3).resyncs_full, 1);
+}
+
+#[test]
+fn a_joiner_is_not_whole_before_it_holds_what_the_parts_show() {
+    let mut rig = filled(&settings());
+    half_way(&mut rig);
+    lose_updates(&mut rig);
+    assert!(has_ended(&rig), "all parts have come");
+    let status = rig.status(3);
+    assert_eq!((status.last, status.watermark.0, status.resyncs_full), (Version::NONE, 0, 0));
+    assert!(status.receiving.is_some());
+    for mode in [ReadMode::Eventual, ReadMode::Strong] {
+        let read = rig.read(3, "key/05", mode);
+        assert_eq!(rig.replies[&read], Reply::Refused(Refusal::NoChain));
+    }
+    assert!(rig.promotions.is_empty());
+    // Then the joiner sees that it has missed something.
+    put(&mut rig, "key/04", "last");
+    rig.beat(2);
+    rig.assert_same(2, 3);
+    assert_eq!(rig.status(3).resyncs_full, 1);
+}
+
+#[test]
+fn whoever_is_not_whole_begins_anew_in_another_epoch() {
+    let mut rig = filled(&settings());
+    half_way(&mut rig);
+    lose_updates(&mut rig);
+    assert!(has_ended(&rig));
+    rig.wire.clear();
+    rig.input(2, Input::Expelled(crate::Epoch(3)));
+    rig.enter(&[1, 3], &joining(3, &[1], 3));
+    assert_eq!(rig.status(3).last, Version::NONE);
+    rig.beat(2);
+    rig.assert_same(1, 3);
+    let begun = rig.events.iter().filter(|(n, event)| *n == 3 && *event == Event::Resyncing).count();
+    assert_eq!((begun, rig.status(3).resyncs_full), (2, 1));
+}
+
+#[test]
+fn a_joiner_that_is_not_whole_may_lose_its_place() {
+    let mut rig = filled(&settings());
+    half_way(&mut rig);
+    lose_updates(&mut rig);
+    rig.cut_link(2, 3);
+    for _ in 0..20 {
+        put(&mut rig, "key/04", "more than the backlog holds");
+    }
+    rig.join_link(2, 3);
+    rig.beat(2);
+    rig.assert_same(2, 3);
+    assert_eq!(rig.status(3).resyncs_full, 1);
+}
+
+#[test]
+fn updates_behind_the_last_part_need_no_room() {
+    let mut rig = filled(&Settings { joiner_buffer: 200, ..settings() });
+    half_way(&mut rig);
+    rig.beat(2);
+    rig.assert_same(2, 3);
+    assert_eq!(rig.status(3).resyncs_full, 1);
+}
+
+fn large(byte: u8) -> Bytes {
+    vec![byte; 5000].into()
+}
+
+/// The link breaks in the middle of the first of two large values, when the source has sent everything. Then the first one
+/// changes.
+fn broken_within(change: impl FnOnce(&mut Rig)) {
+    let mut rig = filled(&Settings { backlog: 12_000, ..small() });
+    put(&mut rig, "key/15", large(2));
+    put(&mut rig, "key/10", large(1));
+    (0..40).for_each(|_| put(&mut rig, "key/20", vec![3; 200]));
+    rig.beat(2);
+    rig.enter_all(&joining(2, &[1, 2], 3));
+    begin(&mut rig);
+    let of_first =
+        |part: &SnapshotPart| matches!(&part.content, SnapshotContent::Piece(piece) if piece.key == "key/10");
+    let mut pieces = 0;
+    while pieces < 5 {
+        pieces += parts(&rig, 2, 3).first().is_some_and(of_first) as usize;
+        assert!(rig.deliver(2, 3), "{pieces} pieces");
+    }
+    let bytes = rig.status(3).receiving.unwrap().bytes;
+    rig.cut_link(2, 3);
+    change(&mut rig);
+    rig.join_link(2, 3);
+    rig.beat(3);
+    assert!(rig.status(3).receiving.is_none() && bytes > 0);
+    rig.assert_same(2, 3);
+    assert_eq!(rig.status(3).resyncs_full, 1);
+}
+
+#[test]
+fn all_pieces_are_of_one_version() {
+    broken_within(|_| ());
+    broken_within(|rig| put(rig, "key/10", large(9)));
+    broken_within(|rig| put(rig, "key/10", vec![8; 6000]));
+    broken_within(|rig| put(rig, "key/10", vec![7; 700]));
+    broken_within(|rig| put(rig, "key/10", "small"));
+    broken_within(|rig| delete(rig, "key/10"));
+    broken_within(|rig| put(rig, "key/09x", "in between"));
+    broken_within(|rig| put(rig, "key/09x", large(4)));
+}
+
+#[test]
+fn the_next_value_may_be_large_and_older() {
+    broken_within(|rig| {
+        ["key/10", "key/11", "key/12", "key/13", "key/14"].into_iter().for_each(|key| delete(rig, key))
+    });
+}
+
+#[test]
+fn all_keys_behind_a_piece_may_go() {
+    broken_within(|rig| {
+        for key in [
+            "key/10", "key/11", "key/12", "key/13", "key/14", "key/15", "key/16", "key/17", "key/18", "key/19",
+            "key/20",
+        ] {
+            delete(rig, key);
+        }
+    });
+}
+
+#[test]
+fn a_large_value_that_changes_all_the_time_gets_through() {
+    // Updates don't get in the way: there is no room for them.
+    let mut rig = filled(&Settings { joiner_buffer: 100, ..small() });
+    for replica in rig.replicas.values_mut() {
+        replica.settings.backlog = 1 << 20;
+    }
+    rig.enter_all(&joining(2, &[1, 2], 3));
+    put(&mut rig, "key/10", large(0));
+    rig.frames = 2;
+    let mut n = 0;
+    while !has_ended(&rig) && rig.status(3).resyncs_full == 0 {
+        n += 1;
+        assert!(n < 200, "it never gets through");
+        put(&mut rig, "key/10", large(n));
+        // Two frames at most, and whatever is said beside them.
+        while rig.deliver(2, 3) {}
+    }
+    assert!(n > 10, "it changed while its pieces came");
+    rig.frames = usize::MAX;
+    rig.beat(2);
+    rig.assert_same(2, 3);
+}
+
+/// A joiner that has come through a snapshot, whose source was to take `key` away when half of it was there, and is alone then.
+fn taken_meanwhile(before: impl FnOnce(&mut Rig), key: &'static str, after: impl FnOnce(&mut Rig)) -> (Reply, Reply) {
+    let mut rig = filled(&settings());
+    let session = rig.session(1);
+    rig.beat(2);
+    rig.enter_all(&joining(2, &[1, 2], 3));
+    rig.frames = 2;
+    run_parts(&mut rig, 2, 3, 16);
+    before(&mut rig);
+    let request = Some(RequestKey { session, number: 1, lowest: 1 });
+    let take = || Write::GetDelete { key: key.into() };
+    let first = rig.request(1, request, take());
+    rig.settle_without(&[(2, 3)]);
+    after(&mut rig);
+    rig.frames = usize::MAX;
+    rig.beat(2);
+    rig.assert_alike(2, 3);
+    rig.enter(&[3], &config(4, &[3]));
+    let again = rig.request(3, request, take());
+    rig.beat(1);
+    (rig.replies[&first].clone(), rig.replies[&again].clone())
+}
+
+fn took(reply: &Reply) -> &Computed {
+    match reply {
+        Reply::Committed(committed) => &committed.result,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_taken_value_that_never_came_is_forgotten_and_no_other_one() {
+    // Its part is made when it is gone.
+    let (first, again) = taken_meanwhile(|_| (), "key/20", |_| ());
+    let Computed::Took(Some((version, _))) = *took(&first) else { panic!("{first:?}") };
+    assert_eq!(*took(&again), Computed::TookForgotten(version));
+    // When there is another one.
+    let (first, again) =
+        taken_meanwhile(|rig| put(rig, "key/20", "taken"), "key/20", |rig| put(rig, "key/20", "another"));
+    let Computed::Took(Some((version, _))) = *took(&first) else { panic!("{first:?}") };
+    assert_eq!(*took(&again), Computed::TookForgotten(version));
+    // Its part was there before.
+    let (first, again) = taken_meanwhile(|_| (), "key/01", |rig| put(rig, "key/01", "another"));
+    assert!(matches!(took(&first), Computed::Took(Some(_))));
+    assert_eq!(took(&first), took(&again));
+    // It came as an update.
+    let (first, again) = taken_meanwhile(|rig| put(rig, "key/01", "taken"), "key/01", |_| ());
+    assert!(matches!(took(&first), Computed::Took(Some((_, value))) if value == "taken"));
+    assert_eq!(took(&first), took(&again));
+    // There was none.
+    let (first, again) = taken_meanwhile(|rig| delete(rig, "key/20"), "key/20", |rig| put(rig, "key/20", "later"));
+    assert_eq!((took(&first), took(&again)), (&Computed::Took(None), &Computed::Took(None)));
+}
