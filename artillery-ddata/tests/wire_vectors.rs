@@ -52,7 +52,7 @@ fn chunk(part: Part, bytes: &'static str) -> ChainFrame {
 }
 
 fn snapshot(at: Mark, content: SnapshotContent) -> ChainFrame {
-    let message = ChainMessage::Snapshot(SnapshotPart { id: 251, at, content });
+    let message = ChainMessage::Snapshot(SnapshotPart { id: 251, at, watermark: Sequence(65_537), content });
     ChainFrame { chain: ChainId(3), epoch: Epoch(5), index: 6, message }
 }
 
@@ -98,7 +98,8 @@ fn piece() -> RecordPiece {
 }
 
 fn joiner_control() -> Control {
-    let progress = Progress { id: 251, mark: mark(7), again: true, upto: Sequence(300), missed: true, hold: true };
+    let progress =
+        Progress { id: 251, mark: mark(7), again: true, upto: Sequence(300), missed: true, hold: true, ended: true };
     Control { snapshot: Some(Box::new(progress)), ..Control::default() }
 }
 
