@@ -126,8 +126,7 @@ impl Registry {
 
     /// Where `node` says that it is, in its connections to this node: the latest first.
     pub(super) fn called_from(&self, node: NodeId) -> Vec<SocketAddr> {
-        let state = self.lock();
-        let peers = state.accepted.values().rev().map(|accepted| accepted.connection.peer());
-        peers.filter(|peer| peer.id.node == node && peer.kind == PeerKind::Node).map(|peer| peer.addr).collect()
+        let peers = self.accepted_from(node);
+        peers.iter().rev().filter(|peer| peer.kind == PeerKind::Node).map(|peer| peer.addr).collect()
     }
 }

@@ -39,11 +39,13 @@ pub enum Kind {
     Order,
     /// An operator has a node leave.
     Drain,
+    /// A node leaves for good.
+    Leave,
 }
 
 impl Kind {
     /// All of them.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         Self::Loss,
         Self::Duplication,
         Self::Reorder,
@@ -58,6 +60,7 @@ impl Kind {
         Self::Far,
         Self::Order,
         Self::Drain,
+        Self::Leave,
     ];
 
     /// Its name in reports.
@@ -77,6 +80,7 @@ impl Kind {
             Self::Far => "far",
             Self::Order => "order",
             Self::Drain => "drain",
+            Self::Leave => "leave",
         }
     }
 }
@@ -120,6 +124,8 @@ pub enum Fault {
     Order(u64),
     /// This node is to leave, and then starts another life.
     Drain(usize),
+    /// This node leaves, and ends as soon as it isn't needed any more, or at the end of the fault.
+    Leave(usize),
 }
 
 impl Fault {
@@ -141,6 +147,7 @@ impl Fault {
             Self::Far(..) => Kind::Far,
             Self::Order(_) => Kind::Order,
             Self::Drain(_) => Kind::Drain,
+            Self::Leave(_) => Kind::Leave,
         }
     }
 }
@@ -163,6 +170,7 @@ impl fmt::Display for Fault {
             Self::Far(node, factor) => write!(f, "n{node} {factor} times as far"),
             Self::Order(number) => write!(f, "order {number}"),
             Self::Drain(node) => write!(f, "drain of n{node}"),
+            Self::Leave(node) => write!(f, "n{node} leaves"),
         }
     }
 }
@@ -266,6 +274,7 @@ fn draw(rng: &mut Rng, kind: Kind, nodes: usize) -> Fault {
         Kind::Far => Fault::Far(a, 100),
         Kind::Order => Fault::Order(a as u64),
         Kind::Drain => Fault::Drain(a),
+        Kind::Leave => Fault::Leave(a),
     }
 }
 

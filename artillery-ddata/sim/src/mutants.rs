@@ -106,6 +106,8 @@ pub enum MutantName {
     TolerateSlow,
     /// The members of a chain change places while its head goes on.
     ReorderOpen,
+    /// Whoever leaves goes on keeping the log.
+    KeepLeavers,
     /// Version queries, and answers to them, are taken in whatever the epoch in which they were said.
     TakeAnyAnswer,
 }
@@ -133,7 +135,7 @@ const fn line(mutant: MutantName, name: &'static str, trap: u32, scenario: Scena
     Line { mutant, name, trap, scenario, guard }
 }
 
-const TABLE: [Line; 49] = {
+const TABLE: [Line; 50] = {
     use MutantName as M;
     use Scenario as S;
     use coordinator::Mutant as C;
@@ -181,7 +183,7 @@ const TABLE: [Line; 49] = {
             M::NewLeaderDoesNotWait,
             "new-leader-does-not-wait",
             4,
-            S::Unrest,
+            S::LastWords,
             Guard::Coordinator(C::NewLeaderDoesNotWait),
         ),
         line(M::RenewWhileDeciding, "renew-while-deciding", 35, S::Unrest, Guard::Coordinator(C::RenewWhileDeciding)),
@@ -206,6 +208,7 @@ const TABLE: [Line; 49] = {
         line(M::TolerateDeadHop, "tolerate-dead-hop", 39, S::Gray, Guard::Coordinator(C::TolerateDeadHop)),
         line(M::TolerateSlow, "tolerate-slow", 39, S::Gray, Guard::Coordinator(C::TolerateSlow)),
         line(M::ReorderOpen, "reorder-open", 15, S::Orders, Guard::Coordinator(C::ReorderOpen)),
+        line(M::KeepLeavers, "keep-leavers", 44, S::Leaves, Guard::Coordinator(C::KeepLeavers)),
         line(M::TakeAnyAnswer, "take-any-answer", 2, S::Partitions, Guard::Replica(R::TakeAnyAnswer)),
     ]
 };
@@ -265,12 +268,13 @@ impl MutantName {
         }
     }
 
-    /// Whether this oracle's word is enough: what clients saw, or an invariant of the chain. Two traps break neither: a
-    /// catch-up that never ends (16), which the bound on recovery shows, and two groups of one cluster's nodes (13), none
+    /// Whether this oracle's word is enough: what clients saw, or an invariant of the chain. Three traps break neither: a
+    /// catch-up that never ends (16) and a log that has lost its majority to those who left (44), which the bound on recovery
+    /// shows, and two groups of one cluster's nodes (13), none
     /// of whose clients ever meets the other.
     pub const fn is_convicted_by(self, oracle: Oracle) -> bool {
         match oracle {
-            Oracle::Liveness => self.trap() == 16,
+            Oracle::Liveness => matches!(self.trap(), 16 | 44),
             Oracle::Formation => self.trap() == 13,
             _ => oracle.convicts(),
         }

@@ -140,7 +140,8 @@ impl Network {
                 | Fault::Pause(_)
                 | Fault::Play(_)
                 | Fault::Order(_)
-                | Fault::Drain(_) => {}
+                | Fault::Drain(_)
+                | Fault::Leave(_) => {}
             }
         }
     }

@@ -3,6 +3,7 @@
 mod directed;
 mod draw;
 mod gray;
+mod leaves;
 mod names;
 
 use std::time::Duration;
@@ -11,8 +12,8 @@ use artillery_ddata::Mode;
 
 use self::directed::{crowd, disturbed, forks, halves, last_words, overlaps, race, stalls, whispers};
 use self::draw::{
-    batches, clocks, common, evictions, founded, large, mixed, moving, one_key, readers, resync, retries, sole,
-    turmoil, unrest, watches,
+    batches, clocks, common, evictions, founded, hold_lists, large, mixed, moving, one_key, readers, resync, retries,
+    sole, turmoil, unrest, watches,
 };
 pub use self::gray::{BACK, Gray, gray_setup};
 
@@ -260,13 +261,16 @@ pub enum Scenario {
     Orders,
     /// An operator has members leave, one after the other, under load.
     Drains,
+    /// All nodes but one or two leave, and one comes back.
+    Leaves,
 }
 
 impl Scenario {
     /// The kinds of faults that belong to it: each must occur in some seed.
     pub const fn kinds(self) -> &'static [Kind] {
         use Kind::{
-            Break, Crash, Cut, Delay, Drain, Duplication, Far, Isolate, Loss, Order, Pause, Reorder, Restart, Slow,
+            Break, Crash, Cut, Delay, Drain, Duplication, Far, Isolate, Leave, Loss, Order, Pause, Reorder, Restart,
+            Slow,
         };
         match self {
             Self::Calm => &[Delay],
@@ -296,6 +300,7 @@ impl Scenario {
             Self::Gray => &[Break, Cut, Far, Slow, Delay],
             Self::Orders => &[Order, Delay],
             Self::Drains => &[Drain, Delay],
+            Self::Leaves => &[Leave, Delay],
             Self::Classic
             | Self::Pair
             | Self::Long
@@ -380,8 +385,16 @@ impl Scenario {
             Self::Gray => gray::gray(&mut rng, &mut setup),
             Self::Orders => gray::orders(&mut rng, &mut setup),
             Self::Drains => gray::drains(&mut rng, &mut setup),
+            Self::Leaves => leaves::leaves(&mut rng, &mut setup),
+        }
+        if !matches!(self, Self::Slow | Self::Mixed) {
+            hold_lists(&mut setup);
         }
         setup.keys.chains = setup.chains;
+        if self == Self::Leaves {
+            setup.faults = leaves::plan(seed, &setup);
+            return setup;
+        }
         if let Some(plan) = gray::plan(self, seed, &setup) {
             setup.faults = plan;
             return setup;

@@ -11,7 +11,7 @@ use tokio::{sync::mpsc, task::JoinSet};
 
 use super::*;
 use crate::{
-    Place, ReadMode, Refusal, Version,
+    NodeAddress, Place, ReadMode, Refusal, Version,
     driver::fake::{self, FakeNode, SECRET, alone, config, member, routing, unique},
     error::NotApplied,
     kv::ReadState,
@@ -145,13 +145,17 @@ async fn a_moved_head_is_found() {
 #[tokio::test]
 async fn callers_with_little_time_find_a_moved_chain() {
     let cluster = unique("client");
-    let (old, new) = (FakeNode::start(&cluster, "old"), FakeNode::start(&cluster, "new"));
-    old.form(&routing(config(&[old.me()], 1), &[&old, &new]));
-    let client = connect(&cluster, &old).await;
-    client.kv().put("k", "v").await.unwrap();
-    new.form(&routing(config(&[new.me()], 2), &[&new]));
-    old.endpoint.shutdown().await;
-    client.candidates().add(new.addr());
+    let (seed, new) = (FakeNode::start(&cluster, "seed"), FakeNode::start(&cluster, "new"));
+    // Where the chain was nobody says so much as that nobody is there.
+    let silence = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    let gone = NodeAddress { name: "gone".to_owned(), addrs: vec![silence.local_addr().unwrap()] };
+    let before =
+        Routing { nodes: [(NodeId::from_name("gone"), gone)].into(), ..routing(config(&[member("gone")], 1), &[]) };
+    seed.form(&before);
+    let client = connect(&cluster, &seed).await;
+    let after = routing(config(&[new.me()], 2), &[&new]);
+    new.form(&after);
+    seed.form(&after);
     for left in (0..200).rev() {
         match client.kv().get("k").timeout(Duration::from_millis(300)).await {
             Ok(seen) => return assert_eq!(seen.served.node, new.me().node),

@@ -192,6 +192,8 @@ struct Leading {
     /// After a refusal: not before then.
     pause: Timestamp,
     sets_voters: bool,
+    /// Not again before then, whatever came of it: the log may not have told yet.
+    voters_pause: Timestamp,
 }
 
 /// A node that has renewed in this term.
@@ -298,6 +300,7 @@ impl Coordinator {
             Input::VotersSet => {
                 if let Some(leading) = &mut self.leading {
                     leading.sets_voters = false;
+                    leading.voters_pause = now + self.settings.tick;
                 }
             }
             Input::Tick => {}
@@ -413,6 +416,7 @@ impl Leading {
             proposal: None,
             pause: Timestamp::ZERO,
             sets_voters: false,
+            voters_pause: Timestamp::ZERO,
         }
     }
 

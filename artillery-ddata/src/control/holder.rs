@@ -16,8 +16,9 @@ use super::{
 };
 use crate::{MemberId, NodeId, Timestamp};
 
-/// After so many renewals without an answer the leader is taken to be gone.
-const PATIENCE: u32 = 8;
+/// After so many renewals without an answer others are asked besides the leader: it may be gone, or its answers only take
+/// long.
+const PATIENCE: u32 = 2;
 
 /// Renewals whose answers are still taken in.
 const REMEMBERED: usize = 64;
@@ -44,6 +45,8 @@ pub struct Learned {
     pub asked: Timestamp,
     /// What the log comes to, newer than what was known.
     pub configs: Option<Arc<Configs>>,
+    /// The log needs this node no more, which is about to leave.
+    pub released: bool,
 }
 
 /// Asks for leases.
@@ -58,7 +61,7 @@ pub struct Holder {
     leader: Option<MemberId>,
     /// Lives of nodes that seem to be there: suggestions of whom to ask.
     met: BTreeMap<NodeId, MemberId>,
-    /// Renewals to the leader since it answered last.
+    /// Renewals since the leader answered last.
     silent: u32,
     /// Who was asked last besides.
     probed: Option<MemberId>,
@@ -197,14 +200,14 @@ impl Holder {
         Some((to, renewal))
     }
 
-    /// The leader, as long as it may only be slow; and when it is slow or unknown, one node after the other.
+    /// The leader, until somebody names another one; and when it is slow or unknown, one node after the other.
+    ///
+    /// However long a leader doesn't answer, it goes on being asked: if it lives, it hears by this alone that this node
+    /// does, and would remove it otherwise.
     fn choose(&mut self) {
-        self.silent += 1;
-        if self.silent > PATIENCE {
-            self.leader = None;
-        }
+        self.silent = self.silent.saturating_add(1);
         self.due.extend(self.leader);
-        if self.leader.is_none() || self.silent > 2 {
+        if self.leader.is_none() || self.silent > PATIENCE {
             self.probed = self.next_probe();
             self.due.extend(self.probed.filter(|&id| Some(id) != self.leader));
         }
@@ -239,7 +242,7 @@ impl Holder {
             None if self.leader == Some(from) => self.leader = None,
             None => {}
         }
-        let mut learned = Learned::default();
+        let mut learned = Learned { released: renewed.released && self.leaving, ..Learned::default() };
         if let Some(configs) = renewed.configs {
             let configs = Arc::<Configs>::from(configs);
             if self.learn(&configs) {
@@ -288,5 +291,75 @@ impl Holder {
         } = self;
         write!(out, "{:?}", (me.id, configs.applied(), acted, leader, met, silent, probed, due, sent_at))?;
         write!(out, "{:?}", (number, answered, sent, next_at, until, leaving, promotions))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        ClusterId, Incarnation,
+        control::{ChainSettings, Founding},
+    };
+
+    const RENEW: Duration = Duration::from_millis(250);
+
+    fn id(n: u8) -> MemberId {
+        MemberId { node: NodeId::from_bytes([n; 16]), incarnation: Incarnation { store: 1, starts: 1 } }
+    }
+
+    /// Node 3 of three, told that node 1 leads.
+    fn holder() -> Holder {
+        let founder = |n| Founder { id: id(n), name: format!("n{n}"), addrs: vec![] };
+        let members = (1..4).map(founder).collect();
+        let settings = ChainSettings::default();
+        let founding = Founding { cluster: ClusterId(5), name: "shop".into(), members, settings };
+        let mut holder = Holder::new(founder(3), Settings { renew: RENEW }, Arc::new(Configs::of(&founding)));
+        holder.leads(Timestamp::ZERO, id(1));
+        holder
+    }
+
+    /// Who is asked at the time of the next renewal, and that time.
+    fn asked(holder: &mut Holder) -> (Timestamp, BTreeMap<MemberId, u64>) {
+        let now = holder.next_tick();
+        (now, std::iter::from_fn(|| holder.renew(now)).map(|(to, renewal)| (to, renewal.number)).collect())
+    }
+
+    fn answer(number: u64, leader: Option<MemberId>, lease: Option<Duration>) -> Renewed {
+        Renewed { number, lease, leader, configs: None, settled: false, released: false, close: vec![] }
+    }
+
+    #[test]
+    fn a_leader_whose_answers_take_long_hears_of_this_node_all_the_same() {
+        let mut holder = holder();
+        let mut others = BTreeSet::new();
+        let (first, numbers) = asked(&mut holder);
+        for _ in 0..20 {
+            let (_, asked) = asked(&mut holder);
+            assert!(asked.contains_key(&id(1)), "{asked:?}");
+            others.extend(asked.into_keys());
+        }
+        assert_eq!(others, [1, 2, 3].map(id).into(), "others are asked besides");
+        let lease = Duration::from_secs(20);
+        let learned = holder.answered(holder.next_tick(), id(1), answer(numbers[&id(1)], Some(id(1)), Some(lease)));
+        assert_eq!(learned.lease, Some(first + lease), "a late answer still counts, from when it was asked for");
+        assert_eq!(asked(&mut holder).1.into_keys().collect::<Vec<_>>(), [id(1)], "it answers: nobody else is asked");
+    }
+
+    #[test]
+    fn a_leader_that_is_gone_is_asked_until_another_one_is_named() {
+        let mut holder = holder();
+        let to_other = (0..40).find_map(|_| asked(&mut holder).1.remove(&id(2))).unwrap();
+        holder.answered(holder.next_tick(), id(2), answer(to_other, Some(id(2)), None));
+        assert_eq!(asked(&mut holder).1.into_keys().collect::<Vec<_>>(), [id(2)]);
+    }
+
+    #[test]
+    fn a_leader_that_says_that_it_leads_no_more_is_asked_in_its_turn_alone() {
+        let mut holder = holder();
+        let number = asked(&mut holder).1[&id(1)];
+        holder.answered(holder.next_tick(), id(1), answer(number, None, None));
+        let asked: Vec<_> = (0..3).map(|_| asked(&mut holder).1.into_keys().collect::<Vec<_>>()).collect();
+        assert_eq!(asked, [1, 2, 3].map(|n| vec![id(n)]));
     }
 }

@@ -182,6 +182,8 @@ pub struct Renewed {
     /// The answerer leads, the asker is known in this life and acts by all that the log says, all members serve and are
     /// there, so are all that keep the log, and nothing is about to change.
     pub settled: bool,
+    /// The answerer leads, the asker has said that it leaves, and the log can be changed without it: it may end.
+    pub released: bool,
     /// Chains whose head the asker is, and which it is to close: said again with each answer.
     pub close: Vec<Close>,
 }

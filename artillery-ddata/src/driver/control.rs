@@ -137,6 +137,8 @@ pub(crate) struct Control {
     reorders: BTreeMap<u64, oneshot::Sender<Result<Epoch, ReorderError>>>,
     reorder: u64,
     leaving: Vec<oneshot::Sender<()>>,
+    /// Whoever leads has said that the log can do without this node, which leaves.
+    released: bool,
 }
 
 impl Control {
@@ -153,6 +155,7 @@ impl Control {
             reorders: BTreeMap::new(),
             reorder: 0,
             leaving: Vec::new(),
+            released: false,
         }
     }
 
@@ -296,7 +299,7 @@ impl Control {
     fn answered(&mut self, now: Timestamp, from: MemberId, renewed: Renewed) {
         let (leader, settled) = (renewed.leader, renewed.settled);
         self.close(now, &renewed.close);
-        let Learned { lease, asked, configs } = self.parts.holder.answered(now, from, renewed);
+        let Learned { lease, asked, configs, released } = self.parts.holder.answered(now, from, renewed);
         if let Some(until) = lease {
             self.parts.leases.send_replace(Lease { until, asked });
         }
@@ -310,6 +313,10 @@ impl Control {
         });
         if configs.is_some() {
             self.act();
+        }
+        if released {
+            self.released = true;
+            self.see_whether_left();
         }
     }
 

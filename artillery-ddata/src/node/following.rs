@@ -37,7 +37,7 @@ use crate::{
 /// A node that isn't yet what it is to be isn't kept from being ready for longer than so many times the lease.
 const PATIENCE: u32 = 10;
 /// Those that leave together would wait for each other: no longer than so many times the lease.
-const FAREWELL: f64 = 1.5;
+const FAREWELL: u32 = 3;
 
 /// What the task of the configuration is made of, but for the log.
 struct Beginning {
@@ -240,7 +240,7 @@ impl Data {
             return;
         }
         let alone = state.borrow().configs.iter().all(|config| config.serving().all(|id| id == self.id()));
-        let patience = if alone { Duration::ZERO } else { self.config.lease.duration.mul_f64(FAREWELL) };
+        let patience = if alone { Duration::ZERO } else { self.config.lease.duration * FAREWELL };
         // Where it can't be, the others find out by themselves.
         drop(timeout(patience, left).await);
     }

@@ -14,10 +14,16 @@ use crate::{
 
 /// What is committed is counted in spans of so long.
 const SPAN: Duration = Duration::from_millis(250);
-/// Less than this part of what was committed in a good span is little.
+/// Less than this part of what was committed in a good span is little, whatever was committed before.
 const LITTLE: u64 = 2;
+/// Over so many spans it is compared, too: what one span commits depends much on chance, what they do together doesn't.
+const SPANS: usize = 4;
+/// Less than so many quarters of what was committed in that many good spans is little.
+const LESS: u64 = 3;
 /// The best is forgotten by so much with each span: by half in ten seconds.
 const FADES: u64 = 64;
+/// And that of several spans: by half in three quarters of a minute.
+const FADES_SLOWLY: u64 = 256;
 
 /// So many times as long as usual is unusual.
 const UNUSUAL: u32 = 8;
@@ -55,6 +61,12 @@ pub(super) struct Pace {
     committed: Committed,
     /// The best span.
     best: Committed,
+    /// The last spans, the oldest at `next`, and the most that so many did.
+    last: [Committed; SPANS],
+    next: usize,
+    most: Committed,
+    /// Little was done in the last span, and there was little to do.
+    paused: bool,
     slowed: Option<Timestamp>,
 }
 
@@ -63,6 +75,24 @@ pub(super) struct Pace {
 struct Committed {
     updates: u64,
     bytes: u64,
+}
+
+impl Committed {
+    /// Whether it is less than `numerator` of `denominator` parts of `best`, by either count.
+    fn is_less(self, numerator: u64, denominator: u64, best: Self) -> bool {
+        let less = |done: u64, best: u64| done * denominator < best * numerator;
+        less(self.updates, best.updates) && less(self.bytes, best.bytes)
+    }
+
+    /// The best so far, which is forgotten by a part, and this.
+    fn best(self, best: Self, fades: u64) -> Self {
+        let faded = |best: u64| best - best.div_ceil(fades).min(best);
+        Self { updates: faded(best.updates).max(self.updates), bytes: faded(best.bytes).max(self.bytes) }
+    }
+
+    fn sum(all: &[Self]) -> Self {
+        Self { updates: all.iter().map(|one| one.updates).sum(), bytes: all.iter().map(|one| one.bytes).sum() }
+    }
 }
 
 /// What a member says of a chain, but for the age of it: that grows until it is said.
@@ -160,13 +190,22 @@ impl Pace {
             updates: span(self.committed.updates - self.before.updates),
             bytes: span(self.committed.bytes - self.before.bytes),
         };
-        let little = done.updates * LITTLE < self.best.updates && done.bytes * LITTLE < self.best.bytes;
+        self.last[self.next] = done;
+        self.next = (self.next + 1) % SPANS;
+        let lately = Committed::sum(&self.last);
+        let little = done.is_less(1, LITTLE, self.best) || lately.is_less(LESS, 4, self.most);
         // Where there was nothing to do, little was done.
         let wanted = self.busy_for * 4 >= passed * 3;
-        self.slowed = if little && wanted { self.slowed.or(Some(self.since)) } else { None };
-        let faded = |best: u64| best - best.div_ceil(FADES).min(best);
-        self.best.updates = faded(self.best.updates).max(done.updates);
-        self.best.bytes = faded(self.best.bytes).max(done.bytes);
+        // For a moment: perhaps those who want something wait for this very member to take it in.
+        let pauses = little && !wanted && !self.paused;
+        self.paused = little && !wanted;
+        self.slowed = match self.slowed {
+            since if pauses => since,
+            since if little && wanted => since.or(Some(self.since)),
+            _ => None,
+        };
+        self.best = done.best(self.best, FADES);
+        self.most = lately.best(self.most, FADES_SLOWLY);
         self.hop.fade();
         self.commit.fade();
         (self.since, self.busy_for, self.before) = (now, Duration::ZERO, self.committed);
@@ -249,10 +288,53 @@ mod tests {
         run(&mut pace, 4000, 6000, 100, true);
         assert!(pace.slowed.is_some_and(|since| (3900..4300).contains(&(since.as_nanos() / 1_000_000))));
         let mut idle = pace;
-        run(&mut idle, 6000, 6600, 100, false);
+        run(&mut idle, 6000, 6900, 100, false);
         assert_eq!(idle.slowed, None, "nobody wants more");
-        run(&mut pace, 6000, 6600, 1, true);
+        let mut paused = pace;
+        run(&mut paused, 6000, 6300, 100, false);
+        run(&mut paused, 6300, 6600, 100, true);
+        assert_eq!(paused.slowed, pace.slowed, "for a moment nobody did");
+        run(&mut pace, 6000, 7100, 1, true);
         assert_eq!(pace.slowed, None);
+    }
+
+    /// Spans that commit so many updates, with something under way all the time.
+    fn spans(pace: &mut Pace, from: u64, counts: &[u64]) -> u64 {
+        for (n, &count) in counts.iter().enumerate() {
+            (0..count).for_each(|_| pace.committed(100));
+            pace.look(at(from + 250 * (n as u64 + 1)), true);
+        }
+        from + 250 * counts.len() as u64
+    }
+
+    #[test]
+    fn a_loss_of_a_third_is_told_from_chance_over_several_spans() {
+        let mut pace = Pace::default();
+        pace.look(at(0), true);
+        let mut now = 0;
+        for _ in 0..4 {
+            now = spans(&mut pace, now, &[70, 90, 75, 85]);
+            assert_eq!(pace.slowed, None);
+        }
+        now = spans(&mut pace, now, &[60, 40, 62, 42]);
+        let since = pace.slowed.expect("two thirds are less than usual");
+        for _ in 0..3 {
+            now = spans(&mut pace, now, &[60, 40, 65, 42]);
+            assert_eq!(pace.slowed, Some(since), "whatever a single span does");
+        }
+        spans(&mut pace, now, &[80, 80, 80, 80]);
+        assert_eq!(pace.slowed, None);
+    }
+
+    #[test]
+    fn chance_is_no_loss() {
+        let mut pace = Pace::default();
+        pace.look(at(0), true);
+        let mut now = 0;
+        for _ in 0..20 {
+            now = spans(&mut pace, now, &[70, 95, 50, 85]);
+            assert_eq!(pace.slowed, None);
+        }
     }
 
     #[test]

@@ -64,6 +64,13 @@ struct Session {
     bytes: usize,
 }
 
+impl Session {
+    /// How many records there are of requests below `lowest`, and their bytes.
+    fn below(&self, lowest: u64) -> (usize, usize) {
+        self.records.range(..lowest).fold((0, 0), |(records, bytes), (_, record)| (records + 1, bytes + record.bytes()))
+    }
+}
+
 /// What pending updates add.
 #[derive(Clone, Debug, Default)]
 struct Pending {
@@ -139,7 +146,18 @@ impl Sessions {
         // With what is under way: however many come before one is committed, no session outgrows its half.
         let records = session.map_or(0, |session| session.records.len()) + ahead.records;
         let bytes = session.map_or(0, |session| session.bytes) + ahead.bytes;
-        if records >= MAX_RECORDS || bytes > limit / 2 { Known::Full } else { Known::Nothing }
+        let is_full = |records: usize, bytes: usize| records >= MAX_RECORDS || bytes > limit / 2;
+        if !is_full(records, bytes) {
+            return Known::Nothing;
+        }
+        // Only a request that is taken in can say that others are answered, and let their records go: were it refused,
+        // the session would be full for good. So one at a time goes in that makes room enough, or that the client waits
+        // for before all others: it can't say anything before it knows the outcome of that one.
+        let makes_room = || {
+            let (gone, gone_bytes) = session.map_or((0, 0), |session| session.below(request.lowest));
+            number == request.lowest || !is_full(records - gone, bytes - gone_bytes)
+        };
+        if ahead.records == 0 && makes_room() { Known::Nothing } else { Known::Full }
     }
 
     /// The session to evict next, if they are beyond `limit` bytes; never the only one.
@@ -345,6 +363,41 @@ mod tests {
         table.commit();
         assert_eq!(table.sessions.look_up(key(2, 1, 1), 1 << 20), Known::NoSession);
         assert_eq!((table.sessions.len(), table.sessions.bytes()), (1, SESSION_BYTES + RECORD_BYTES));
+    }
+
+    /// A table of one session, which fills its half of 1,000 bytes: with the records of 2, 3, 4 and 5.
+    fn full() -> Table {
+        let mut table = Table::default();
+        table.order(UpdateKind::SESSION_OPEN, None);
+        for number in 2..6 {
+            assert_eq!(table.sessions.look_up(key(1, number, 1), 1000), Known::Nothing);
+            table.order(UpdateKind::WRITE, Some(key(1, number, 1)));
+            table.commit();
+        }
+        assert_eq!(table.sessions.look_up(key(1, 6, 1), 1000), Known::Full);
+        table
+    }
+
+    #[test]
+    fn a_full_session_takes_in_what_lets_its_records_go() {
+        let mut table = full();
+        assert_eq!(table.sessions.look_up(key(1, 6, 2), 1000), Known::Full, "nothing would go");
+        assert_eq!(table.sessions.look_up(key(1, 6, 5), 1000), Known::Nothing);
+        table.order(UpdateKind::WRITE, Some(key(1, 6, 5)));
+        assert_eq!(table.sessions.look_up(key(1, 7, 5), 1000), Known::Full, "one at a time");
+        table.commit();
+        assert_eq!(table.sessions.look_up(key(1, 7, 5), 1000), Known::Nothing);
+        assert_eq!(table.sessions.bytes(), SESSION_BYTES + 2 * RECORD_BYTES);
+    }
+
+    #[test]
+    fn a_full_session_takes_in_what_its_client_waits_for_before_all_others() {
+        let mut table = full();
+        assert_eq!(table.sessions.look_up(key(1, 1, 1), 1000), Known::Nothing);
+        table.order(UpdateKind::WRITE, Some(key(1, 1, 1)));
+        table.commit();
+        assert_eq!(table.sessions.look_up(key(1, 6, 1), 1000), Known::Full);
+        assert_eq!(table.sessions.look_up(key(1, 6, 6), 1000), Known::Nothing, "its client knows them all by now");
     }
 
     proptest! {

@@ -270,6 +270,7 @@ mod tests {
             leader: Some(founder(1).id),
             configs,
             settled: true,
+            released: true,
             close: vec![Close { chain: ChainId(0), epoch: Epoch(1) }],
         }
     }
@@ -288,7 +289,7 @@ mod tests {
         ] {
             assert_eq!(decode_call(&frame(encode_call(&call).unwrap())), Ok(call));
         }
-        let empty = Renewed { lease: None, leader: None, configs: None, settled: false, ..renewed() };
+        let empty = Renewed { lease: None, leader: None, configs: None, settled: false, released: false, ..renewed() };
         for answer in [
             Answer::Renewed(Some(history), renewed()),
             Answer::Renewed(None, empty),

@@ -8,6 +8,7 @@ mod faults;
 mod forming;
 mod http;
 mod joiner;
+mod leaving;
 mod load;
 mod members;
 mod moving;

@@ -75,8 +75,12 @@ impl Members {
 
     /// Ends a node without a word.
     pub(crate) async fn kill(&mut self, name: &str) {
-        let (_, mut node) = self.nodes.remove(name).unwrap();
-        node.kill().await;
+        self.take(name).kill().await;
+    }
+
+    /// A node that doesn't count among these any more.
+    pub(crate) fn take(&mut self, name: &str) -> Node {
+        self.nodes.remove(name).unwrap().1
     }
 
     /// Starts a node that is new, and doesn't wait for it.

@@ -23,6 +23,15 @@ async fn fill(cluster: &Cluster) {
     }
 }
 
+/// Three nodes with data, the id of their cluster, and where the last of them listens.
+async fn filled() -> (Cluster, String, String) {
+    let cluster = Cluster::start(&[]).await;
+    let id = id(&cluster).await;
+    fill(&cluster).await;
+    let last = cluster.addrs[2].clone();
+    (cluster, id, last)
+}
+
 async fn is_whole(cluster: &Cluster, addr: &str) {
     for n in [0, 7, 19] {
         let (out, _) = cluster.ctl(addr, 0, &["get", &format!("k/{n}")]).await;
@@ -42,10 +51,7 @@ async fn recover(cluster: &Cluster, addr: &str, id: &str) -> Value {
 
 #[tokio::test]
 async fn the_last_of_three_goes_on_when_it_is_told_to() {
-    let mut cluster = Cluster::start(&[]).await;
-    let id = id(&cluster).await;
-    fill(&cluster).await;
-    let last = cluster.addrs[2].clone();
+    let (mut cluster, id, last) = filled().await;
     let (code, _, err) = ctl(&cluster, &last, &["recover", "--accept-loss", &id]).await;
     assert!(code == Some(1) && err.contains("nothing is lost"), "{code:?} {err}");
     let (code, ..) = ctl(&cluster, &last, &["recover"]).await;
@@ -82,10 +88,7 @@ async fn the_last_of_three_goes_on_when_it_is_told_to() {
 /// The survivor's log still names their old lives, at addresses where nobody is any more.
 #[tokio::test]
 async fn those_left_behind_come_back_under_their_old_names() {
-    let mut cluster = Cluster::start(&[]).await;
-    let id = id(&cluster).await;
-    fill(&cluster).await;
-    let last = cluster.addrs[2].clone();
+    let (mut cluster, id, last) = filled().await;
     for node in &mut cluster.nodes[..2] {
         node.kill().await;
     }
@@ -104,10 +107,7 @@ async fn those_left_behind_come_back_under_their_old_names() {
 
 #[tokio::test]
 async fn who_was_only_paused_stops_when_it_wakes_up() {
-    let mut cluster = Cluster::start(&[]).await;
-    let id = id(&cluster).await;
-    fill(&cluster).await;
-    let last = cluster.addrs[2].clone();
+    let (mut cluster, id, last) = filled().await;
     for node in &cluster.nodes[..2] {
         node.signal("-STOP").await;
     }

@@ -90,6 +90,14 @@ pub(super) fn common(rng: &mut Rng) -> Setup {
     setup
 }
 
+/// An append weighs as much as its whole list, which soon fills a small window for as long as it takes to commit: far away
+/// most of what clients write would hear `Busy` until they gave up, as no queue stands before these heads.
+pub(super) fn hold_lists(setup: &mut Setup) {
+    if setup.keys.lists > 0 && setup.profile.delay >= 2 * MILLI {
+        setup.window = setup.window.max(16 << 10);
+    }
+}
+
 pub(super) fn one_key() -> Keys {
     Keys { registers: 1, lists: 0, counters: 0, chains: 1 }
 }
@@ -118,7 +126,13 @@ pub(super) fn evictions(rng: &mut Rng, setup: &mut Setup) {
     setup.keys = Keys { registers: 2, lists: 1, counters: 1, chains: 1 };
     setup.clients += rng.between(4, 8) as usize;
     setup.lanes = 1;
-    setup.session_bytes = rng.between(900, 3000) as usize;
+    // Room for two of five of them with a record each, at least: of fewer sessions each is evicted before its client comes
+    // to use it, and all that anybody does is to open another one.
+    setup.session_bytes = (rng.between(900, 3000) as usize).max(setup.clients * 256 * 2 / 5);
+    // For the same reason nobody asks again before an answer can be there: each time opens one more session.
+    let far = 12 * setup.profile.delay;
+    setup.attempt = (setup.attempt.0.max(far), setup.attempt.1.max(2 * far));
+    setup.patience = (setup.patience.0.max(4 * far), setup.patience.1.max(8 * far));
     setup.mix = Mix { writes: 650, numbered: 1000, duplicates: 400, ..setup.mix };
 }
 

@@ -55,6 +55,10 @@ fn busy(rng: &mut Rng, setup: &mut Setup) {
 
 pub(super) fn gray(rng: &mut Rng, setup: &mut Setup) {
     busy(rng, setup);
+    // Whoever asks the slow node itself waits for it, wherever it stands: were there as many reads as writes, it would
+    // have all that it can do with them alone, and clients that wait for a read write nothing.
+    setup.mix.writes = 800;
+    setup.favourite = 0;
     setup.gray = Some(Gray { quiet: 2 * SECOND, start: 6 * SECOND, end: 16 * SECOND });
 }
 

@@ -4,7 +4,7 @@ use super::Scenario;
 
 impl Scenario {
     /// All of them.
-    pub const ALL: [Self; 43] = [
+    pub const ALL: [Self; 44] = [
         Self::Calm,
         Self::Lossy,
         Self::Links,
@@ -48,6 +48,7 @@ impl Scenario {
         Self::Gray,
         Self::Orders,
         Self::Drains,
+        Self::Leaves,
     ];
 
     /// Its name on the command line.
@@ -96,6 +97,7 @@ impl Scenario {
             Self::Gray => "gray",
             Self::Orders => "orders",
             Self::Drains => "drains",
+            Self::Leaves => "leaves",
         }
     }
 
@@ -145,6 +147,7 @@ impl Scenario {
             Self::Gray => "a living member holds its chain up: a dead link, or a hundred times slower",
             Self::Orders => "members change places under load, and nobody is to notice",
             Self::Drains => "members leave under load, one after the other, and start anew",
+            Self::Leaves => "members leave until one or two are left, who go on and take one in again",
         }
     }
 

@@ -152,8 +152,14 @@ impl World {
 
     fn attempt(&mut self, index: usize) {
         let delay = self.network.client_delay(index);
+        let count = self.nodes.len();
         let client = &mut self.clients[index];
         let Some(pending) = &mut client.pending else { return };
+        // Who has left is asked no more.
+        if self.leaves > 0 && !self.nodes[pending.node].is_alive() {
+            let next = (1..count).map(|step| (pending.node + step) % count).find(|&at| self.nodes[at].is_alive());
+            pending.node = next.unwrap_or(pending.node);
+        }
         pending.attempts += 1;
         pending.waits = true;
         let (number, attempt, node, until) = (pending.number, pending.attempts, pending.node, pending.until);

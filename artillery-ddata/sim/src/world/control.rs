@@ -357,6 +357,9 @@ impl World {
                 if learned.configs.is_some() {
                     self.act(to)?;
                 }
+                if learned.released {
+                    self.released(to);
+                }
                 if let Some(until) = learned.lease {
                     for slot in 0..self.setup.chains {
                         self.enqueue(to, Work { slot, input: replica::Input::Lease(until), flight: None });

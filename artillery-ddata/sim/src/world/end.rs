@@ -72,8 +72,7 @@ impl World {
         let Some(gray) = self.setup.gray else { return Ok(()) };
         let quiet = self.counts.writes_between(gray.quiet, gray.start);
         let back = self.counts.writes_between(gray.start + BACK, gray.end);
-        // Clients may lose some time with a node that is a hundred times slower, wherever it stands.
-        if back * 10.0 < quiet * 7.0 {
+        if back * 10.0 < quiet * 8.0 {
             let what = format!("{back:.1} writes a second while a member held its chain up, {quiet:.1} before");
             return Err(Failure::new(Oracle::Stalled, what));
         }
@@ -238,6 +237,7 @@ impl World {
                 Kind::Far => effects.far,
                 Kind::Order => self.orders_done,
                 Kind::Drain => self.drains,
+                Kind::Leave => self.leaves,
             };
         }
         for slot in self.nodes.iter().flat_map(|node| &node.slots) {

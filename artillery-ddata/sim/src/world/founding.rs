@@ -50,7 +50,7 @@ pub(super) struct Founders {
     met: Vec<Vec<Option<MemberId>>>,
     ticks: Vec<(Option<u64>, u64)>,
     lives: Vec<u64>,
-    settled: Vec<bool>,
+    settled: Vec<Option<ClusterId>>,
     /// All that was ever formed.
     formed: Vec<Arc<Founding>>,
     ready: bool,
@@ -72,7 +72,7 @@ impl Founders {
             met: vec![vec![None; setup.members]; setup.members],
             ticks: vec![(None, 0); setup.members],
             lives: vec![0; setup.members],
-            settled: vec![false; setup.members],
+            settled: vec![None; setup.members],
             formed: Vec::new(),
             ready: false,
         }
@@ -122,7 +122,7 @@ impl World {
             return;
         }
         founders.machines[index] = None;
-        founders.settled[index] = false;
+        founders.settled[index] = None;
         let id = self.ids[index];
         self.restarts += 1;
         self.nodes[index].down = true;
@@ -299,12 +299,12 @@ impl World {
             }
         }
         let Some(founders) = &mut self.founding else { return Ok(()) };
-        founders.settled[index] = true;
+        founders.settled[index] = Some(founding.cluster);
         if !founders.formed.iter().any(|known| known.cluster == founding.cluster) {
             founders.formed.push(founding.clone());
         }
         if founding.members.iter().any(|founder| !self.ids.contains(&founder.id)) {
-            self.restart_all();
+            self.restart_all("a founder's life is over");
         } else {
             self.introduce(index);
             self.check_ready(&founding);
@@ -336,9 +336,10 @@ impl World {
         Ok(())
     }
 
-    /// A founder restarted while the cluster was formed. Its place is lost, so whoever runs these nodes starts all again.
-    fn restart_all(&mut self) {
-        self.trace.line(self.now, |out| write!(out, "a founder's life is over: all nodes restart"));
+    /// A founder restarted while the cluster was formed, and its place is lost; or others formed a second one meanwhile, whose
+    /// nodes would refuse the clients of this one. Whoever runs these nodes starts all again.
+    fn restart_all(&mut self, why: &str) {
+        self.trace.line(self.now, |out| write!(out, "{why}: all nodes restart"));
         for index in 0..self.nodes.len() {
             self.stop(index);
             let Some(founders) = &mut self.founding else { return };
@@ -350,8 +351,11 @@ impl World {
     /// Once every node belongs to the cluster, clients come.
     fn check_ready(&mut self, founding: &Founding) {
         let Some(founders) = &mut self.founding else { return };
-        if founders.ready || !founders.settled.iter().all(|&settled| settled) {
+        if founders.ready || !founders.settled.iter().all(Option::is_some) {
             return;
+        }
+        if founders.settled.iter().any(|&settled| settled != Some(founding.cluster)) {
+            return self.restart_all("some belong to a cluster that has lost most of its founders");
         }
         founders.ready = true;
         for config in first_configs(founding) {

@@ -134,7 +134,8 @@ impl Coordinator {
         let is_part = configs.is_none() && self.configs.node(to).is_some();
         let settled = leader == Some(self.me) && is_part && self.is_settled(now);
         let close = self.to_close(to);
-        let renewed = Renewed { number, lease, leader, configs, settled, close };
+        let released = self.releases(now, to);
+        let renewed = Renewed { number, lease, leader, configs, settled, released, close };
         self.outputs.push_back(Output::Answer { to, renewed });
     }
 }

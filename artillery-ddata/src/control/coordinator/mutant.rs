@@ -29,4 +29,6 @@ pub enum Mutant {
     TolerateSlow,
     /// The members of a chain change places while its head goes on (trap 15).
     ReorderOpen,
+    /// Whoever leaves goes on keeping the log: when most of those have left it can't be changed any more (trap 44).
+    KeepLeavers,
 }

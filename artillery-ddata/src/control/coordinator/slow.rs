@@ -1,7 +1,7 @@
 //! Gray failures: members that live and yet hold their chain up (docs/DESIGN.md §5.9, docs/adr/0017-slow-members.md).
 //!
 //! Two kinds of them. A hop is *dead* when what one member has held, or opened, for long doesn't get to the next one,
-//! and that one doesn't come on at all. A chain is *slow* when its head has for long committed far less than before,
+//! and that one doesn't come on at all. A chain is *slow* when its head has for long committed clearly less than before,
 //! though something was under way all the time; then whoever stands between two slow ways is to blame, if exactly one
 //! does: on a machine on which all are equally slow nobody is.
 
@@ -28,8 +28,14 @@ const TRUSTED: u32 = 4;
 const QUICK: u32 = 40;
 /// A slow way takes so many times as long as usual.
 const UNUSUAL: u32 = 8;
+/// Where all other ways are as usual, one that takes so many times as long as usual is slow
+const FAR: u32 = 32;
+/// unless it takes less than this part of `slow`.
+const NEAR: u32 = 200;
 /// And no less than this part of what the slowest one takes.
 const AS_SLOW: u32 = 4;
+/// It stands between the same ones for this part of `slow`: queues grow for a while until they tell where.
+const STEADY: u32 = 2;
 
 /// What a member said last of a chain.
 #[derive(Clone, Copy, Debug)]
@@ -47,6 +53,8 @@ pub(super) struct Watched {
     epoch: Epoch,
     /// Who is to be moved out.
     pub(super) blame: Option<Blame>,
+    /// Who stands between slow ways, all the time since then.
+    suspect: Option<(MemberId, Timestamp)>,
     /// The ends of the hop for which somebody was moved out last, and when.
     ends: Option<([MemberId; 2], Timestamp)>,
 }
@@ -117,10 +125,10 @@ impl Coordinator {
         let mut watched = std::mem::take(&mut leading.watched);
         watched.retain(|&chain, _| self.configs.get(chain).is_some());
         for config in self.configs.iter() {
-            let new = || Watched { epoch: config.epoch, blame: None, ends: None };
+            let new = || Watched { epoch: config.epoch, blame: None, suspect: None, ends: None };
             let chain = watched.entry(config.chain).or_insert_with(new);
             if chain.epoch != config.epoch {
-                chain.epoch = config.epoch;
+                (chain.epoch, chain.suspect) = (config.epoch, None);
                 if let Some(blame) = chain.blame.take().filter(|blame| config.role(blame.member).is_none()) {
                     chain.ends = blame.ends.map(|ends| (ends, now));
                     let apart = blame.ends.and_then(|ends| ends.into_iter().find(|&end| end != blame.member));
@@ -128,7 +136,10 @@ impl Coordinator {
                 }
             }
             let view = leading.view(now, self.me, &self.settings, self.mutant, &self.outside);
-            let found = view.blame(config, chain.ends);
+            let known = chain.suspect;
+            let same = |id: &MemberId| known.filter(|(suspect, _)| suspect == id).map_or(now, |(_, since)| since);
+            chain.suspect = view.between_slow_ways(config).map(|id| (id, same(&id)));
+            let found = view.blame(config, chain.ends, chain.suspect);
             let keeps = now - chain.blame.map_or(Timestamp::ZERO, |blame| blame.since) < self.settings.lease * 2;
             let kept = chain.blame.filter(|before| {
                 let same = found.is_some_and(|found| (found.member, found.why) == (before.member, before.why));
@@ -140,13 +151,46 @@ impl Coordinator {
     }
 }
 
+/// The ways from each member to the next one, and from the tail back to the head: how long they take now, and as a rule.
+struct Ring(Vec<(Duration, Duration)>);
+
+impl Ring {
+    fn of(reports: &[&Report]) -> Option<Self> {
+        let (head, hops) = (reports.first()?, reports.split_last()?.1);
+        // There and back; of the watermark's way only one half is anybody's.
+        let mut ways: Vec<_> = hops.iter().map(|report| (report.hop.takes() / 2, report.hop.usual / 2)).collect();
+        let (there, usual) = ways.iter().fold((Duration::ZERO, Duration::ZERO), |(a, b), way| (a + way.0, b + way.1));
+        ways.push((head.commit.takes().saturating_sub(there), head.commit.usual.saturating_sub(usual)));
+        Some(Self(ways))
+    }
+
+    /// Which of them are slow.
+    fn slow(&self, slow: Duration) -> Vec<bool> {
+        let slowest = self.0.iter().map(|&(takes, _)| takes).max().unwrap_or_default();
+        let stands_out = |&(takes, usual): &(Duration, Duration), times: u32, part: u32| {
+            takes >= usual * times && takes * part * 2 >= slow && takes * AS_SLOW >= slowest
+        };
+        let far: Vec<bool> = self.0.iter().map(|way| stands_out(way, FAR, NEAR)).collect();
+        let usual = |&(takes, usual): &(Duration, Duration)| takes < usual * UNUSUAL;
+        if self.0.iter().zip(&far).all(|(way, &far)| far || usual(way)) {
+            return far;
+        }
+        self.0.iter().map(|way| stands_out(way, UNUSUAL, QUICK)).collect()
+    }
+}
+
 impl View<'_> {
     fn told(&self, config: &ChainConfig, id: MemberId) -> Option<&Told> {
         self.nodes.get(&id).filter(|_| !self.is_gone(id)).and_then(|seen| seen.told.get(&config.chain))
     }
 
     /// Who is to be moved out of a chain; never the only one of it that lives.
-    fn blame(&self, config: &ChainConfig, ends: Option<([MemberId; 2], Timestamp)>) -> Option<Blame> {
+    fn blame(
+        &self,
+        config: &ChainConfig,
+        ends: Option<([MemberId; 2], Timestamp)>,
+        suspect: Option<(MemberId, Timestamp)>,
+    ) -> Option<Blame> {
         let serving: Vec<MemberId> = config.serving().collect();
         if serving.iter().any(|&id| self.is_gone(id)) {
             // First things first.
@@ -156,7 +200,7 @@ impl View<'_> {
             .deaf(&serving)
             .or_else(|| self.dead_hop(config, &serving, ends).filter(|_| !self.is(Mutant::TolerateDeadHop)))
             .or_else(|| self.dead_joiner(config))
-            .or_else(|| self.slow_member(config, &serving).filter(|_| !self.is(Mutant::TolerateSlow)))?;
+            .or_else(|| self.slow_member(config, &serving, suspect).filter(|_| !self.is(Mutant::TolerateSlow)))?;
         let others = serving.iter().any(|&id| id != found.member && self.lived(id));
         others.then_some(found)
     }
@@ -214,41 +258,48 @@ impl View<'_> {
         waits.then(|| self.guilty(joiner, Why::Unreached, Some([tail, joiner])))
     }
 
-    /// The member that makes the chain slow: the ways to both sides of it are slow, and of no other member. The way back
-    /// from the tail to the head closes the ring.
-    fn slow_member(&self, config: &ChainConfig, serving: &[MemberId]) -> Option<Blame> {
+    /// The member that makes the chain slow, and has for long.
+    fn slow_member(
+        &self,
+        config: &ChainConfig,
+        serving: &[MemberId],
+        suspect: Option<(MemberId, Timestamp)>,
+    ) -> Option<Blame> {
+        let (member, since) = suspect?;
+        let head = &self.told(config, *serving.first()?)?.report;
+        // Where nothing moves any more something is broken.
+        let moves = self.now - self.told(config, *serving.last()?)?.moved < self.settings.slow / 2;
+        // Ways may be long for a moment, by chance, while the chain is slow for another reason.
+        let long = head.slowed >= self.settings.slow && self.now - since >= self.settings.slow / STEADY;
+        (long && moves).then(|| self.guilty(member, Why::Slow, None))
+    }
+
+    /// The member of a chain which is slowed the ways to both sides of which are slow, and of no other member. The way
+    /// back from the tail to the head closes the ring.
+    fn between_slow_ways(&self, config: &ChainConfig) -> Option<MemberId> {
+        let serving: Vec<MemberId> = config.serving().collect();
         if serving.len() < 3 {
             // Of two nobody can say which.
             return None;
         }
         let told: Vec<&Told> = serving.iter().map(|&id| self.told(config, id)).collect::<Option<_>>()?;
-        // Where nothing moves any more something is broken.
-        let moves = told.last().is_some_and(|tail| self.now - tail.moved < self.settings.slow / 2);
         let reports: Vec<&Report> = told.iter().map(|told| &told.report).collect();
-        if !moves || reports.iter().any(|report| report.epoch != config.epoch) {
+        let slowed = reports.first().is_some_and(|head| head.slowed > Duration::ZERO);
+        if !slowed || reports.iter().any(|report| report.epoch != config.epoch) {
             return None;
         }
-        let head = reports.first().filter(|head| head.slowed >= self.settings.slow)?;
-        let (hops, _) = reports.split_at(reports.len() - 1);
-        // There and back; of the watermark's way only one half is anybody's.
-        let mut ways: Vec<Duration> = hops.iter().map(|report| report.hop.takes() / 2).collect();
-        let there: Duration = ways.iter().sum();
-        ways.push(head.commit.takes().saturating_sub(there));
-        let slowest = ways.iter().copied().max()?;
-        let unusual = |at: usize| hops.get(at).is_none_or(|r| r.hop.takes() >= r.hop.usual * UNUSUAL);
-        let slow =
-            |at: usize| ways[at] * QUICK * 2 >= self.settings.slow && ways[at] * AS_SLOW >= slowest && unusual(at);
+        let ways = Ring::of(&reports)?;
+        let slow = ways.slow(self.settings.slow);
         let count = serving.len();
-        let mut between = (0..count).filter(|&at| slow(at) && slow((at + count - 1) % count));
-        let member = match (between.next(), between.next()) {
-            (Some(at), None) => serving[at],
-            (Some(_), Some(_)) => return None,
+        let mut between = (0..count).filter(|&at| slow[at] && slow[(at + count - 1) % count]);
+        match (between.next(), between.next()) {
+            (Some(at), None) => Some(serving[at]),
+            (Some(_), Some(_)) => None,
             (None, _) => {
-                let at = (0..count).find(|&at| slow(at))?;
-                serving[(at + 1).min(count - 1)]
+                let at = (0..count).find(|&at| slow[at])?;
+                Some(serving[(at + 1).min(count - 1)])
             }
-        };
-        Some(self.guilty(member, Why::Slow, None))
+        }
     }
 
     /// Whether this member is to be moved out of this chain.

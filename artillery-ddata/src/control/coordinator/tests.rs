@@ -1,3 +1,4 @@
+mod leaving;
 mod settled;
 
 use std::time::Duration;
@@ -32,6 +33,9 @@ struct World {
     /// Why anything was changed.
     why: Vec<Why>,
     nodes: u8,
+    /// Who keeps the log, and who is to.
+    voters: BTreeSet<MemberId>,
+    new_voters: Option<BTreeSet<MemberId>>,
 }
 
 impl World {
@@ -53,6 +57,8 @@ impl World {
             reordered: vec![],
             why: vec![],
             nodes: founders,
+            voters: [id(0)].into(),
+            new_voters: None,
         };
         world.log();
         world
@@ -69,7 +75,7 @@ impl World {
     fn log(&mut self) {
         let leads = (self.term > 0).then_some(Term(self.term));
         let configs = Arc::new(self.configs.clone());
-        self.handle(Input::Log { leads, leader: leads.map(|_| id(0)), configs, voters: [id(0)].into() });
+        self.handle(Input::Log { leads, leader: leads.map(|_| id(0)), configs, voters: self.voters.clone() });
     }
 
     fn handle(&mut self, input: Input) -> Vec<Renewed> {
@@ -93,7 +99,7 @@ impl World {
                         None => self.append(term, at, change),
                     }
                 }
-                Output::SetVoters { .. } => {}
+                Output::SetVoters { voters, .. } => self.new_voters = Some(voters),
             }
         }
         answers
@@ -308,7 +314,7 @@ fn the_log_is_kept_by_nodes_that_live() {
     world.pass(3000, &[0, 1, 2, 3, 4]);
     let wanted = |voters: &[u8], there: &[u8]| {
         let voters: BTreeSet<_> = voters.iter().copied().map(id).collect();
-        super::voters::wanted(&world.configs, &voters, id(0), 5, |member| there.iter().any(|&n| id(n) == *member))
+        super::voters::wanted(&world.configs, &voters, Some(id(0)), 5, |member| there.iter().any(|&n| id(n) == *member))
             .map(|set| (0..5).filter(|&n| set.contains(&id(n))).collect::<Vec<u8>>())
     };
     assert_eq!(wanted(&[0, 1, 2], &[0, 1, 2]), None);

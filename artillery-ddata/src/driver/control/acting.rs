@@ -66,14 +66,22 @@ impl Control {
         self.act();
     }
 
-    /// Whether no configuration names this node any more, for whoever waits for that.
+    /// Whether no configuration names this node any more and the log can do without it, for whoever waits for that.
     pub(super) fn see_whether_left(&mut self) {
-        if !self.parts.holder.configs().names(self.parts.me) {
+        let may_end = self.released || !self.keeps_log();
+        if may_end && !self.parts.holder.configs().names(self.parts.me) {
             // Whoever waited may have gone.
             for done in self.leaving.drain(..) {
                 let _ = done.send(());
             }
         }
+    }
+
+    /// Whether this node keeps the log, as far as is known here. A leader that was voted out does until that is committed:
+    /// then it leads no longer.
+    fn keeps_log(&self) -> bool {
+        let voters = self.parts.log.voters();
+        self.parts.log.leads().is_some() || voters.is_empty() || voters.contains(&self.parts.me)
     }
 
     /// What this node says of its chains.

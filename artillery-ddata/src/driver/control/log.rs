@@ -22,6 +22,7 @@ impl Control {
         if let Some(leader) = leader {
             self.parts.holder.leads(clock::now(), leader);
         }
+        self.see_whether_left();
         let news = self.parts.holder.learn(&configs);
         self.parts.coordinator.handle(clock::now(), Input::Log { leads, leader, configs, voters });
         if news {

@@ -4,7 +4,7 @@ use bytes::Bytes;
 
 use super::{
     super::*,
-    resync::{begin, filled, parts, run_parts, small},
+    resync::{begin, comes_in, filled, parts, run_parts, small},
     rig::*,
 };
 use crate::{
@@ -69,9 +69,7 @@ fn the_source_keeps_one_version_of_each_key() {
     let len = |record: &crate::store::Record| record.key.len() + record.held.value.as_ref().unwrap().len();
     let bytes: usize = rig.contents(2).iter().map(len).sum();
     assert_eq!(rig.stores[&2].bytes(), bytes as u64);
-    rig.beat(2);
-    rig.assert_same(2, 3);
-    assert_eq!(rig.status(3).resyncs_full, 1);
+    comes_in(&mut rig);
 }
 
 #[test]
@@ -90,9 +88,7 @@ fn a_joiner_is_not_whole_before_it_holds_what_the_parts_show() {
     assert!(rig.promotions.is_empty());
     // Then the joiner sees that it has missed something.
     put(&mut rig, "key/04", "last");
-    rig.beat(2);
-    rig.assert_same(2, 3);
-    assert_eq!(rig.status(3).resyncs_full, 1);
+    comes_in(&mut rig);
 }
 
 #[test]
@@ -121,18 +117,14 @@ fn a_joiner_that_is_not_whole_may_lose_its_place() {
         put(&mut rig, "key/04", "more than the backlog holds");
     }
     rig.join_link(2, 3);
-    rig.beat(2);
-    rig.assert_same(2, 3);
-    assert_eq!(rig.status(3).resyncs_full, 1);
+    comes_in(&mut rig);
 }
 
 #[test]
 fn updates_behind_the_last_part_need_no_room() {
     let mut rig = filled(&Settings { joiner_buffer: 200, ..settings() });
     half_way(&mut rig);
-    rig.beat(2);
-    rig.assert_same(2, 3);
-    assert_eq!(rig.status(3).resyncs_full, 1);
+    comes_in(&mut rig);
 }
 
 fn large(byte: u8) -> Bytes {

@@ -70,6 +70,13 @@ pub(super) fn run_parts(rig: &mut Rig, from: u8, to: u8, count: usize) {
     panic!("only {come} parts came");
 }
 
+/// The joiner ends as its source, by one snapshot.
+pub(super) fn comes_in(rig: &mut Rig) {
+    rig.beat(2);
+    rig.assert_same(2, 3);
+    assert_eq!(rig.status(3).resyncs_full, 1);
+}
+
 #[test]
 fn a_joiner_gets_all_that_there_is() {
     let mut rig = filled(&small());
@@ -131,9 +138,7 @@ fn a_full_buffer_holds_the_source_back() {
     }
     let filling = rig.replicas[&3].filling.as_ref().unwrap().progress(false);
     assert!(filling.hold, "{filling:?}");
-    rig.beat(2);
-    rig.assert_same(2, 3);
-    assert_eq!(rig.status(3).resyncs_full, 1);
+    comes_in(&mut rig);
 }
 
 #[test]

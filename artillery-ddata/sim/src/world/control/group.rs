@@ -98,14 +98,16 @@ impl World {
     pub(super) fn has_majority(&self, id: MemberId, term: Term) -> bool {
         let Some(control) = &self.control else { return false };
         let group = &control.group;
-        group.leader == Some(id) && Term(group.term) == term && self.reaches_majority(id)
+        let leads = group.leader == Some(id) && Term(group.term) == term;
+        leads && group.voters.contains(&id) && self.reaches_majority(id)
     }
 
     pub(super) fn look(&mut self) {
         let now = self.now;
         self.queue.push(now + LOOK, super::super::Event::Control(Event::Look));
         let leader = self.control.as_ref().and_then(|control| control.group.leader);
-        let goes_on = leader.is_some_and(|leader| self.reaches_majority(leader));
+        let votes = |id| self.control.as_ref().is_some_and(|control| control.group.voters.contains(&id));
+        let goes_on = leader.is_some_and(|leader| votes(leader) && self.reaches_majority(leader));
         let whims = self.setup.control.map_or(0, |control| control.whims);
         let Some(control) = &mut self.control else { return };
         // Now and then there is an election for no reason.

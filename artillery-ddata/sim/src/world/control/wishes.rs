@@ -9,7 +9,7 @@ use artillery_ddata::{
 };
 
 use super::{Event, World};
-use crate::node::Work;
+use crate::{faults::Fault, node::Work};
 
 impl World {
     pub(super) fn reports(&self, node: usize) -> Vec<Report> {
@@ -59,10 +59,13 @@ impl World {
 
     /// Has a node leave its chains: it serves nothing more in this life.
     pub(in super::super) fn drain(&mut self, node: usize) {
-        if !self.nodes[node].is_alive() || !self.can_spare(node) {
-            return;
+        if self.nodes[node].is_alive() && self.can_spare(node) {
+            self.drains += 1;
+            self.resign(node);
         }
-        self.drains += 1;
+    }
+
+    fn resign(&mut self, node: usize) {
         // It serves nothing any more before it says so.
         self.nodes[node].inbox.retain(|work| !matches!(work.input, Input::Lease(_)));
         for slot in 0..self.setup.chains {
@@ -73,6 +76,32 @@ impl World {
         let Some(control) = &mut self.control else { return };
         control.nodes[node].holder.leave(clock);
         self.schedule_renewal(node);
+    }
+
+    /// Has a node leave for good.
+    pub(in super::super) fn leave_for_good(&mut self, node: usize) {
+        if self.nodes[node].is_alive() {
+            self.leaves += 1;
+            self.resign(node);
+        }
+    }
+
+    /// It ends, whatever the others make of that.
+    pub(in super::super) fn end_leave(&mut self, node: usize) {
+        if self.nodes[node].is_alive() {
+            self.nodes[node].down = true;
+            self.disconnect(node);
+        }
+    }
+
+    /// It may end, and does if it wants to.
+    pub(super) fn released(&mut self, node: usize) {
+        let leaves = (0..self.active.len()).any(|at| self.active[at] && self.planned(at) == Fault::Leave(node));
+        let named =
+            self.control.as_ref().is_some_and(|control| control.nodes[node].holder.configs().names(self.ids[node]));
+        if leaves && !named {
+            self.end_leave(node);
+        }
     }
 
     /// It has left and starts another life.

@@ -138,8 +138,50 @@ fn who_stands_between_two_slow_ways_is_moved_out() {
 }
 
 #[test]
+fn a_way_that_is_far_longer_than_usual_needn_t_be_long_where_all_others_are_as_usual() {
+    for (slow, moved) in [([20, 20, 1], true), ([20, 20, 10], true), ([20, 20, 18], false), ([4, 4, 0], false)] {
+        let mut world = World::new(3, 3);
+        calm(&mut world);
+        let places = places(&world);
+        let at = pass(&mut world, 6000, usually(2, ways(&places, slow)));
+        assert_eq!(at.is_some(), moved, "{slow:?}");
+        assert_eq!(world.serving().contains(&id(places[1])), !moved, "{slow:?}");
+    }
+}
+
+/// The watermark has a way back, too, of some milliseconds at best.
+fn usually(
+    back: u64,
+    report: impl Fn(&World, u8, Duration) -> Option<Report>,
+) -> impl Fn(&World, u8, Duration) -> Option<Report> {
+    move |world, n, lasts| {
+        let mut said = report(world, n, lasts)?;
+        said.commit.usual += Duration::from_millis(back);
+        Some(said)
+    }
+}
+
+#[test]
+fn who_is_slow_for_a_moment_in_a_chain_that_is_slow_for_long_is_not_moved() {
+    let mut world = World::new(3, 3);
+    calm(&mut world);
+    let places = places(&world);
+    let (busy, other) = (ways(&places, [60, 50, 70]), ways(&places, [1, 1, 1]));
+    let hiccups = [ways(&places, [100, 100, 1]), ways(&places, [1, 100, 100]), ways(&places, [100, 1, 100])];
+    let report = |world: &World, n: u8, lasts: Duration| {
+        let moment = lasts.as_millis() as usize / 750;
+        match moment % 4 {
+            0 => busy(world, n, lasts),
+            2 => other(world, n, lasts),
+            _ => hiccups[moment / 2 % 3](world, n, lasts),
+        }
+    };
+    assert_eq!(pass(&mut world, 12_000, report), None, "{:?}", world.why);
+}
+
+#[test]
 fn where_all_are_slow_nobody_is_moved() {
-    for equal in [[100, 100, 100], [100, 90, 110], [20, 20, 1]] {
+    for equal in [[100, 100, 100], [100, 90, 110], [20, 20, 20], [20, 20, 1]] {
         let mut world = World::new(3, 3);
         calm(&mut world);
         let places = places(&world);
