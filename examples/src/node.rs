@@ -18,8 +18,10 @@ use crate::{
     signals::Signals,
 };
 
-/// The longest that leaving may take.
+/// The longest that leaving may take, if leases aren't long.
 const FAREWELL: Duration = Duration::from_secs(5);
+/// A node that keeps the log waits for others to take over, three leases at most.
+const FAREWELL_LEASES: u32 = 5;
 
 /// The one line on standard output.
 #[derive(Serialize)]
@@ -42,6 +44,7 @@ pub fn main() -> ExitCode {
 async fn run(args: NodeArgs) -> Result<u8, Failure> {
     let mut signals = Signals::listen().map_err(Failure::failed)?;
     let http = http::Plan::new(&args)?;
+    let farewell = FAREWELL.max(Duration::from_millis(args.lease_ms) * FAREWELL_LEASES);
     let builder = settings::builder(&args)?;
     // Bound before the node starts: a port that is taken shouldn't leave a node behind.
     let http = match http {
@@ -55,7 +58,7 @@ async fn run(args: NodeArgs) -> Result<u8, Failure> {
         served = serve(&node, addr) => served,
         () = signals.asked_to_stop() => Ok(exit::DONE),
     };
-    if timeout(FAREWELL, node.leave()).await.is_err() {
+    if timeout(farewell, node.leave()).await.is_err() {
         tracing::warn!("leaving took too long: the others will miss this node");
     }
     served

@@ -269,9 +269,8 @@ impl MutantName {
     }
 
     /// Whether this oracle's word is enough: what clients saw, or an invariant of the chain. Three traps break neither: a
-    /// catch-up that never ends (16) and a log that has lost its majority to those who left (44), which the bound on recovery
-    /// shows, and two groups of one cluster's nodes (13), none
-    /// of whose clients ever meets the other.
+    /// catch-up that never ends (16) and a log that has lost its majority to those who left (44), which the bound on
+    /// recovery shows, and two groups of one cluster's nodes (13), none of whose clients ever meets the other.
     pub const fn is_convicted_by(self, oracle: Oracle) -> bool {
         match oracle {
             Oracle::Liveness => matches!(self.trap(), 16 | 44),

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::{
-    HEALED, SECOND, Scenario, Setup,
+    HEALED, SECOND, Setup,
     draw::{common, moving},
 };
 use crate::{
@@ -82,45 +82,41 @@ pub(super) fn drains(rng: &mut Rng, setup: &mut Setup) {
     }
 }
 
-/// What goes wrong, or is wanted; `None`: it is drawn as everywhere else.
-pub(super) fn plan(scenario: Scenario, seed: u64, setup: &Setup) -> Option<Vec<Planned>> {
-    let mut rng = Rng::new(seed, Concern::Faults);
-    match scenario {
-        Scenario::Gray => {
-            let gray = setup.gray?;
-            let node = rng.index(3);
-            let other = (node + 1 + rng.index(2)) % 3;
-            let fault = match seed % 4 {
-                0 => Fault::Break(node, other),
-                1 => Fault::Cut(node, other),
-                2 => Fault::Far(node, 100),
-                _ => Fault::Slow(node, 100 * setup.cost),
-            };
-            let mut plan = vec![Planned { fault, start: gray.start, end: gray.end }];
-            plan.extend(short_delays(&mut rng, gray.end + SECOND));
-            Some(plan)
-        }
-        Scenario::Orders => {
-            let mut plan: Vec<_> = short_delays(&mut rng, SECOND).collect();
-            let mut at = 2 * SECOND;
-            while at < HEALED - 3 * SECOND {
-                plan.push(Planned { fault: Fault::Order(rng.below(1 << 20)), start: at, end: at + 1 });
-                at += rng.between(100, 2000) * MILLI;
-            }
-            Some(plan)
-        }
-        Scenario::Drains => {
-            let mut plan: Vec<_> = short_delays(&mut rng, SECOND).collect();
-            let mut at = 2 * SECOND;
-            while at < HEALED - 3 * SECOND {
-                let end = at + rng.between(1500, 3000) * MILLI;
-                plan.push(Planned { fault: Fault::Drain(rng.index(setup.members)), start: at, end });
-                at = end + rng.between(500, 2500) * MILLI;
-            }
-            Some(plan)
-        }
-        _ => None,
+/// One member holds its chain up: it hears nothing from another, or is not heard, or it is far from all, or slow.
+pub(super) fn slow_member(seed: u64, rng: &mut Rng, setup: &Setup) -> Option<Vec<Planned>> {
+    let gray = setup.gray?;
+    let node = rng.index(3);
+    let other = (node + 1 + rng.index(2)) % 3;
+    let fault = match seed % 4 {
+        0 => Fault::Break(node, other),
+        1 => Fault::Cut(node, other),
+        2 => Fault::Far(node, 100),
+        _ => Fault::Slow(node, 100 * setup.cost),
+    };
+    let mut plan = vec![Planned { fault, start: gray.start, end: gray.end }];
+    plan.extend(short_delays(rng, gray.end + SECOND));
+    Some(plan)
+}
+
+pub(super) fn new_orders(rng: &mut Rng) -> Vec<Planned> {
+    let mut plan: Vec<_> = short_delays(rng, SECOND).collect();
+    let mut at = 2 * SECOND;
+    while at < HEALED - 3 * SECOND {
+        plan.push(Planned { fault: Fault::Order(rng.below(1 << 20)), start: at, end: at + 1 });
+        at += rng.between(100, 2000) * MILLI;
     }
+    plan
+}
+
+pub(super) fn members_drained(rng: &mut Rng, setup: &Setup) -> Vec<Planned> {
+    let mut plan: Vec<_> = short_delays(rng, SECOND).collect();
+    let mut at = 2 * SECOND;
+    while at < HEALED - 3 * SECOND {
+        let end = at + rng.between(1500, 3000) * MILLI;
+        plan.push(Planned { fault: Fault::Drain(rng.index(setup.members)), start: at, end });
+        at = end + rng.between(500, 2500) * MILLI;
+    }
+    plan
 }
 
 fn short_delays(rng: &mut Rng, from: u64) -> impl Iterator<Item = Planned> + use<> {

@@ -3,7 +3,7 @@
 use super::{HEALED, SECOND, Setup, draw::controlled};
 use crate::{
     faults::{Fault, Planned},
-    rng::{Concern, Rng},
+    rng::Rng,
 };
 
 const MILLI: u64 = 1_000_000;
@@ -19,8 +19,7 @@ pub(super) fn leaves(rng: &mut Rng, setup: &mut Setup) {
 
 /// All nodes but one or two leave, some of them together. Whoever isn't released after three leases ends anyway. A member
 /// that is alone serves whatever became of the log; it takes nobody in if that can't be changed any more.
-pub(super) fn plan(seed: u64, setup: &Setup) -> Vec<Planned> {
-    let mut rng = Rng::new(seed, Concern::Faults);
+pub(super) fn members_leave(rng: &mut Rng, setup: &Setup) -> Vec<Planned> {
     let farewell = setup.control.map_or(0, |control| control.lease.as_nanos() as u64 * 3);
     let mut nodes: Vec<usize> = (0..setup.members).collect();
     let mut plan: Vec<_> = (0..4)

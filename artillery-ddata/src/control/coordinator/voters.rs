@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
-use super::{Coordinator, Leading, Mutant, Output, Seen};
+use super::{Coordinator, Leading, Mutant, Output};
 use crate::{
     MemberId, Timestamp,
     control::log::{Configs, Term},
@@ -24,7 +24,7 @@ impl Coordinator {
         let may_set = |leading: &&Leading| !leading.sets_voters && now >= leading.voters_pause;
         let leading = self.leading.as_ref().filter(may_set).filter(|_| !self.voters.is_empty())?;
         let patience = self.settings.suspect * PATIENCE;
-        let there = |id: &MemberId| leading.nodes.get(id).is_some_and(|seen| seen.keeps(now, patience));
+        let there = |id: &MemberId| leading.can_keep(*id, now, patience);
         let (me, most) = (Some(self.me).filter(|&me| !self.goes(me)), self.settings.max_voters);
         // Before that, whoever wasn't heard of may not have had the time to speak.
         let late = now - leading.since >= patience;
@@ -32,10 +32,13 @@ impl Coordinator {
         others.or_else(|| self.without_leavers(now))
     }
 
+    fn says_it_goes(&self, id: MemberId) -> bool {
+        self.leading.as_ref().is_some_and(|leading| leading.says_it_goes(id))
+    }
+
     /// Whether a node goes. This one stays until its chains go on without it: somebody else would have to begin that anew.
     fn goes(&self, id: MemberId) -> bool {
-        let seen = self.leading.as_ref().and_then(|leading| leading.nodes.get(&id));
-        seen.is_some_and(|seen| seen.leaving) && (id != self.me || !self.configs.names(self.me))
+        self.says_it_goes(id) && (id != self.me || !self.configs.names(self.me))
     }
 
     /// Those of the voters that stay, if others go; where all of them go, some that never were. Where they are of an even
@@ -53,39 +56,48 @@ impl Coordinator {
     fn heirs(&self, now: Timestamp) -> BTreeSet<MemberId> {
         let Some(leading) = &self.leading else { return BTreeSet::new() };
         let patience = self.settings.suspect * PATIENCE;
-        let stays = |id: &MemberId| leading.nodes.get(id).is_some_and(|seen| seen.keeps(now, patience));
         let known = self.configs.nodes().map(|founder| founder.id);
-        let heirs: Vec<_> = known.filter(|id| *id != self.me && stays(id)).take(self.settings.max_voters).collect();
-        let odd = heirs.len() - usize::from(heirs.len().is_multiple_of(2) && !heirs.is_empty());
-        heirs.into_iter().take(odd).collect()
+        let others = known.filter(|&id| id != self.me && leading.can_keep(id, now, patience));
+        odd_number(others, self.settings.max_voters)
     }
 
     /// Whether the log needs this node no more, which has said that it goes: as soon as it isn't among those that keep it,
     /// or nobody stays who could.
     pub(super) fn releases(&self, now: Timestamp, id: MemberId) -> bool {
-        let goes =
-            |id| self.leading.as_ref().and_then(|leading| leading.nodes.get(&id)).is_some_and(|seen| seen.leaving);
-        let nobody_stays = || self.voters.iter().all(|&id| goes(id)) && self.heirs(now).is_empty();
-        goes(id) && (!self.voters.contains(&id) || nobody_stays())
+        let nobody_stays = || self.voters.iter().all(|&id| self.says_it_goes(id)) && self.heirs(now).is_empty();
+        self.says_it_goes(id) && (!self.voters.contains(&id) || nobody_stays())
     }
 
     /// Whether all that keep the log were heard of a moment ago, and no others should.
     pub(super) fn has_voters(&self, now: Timestamp) -> bool {
         let Some(leading) = &self.leading else { return false };
-        let is_there = |patience, id: &MemberId| leading.nodes.get(id).is_some_and(|seen| seen.keeps(now, patience));
-        let there = |id: &MemberId| is_there(self.settings.suspect, id);
+        let there = |id: &MemberId| leading.can_keep(*id, now, self.settings.suspect);
         let others = wanted(&self.configs, &self.voters, Some(self.me), self.settings.max_voters, there);
         others.is_none() && self.voters.iter().all(|id| *id == self.me || there(id))
     }
 }
 
-impl Seen {
-    fn keeps(&self, now: Timestamp, patience: Duration) -> bool {
-        now - self.heard < patience && !self.leaving
+impl Leading {
+    fn says_it_goes(&self, id: MemberId) -> bool {
+        self.nodes.get(&id).is_some_and(|seen| seen.leaving)
+    }
+
+    /// Whether a node can keep the log: it was heard of within `patience`, and stays.
+    fn can_keep(&self, id: MemberId, now: Timestamp, patience: Duration) -> bool {
+        self.nodes.get(&id).is_some_and(|seen| now - seen.heard < patience && !seen.leaving)
     }
 }
 
-/// Those who should keep the log, if others should than do: `me`, voters that are there, then others, an odd number. With
+/// The first of `ids`, at most so many and an odd number: one more than an even number lets as many be lost.
+fn odd_number(ids: impl Iterator<Item = MemberId>, most: usize) -> BTreeSet<MemberId> {
+    let mut first: Vec<_> = ids.take(most.max(1)).collect();
+    if first.len().is_multiple_of(2) {
+        first.pop();
+    }
+    first.into_iter().collect()
+}
+
+/// Those who should keep the log, if they aren't those that do: `me`, voters that are there, then others, an odd number. With
 /// fewer than three of them nothing is gained by a change.
 pub(super) fn wanted(
     configs: &Configs,
@@ -97,11 +109,7 @@ pub(super) fn wanted(
     let known = |id: &MemberId| configs.node(*id).is_some();
     let staying = voters.iter().copied().filter(|id| Some(*id) != me && there(id) && known(id));
     let others = configs.nodes().map(|founder| founder.id).filter(|id| !voters.contains(id) && there(id));
-    let mut wanted: Vec<_> = me.into_iter().chain(staying).chain(others).take(most.max(1)).collect();
-    if wanted.len() % 2 == 0 {
-        wanted.pop();
-    }
-    let wanted: BTreeSet<_> = wanted.into_iter().collect();
+    let wanted = odd_number(me.into_iter().chain(staying).chain(others), most);
     let all_there = voters.iter().all(|id| Some(*id) == me || there(id));
     let better = wanted.len() >= 3 && (wanted.len() > voters.len() || !all_there);
     (better && wanted != *voters).then_some(wanted)
