@@ -38,6 +38,14 @@ pub enum IdentityError {
     /// The certificate has no DNS name among its subject alternative names.
     #[error("the certificate names no node: it needs a DNS name among its subject alternative names")]
     NoNodeName,
+    /// An identity that is to take another's place has another name: a node keeps its name for all its life.
+    #[error("the identity is of {given:?}, not of {here:?}")]
+    OtherName {
+        /// The node's name.
+        here: String,
+        /// The name in the identity that was given.
+        given: String,
+    },
     /// Key and certificate were refused by the TLS library.
     #[error("the certificate can't be used: {0}")]
     Unusable(String),

@@ -127,6 +127,11 @@ impl Identity {
         tls::configs(&self.inner)
     }
 
+    /// Whether one of the roots has signed for this chain of certificates, leaf first.
+    pub(crate) fn trusts(&self, chain: &[CertificateDer<'_>]) -> bool {
+        tls::trusts(&self.inner, chain)
+    }
+
     /// A client that trusts the cluster and shows no certificate.
     #[cfg(test)]
     pub(crate) fn anonymous(&self) -> rustls::ClientConfig {

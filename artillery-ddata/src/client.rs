@@ -14,6 +14,7 @@ use std::{sync::Arc, time::Duration};
 
 use artillery_core::{
     error::{BindError, ConnectError, IdentityError},
+    identity::Identity,
     transport::{Counters, Endpoint},
 };
 pub use builder::{ClientBuilder, Spread};
@@ -35,6 +36,7 @@ pub struct Client {
     /// What was learnt on connecting.
     first: Arc<Routing>,
     candidates: Candidates,
+    name: Arc<str>,
 }
 
 impl Client {
@@ -91,6 +93,20 @@ impl Client {
     /// What went over its socket so far.
     pub fn traffic(&self) -> Counters {
         self.endpoint.counters()
+    }
+
+    /// From now on trusts whom `identity` says and appears as it says, under the name that this client has
+    /// ([`name`](Self::name)); see [`Endpoint::set_identity`] for how a secret is replaced without a stop.
+    ///
+    /// # Errors
+    /// [`IdentityError::OtherName`], [`IdentityError::Unusable`]: nothing has changed.
+    pub fn set_identity(&self, identity: Identity) -> Result<(), IdentityError> {
+        self.endpoint.set_identity(identity)
+    }
+
+    /// The name in its certificate.
+    pub fn name(&self) -> &str {
+        &self.name
     }
 
     /// Closes all connections and tells the nodes. Calls under way end as if their connections were lost.

@@ -10,7 +10,7 @@ pub(crate) mod service;
 
 use std::{net::SocketAddr, sync::Arc};
 
-use artillery_core::{MemberId, cluster::Cluster, transport::Counters};
+use artillery_core::{MemberId, cluster::Cluster, error::IdentityError, identity::Identity, transport::Counters};
 
 use self::data::Data;
 pub(crate) use self::phase::Phase;
@@ -103,6 +103,16 @@ impl Node {
     /// The membership below the data: who seems to be there.
     pub fn cluster(&self) -> &Cluster {
         &self.inner.cluster
+    }
+
+    /// From now on appears as, and trusts whom, `identity` says; see
+    /// [`Endpoint::set_identity`](artillery_core::transport::Endpoint::set_identity) for how a secret is replaced without a stop.
+    /// Calls under way by connections that are closed for it are asked again.
+    ///
+    /// # Errors
+    /// [`IdentityError::OtherName`], [`IdentityError::Unusable`]: nothing has changed.
+    pub fn set_identity(&self, identity: Identity) -> Result<(), IdentityError> {
+        self.inner.cluster.endpoint().set_identity(identity)
     }
 
     /// How it stands. It asks the tasks of its chains, which answer as soon as they come to it.

@@ -53,6 +53,10 @@ impl FindArgs {
             tracing::warn!("no secret is given: using the development secret, on loopback only");
         }
         let builder = Client::builder().cluster(&self.cluster).spread(spread).timeout(timeout);
+        let builder = match self.identity.also_trusted()? {
+            Some(secret) => builder.also_trust_secret(secret),
+            None => builder,
+        };
         let builder = match admission {
             Admission::Secret(secret) | Admission::Development(secret) => builder.secret(secret),
             Admission::Certificates(identity) => builder.identity(identity),

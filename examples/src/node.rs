@@ -15,7 +15,8 @@ use self::args::NodeArgs;
 use crate::{
     exit::{self, Failure},
     log,
-    signals::Signals,
+    secret::IdentityArgs,
+    signals::{Hangups, Signals},
 };
 
 /// The longest that leaving may take, if leases aren't long.
@@ -43,6 +44,7 @@ pub fn main() -> ExitCode {
 
 async fn run(args: NodeArgs) -> Result<u8, Failure> {
     let mut signals = Signals::listen().map_err(Failure::failed)?;
+    let hangups = Hangups::listen().map_err(Failure::failed)?;
     let http = http::Plan::new(&args)?;
     let farewell = FAREWELL.max(Duration::from_millis(args.lease_ms) * FAREWELL_LEASES);
     let builder = settings::builder(&args)?;
@@ -52,6 +54,7 @@ async fn run(args: NodeArgs) -> Result<u8, Failure> {
         None => None,
     };
     let node = builder.start().await.map_err(Failure::failed)?;
+    tokio::spawn(follow_files(hangups, args.identity, node.clone()));
     let addr = http.map(|server| server.serve(node.clone()));
     tracing::info!(node = node.name(), addr = %node.addr(), http = addr.as_deref(), "this node is up");
     let served = tokio::select! {
@@ -62,6 +65,18 @@ async fn run(args: NodeArgs) -> Result<u8, Failure> {
         tracing::warn!("leaving took too long: the others will miss this node");
     }
     served
+}
+
+/// Takes the files with secrets and certificates as they are now, whenever it is told to: that is how one secret is
+/// replaced by another while all goes on.
+async fn follow_files(mut hangups: Hangups, files: IdentityArgs, node: Node) {
+    loop {
+        hangups.next().await;
+        match files.identity(node.name()).and_then(|identity| node.set_identity(identity).map_err(Failure::failed)) {
+            Ok(()) => tracing::warn!("SIGHUP: secrets and certificates are as their files say now"),
+            Err(error) => tracing::error!(%error, "SIGHUP: nothing has changed"),
+        }
+    }
 }
 
 /// Says that the node is ready as soon as it is; ends only when the node does.

@@ -35,6 +35,10 @@ pub(crate) struct IdentityArgs {
     // `ctl` has commands with a KEY.
     #[arg(id = "private_key", long = "key", value_name = "FILE", global = true)]
     key: Option<PathBuf>,
+    /// File with another secret, whose holders are let in too while one secret is replaced by another; empty: nobody
+    /// else is
+    #[arg(long, value_name = "FILE", global = true)]
+    also_trust: Option<PathBuf>,
 }
 
 /// What lets somebody in.
@@ -77,6 +81,28 @@ impl IdentityArgs {
             Some(secret) => Admission::Secret(secret.into_encoded_bytes()),
             None => Admission::Development(DEVELOPMENT_SECRET.into()),
         })
+    }
+}
+
+impl IdentityArgs {
+    /// The other secret whose holders are let in, if there is one now.
+    pub(crate) fn also_trusted(&self) -> Result<Option<Vec<u8>>, Failure> {
+        let file = self.also_trust.as_deref();
+        let secret = file.map(|file| read(file, "--also-trust").map(trimmed)).transpose()?;
+        Ok(secret.filter(|secret| !secret.is_empty()))
+    }
+
+    /// What all of the flags come to now for the node `name`: files are read anew.
+    pub(crate) fn identity(&self, name: &str) -> Result<Identity, Failure> {
+        let identity = match self.admission()? {
+            Admission::Secret(secret) | Admission::Development(secret) => Identity::from_secret(&secret, name),
+            Admission::Certificates(identity) => Ok(identity),
+        };
+        let identity = identity.map_err(Failure::failed)?;
+        match self.also_trusted()? {
+            Some(secret) => identity.also_trust_secret(&secret).map_err(Failure::failed),
+            None => Ok(identity),
+        }
     }
 }
 

@@ -1,4 +1,4 @@
-//! When to stop.
+//! When to stop, and when to read files anew.
 
 use std::io;
 
@@ -21,5 +21,19 @@ impl Signals {
             _ = self.interrupt.recv() => {}
             _ = self.terminate.recv() => {}
         }
+    }
+}
+
+/// SIGHUP, from the moment this is made.
+pub(crate) struct Hangups(Signal);
+
+impl Hangups {
+    pub(crate) fn listen() -> io::Result<Self> {
+        Ok(Self(signal(SignalKind::hangup())?))
+    }
+
+    /// Waits for the next one.
+    pub(crate) async fn next(&mut self) {
+        self.0.recv().await;
     }
 }

@@ -40,6 +40,16 @@ pub(super) fn configs(identity: &Inner) -> Result<TlsConfigs, IdentityError> {
     })
 }
 
+/// Whether `chain`, leaf first, leads to one of the roots. That its owner holds the key was shown by the handshake.
+pub(super) fn trusts(identity: &Inner, chain: &[CertificateDer<'_>]) -> bool {
+    let Some((leaf, intermediates)) = chain.split_first() else { return false };
+    let Ok(leaf) = ParsedCertificate::try_from(leaf) else { return false };
+    let mut roots = RootCertStore::empty();
+    roots.add_parsable_certificates(identity.roots.iter().cloned());
+    let algorithms = ring::default_provider().signature_verification_algorithms.all;
+    verify_server_cert_signed_by_trust_anchor(&leaf, &roots, intermediates, UnixTime::now(), algorithms).is_ok()
+}
+
 fn server(
     identity: &Inner,
     provider: Arc<CryptoProvider>,

@@ -110,7 +110,9 @@ fn consider(
     let peer = Arc::new(peer_info(name, theirs, quinn.remote_address(), version));
     let connection = shared.connection(quinn.clone(), Arc::clone(&peer));
     let ticket = shared.registry.accept(&connection, shared.config.max_connections_per_peer)?;
-    if let Err(refusal) = shared.service.admit(&peer) {
+    let trusted = shared.trusts(&connection);
+    let untrusted = || Refusal::Untrusted("the certificate isn't trusted any more".into());
+    if let Err(refusal) = trusted.then_some(()).ok_or_else(untrusted).and_then(|()| shared.service.admit(&peer)) {
         shared.registry.remove(ticket);
         return Err(refusal);
     }

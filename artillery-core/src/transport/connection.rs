@@ -10,7 +10,10 @@ use super::{
     quic,
     stream::{Sink, Source},
 };
-use crate::error::{CloseReason, DatagramError, Refusal, WriteError};
+use crate::{
+    error::{CloseReason, DatagramError, Refusal, WriteError},
+    identity::Identity,
+};
 
 /// What a stream is for. Below 16 for this crate, the others for what is built on it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -112,6 +115,15 @@ impl Connection {
             Carrier::Quic(quinn) => quic::close_refused(quinn, refusal),
             #[cfg(feature = "testing")]
             Carrier::Simulated(end) => end.close(CloseCode::REFUSED, &refusal.to_string()),
+        }
+    }
+
+    /// Whether `identity` trusts whoever is at the other end.
+    pub(super) fn is_trusted_by(&self, identity: &Identity) -> bool {
+        match &self.inner.carrier {
+            Carrier::Quic(quinn) => quic::is_trusted(quinn, identity),
+            #[cfg(feature = "testing")]
+            Carrier::Simulated(_) => true,
         }
     }
 

@@ -5,7 +5,7 @@ use std::{net::SocketAddr, sync::Arc};
 use tokio::time::timeout;
 
 use super::{
-    Connection, StreamKind,
+    CloseCode, Connection, StreamKind,
     accept::peer_info,
     endpoint::{Carrier, Shared},
     hello::{self, Answer},
@@ -40,7 +40,7 @@ pub(super) async fn dial(
 
 async fn greet(shared: &Arc<Shared>, addr: SocketAddr, expected: Option<NodeId>) -> Result<Connection, ConnectError> {
     let (quinn, client) = match &shared.carrier {
-        Carrier::Quic(quinn, client) => (quinn, client.clone()),
+        Carrier::Quic(quinn, security) => (quinn, security.dial()),
         #[cfg(feature = "testing")]
         Carrier::Simulated(port) => return port.dial(shared, addr, expected).await,
     };
@@ -65,6 +65,10 @@ async fn greet(shared: &Arc<Shared>, addr: SocketAddr, expected: Option<NodeId>)
     let peer = Arc::new(peer_info(name, theirs, quinn.remote_address(), version));
     let connection = shared.connection(quinn, peer);
     match checked.and_then(|()| shared.registry.dialled(&connection)) {
+        Ok(_) if !shared.trusts(&connection) => {
+            connection.close(CloseCode::REPLACED, "");
+            Err(ConnectError::Untrusted("its certificate isn't trusted any more".into()))
+        }
         Ok(now) => {
             // The formation was learnt while the hello was on its way.
             if let Some(id) = now.filter(|_| now != mine.cluster_id) {

@@ -13,6 +13,7 @@ use super::{
     link::Links,
     quic,
     registry::Registry,
+    security::Security,
 };
 use crate::{
     config::TransportConfig,
@@ -78,7 +79,7 @@ pub(super) struct Shared {
 /// What carries the connections of an endpoint.
 pub(super) enum Carrier {
     /// QUIC on a socket, and how it dials.
-    Quic(quinn::Endpoint, quinn::ClientConfig),
+    Quic(quinn::Endpoint, Security),
     /// A network in this process.
     #[cfg(feature = "testing")]
     Simulated(super::simulated::Port),
@@ -176,10 +177,10 @@ impl Endpoint {
     ) -> Result<Self, BindError> {
         check(&config, &local).map_err(BindError::Config)?;
         let counters = Arc::new(Cells::default());
-        let (quinn, client) = quic::endpoint(&config, identity, &counters, filter)?;
+        let (quinn, dial) = quic::endpoint(&config, identity, &counters, filter)?;
         let local_addr = quinn.local_addr().map_err(|source| BindError::Socket { addr: config.listen, source })?;
         let shared = Arc::new(Shared {
-            carrier: Carrier::Quic(quinn.clone(), client),
+            carrier: Carrier::Quic(quinn.clone(), Security::new(identity.clone(), dial)),
             service,
             counters,
             registry: Registry::new(local.cluster_id),
@@ -227,6 +228,10 @@ impl Endpoint {
             port.listen(&shared);
         }
         Self { handle: Arc::new(Handle { shared }) }
+    }
+
+    pub(super) fn shared(&self) -> &Arc<Shared> {
+        &self.handle.shared
     }
 
     /// This node, in this life.

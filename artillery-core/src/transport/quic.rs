@@ -33,13 +33,11 @@ const STREAMS_BACK: u32 = 64;
 /// Bytes of datagrams that wait to be sent or to be read; older ones are dropped for newer ones.
 const DATAGRAM_BUFFER: usize = 1 << 20;
 
-/// An endpoint on a socket of its own, and how it dials.
-pub(super) fn endpoint(
+/// How an endpoint accepts connections, and how it dials.
+pub(super) fn sides(
     config: &TransportConfig,
     identity: &Identity,
-    counters: &Arc<Cells>,
-    filter: Option<LinkFilter>,
-) -> Result<(quinn::Endpoint, quinn::ClientConfig), BindError> {
+) -> Result<(ServerConfig, quinn::ClientConfig), IdentityError> {
     let tls = identity.tls()?;
     let unusable = |error: &dyn std::fmt::Display| IdentityError::Unusable(error.to_string());
     let server = QuicServerConfig::try_from(tls.server).map_err(|error| unusable(&error))?;
@@ -52,7 +50,17 @@ pub(super) fn endpoint(
     let mut dial = quinn::ClientConfig::new(Arc::new(client));
     // The side that dialled takes in no requests: see the module's documentation.
     dial.transport_config(Arc::new(transport(config, 0, STREAMS_BACK.min(streams))));
+    Ok((accept, dial))
+}
 
+/// An endpoint on a socket of its own, and how it dials.
+pub(super) fn endpoint(
+    config: &TransportConfig,
+    identity: &Identity,
+    counters: &Arc<Cells>,
+    filter: Option<LinkFilter>,
+) -> Result<(quinn::Endpoint, quinn::ClientConfig), BindError> {
+    let (accept, dial) = sides(config, identity)?;
     let failed = |source: io::Error| BindError::Socket { addr: config.listen, source };
     let udp = socket::bind(config.listen, config.socket_buffer_bytes).map_err(failed)?;
     let quinn = open(config, identity, accept, udp, Arc::clone(counters), filter).map_err(failed)?;
@@ -209,6 +217,12 @@ pub(super) fn peer_name(connection: &quinn::Connection) -> Result<String, String
     let chain = connection.peer_identity().and_then(|chain| chain.downcast::<Vec<CertificateDer<'static>>>().ok());
     let leaf = chain.as_deref().and_then(|chain| chain.first()).ok_or("no certificate was shown")?;
     name_of(leaf).map_err(|error| error.to_string())
+}
+
+/// Whether whoever is at the other end has shown a certificate that `identity` trusts.
+pub(super) fn is_trusted(connection: &quinn::Connection, identity: &Identity) -> bool {
+    let chain = connection.peer_identity().and_then(|chain| chain.downcast::<Vec<CertificateDer<'static>>>().ok());
+    chain.is_some_and(|chain| identity.trusts(&chain))
 }
 
 /// The kind of a stream, which is its first byte; `None`: there is none.

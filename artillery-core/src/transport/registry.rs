@@ -117,6 +117,13 @@ impl Registry {
         Ok(state.cluster_id)
     }
 
+    /// All connections that are up, whoever dialled.
+    pub(super) fn all(&self) -> Vec<Connection> {
+        let state = self.lock();
+        let accepted = state.accepted.values().map(|accepted| accepted.connection.clone());
+        accepted.chain(state.dialled.iter().filter_map(WeakConnection::upgrade)).collect()
+    }
+
     /// The peers that have dialled and are connected now, each connection once.
     pub(super) fn accepted_from(&self, node: NodeId) -> Vec<std::sync::Arc<PeerInfo>> {
         let state = self.lock();

@@ -1,6 +1,7 @@
 //! Peers that break the rules: they have the secret, but talk QUIC by themselves.
 
 mod dialler;
+mod rotation;
 mod server;
 mod streams;
 

@@ -40,6 +40,7 @@ pub struct ClientBuilder {
     cluster: String,
     secret: Option<Vec<u8>>,
     identity: Option<Identity>,
+    also_trusted: Vec<Vec<u8>>,
     candidates: Candidates,
     waits_for_candidates: bool,
     transport: TransportConfig,
@@ -53,6 +54,7 @@ impl ClientBuilder {
             cluster: "artillery".to_owned(),
             secret: None,
             identity: None,
+            also_trusted: Vec::new(),
             candidates: Candidates::new(),
             waits_for_candidates: false,
             transport: TransportConfig::default(),
@@ -70,6 +72,12 @@ impl ClientBuilder {
     /// The cluster's secret.
     pub fn secret(mut self, secret: impl AsRef<[u8]>) -> Self {
         self.secret = Some(secret.as_ref().to_vec());
+        self
+    }
+
+    /// Trusts nodes too that hold this secret, while one is replaced by another: see [`Client::set_identity`].
+    pub fn also_trust_secret(mut self, secret: impl AsRef<[u8]>) -> Self {
+        self.also_trusted.push(secret.as_ref().to_vec());
         self
     }
 
@@ -129,6 +137,7 @@ impl ClientBuilder {
             (None, Some(secret)) => Identity::client_from_secret(secret)?,
             (None, None) => return Err(ClientError::NoIdentity),
         };
+        let identity = self.also_trusted.iter().try_fold(identity, |all, secret| all.also_trust_secret(secret))?;
         if self.candidates.all().is_empty() && !self.waits_for_candidates {
             return Err(ClientError::NoSeeds);
         }
@@ -139,6 +148,7 @@ impl ClientBuilder {
             kind: PeerKind::Client,
             versions: PROTOCOL_VERSIONS,
         };
+        let name = identity.name().into();
         let endpoint = Endpoint::bind(self.transport.clone(), identity, local, Arc::new(Nobody))?;
         match self.find(&endpoint).await {
             Ok(routing) => {
@@ -146,7 +156,7 @@ impl ClientBuilder {
                 let first = Arc::new(routing);
                 let routes = Routes::Asked(Asked::new(first.clone(), self.candidates.clone()));
                 let router = Router::new(routes, endpoint.clone(), None, self.spread);
-                Ok(Client { router, endpoint, first, candidates: self.candidates })
+                Ok(Client { router, endpoint, first, candidates: self.candidates, name })
             }
             Err(error) => {
                 endpoint.shutdown().await;

@@ -26,6 +26,7 @@ pub struct NodeBuilder {
     config: Config,
     secret: Option<Vec<u8>>,
     identity: Option<Identity>,
+    also_trusted: Vec<Vec<u8>>,
     store: Option<Arc<dyn Store>>,
     filter: Option<LinkFilter>,
 }
@@ -71,6 +72,12 @@ impl NodeBuilder {
     /// The cluster's secret, at least 16 bytes of it: whoever holds it may join.
     pub fn secret(mut self, secret: impl Into<Vec<u8>>) -> Self {
         self.secret = Some(secret.into());
+        self
+    }
+
+    /// Lets those in too who hold this secret, while one is replaced by another: see [`Node::set_identity`].
+    pub fn also_trust_secret(mut self, secret: impl Into<Vec<u8>>) -> Self {
+        self.also_trusted.push(secret.into());
         self
     }
 
@@ -174,6 +181,7 @@ impl NodeBuilder {
             }
             (None, None) => return Err(StartError::NoIdentity),
         };
+        let identity = self.also_trusted.iter().try_fold(identity, |all, secret| all.also_trust_secret(secret))?;
         let store = self.store.unwrap_or_else(|| Arc::new(MemoryStore::with_seed(random())));
         let data = Data::new(&self.config, &identity, incarnation, store);
         let mut cluster = Cluster::builder()

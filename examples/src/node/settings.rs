@@ -21,7 +21,10 @@ pub(super) fn builder(args: &NodeArgs) -> Result<NodeBuilder, Failure> {
         let texts: Vec<_> = problems.iter().map(ToString::to_string).collect();
         Failure::usage(texts.join("; "))
     })?;
-    let builder = Node::from_config(config);
+    let mut builder = Node::from_config(config);
+    if let Some(secret) = args.identity.also_trusted()? {
+        builder = builder.also_trust_secret(secret);
+    }
     Ok(match admission {
         Admission::Secret(secret) | Admission::Development(secret) => builder.secret(secret),
         Admission::Certificates(identity) => builder.identity(identity),

@@ -16,6 +16,7 @@ mod overload;
 mod quickstart;
 mod recover;
 mod restart_all;
+mod rotation;
 mod strangers;
 mod support;
 mod usage;
