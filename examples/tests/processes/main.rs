@@ -1,5 +1,6 @@
 //! The programs as people and scripts run them: real processes, real sockets, mDNS on loopback.
 
+mod abuse;
 mod availability;
 mod counters;
 mod ctl;
