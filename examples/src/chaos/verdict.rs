@@ -73,7 +73,7 @@ pub(super) fn judge(lines: &[Line], budget: Budget) -> Verdict {
     verdict
 }
 
-/// How many values of refused writes, or of none, were seen is the judge's to find: here is no such rule.
+/// Nobody tells versions of plain keys: they get some that are as good.
 fn plain(lines: &[&Line]) -> History {
     let versions = zones::versions(lines.iter().copied());
     let version = |value: u64| versions.get(&value).copied();
@@ -141,3 +141,6 @@ pub(super) fn odd(lines: &[Line]) -> BTreeSet<&str> {
     });
     odd.collect()
 }
+
+#[cfg(test)]
+mod tests;
