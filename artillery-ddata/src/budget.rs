@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::{
-    replica::{Computed, Query, Reply, Write},
+    replica::{Computed, GroupOutcome, Query, Reply, Write, bytes_of},
     store::Held,
     wire::request::Operation,
 };
@@ -107,7 +107,12 @@ pub(crate) fn of_query(query: &Query) -> usize {
 }
 
 pub(crate) fn of_write(write: &Write) -> usize {
-    let steps = if let Write::Batch(steps) = write { steps.len() * ENTRY } else { 0 };
+    let steps = ENTRY
+        * match write {
+            Write::Batch(steps) => steps.len(),
+            Write::Script(script) => script.size(),
+            _ => 0,
+        };
     let pieces = write.keys().chain(write.values());
     OVERHEAD + steps + pieces.map(|piece| piece.len()).sum::<usize>()
 }
@@ -119,6 +124,10 @@ pub(crate) fn of_reply(reply: &Reply) -> usize {
         + match reply {
             Reply::Committed(done) => match &done.result {
                 Computed::Took(Some((_, value))) => value.len(),
+                Computed::Ran(outcomes) => {
+                    let of_group = |group: &GroupOutcome| ENTRY * (1 + group.as_ref().map_or(0, Vec::len));
+                    bytes_of(outcomes) + outcomes.iter().map(of_group).sum::<usize>()
+                }
                 _ => 0,
             },
             Reply::Conflict { value, .. } => value.as_ref().map_or(0, |value| value.len()),

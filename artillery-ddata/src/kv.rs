@@ -6,6 +6,7 @@ mod get;
 mod many;
 mod result;
 mod scan;
+mod script;
 #[cfg(test)]
 mod tests;
 mod watch;
@@ -19,8 +20,9 @@ pub use get::{Get, GetFuture};
 pub use many::{Cut, GetMany};
 pub use result::{Committed, Conflict, Read, ReadState, Record, Resolution, Served, Taken, Versioned};
 pub use scan::{Entry, Scan};
+pub use script::{Group, Script};
 pub use watch::{Change, Watch};
-pub use write::{Append, CompareAndSwap, Delete, GetDelete, Increment, Put, WriteBatch};
+pub use write::{Append, CompareAndSwap, Delete, GetDelete, Increment, Put, RunScript, WriteBatch};
 
 use crate::{
     Error, Place, Refusal, RequestId, Session, Version,
@@ -158,6 +160,19 @@ impl Kv {
         WriteBatch::new(self, batch)
     }
 
+    /// Runs a script: its steps one after the other, with nothing between them, and says what came of each group.
+    ///
+    /// The inner result says whether the script's own requirements held; [`Conflict::step`] counts those. The groups'
+    /// outcomes are told once, to this call: if the answer is lost on its way and a retry finds the record, the outcome is
+    /// [`Unknown::ResultsLost`], and the script has run.
+    ///
+    /// # Errors
+    /// As [`put`](Self::put); [`Refusal::ManyChains`], [`Refusal::BatchSize`], and [`Refusal::ResultsTooLarge`] if it would
+    /// tell more bytes than a value may have.
+    pub fn run(&self, script: Script) -> RunScript {
+        RunScript::new(self, script)
+    }
+
     /// Reads keys of one chain, all at one point of its history: never half of a batch.
     ///
     /// # Errors
@@ -200,9 +215,10 @@ impl Kv {
             Ok(Ok(done)) => Ok(Resolution::Applied(Record::new(done.version, done.result))),
             Ok(Err(conflict)) => Ok(Resolution::Conflict(conflict)),
             // Its record says that it changed nothing.
-            Err(Error::Refused { reason: Refusal::Barred | Refusal::NotANumber | Refusal::Overflow, .. }) => {
-                Ok(Resolution::NeverApplied)
-            }
+            Err(Error::Refused {
+                reason: Refusal::Barred | Refusal::NotANumber | Refusal::Overflow | Refusal::ResultsTooLarge { .. },
+                ..
+            }) => Ok(Resolution::NeverApplied),
             Err(Error::OutcomeUnknown { reason: Unknown::SessionExpired, .. }) => Ok(Resolution::Forgotten),
             Err(error) => Err(error),
         }

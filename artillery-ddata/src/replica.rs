@@ -62,6 +62,7 @@ use reads::{Asked, Reads};
 pub use resync::ResyncProgress;
 use resync::{Filling, Outgoing, Resyncs};
 use sessions::Sessions;
+pub(crate) use types::bytes_of;
 pub use types::*;
 use watch::Watchers;
 use writes::{Asker, Writes};

@@ -7,8 +7,8 @@ use futures_core::Stream;
 
 use super::runtime::{Driven, within_runtime};
 use crate::{
-    Batch, Committed, Conflict, Cut, Error, Frontier, Kv, Read, ReadMode, RequestId, Resolution, Session, Taken,
-    Version, Versioned,
+    Batch, Committed, Conflict, Cut, Error, Frontier, GroupOutcome, Kv, Read, ReadMode, RequestId, Resolution, Script,
+    Session, Taken, Version, Versioned,
     error::NotApplied,
     kv::{Scan, Watch},
     replica::NotLocal,
@@ -196,6 +196,14 @@ impl BlockingKv {
     /// As there.
     pub fn write(&self, batch: Batch) -> Result<Result<Committed, Conflict>, Error> {
         self.wait(self.kv.write(batch))
+    }
+
+    /// As [`Kv::run`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn run(&self, script: Script) -> Result<Result<Committed<Vec<GroupOutcome>>, Conflict>, Error> {
+        self.wait(self.kv.run(script))
     }
 
     /// As [`Kv::new_request_id`].

@@ -21,6 +21,10 @@ pub enum Mutant {
     IgnoreFloor,
     /// A failed compare-and-swap is answered before what it saw is committed (trap 20).
     AnswerFailedSwapAtOnce,
+    /// What a script told is answered before the script is committed (trap 20).
+    AnswerScriptAtOnce,
+    /// The steps of a script's group stand that came before the one that failed.
+    KeepFailedGroups,
     /// A failed compare-and-swap leaves no record, so that a late duplicate may succeed (trap 20).
     ForgetFailedSwaps,
     /// A retry is answered from a record whose update isn't committed (trap 31).

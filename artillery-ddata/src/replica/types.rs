@@ -2,13 +2,16 @@
 
 mod read;
 mod reply;
+mod script;
 mod write;
 
 use std::{sync::Arc, time::Duration};
 
+pub(crate) use self::script::bytes_of;
 pub use self::{
     read::{Query, ReadMode, Scan, Snapshot, Watch},
     reply::{Changes, Committed, Computed, Cut, Page, Read, Refusal, Reply, Way},
+    script::{Group, GroupFailure, GroupOutcome, Requirement, Script, ScriptStep, StepOutcome},
     write::{Expected, Step, Write},
 };
 use super::ResyncProgress;

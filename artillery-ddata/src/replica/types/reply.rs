@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 
+use super::GroupOutcome;
 use crate::{
     MemberId, Sequence, Version,
     store::{Held, Record},
@@ -16,7 +17,7 @@ pub enum Reply {
     Conflict {
         /// The update that records the failure.
         at: Version,
-        /// Which requirement of a batch it was, counted from 0.
+        /// Which step of a batch, or requirement of a script, it was, counted from 0.
         step: u32,
         /// The version that the key had; [`Version::NONE`]: it was absent.
         version: Version,
@@ -66,6 +67,10 @@ pub enum Computed {
     Took(Option<(Version, Bytes)>),
     /// A value of this version was taken away; it was too large to be kept for retries.
     TookForgotten(Version),
+    /// What came of the groups of a script, in their order.
+    Ran(Vec<GroupOutcome>),
+    /// A script ran; what came of it isn't kept for retries.
+    RanForgotten,
 }
 
 /// A served read.
@@ -209,7 +214,7 @@ pub enum Refusal {
     /// A session or a request id of another life of the cluster.
     #[error("the cluster is another one than that which the session or request id belongs to")]
     OtherHistory,
-    /// A batch without a step, or with too many.
+    /// A batch or script without a step, or with too many.
     #[error("a batch of {len} steps; 1 to {limit} are allowed")]
     BatchSize {
         /// How many it has.
@@ -222,5 +227,13 @@ pub enum Refusal {
     Compacted {
         /// The first one kept.
         first: u64,
+    },
+    /// What a script would have told is larger than the node allows for one value: it changed nothing.
+    #[error("results of {len} bytes or more, at most {limit} are allowed (max_value_bytes)")]
+    ResultsTooLarge {
+        /// Their length as far as the script got, in bytes.
+        len: u64,
+        /// The largest allowed, in bytes.
+        limit: u64,
     },
 }

@@ -7,6 +7,7 @@ use super::{
     DecodeError, EncodeError, Encoded, Response, ResponseAnswer,
     body::{Pieces, Taker},
     header::{AnswerHeader, ComputedHeader, HeldHeader, RecordHeader, ResponseHeader, decoded, encoded},
+    script::{outcome_headers, take_outcomes},
 };
 use crate::{
     Routing,
@@ -85,6 +86,8 @@ fn computed_header(result: &Computed, body: &mut Pieces) -> Result<ComputedHeade
         Computed::Took(None) => ComputedHeader::Took(None),
         Computed::Took(Some((version, value))) => ComputedHeader::Took(Some((*version, body.add(value)?))),
         Computed::TookForgotten(version) => ComputedHeader::TookForgotten(*version),
+        Computed::Ran(outcomes) => ComputedHeader::Ran(outcome_headers(outcomes, body)?),
+        Computed::RanForgotten => ComputedHeader::RanForgotten,
     })
 }
 
@@ -173,6 +176,8 @@ fn take_computed(header: ComputedHeader, body: &mut Taker<'_>) -> Computed {
         ComputedHeader::Took(None) => Computed::Took(None),
         ComputedHeader::Took(Some((version, len))) => Computed::Took(Some((version, body.take(len)))),
         ComputedHeader::TookForgotten(version) => Computed::TookForgotten(version),
+        ComputedHeader::Ran(outcomes) => Computed::Ran(take_outcomes(outcomes, body)),
+        ComputedHeader::RanForgotten => Computed::RanForgotten,
     }
 }
 

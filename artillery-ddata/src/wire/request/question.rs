@@ -6,6 +6,7 @@ use super::{
     DecodeError, EncodeError, Encoded, Operation, Request,
     body::{Pieces, Taker},
     header::{OperationHeader, QueryHeader, RequestHeader, StepHeader, WriteHeader, decoded, encoded},
+    script::{script_header, take_script},
 };
 use crate::replica::{Query, Scan, Step, Watch, Write};
 
@@ -63,6 +64,7 @@ fn write_header(write: &Write, body: &mut Pieces) -> Result<WriteHeader, EncodeE
         Write::Batch(steps) => {
             WriteHeader::Batch { steps: steps.iter().map(|step| step_header(step, body)).collect::<Result<_, _>>()? }
         }
+        Write::Script(script) => script_header(script, body)?,
         Write::OpenSession => WriteHeader::OpenSession,
         Write::Resolve => WriteHeader::Resolve,
     })
@@ -132,6 +134,7 @@ fn take_write(header: WriteHeader, body: &mut Taker<'_>) -> Write {
         WriteHeader::Increment { key, by } => Write::Increment { key: body.take(key), by },
         WriteHeader::GetDelete { key } => Write::GetDelete { key: body.take(key) },
         WriteHeader::Batch { steps } => Write::Batch(steps.into_iter().map(|step| take_step(step, body)).collect()),
+        WriteHeader::Script { require, groups } => Write::Script(take_script(require, groups, body)),
         WriteHeader::OpenSession => Write::OpenSession,
         WriteHeader::Resolve => Write::Resolve,
     }
