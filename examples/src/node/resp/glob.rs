@@ -83,6 +83,7 @@ mod tests {
         for (pattern, text) in no {
             assert!(!matches(pattern.as_bytes(), text.as_bytes()), "{pattern} {text}");
         }
-        assert!(!matches("*a".repeat(20).as_bytes(), "a".repeat(10_000).as_bytes().split_last().unwrap().1.to_vec().as_slice()) || true);
+// What goes back to every `*` would take ages here.
+        assert!(!matches("*a".repeat(30).as_bytes(), ("a".repeat(3000) + "b").as_bytes()));
     }
 }
