@@ -140,7 +140,8 @@ pub use client::{Client, ClientBuilder, ClientError};
 pub use error::Error;
 #[cfg(feature = "net")]
 pub use kv::{
-    Batch, Change, Committed, Conflict, Cut, Entry, Kv, Read, ReadState, Resolution, Served, Taken, Versioned, Watch,
+    Batch, Change, Committed, Conflict, Cut, Entry, KeyPage, Kv, Read, ReadState, Resolution, Served, Taken, Versioned,
+    Watch,
 };
 #[cfg(feature = "net")]
 pub use map::{Map, MapError};
