@@ -103,6 +103,7 @@ pub(crate) fn of_query(query: &Query) -> usize {
             Query::Keys(keys) => keys.iter().map(|key| ENTRY + key.len()).sum(),
             Query::Scan(scan) => scan.prefix.len() + scan.after.as_ref().map_or(0, |after| after.len()),
             Query::Changes(watch) => watch.prefix.len(),
+            Query::Hashed(_) => 0,
         }
 }
 
@@ -137,6 +138,7 @@ pub(crate) fn of_reply(reply: &Reply) -> usize {
             Reply::Changes(changes) => {
                 changes.records.iter().map(|record| ENTRY + record.key.len() + held(&record.held)).sum()
             }
+            Reply::Hashed(page) => page.keys.iter().map(|key| ENTRY + key.len()).sum(),
             Reply::Refused(_) | Reply::Expired => 0,
         }
 }

@@ -3,6 +3,7 @@
 mod batch;
 mod fetched;
 mod get;
+mod hashed;
 mod many;
 mod result;
 mod scan;
@@ -17,6 +18,7 @@ use std::{fmt, pin::Pin, sync::Arc, time::Duration};
 pub use batch::Batch;
 use bytes::Bytes;
 pub use get::{Get, GetFuture};
+pub use hashed::{KeyPage, ScanHashed};
 pub use many::{Cut, GetMany};
 pub use result::{Committed, Conflict, Read, ReadState, Record, Resolution, Served, Taken, Versioned};
 pub use scan::{Entry, Scan};
@@ -184,6 +186,19 @@ impl Kv {
     /// The keys that begin with `prefix`, in the order of their bytes, with their values.
     pub fn scan(&self, prefix: impl AsRef<[u8]>) -> Scan {
         Scan::new(self, copy(prefix))
+    }
+
+    /// A page of all keys in the order of a fixed 64-bit hash, beginning at `cursor`; 0: at the first.
+    ///
+    /// The cursor is a position in that order and no more: no member keeps anything for it, each knows it, and it is good
+    /// for ever. Who goes on with what each page names until that is 0 meets every key that is there throughout at least
+    /// once; one that comes or goes meanwhile perhaps. It is no snapshot. When keys are first asked for in this order, a
+    /// member has to bring its own into it, some thousands a call: until then pages are empty, and name the same cursor.
+    ///
+    /// # Errors
+    /// When awaited, [`Error::Refused`] or [`Error::NotApplied`].
+    pub fn scan_hashed(&self, cursor: u64) -> ScanHashed {
+        ScanHashed::new(self, cursor)
     }
 
     /// Every committed change of the keys that begin with `prefix`, once and in order, from now on or from a given

@@ -140,8 +140,8 @@ pub use client::{Client, ClientBuilder, ClientError};
 pub use error::Error;
 #[cfg(feature = "net")]
 pub use kv::{
-    Batch, Change, Committed, Conflict, Cut, Entry, Group, Kv, Read, ReadState, Resolution, Script, Served, Taken,
-    Versioned, Watch,
+    Batch, Change, Committed, Conflict, Cut, Entry, Group, KeyPage, Kv, Read, ReadState, Resolution, Script, Served,
+    Taken, Versioned, Watch,
 };
 #[cfg(feature = "net")]
 pub use map::{Map, MapError};

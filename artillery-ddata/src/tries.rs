@@ -122,7 +122,8 @@ impl Tries {
             | Reply::Read(_)
             | Reply::Cut(_)
             | Reply::Page(_)
-            | Reply::Changes(_) => Verdict::Done,
+            | Reply::Changes(_)
+            | Reply::Hashed(_) => Verdict::Done,
         }
     }
 

@@ -10,7 +10,7 @@ use crate::{
     Batch, Committed, Conflict, Cut, Error, Frontier, GroupOutcome, Kv, Read, ReadMode, RequestId, Resolution, Script,
     Session, Taken, Version, Versioned,
     error::NotApplied,
-    kv::{Scan, Watch},
+    kv::{KeyPage, Scan, Watch},
     replica::NotLocal,
 };
 
@@ -112,6 +112,14 @@ impl BlockingKv {
     /// As [`Kv::scan`]; `kv.entries(kv.kv().scan(…).limit(…))` for one with settings.
     pub fn scan(&self, prefix: impl AsRef<[u8]>) -> Entries<Scan> {
         self.entries(self.kv.scan(prefix))
+    }
+
+    /// As [`Kv::scan_hashed`], with about `limit` keys; `kv.wait(kv.kv().scan_hashed(…).mode(…))` for one with settings.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] or [`Error::NotApplied`].
+    pub fn scan_hashed(&self, cursor: u64, limit: u32) -> Result<KeyPage, Error> {
+        self.wait(self.kv.scan_hashed(cursor).limit(limit))
     }
 
     /// As [`Kv::watch`]: each change is waited for, for as long as there is none.

@@ -38,6 +38,8 @@ pub enum Reply {
     Refused(Refusal),
     /// The deadline came first. A read is over; of a write the outcome is unknown.
     Expired,
+    /// The page of a scan in hash order is served.
+    Hashed(HashedPage),
 }
 
 /// A committed write.
@@ -114,6 +116,22 @@ pub struct Page {
     pub as_of: Sequence,
     /// The snapshot that it belongs to, by the number that this member gave it.
     pub snapshot: Option<u64>,
+}
+
+/// A page of keys in hash order: all at one point of the history.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HashedPage {
+    /// Keys that hold a value, in hash order: all those before the position at which the scan goes on.
+    pub keys: Vec<Bytes>,
+    /// The position at which the scan goes on, where it began if this member doesn't know the order yet; 0: it is at its
+    /// end. A page without keys needn't be the last one.
+    pub next: u64,
+    /// Whether all of it was known here to be committed.
+    pub clean: bool,
+    /// By which way it was served.
+    pub way: Way,
+    /// As [`Read::as_of`].
+    pub as_of: Sequence,
 }
 
 /// Committed changes, in the order of the history.

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     Routing,
-    replica::{Changes, Committed, Computed, Cut, Page, Read, Reply},
+    replica::{Changes, Committed, Computed, Cut, HashedPage, Page, Read, Reply},
     store::{Held, Record},
 };
 
@@ -72,6 +72,10 @@ fn reply_header<'a>(reply: &Reply, body: &mut Pieces) -> Result<AnswerHeader<&'a
             };
             let records = records.iter().map(&mut header).collect::<Result<_, _>>()?;
             AnswerHeader::Changes { records, upto: *upto }
+        }
+        Reply::Hashed(HashedPage { keys, next, clean, way, as_of }) => {
+            let keys = keys.iter().map(|key| body.add(key)).collect::<Result<_, _>>()?;
+            AnswerHeader::Hashed { keys, next: *next, clean: *clean, way: *way, as_of: *as_of }
         }
         Reply::Refused(refusal) => AnswerHeader::Refused(*refusal),
         Reply::Expired => AnswerHeader::Expired,
@@ -156,6 +160,10 @@ fn take_reply<R>(header: AnswerHeader<R>, body: &mut Taker<'_>) -> Reply {
         AnswerHeader::Changes { records, upto } => {
             let records = records.into_iter().map(|record| take_record(record, body)).collect();
             Reply::Changes(Changes { records, upto })
+        }
+        AnswerHeader::Hashed { keys, next, clean, way, as_of } => {
+            let keys = keys.into_iter().map(|len| body.take(len)).collect();
+            Reply::Hashed(HashedPage { keys, next, clean, way, as_of })
         }
         AnswerHeader::Refused(refusal) => Reply::Refused(refusal),
         // The others aren't replies, and have been dealt with.

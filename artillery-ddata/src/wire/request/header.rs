@@ -42,6 +42,7 @@ pub(super) enum QueryHeader {
     Keys { keys: Vec<u32> },
     Scan { prefix: u32, after: Option<u32>, limit: u32, snapshot: Snapshot },
     Changes { prefix: u32, after: Option<Sequence> },
+    Hashed { from: u64, limit: u32 },
 }
 
 #[derive(Serialize, Deserialize)]
@@ -146,6 +147,13 @@ pub(super) enum AnswerHeader<R> {
     Arranged(Result<Option<Epoch>, ArrangeError>),
     Survey(Option<Box<Standing>>),
     Recovered(Result<Box<Recovered>, NotRecovered>),
+    Hashed {
+        keys: Vec<u32>,
+        next: u64,
+        clean: bool,
+        way: Way,
+        as_of: Sequence,
+    },
 }
 
 #[derive(Serialize, Deserialize)]

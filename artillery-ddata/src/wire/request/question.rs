@@ -8,7 +8,7 @@ use super::{
     header::{OperationHeader, QueryHeader, RequestHeader, StepHeader, WriteHeader, decoded, encoded},
     script::{script_header, take_script},
 };
-use crate::replica::{Query, Scan, Step, Watch, Write};
+use crate::replica::{Hashed, Query, Scan, Step, Watch, Write};
 
 /// What a frame that carries `request` is made of. Keys and values are shared, not copied.
 ///
@@ -46,6 +46,7 @@ fn query_header(query: &Query, body: &mut Pieces) -> Result<QueryHeader, EncodeE
             snapshot: scan.snapshot,
         },
         Query::Changes(watch) => QueryHeader::Changes { prefix: body.add(&watch.prefix)?, after: watch.after },
+        Query::Hashed(Hashed { from, limit }) => QueryHeader::Hashed { from: *from, limit: *limit },
     })
 }
 
@@ -113,6 +114,7 @@ fn take_query(header: QueryHeader, body: &mut Taker<'_>) -> Query {
         }
         // It may wait for long.
         QueryHeader::Changes { prefix, after } => Query::Changes(Watch { prefix: body.take(prefix), after }),
+        QueryHeader::Hashed { from, limit } => Query::Hashed(Hashed { from, limit }),
     }
 }
 

@@ -99,6 +99,12 @@ pub(super) fn role(status: &NodeStatus) -> Reply {
     Reply::List(vec![Reply::text("master"), Reply::Number(offset), Reply::List(others.map(replica).collect())])
 }
 
+/// How many other members serve: every write that was acknowledged is on them.
+pub(super) fn others(status: &NodeStatus) -> i64 {
+    let others = status.chains.first().map_or(0, |chain| chain.members.len().saturating_sub(1));
+    i64::try_from(others).unwrap_or(i64::MAX)
+}
+
 /// `DBSIZE`: the keys here.
 pub(super) fn size(status: &NodeStatus) -> Reply {
     let keys: u64 = status.chains.iter().map(|chain| chain.keys).sum();

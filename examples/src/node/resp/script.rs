@@ -42,7 +42,7 @@ pub(super) async fn make(kv: &Kv, writes: &[Write]) -> Vec<Reply> {
 /// always happens has happened.
 fn without_results(write: &Write, error: &Error) -> Reply {
     match error {
-        Error::OutcomeUnknown { reason: Unknown::ResultsLost, .. } if write.is_plain() => Reply::OK,
+        Error::OutcomeUnknown { reason: Unknown::ResultsLost(_), .. } if write.is_plain() => Reply::OK,
         error => told(error),
     }
 }
