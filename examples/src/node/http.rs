@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::port::{Bound, same};
 use artillery_ddata::Node;
 use axum::{
     Router,
@@ -11,7 +12,6 @@ use axum::{
     response::{IntoResponse, Response},
     routing::get,
 };
-use super::port::{Bound, same};
 
 /// Answers from now on, in a task that ends with the program. Returns the address.
 pub(super) fn serve(port: Bound, node: Node) -> String {

@@ -167,12 +167,7 @@ fn stats(status: &NodeStatus) -> String {
     format!(
         "artillery_reads_local_clean:{}\r\nartillery_reads_dirty:{}\r\nartillery_reads_version_query:{}\r\n\
          artillery_reads_shared_query:{}\r\nartillery_reads_forwarded:{}\r\nartillery_reads_through_chain:{}\r\n",
-        reads.local_clean,
-        reads.dirty,
-        reads.version_query,
-        reads.shared_query,
-        reads.forwarded,
-        reads.through_chain
+        reads.local_clean, reads.dirty, reads.version_query, reads.shared_query, reads.forwarded, reads.through_chain
     )
 }
 

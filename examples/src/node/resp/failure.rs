@@ -17,7 +17,7 @@ const CROSS_SLOT: &str = "CROSSSLOT Keys in request don't hash to the same slot"
 pub(super) fn told(error: &Error) -> Reply {
     match error {
         Error::Refused { reason, .. } => refused(reason),
-        Error::NotApplied { reason } => not_applied(reason),
+        Error::NotApplied { reason, .. } => not_applied(reason),
         // Also of a kind that this release doesn't know: it may be one that leaves something behind.
         _ => Reply::Error(format!("UNKNOWN {error}").into()),
     }

@@ -196,7 +196,10 @@ mod tests {
     fn commands_in_any_pieces() {
         let get = command(&["GET", "k"]);
         assert_eq!(all(b"*2\r\n$3\r\nGET\r\n$1\r\nk\r\n"), [get]);
-        assert_eq!(all(b"*2\r\n$3\r\nGET\r\n$4\r\n\r\n\0*\r\nPING\r\n"), [command(&["GET", "\r\n\0*"]), command(&["PING"])]);
+        assert_eq!(
+            all(b"*2\r\n$3\r\nGET\r\n$4\r\n\r\n\0*\r\nPING\r\n"),
+            [command(&["GET", "\r\n\0*"]), command(&["PING"])]
+        );
         assert_eq!(all(b"*0\r\n\r\n*-1\r\n*-7\r\n  \nget 'a b'\n"), [command(&["get", "a b"])]);
         assert_eq!(all(b"*1\r\n$0\r\n\r\n"), [command(&[""])]);
     }

@@ -1,7 +1,5 @@
 //! The words of an inline command.
 
-use bytes::Bytes;
-
 use super::frame::Words;
 
 /// Splits a line into words at blanks. A word in double quotes may hold escapes (`\n`, `\xff`), one in single quotes
@@ -87,6 +85,8 @@ fn escape(byte: u8) -> u8 {
 
 #[cfg(test)]
 mod tests {
+    use bytes::Bytes;
+
     use super::*;
 
     fn words(line: &str) -> Option<Vec<Vec<u8>>> {
