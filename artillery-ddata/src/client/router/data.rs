@@ -232,6 +232,7 @@ fn as_of(reply: &Reply) -> Option<Sequence> {
         Reply::Cut(cut) => Some(cut.as_of),
         Reply::Page(page) => Some(page.as_of),
         Reply::Changes(changes) => Some(changes.upto),
+        Reply::Hashed(page) => Some(page.as_of),
         Reply::Refused(_) | Reply::Expired => None,
     }
 }
