@@ -1,6 +1,7 @@
 //! The programs as people and scripts run them: real processes, real sockets, mDNS on loopback.
 
 mod availability;
+mod chaos;
 mod counters;
 mod ctl;
 mod failover;

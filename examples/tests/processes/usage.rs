@@ -1,10 +1,10 @@
 //! Bad arguments are named, and what is planned is refused, never ignored.
 
-use crate::support::{CTL, NODE, QUICKSTART, expect};
+use crate::support::{CHAOS, CTL, NODE, QUICKSTART, expect};
 
 #[tokio::test]
 async fn help_and_versions() {
-    for program in [NODE, CTL, QUICKSTART] {
+    for program in [NODE, CTL, QUICKSTART, CHAOS] {
         assert!(expect(0, program, None, &["--help"]).await.0.contains("--log"));
         assert!(expect(0, program, None, &["--version"]).await.0.contains(env!("CARGO_PKG_VERSION")));
     }
@@ -12,7 +12,7 @@ async fn help_and_versions() {
 
 #[tokio::test]
 async fn bad_arguments_are_named() {
-    let bad: [(&str, &[&str], &str); 10] = [
+    let bad: [(&str, &[&str], &str); 11] = [
         (NODE, &["--no-such-flag"], "--no-such-flag"),
         (NODE, &["--expect", "0"], "expect"),
         (NODE, &["--seed", "nowhere"], "nowhere"),
@@ -23,6 +23,7 @@ async fn bad_arguments_are_named() {
         (CTL, &["--no-mdns", "status"], "--seed"),
         (CTL, &["cas", "key", "1", "value"], "EPOCH.SEQUENCE"),
         (QUICKSTART, &["--no-such-flag"], "--no-such-flag"),
+        (CHAOS, &["--kinds", "flood"], "flood"),
     ];
     for (program, args, named) in bad {
         let (out, err) = expect(2, program, None, args).await;

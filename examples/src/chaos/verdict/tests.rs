@@ -74,7 +74,8 @@ fn what_became_of_a_write_may_be_open_but_not_wrong() {
 fn versions_are_judged_where_they_are_told() {
     let key = key(Family::Versioned);
     let version = |sequence| Version::new(1, sequence);
-    let swap = |called, returned, expected, value, reply| line(key, called, returned, Ask::Swap(expected, value), reply);
+    let swap =
+        |called, returned, expected, value, reply| line(key, called, returned, Ask::Swap(expected, value), reply);
     let look = |called, returned, at, value| {
         line(key, called, returned, Ask::Look, Reply::Found(Some((Some(version(at)), value))))
     };
