@@ -54,8 +54,9 @@ const SKIPPED: u8 = 77;
 const PATIENCE: Duration = Duration::from_secs(60);
 /// How long all is well between two faults.
 const CALM: Duration = Duration::from_millis(700);
-/// Redis clients at each node, and clients of the library.
-const REDIS_EACH: usize = 2;
+/// The Redis clients at each node, by how long they wait for an answer: one sooner gives up than the node.
+const REDIS: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(7)];
+/// Handles of the library's client.
 const LIBRARY: usize = 3;
 
 /// The program.
@@ -184,8 +185,11 @@ async fn suffer(
 /// Clients, who begin to work at once.
 async fn hire(cluster: &Cluster, book: &Arc<Book>, seed: u64) -> Result<JoinSet<()>, Failure> {
     let mut workers = JoinSet::new();
-    for node in (0..cluster.size()).cycle().take(cluster.size() * REDIS_EACH) {
-        workers.spawn(Worker::new(Resp::new(Cluster::resp(node)), book.clone(), seed).run());
+    for node in 0..cluster.size() {
+        for patience in REDIS {
+            let door = Resp::new(Cluster::resp(node)).patience(patience);
+            workers.spawn(Worker::new(door, book.clone(), seed).run());
+        }
     }
     let client = cluster.client(0..cluster.size()).await?;
     for _ in 0..LIBRARY {

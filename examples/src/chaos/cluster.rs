@@ -1,11 +1,12 @@
 //! The nodes of a run, and whether they are whole.
 
 use std::{
-    net::SocketAddr,
+    net::{Ipv4Addr, SocketAddr},
     path::{Path, PathBuf},
     time::Duration,
 };
 
+use artillery_core::config::TransportConfig;
 use artillery_ddata::{Client, client::Spread};
 use rustix::process::Signal;
 use serde_json::Value;
@@ -100,7 +101,9 @@ impl Cluster {
     /// A client that begins its search at these nodes.
     pub(super) async fn client(&self, seeds: impl IntoIterator<Item = usize>) -> Result<Client, Failure> {
         let seeds = seeds.into_iter().map(|node| SocketAddr::from((address(node), QUIC)));
-        let builder = Client::builder().cluster(&self.name).secret(&self.secret).seeds(seeds);
+        // Nodes are beyond loopback.
+        let transport = TransportConfig { listen: (Ipv4Addr::UNSPECIFIED, 0).into(), ..Default::default() };
+        let builder = Client::builder().cluster(&self.name).secret(&self.secret).seeds(seeds).transport(transport);
         builder.spread(Spread::RoundRobin).connect().await.map_err(Failure::failed)
     }
 

@@ -9,7 +9,7 @@ use artillery_ddata::Version;
 
 pub(super) use self::{library::Library, resp::Resp};
 
-/// How long a client waits for an answer; then its outcome is unknown.
+/// How long a client waits for an answer, if nothing else is said; then its outcome is unknown.
 pub(super) const PATIENCE: Duration = Duration::from_secs(2);
 
 /// What is asked of one key. Keys are of three families, and each is asked what belongs to its own.
@@ -71,14 +71,14 @@ pub(super) trait Door: Send {
     /// Whether it is told the versions of what it puts and deletes.
     const PUTS: bool;
 
-    /// Asks, and waits for the answer for [`PATIENCE`].
+    /// Asks, and waits for the answer as long as clients of this door do.
     fn ask(&mut self, key: &str, ask: Ask) -> impl Future<Output = Reply> + Send;
 }
 
 /// A value as text, which begins with its number. A few are too long for one frame.
 pub(super) fn text(number: u64) -> String {
     let length = if number.is_multiple_of(97) { 100_000 } else { 0 };
-    format!("{number} {:.<length$}", "")
+    format!("{number} {}", ".".repeat(length))
 }
 
 /// The number that a value begins with; 0: nobody here wrote it.

@@ -36,7 +36,7 @@ impl Kind {
             Self::Kill | Self::Restart => (200, 4000),
             Self::Pause => (300, 6000),
             // Long enough for its lease to end, and for what is looked at then.
-            Self::Isolate => (5000, 7000),
+            Self::Isolate => (8000, 10_000),
             Self::Cut | Self::OneWay | Self::Deaf | Self::Mute => (1000, 6000),
             Self::Slow => (2000, 6000),
         }

@@ -16,6 +16,8 @@ use super::{
 /// For a machine that is busy with other things.
 const SLACK: Duration = Duration::from_millis(250);
 const BETWEEN: Duration = Duration::from_millis(50);
+/// Longer than a node tries to find somebody with a lease.
+const STRONG: Duration = Duration::from_secs(7);
 const EVENTUAL: Duration = Duration::from_millis(500);
 
 /// What was seen of members without a lease.
@@ -59,7 +61,7 @@ async fn strong(book: &Book, key: Key, member: usize, since: Instant, end: Insta
     // A lease that was granted at the last moment, by the slowest clock.
     sleep_until(since + LEASE + LEASE * DRIFT_PPM / 1_000_000 + SLACK).await;
     let client = book.client();
-    let mut door = Resp::new(Cluster::resp(member));
+    let mut door = Resp::new(Cluster::resp(member)).patience(STRONG);
     // What comes after the end may have been answered when the member wasn't alone any more.
     while let Ok(reply) = timeout_at(end, book.ask(client, &mut door, key, Ask::Get)).await {
         match reply {

@@ -61,7 +61,7 @@ pub(super) fn judge(lines: &[Line], budget: Budget) -> Verdict {
     let mut versioned: BTreeMap<u32, Vec<Operation>> = BTreeMap::new();
     for (key, lines) in &keys {
         match key.family() {
-            Family::Plain => verdict.add(&plain(lines), budget),
+            Family::Plain => verdict.add(&plain(lines, budget), budget),
             Family::Versioned => {
                 let operations = lines.iter().filter_map(|line| operation(line, &|_| None));
                 versioned.entry(key.generation()).or_default().extend(operations);
@@ -73,11 +73,18 @@ pub(super) fn judge(lines: &[Line], budget: Budget) -> Verdict {
     verdict
 }
 
-/// Nobody tells versions of plain keys: they get some that are as good.
-fn plain(lines: &[&Line]) -> History {
-    let versions = zones::versions(lines.iter().copied());
-    let version = |value: u64| versions.get(&value).copied();
-    History::of(lines.iter().filter_map(|line| operation(line, &version)).collect())
+/// Nobody tells versions of plain keys: they get some that are as good. Where none are good, those in the order of the answers
+/// are as wrong, and show a person better what is wrong.
+fn plain(lines: &[&Line], budget: Budget) -> History {
+    let history = |versions: BTreeMap<u64, Version>| {
+        let version = |value: u64| versions.get(&value).copied();
+        History::of(lines.iter().filter_map(|line| operation(line, &version)).collect())
+    };
+    let best = history(zones::versions(lines.iter().copied()));
+    match check(&best, budget) {
+        Err(violation) if violation.kind != Kind::Undecided => history(zones::in_order(lines.iter().copied())),
+        _ => best,
+    }
 }
 
 /// A line as the judge reads it; `version` gives versions to values where the answer didn't tell them.
@@ -122,9 +129,9 @@ fn counter(lines: &[&Line]) -> History {
                 SeriesAnswer::Counted { version: version(*count), count: Some(*count) }
             }
             (Reply::Counted(count), _) => SeriesAnswer::Number(version(*count), *count),
-            (Reply::Refused(_), _) => SeriesAnswer::Refused,
             // A read without an answer says nothing.
             _ if call == SeriesCall::Read => return None,
+            (Reply::Refused(_), _) => SeriesAnswer::Refused,
             _ => SeriesAnswer::Unknown,
         };
         let (called, returned) = (line.called, line.returned);

@@ -52,6 +52,13 @@ pub(super) fn versions<'a>(lines: impl IntoIterator<Item = &'a Line>) -> BTreeMa
     (1..).zip(moments).map(|(place, (.., value))| (value, Version::new(1, place))).collect()
 }
 
+/// The same in the order in which it was first told of each value.
+pub(super) fn in_order<'a>(lines: impl IntoIterator<Item = &'a Line>) -> BTreeMap<u64, Version> {
+    let mut moments: Vec<_> = clusters(lines).into_iter().map(|(value, cluster)| (cluster.first, value)).collect();
+    moments.sort_unstable();
+    (1..).zip(moments).map(|(place, (_, value))| (value, Version::new(1, place))).collect()
+}
+
 /// The end of the zone around a moment. Zones that overlap have no order anyway.
 fn hidden(zones: &[(u64, u64)], moment: u64) -> Option<u64> {
     let before = zones.partition_point(|(begin, _)| *begin < moment);

@@ -37,7 +37,8 @@ impl Resp {
             None => {
                 let client = Client::open((self.addr.ip().to_string(), self.addr.port()))?;
                 let config = AsyncConnectionConfig::new();
-                let config = config.set_connection_timeout(self.patience).set_response_timeout(self.patience);
+                let config =
+                    config.set_connection_timeout(self.patience.min(PATIENCE)).set_response_timeout(self.patience);
                 client.get_multiplexed_async_connection_with_config(&config).await?
             }
         };
