@@ -152,7 +152,6 @@ impl Router {
         let mut tries = earlier.unwrap_or_else(|| Tries::new(repeat(&question.operation)));
         let mut attempts = Attempts::default();
         let mut unknown = Unknown::TimedOut;
-        let mut leaseless = None;
         loop {
             let (tried, asked) = self.attempt(&question, &attempts, deadline).await;
             let mut refusal = None;
@@ -164,7 +163,6 @@ impl Router {
                         _ if verdict == Verdict::Done => return Ok(answer),
                         Reply::Refused(reason) => {
                             refusal = Some(reason);
-                            leaseless = (reason == Refusal::NoLease).then_some(answer.node.node).or(leaseless);
                             Error::refused(reason, Some(answer.node.node))
                         }
                         _ => Error::not_applied(NotApplied::TimedOut),
@@ -193,12 +191,6 @@ impl Router {
             };
             match ending {
                 None => {}
-                // Whoever was looked for after that wasn't found: why somebody else had to be says more.
-                Some(Ending::NotApplied(Some(Refusal::NoLease)))
-                    if !question.operation.is_write() && matches!(error, Error::NotApplied { .. }) =>
-                {
-                    return Err(Failed::Certainly(Error::refused(Refusal::NoLease, leaseless)));
-                }
                 Some(Ending::NotApplied(_)) => return Err(Failed::Certainly(error)),
                 Some(Ending::Unknown(Some(Refusal::SessionExpired | Refusal::Forgotten))) => {
                     return Err(Failed::Perhaps(Unknown::SessionExpired));
