@@ -55,6 +55,11 @@ per-operation *ARGS:
 overload:
     OVERLOAD_STRICT=1 .ci/run overload
 
+# Real nodes under real faults; wants root and iproute2.
+chaos *ARGS:
+    cargo build --release -p artillery-examples --bin node
+    cargo run --release --bin chaos -- {{ARGS}}
+
 # Every decoder, SECONDS each; needs nightly and cargo-fuzz.
 fuzz SECONDS="300":
     FUZZ_SECONDS={{SECONDS}} .ci/run fuzz

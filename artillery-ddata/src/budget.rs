@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::{
-    replica::{Computed, Query, Reply, Write},
+    replica::{Computed, GroupOutcome, Query, Reply, Write, bytes_of},
     store::Held,
     wire::request::Operation,
 };
@@ -103,11 +103,17 @@ pub(crate) fn of_query(query: &Query) -> usize {
             Query::Keys(keys) => keys.iter().map(|key| ENTRY + key.len()).sum(),
             Query::Scan(scan) => scan.prefix.len() + scan.after.as_ref().map_or(0, |after| after.len()),
             Query::Changes(watch) => watch.prefix.len(),
+            Query::Hashed(_) => 0,
         }
 }
 
 pub(crate) fn of_write(write: &Write) -> usize {
-    let steps = if let Write::Batch(steps) = write { steps.len() * ENTRY } else { 0 };
+    let steps = ENTRY
+        * match write {
+            Write::Batch(steps) => steps.len(),
+            Write::Script(script) => script.size(),
+            _ => 0,
+        };
     let pieces = write.keys().chain(write.values());
     OVERHEAD + steps + pieces.map(|piece| piece.len()).sum::<usize>()
 }
@@ -119,6 +125,10 @@ pub(crate) fn of_reply(reply: &Reply) -> usize {
         + match reply {
             Reply::Committed(done) => match &done.result {
                 Computed::Took(Some((_, value))) => value.len(),
+                Computed::Ran(outcomes) => {
+                    let of_group = |group: &GroupOutcome| ENTRY * (1 + group.as_ref().map_or(0, Vec::len));
+                    bytes_of(outcomes) + outcomes.iter().map(of_group).sum::<usize>()
+                }
                 _ => 0,
             },
             Reply::Conflict { value, .. } => value.as_ref().map_or(0, |value| value.len()),
@@ -128,6 +138,7 @@ pub(crate) fn of_reply(reply: &Reply) -> usize {
             Reply::Changes(changes) => {
                 changes.records.iter().map(|record| ENTRY + record.key.len() + held(&record.held)).sum()
             }
+            Reply::Hashed(page) => page.keys.iter().map(|key| ENTRY + key.len()).sum(),
             Reply::Refused(_) | Reply::Expired => 0,
         }
 }

@@ -27,8 +27,8 @@ pub enum Error {
         /// Why.
         reason: NotApplied,
     },
-    /// The write was sent and its answer didn't come: it may have been applied, may be applied yet, or never will be.
-    /// Never said of a read.
+    /// The write was sent and its answer didn't come: it may have been applied, may be applied yet, or never will be, unless
+    /// the reason says more. Never said of a read.
     #[error("the outcome of the write {request_id} is unknown: {reason}")]
     #[non_exhaustive]
     OutcomeUnknown {
@@ -90,6 +90,9 @@ pub enum Unknown {
     /// so.
     #[error("its record is no longer kept")]
     SessionExpired,
+    /// A [script](crate::Kv::run) ran as this version, and its answer was lost: what it told isn't kept for a retry.
+    #[error("it was applied as version {0}, what it told is lost")]
+    ResultsLost(crate::Version),
 }
 
 /// What a caller can do next.
@@ -149,6 +152,7 @@ impl Error {
                 Refusal::KeyTooLong { .. }
                 | Refusal::ValueTooLarge { .. }
                 | Refusal::BatchSize { .. }
+                | Refusal::ResultsTooLarge { .. }
                 | Refusal::ManyChains
                 | Refusal::OtherRequest
                 | Refusal::Compacted { .. }

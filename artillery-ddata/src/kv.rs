@@ -3,9 +3,11 @@
 mod batch;
 mod fetched;
 mod get;
+mod hashed;
 mod many;
 mod result;
 mod scan;
+mod script;
 #[cfg(test)]
 mod tests;
 mod watch;
@@ -16,11 +18,13 @@ use std::{fmt, pin::Pin, sync::Arc, time::Duration};
 pub use batch::Batch;
 use bytes::Bytes;
 pub use get::{Get, GetFuture};
+pub use hashed::{KeyPage, ScanHashed};
 pub use many::{Cut, GetMany};
 pub use result::{Committed, Conflict, Read, ReadState, Record, Resolution, Served, Taken, Versioned};
 pub use scan::{Entry, Scan};
+pub use script::{Group, Script};
 pub use watch::{Change, Watch};
-pub use write::{Append, CompareAndSwap, Delete, GetDelete, Increment, Put, WriteBatch};
+pub use write::{Append, CompareAndSwap, Delete, GetDelete, Increment, Put, RunScript, WriteBatch};
 
 use crate::{
     Error, Place, Refusal, RequestId, Session, Version,
@@ -158,6 +162,19 @@ impl Kv {
         WriteBatch::new(self, batch)
     }
 
+    /// Runs a script: its steps one after the other, with nothing between them, and says what came of each group.
+    ///
+    /// The inner result says whether the script's own requirements held; [`Conflict::step`] counts those. The groups'
+    /// outcomes are told once, to this call: if the answer is lost on its way and a retry finds the record, the outcome is
+    /// [`Unknown::ResultsLost`], and the script has run.
+    ///
+    /// # Errors
+    /// As [`put`](Self::put); [`Refusal::ManyChains`], [`Refusal::BatchSize`], and [`Refusal::ResultsTooLarge`] if it would
+    /// tell more bytes than a value may have.
+    pub fn run(&self, script: Script) -> RunScript {
+        RunScript::new(self, script)
+    }
+
     /// Reads keys of one chain, all at one point of its history: never half of a batch.
     ///
     /// # Errors
@@ -169,6 +186,19 @@ impl Kv {
     /// The keys that begin with `prefix`, in the order of their bytes, with their values.
     pub fn scan(&self, prefix: impl AsRef<[u8]>) -> Scan {
         Scan::new(self, copy(prefix))
+    }
+
+    /// A page of all keys in the order of a fixed 64-bit hash, beginning at `cursor`; 0: at the first.
+    ///
+    /// The cursor is a position in that order and no more: no member keeps anything for it, each knows it, and it is good
+    /// for ever. Who goes on with what each page names until that is 0 meets every key that is there throughout at least
+    /// once; one that comes or goes meanwhile perhaps. It is no snapshot. When keys are first asked for in this order, a
+    /// member has to bring its own into it, some thousands a call: until then pages are empty, and name the same cursor.
+    ///
+    /// # Errors
+    /// When awaited, [`Error::Refused`] or [`Error::NotApplied`].
+    pub fn scan_hashed(&self, cursor: u64) -> ScanHashed {
+        ScanHashed::new(self, cursor)
     }
 
     /// Every committed change of the keys that begin with `prefix`, once and in order, from now on or from a given
@@ -200,9 +230,10 @@ impl Kv {
             Ok(Ok(done)) => Ok(Resolution::Applied(Record::new(done.version, done.result))),
             Ok(Err(conflict)) => Ok(Resolution::Conflict(conflict)),
             // Its record says that it changed nothing.
-            Err(Error::Refused { reason: Refusal::Barred | Refusal::NotANumber | Refusal::Overflow, .. }) => {
-                Ok(Resolution::NeverApplied)
-            }
+            Err(Error::Refused {
+                reason: Refusal::Barred | Refusal::NotANumber | Refusal::Overflow | Refusal::ResultsTooLarge { .. },
+                ..
+            }) => Ok(Resolution::NeverApplied),
             Err(Error::OutcomeUnknown { reason: Unknown::SessionExpired, .. }) => Ok(Resolution::Forgotten),
             Err(error) => Err(error),
         }

@@ -140,13 +140,14 @@ pub use client::{Client, ClientBuilder, ClientError};
 pub use error::Error;
 #[cfg(feature = "net")]
 pub use kv::{
-    Batch, Change, Committed, Conflict, Cut, Entry, Kv, Read, ReadState, Resolution, Served, Taken, Versioned, Watch,
+    Batch, Change, Committed, Conflict, Cut, Entry, Group, KeyPage, Kv, Read, ReadState, Resolution, Script, Served,
+    Taken, Versioned, Watch,
 };
 #[cfg(feature = "net")]
 pub use map::{Map, MapError};
 #[cfg(feature = "net")]
 pub use node::{Node, NodeBuilder};
-pub use replica::{Computed, Expected, NotLocal, ReadMode, Refusal, Way};
+pub use replica::{Computed, Expected, GroupFailure, GroupOutcome, NotLocal, ReadMode, Refusal, StepOutcome, Way};
 pub use request_id::{ParseRequestIdError, RequestId};
 pub use routing::{NodeAddress, Routing};
 pub use session::{Frontier, ParseFrontierError, Session};

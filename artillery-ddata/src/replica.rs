@@ -19,6 +19,7 @@ mod follow;
 #[cfg(feature = "mutants")]
 mod fork;
 mod gate;
+mod hashed;
 mod history;
 mod incoming;
 mod links;
@@ -62,6 +63,7 @@ use reads::{Asked, Reads};
 pub use resync::ResyncProgress;
 use resync::{Filling, Outgoing, Resyncs};
 use sessions::Sessions;
+pub(crate) use types::bytes_of;
 pub use types::*;
 use watch::Watchers;
 use writes::{Asker, Writes};
@@ -257,6 +259,7 @@ impl Replica {
             receiving: self.filling.as_ref().map(|filling| filling.come()),
             sending: self.outgoing.as_ref().map(Outgoing::sent),
             halted: self.halted.clone(),
+            size: self.store.size(self.chain),
         }
     }
 

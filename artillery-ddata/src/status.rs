@@ -122,6 +122,12 @@ pub struct ChainStatus {
     /// How often it has come back by what it lacked alone.
     #[serde(default)]
     pub resyncs_partial: u64,
+    /// Keys whose newest version here, committed or not, is a value.
+    #[serde(default)]
+    pub keys: u64,
+    /// Bytes of the chain's keys and values here, old versions included.
+    #[serde(default)]
+    pub store_bytes: u64,
 }
 
 /// Reads by the way in which they were served.

@@ -9,8 +9,10 @@ use crate::{ChainId, Sequence, Version};
 
 pub mod conformance;
 pub mod memory;
+mod position;
 
 pub use memory::MemoryStore;
+pub use position::position;
 
 /// A version of a key as a store holds it.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -32,6 +34,18 @@ pub struct Record {
 
 /// The records of a scan, in key order.
 pub type RecordIter<'a> = Box<dyn Iterator<Item = Result<Record, StoreError>> + Send + 'a>;
+
+/// The records of a scan in hash order, each with its position.
+pub type HashedIter<'a> = Box<dyn Iterator<Item = Result<(u64, Record), StoreError>> + Send + 'a>;
+
+/// How much a store holds of one chain.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Size {
+    /// Keys whose newest version, committed or not, is a value.
+    pub keys: u64,
+    /// Bytes of keys and values, old versions included.
+    pub bytes: u64,
+}
 
 /// One step of a [`StoreBatch`]. Exhaustive on purpose: a store that skips what it doesn't know loses data.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -118,6 +132,13 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
     /// `at_most` is pinned.
     fn scan(&self, chain: ChainId, from: &[u8], at_most: Sequence) -> RecordIter<'_>;
 
+    /// The keys from position `from` on in hash order, that is by [`position`] and, where that is the same, by their bytes;
+    /// each with its newest version at or below `at_most`. Not a cut unless `at_most` is pinned.
+    ///
+    /// `None`: the store doesn't know that order yet. Each call brings it closer by a bounded amount of work, so whoever
+    /// needs it asks again.
+    fn scan_hashed(&self, chain: ChainId, from: u64, at_most: Sequence) -> Option<HashedIter<'_>>;
+
     /// Makes the changes of `batch`; each key's visible at once and whole, durable later.
     ///
     /// # Errors
@@ -141,4 +162,7 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
 
     /// Bytes of keys and values held, old versions included.
     fn bytes(&self) -> u64;
+
+    /// How much is held of one chain, known without counting.
+    fn size(&self, chain: ChainId) -> Size;
 }

@@ -122,7 +122,8 @@ impl Tries {
             | Reply::Read(_)
             | Reply::Cut(_)
             | Reply::Page(_)
-            | Reply::Changes(_) => Verdict::Done,
+            | Reply::Changes(_)
+            | Reply::Hashed(_) => Verdict::Done,
         }
     }
 
@@ -170,7 +171,7 @@ const fn says(refusal: Refusal) -> Says {
         | Refusal::Busy
         | Refusal::SessionFull => Says::NotNow,
         Refusal::StoreFailed => Says::NotHere,
-        Refusal::Barred | Refusal::NotANumber | Refusal::Overflow => Says::Settled,
+        Refusal::Barred | Refusal::NotANumber | Refusal::Overflow | Refusal::ResultsTooLarge { .. } => Says::Settled,
         // A value can be too large as it comes, or once appended; only the latter has a record.
         Refusal::TooFewMembers { .. }
         | Refusal::KeyTooLong { .. }
@@ -194,7 +195,8 @@ mod tests {
         replica::{Committed, Computed},
     };
 
-    const SETTLED: [Refusal; 3] = [Refusal::Barred, Refusal::NotANumber, Refusal::Overflow];
+    const SETTLED: [Refusal; 4] =
+        [Refusal::Barred, Refusal::NotANumber, Refusal::Overflow, Refusal::ResultsTooLarge { len: 2, limit: 1 }];
     const PASSING: [Refusal; 6] = [
         Refusal::NoChain,
         Refusal::NotHead(None),

@@ -74,18 +74,26 @@ pub enum Outcome {
     Failed(Failure),
     /// It never was applied and never will be: somebody asked for its outcome before it came.
     Barred,
+    /// A script ran, and changed what it changed. What it told isn't kept.
+    Ran,
 }
 
 /// Why a write can't be done, whatever its conditions.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize, thiserror::Error)]
 #[non_exhaustive]
 pub enum Failure {
     /// An increment of a value that is no decimal number of 64 bits.
+    #[error("the value is no decimal number of 64 bits")]
     NotANumber,
     /// An increment past the largest or smallest number of 64 bits.
+    #[error("the number would leave the range of 64 bits")]
     Overflow,
     /// The value would have become too large; its length in bytes.
+    #[error("the value would have {0} bytes, which are too many")]
     TooLarge(u64),
+    /// What a script would have told is too large; its length as far as the script got, in bytes.
+    #[error("the results would have {0} bytes, which are too many")]
+    ResultsTooLarge(u64),
 }
 
 /// The longest value that is kept for retries once it was taken away, in bytes.

@@ -1,8 +1,13 @@
 //! Finds a cluster from outside: by seeds, by mDNS, or both.
 
-use std::{future::poll_fn, net::SocketAddr, time::Duration};
+use std::{
+    future::poll_fn,
+    net::{Ipv4Addr, Ipv6Addr, SocketAddr},
+    time::Duration,
+};
 
 use artillery_core::{
+    config::TransportConfig,
     discovery::{Candidates as Stream, Discovery, Interfaces, MdnsDiscovery, MdnsSettings, Seed},
     error::ConnectError,
 };
@@ -62,6 +67,7 @@ impl FindArgs {
             Admission::Certificates(identity) => builder.identity(identity),
         };
         let seeds = self.look_up(local_only).await?;
+        let builder = builder.transport(TransportConfig { listen: socket(local_only, &seeds), ..Default::default() });
         let builder =
             if self.no_mdns { builder.seeds(seeds) } else { builder.seeds(seeds).candidates(self.listen(local_only)) };
         builder.connect().await.map_err(unreached)
@@ -102,6 +108,17 @@ impl FindArgs {
     }
 }
 
+/// From a socket on loopback nobody beyond it is reached.
+fn socket(local_only: bool, seeds: &[SocketAddr]) -> SocketAddr {
+    if local_only || (!seeds.is_empty() && seeds.iter().all(|seed| seed.ip().is_loopback())) {
+        return TransportConfig::default().listen;
+    }
+    match seeds.iter().find(|seed| !seed.ip().is_loopback()) {
+        Some(SocketAddr::V6(_)) => (Ipv6Addr::UNSPECIFIED, 0).into(),
+        _ => (Ipv4Addr::UNSPECIFIED, 0).into(),
+    }
+}
+
 /// Why there is no client, and what is most often to blame.
 fn unreached(error: ClientError) -> Failure {
     match &error {
@@ -118,5 +135,20 @@ async fn collect(mut stream: Stream, candidates: Candidates, local_only: bool) {
             let fine = |addr: &&SocketAddr| !local_only || addr.ip().is_loopback();
             candidate.addrs.iter().filter(fine).for_each(|&addr| candidates.add(addr));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_socket_reaches_where_the_seeds_are() {
+        let seeds = |all: &[&str]| all.iter().map(|seed| seed.parse().unwrap()).collect::<Vec<SocketAddr>>();
+        assert!(socket(true, &[]).ip().is_loopback());
+        assert!(socket(false, &seeds(&["127.0.0.1:1"])).ip().is_loopback());
+        assert!(socket(false, &[]).ip().is_unspecified());
+        assert!(socket(false, &seeds(&["127.0.0.1:1", "10.0.0.1:1"])).ip().is_unspecified());
+        assert!(socket(false, &seeds(&["[fe80::1]:1"])).is_ipv6());
     }
 }

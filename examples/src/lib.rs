@@ -1,7 +1,9 @@
-//! The programs `quickstart`, `node` and `ctl`, as a library: what they do, an application can do by linking Artillery.
+//! The programs `quickstart`, `node`, `ctl` and `chaos`, as a library: what they do, an application can do by linking
+//! Artillery.
 
 mod args;
 mod chance;
+pub mod chaos;
 pub mod ctl;
 mod exit;
 mod find;

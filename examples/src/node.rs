@@ -2,6 +2,8 @@
 
 mod args;
 mod http;
+mod port;
+mod resp;
 mod settings;
 
 use std::{process::ExitCode, time::Duration};
@@ -11,7 +13,10 @@ use clap::Parser;
 use serde::Serialize;
 use tokio::time::timeout;
 
-use self::args::NodeArgs;
+use self::{
+    args::NodeArgs,
+    port::{Bound, Plan, Ports},
+};
 use crate::{
     exit::{self, Failure},
     log,
@@ -45,26 +50,32 @@ pub fn main() -> ExitCode {
 async fn run(args: NodeArgs) -> Result<u8, Failure> {
     let mut signals = Signals::listen().map_err(Failure::failed)?;
     let hangups = Hangups::listen().map_err(Failure::failed)?;
-    let http = http::Plan::new(&args)?;
+    let ports = Ports::new(&args)?;
     let farewell = FAREWELL.max(Duration::from_millis(args.lease_ms) * FAREWELL_LEASES);
     let builder = settings::builder(&args)?;
     // Bound before the node starts: a port that is taken shouldn't leave a node behind.
-    let http = match http {
-        Some(plan) => Some(plan.bind().await?),
-        None => None,
-    };
+    let (http, resp) = (bound(ports.http).await?, bound(ports.resp).await?);
+    let limits = resp::Limits::new(&args);
     let node = builder.start().await.map_err(Failure::failed)?;
     tokio::spawn(follow_files(hangups, args.identity, node.clone()));
-    let addr = http.map(|server| server.serve(node.clone()));
-    tracing::info!(node = node.name(), addr = %node.addr(), http = addr.as_deref(), "this node is up");
+    let http = http.map(|port| http::serve(port, node.clone()));
+    let resp = resp.map(|port| resp::serve(port, node.clone(), limits));
+    tracing::info!(node = node.name(), addr = %node.addr(), ?http, ?resp, "this node is up");
     let served = tokio::select! {
-        served = serve(&node, addr) => served,
+        served = serve(&node, resp, http) => served,
         () = signals.asked_to_stop() => Ok(exit::DONE),
     };
     if timeout(farewell, node.leave()).await.is_err() {
         tracing::warn!("leaving took too long: the others will miss this node");
     }
     served
+}
+
+async fn bound(plan: Option<Plan>) -> Result<Option<Bound>, Failure> {
+    match plan {
+        Some(plan) => plan.bind().await.map(Some),
+        None => Ok(None),
+    }
 }
 
 /// Takes the files with secrets and certificates as they are now, whenever it is told to: that is how one secret is
@@ -80,14 +91,14 @@ async fn follow_files(mut hangups: Hangups, files: IdentityArgs, node: Node) {
 }
 
 /// Says that the node is ready as soon as it is; ends only when the node does.
-async fn serve(node: &Node, http: Option<String>) -> Result<u8, Failure> {
+async fn serve(node: &Node, resp: Option<String>, http: Option<String>) -> Result<u8, Failure> {
     let ready = node.ready().await.map_err(never)?;
     let line = ReadyLine {
         ready: true,
         node: node.name(),
         role: ready.role.to_string(),
         addr: node.addr().to_string(),
-        resp: None,
+        resp,
         http,
     };
     // A program that reads the line may be gone already; the node runs on.

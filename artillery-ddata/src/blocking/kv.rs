@@ -7,10 +7,10 @@ use futures_core::Stream;
 
 use super::runtime::{Driven, within_runtime};
 use crate::{
-    Batch, Committed, Conflict, Cut, Error, Frontier, Kv, Read, ReadMode, RequestId, Resolution, Session, Taken,
-    Version, Versioned,
+    Batch, Committed, Conflict, Cut, Error, Frontier, GroupOutcome, Kv, Read, ReadMode, RequestId, Resolution, Script,
+    Session, Taken, Version, Versioned,
     error::NotApplied,
-    kv::{Scan, Watch},
+    kv::{KeyPage, Scan, Watch},
     replica::NotLocal,
 };
 
@@ -114,6 +114,14 @@ impl BlockingKv {
         self.entries(self.kv.scan(prefix))
     }
 
+    /// As [`Kv::scan_hashed`], with about `limit` keys; `kv.wait(kv.kv().scan_hashed(…).mode(…))` for one with settings.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] or [`Error::NotApplied`].
+    pub fn scan_hashed(&self, cursor: u64, limit: u32) -> Result<KeyPage, Error> {
+        self.wait(self.kv.scan_hashed(cursor).limit(limit))
+    }
+
     /// As [`Kv::watch`]: each change is waited for, for as long as there is none.
     /// `kv.changes(kv.kv().watch(…).from(…))` for one that goes on from elsewhere.
     pub fn watch(&self, prefix: impl AsRef<[u8]>) -> Entries<Watch> {
@@ -196,6 +204,14 @@ impl BlockingKv {
     /// As there.
     pub fn write(&self, batch: Batch) -> Result<Result<Committed, Conflict>, Error> {
         self.wait(self.kv.write(batch))
+    }
+
+    /// As [`Kv::run`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn run(&self, script: Script) -> Result<Result<Committed<Vec<GroupOutcome>>, Conflict>, Error> {
+        self.wait(self.kv.run(script))
     }
 
     /// As [`Kv::new_request_id`].

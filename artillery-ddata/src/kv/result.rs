@@ -177,7 +177,7 @@ pub struct Conflict {
     pub current: Option<(Version, Bytes)>,
     /// The version that the key had.
     version: Version,
-    /// Which step of a batch it was, counted from 0.
+    /// Which step of a batch, or requirement of a script, it was, counted from 0.
     pub step: usize,
     request_id: Option<RequestId>,
     /// The update that records the failure: what stands in `current` is committed as of it.

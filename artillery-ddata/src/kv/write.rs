@@ -4,12 +4,12 @@ use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
 
-use super::{Batch, Call, Committed, Conflict, Kv, Taken, Versioned};
+use super::{Batch, Call, Committed, Conflict, Kv, Script, Taken, Versioned};
 use crate::{
     Error, RequestId, Session, Version,
     client::router::{Answer, HowToWrite, Router},
     error::Unknown,
-    replica::{self, Computed, Reply, Write},
+    replica::{self, Computed, GroupOutcome, Reply, Write},
 };
 
 /// A write and the way to its head.
@@ -62,6 +62,18 @@ impl Prepared {
 
     async fn run_for_number(self) -> Result<Committed<i64>, Error> {
         self.run_for(|computed| if let Computed::Number(number) = computed { Some(*number) } else { None }).await
+    }
+
+    /// A record says that a script ran, and no more.
+    async fn run_script(self) -> Result<Result<Committed<Vec<GroupOutcome>>, Conflict>, Error> {
+        match self.run().await? {
+            Ok(mut done) => match std::mem::replace(&mut done.result, Computed::Nothing) {
+                Computed::Ran(outcomes) => Ok(Ok(with(done, outcomes))),
+                Computed::RanForgotten => Err(Error::unknown(Unknown::ResultsLost(done.version), done.request_id)),
+                _ => Err(Error::refused(crate::Refusal::OtherRequest, None)),
+            },
+            Err(conflict) => Ok(Err(conflict)),
+        }
     }
 
     async fn run_for_taken(self) -> Result<Committed<Taken>, Error> {
@@ -166,6 +178,11 @@ call! {
     WriteBatch -> Result<Committed, Conflict>, run_conditional
 }
 
+call! {
+    /// A script that is about to be run; its result says what came of its groups, in their order.
+    RunScript -> Result<Committed<Vec<GroupOutcome>>, Conflict>, run_script
+}
+
 impl Put {
     pub(super) fn new(kv: &Kv, key: Bytes, value: Bytes) -> Self {
         Self(Prepared::new(kv, Write::Put { key, value }))
@@ -205,5 +222,11 @@ impl GetDelete {
 impl WriteBatch {
     pub(super) fn new(kv: &Kv, batch: Batch) -> Self {
         Self(Prepared::new(kv, Write::Batch(batch.into_steps())))
+    }
+}
+
+impl RunScript {
+    pub(super) fn new(kv: &Kv, script: Script) -> Self {
+        Self(Prepared::new(kv, Write::Script(script.into_inner())))
     }
 }

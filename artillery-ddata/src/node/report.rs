@@ -81,6 +81,8 @@ impl Data {
             sending_records: state.sending.map(|progress| progress.records),
             resyncs_full: state.resyncs_full,
             resyncs_partial: state.resyncs_partial,
+            keys: state.size.keys,
+            store_bytes: state.size.bytes,
         })
     }
 

@@ -11,13 +11,13 @@ use crate::{
 };
 
 /// Entries of a page at most, whatever is asked for.
-const PAGE_ENTRIES: usize = 1024;
+pub(super) const PAGE_ENTRIES: usize = 1024;
 
 /// A page ends behind the entry that makes it this large, in bytes.
-const PAGE_BYTES: usize = 256 << 10;
+pub(super) const PAGE_BYTES: usize = 256 << 10;
 
 /// Keys that a page passes over at most, deleted ones too.
-const PAGE_STEPS: usize = 16 * PAGE_ENTRIES;
+pub(super) const PAGE_STEPS: usize = 16 * PAGE_ENTRIES;
 
 /// Snapshots that a member keeps at most.
 const SNAPSHOTS: usize = 64;
@@ -89,7 +89,7 @@ impl Replica {
             Query::Keys(keys) => keys
                 .iter()
                 .try_fold(Sequence::ZERO, |newest, key| Ok::<_, StoreError>(newest.max(self.newest(key)?)))?,
-            Query::Scan(_) | Query::Changes(_) => self.history.last().sequence,
+            Query::Scan(_) | Query::Changes(_) | Query::Hashed(_) => self.history.last().sequence,
         };
         Ok(Seen { newest })
     }
@@ -119,7 +119,7 @@ impl Replica {
         match query {
             Query::Key(key) => of(key),
             Query::Keys(keys) => keys.iter().try_fold(0, |most, key| Ok(of(key)?.max(most))),
-            Query::Scan(_) | Query::Changes(_) => {
+            Query::Scan(_) | Query::Changes(_) | Query::Hashed(_) => {
                 Ok(u32::try_from(seen.newest.0 - self.watermark.0).unwrap_or(u32::MAX))
             }
         }
@@ -169,6 +169,7 @@ impl Replica {
                 }
                 Reply::Page(page)
             }
+            Query::Hashed(hashed) => Reply::Hashed(self.hashed_page(hashed, as_of, clean, way)?),
             // They are answered elsewhere.
             Query::Changes(_) => Reply::Refused(Refusal::NoChain),
         })

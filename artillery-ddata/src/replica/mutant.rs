@@ -21,6 +21,10 @@ pub enum Mutant {
     IgnoreFloor,
     /// A failed compare-and-swap is answered before what it saw is committed (trap 20).
     AnswerFailedSwapAtOnce,
+    /// What a script told is answered before the script is committed (trap 20).
+    AnswerScriptAtOnce,
+    /// The steps of a script's group stand that came before the one that failed.
+    KeepFailedGroups,
     /// A failed compare-and-swap leaves no record, so that a late duplicate may succeed (trap 20).
     ForgetFailedSwaps,
     /// A retry is answered from a record whose update isn't committed (trap 31).
@@ -79,6 +83,8 @@ pub enum Mutant {
     CacheClock,
     /// A member that is alone answers reads through the chain by itself, whatever it has asked for (trap 26).
     AnswerAlone,
+    /// A page in hash order ends between two keys of one position, and the next one begins behind that (trap 45).
+    PartPositions,
 }
 
 impl Replica {

@@ -1,18 +1,20 @@
 //! What a write comes to, against the newest versions at the head: full values instead of conditions and differences.
 
+mod script;
+
 use std::collections::BTreeMap;
 
 use bytes::{Bytes, BytesMut};
 use smallvec::SmallVec;
 
-use super::{Expected, Step, Write};
+use super::{Expected, GroupOutcome, Step, Write, bytes_of};
 use crate::{
     Version,
     store::{Held, StoreError},
     update::{Change, Failure, MAX_KEY, Outcome},
 };
 
-/// Steps of a batch at most.
+/// Steps of a batch or of a script at most.
 pub(super) const MAX_STEPS: usize = 4096;
 
 /// A write, resolved.
@@ -20,13 +22,50 @@ pub(super) const MAX_STEPS: usize = 4096;
 pub(super) struct Resolved {
     pub(super) changes: SmallVec<[Change; 1]>,
     pub(super) outcome: Outcome,
+    pub(super) seen: Seen,
+}
+
+/// What is told of a write beside what stands in its record, and only to those who wait for its commit.
+#[derive(Clone, Debug, Default)]
+pub(super) enum Seen {
+    /// Nothing.
+    #[default]
+    Nothing,
     /// What a failed condition saw, or what was taken away, whole.
-    pub(super) seen: Option<Held>,
+    Held(Held),
+    /// What came of the groups of a script.
+    Results(Vec<GroupOutcome>),
+}
+
+impl Seen {
+    fn of(held: Option<Held>) -> Self {
+        held.map_or(Self::Nothing, Self::Held)
+    }
+
+    /// The bytes of the results.
+    pub(super) fn results(&self) -> usize {
+        if let Self::Results(outcomes) = self { bytes_of(outcomes) } else { 0 }
+    }
+
+    pub(super) fn value(&self) -> Option<Bytes> {
+        if let Self::Held(held) = self { held.value.clone() } else { None }
+    }
+}
+
+/// By what a write is resolved, beside what is there.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Terms {
+    /// The version that it makes.
+    pub(super) at: Version,
+    /// The largest value, and the largest sum of the values that a script tells, in bytes.
+    pub(super) limit: usize,
+    /// Mutant: the steps of a group before the one that failed stand.
+    pub(super) keeps_failed_groups: bool,
 }
 
 impl Resolved {
     fn change(key: Bytes, value: Option<Bytes>, outcome: Outcome) -> Self {
-        Self { changes: smallvec::smallvec![Change { key, value }], outcome, seen: None }
+        Self { changes: smallvec::smallvec![Change { key, value }], outcome, seen: Seen::Nothing }
     }
 
     fn failed(failure: Failure) -> Self {
@@ -40,24 +79,25 @@ pub(super) fn lengths(write: &Write) -> (usize, usize) {
     (longest(&mut write.keys()), longest(&mut write.values()))
 }
 
-/// Resolves `write` against what `read` says of a key, tombstones being shown as `None`. No value may become larger
-/// than `limit` bytes. Keys have [`MAX_KEY`] bytes at most.
+/// Resolves `write` against what `read` says of a key, tombstones being shown as `None`. Keys have [`MAX_KEY`] bytes at
+/// most.
 pub(super) fn resolve(
     write: Write,
-    limit: usize,
+    terms: Terms,
     read: impl Fn(&Bytes) -> Result<Option<Held>, StoreError>,
 ) -> Result<Resolved, StoreError> {
     debug_assert!(lengths(&write).0 <= MAX_KEY);
+    let limit = terms.limit;
     Ok(match write {
         Write::Put { key, value } => Resolved::change(key, Some(value), Outcome::Done),
         Write::Delete { key } => Resolved::change(key, None, Outcome::Done),
         Write::CompareAndSwap { key, expected, value } => {
             let newest = read(&key)?;
-            let version = newest.as_ref().map_or(Version::NONE, |held| held.version);
+            let version = version_of(&newest);
             if version == expected {
                 Resolved::change(key, value, Outcome::Done)
             } else {
-                Resolved { outcome: Outcome::Conflict(version), seen: newest, ..Resolved::default() }
+                Resolved { outcome: Outcome::Conflict(version), seen: Seen::of(newest), ..Resolved::default() }
             }
         }
         Write::Append { key, value } => match appended(read(&key)?.and_then(|held| held.value), &value, limit) {
@@ -75,10 +115,11 @@ pub(super) fn resolve(
             None => Resolved { outcome: Outcome::Took(Version::NONE), ..Resolved::default() },
             Some(held) => {
                 let outcome = Outcome::Took(held.version);
-                Resolved { seen: Some(held), ..Resolved::change(key, None, outcome) }
+                Resolved { seen: Seen::Held(held), ..Resolved::change(key, None, outcome) }
             }
         },
         Write::Batch(steps) => batch(steps, limit, read)?,
+        Write::Script(steps) => script::script(steps, terms, read)?,
         Write::OpenSession => Resolved::default(),
         Write::Resolve => Resolved { outcome: Outcome::Barred, ..Resolved::default() },
     })
@@ -93,15 +134,10 @@ fn batch(
     for (at, step) in steps.iter().enumerate() {
         let Step::Require { key, expected } = step else { continue };
         let newest = read(key)?;
-        let version = newest.as_ref().map_or(Version::NONE, |held| held.version);
-        let holds = match expected {
-            Expected::Absent => version.is_none(),
-            Expected::Present => !version.is_none(),
-            Expected::Version(wanted) => version == *wanted,
-        };
-        if !holds {
+        let version = version_of(&newest);
+        if !holds(*expected, version) {
             let outcome = Outcome::Unmet { step: at as u32, version };
-            return Ok(Resolved { outcome, seen: newest, ..Resolved::default() });
+            return Ok(Resolved { outcome, seen: Seen::of(newest), ..Resolved::default() });
         }
     }
     // One change for each key: the last one.
@@ -128,6 +164,19 @@ fn batch(
     }
     let changes = changed.into_iter().map(|(key, value)| Change { key, value }).collect();
     Ok(Resolved { changes, ..Resolved::default() })
+}
+
+fn version_of(held: &Option<Held>) -> Version {
+    held.as_ref().map_or(Version::NONE, |held| held.version)
+}
+
+/// Whether a key of this version is as it must be.
+fn holds(expected: Expected, version: Version) -> bool {
+    match expected {
+        Expected::Absent => version.is_none(),
+        Expected::Present => !version.is_none(),
+        Expected::Version(wanted) => version == wanted,
+    }
 }
 
 fn appended(before: Option<Bytes>, more: &Bytes, limit: usize) -> Result<Bytes, Failure> {
@@ -181,8 +230,10 @@ mod tests {
         })
     }
 
+    const TERMS: Terms = Terms { at: Version::new(1, 9), limit: 8, keeps_failed_groups: false };
+
     fn resolved(write: Write) -> (Vec<(Bytes, Option<Bytes>)>, Outcome) {
-        let resolved = resolve(write, 8, read).unwrap();
+        let resolved = resolve(write, TERMS, read).unwrap();
         (resolved.changes.into_iter().map(|change| (change.key, change.value)).collect(), resolved.outcome)
     }
 
@@ -209,12 +260,13 @@ mod tests {
 
     #[test]
     fn what_is_taken_is_seen() {
-        let taken = resolve(Write::GetDelete { key: b("text") }, 8, read).unwrap();
+        let taken = resolve(Write::GetDelete { key: b("text") }, TERMS, read).unwrap();
         assert_eq!(taken.outcome, Outcome::Took(Version::new(1, 2)));
-        assert_eq!(taken.seen.and_then(|held| held.value), Some(b("abc")));
+        assert_eq!(taken.seen.value(), Some(b("abc")));
         assert_eq!(taken.changes[0].value, None);
-        let absent = resolve(Write::GetDelete { key: b("new") }, 8, read).unwrap();
-        assert_eq!((absent.outcome, absent.seen, absent.changes.len()), (Outcome::Took(Version::NONE), None, 0));
+        let absent = resolve(Write::GetDelete { key: b("new") }, TERMS, read).unwrap();
+        assert_eq!((absent.outcome, absent.changes.len()), (Outcome::Took(Version::NONE), 0));
+        assert!(matches!(absent.seen, Seen::Nothing));
     }
 
     #[test]

@@ -2,19 +2,22 @@
 
 mod read;
 mod reply;
+mod script;
 mod write;
 
 use std::{sync::Arc, time::Duration};
 
+pub(crate) use self::script::bytes_of;
 pub use self::{
-    read::{Query, ReadMode, Scan, Snapshot, Watch},
-    reply::{Changes, Committed, Computed, Cut, Page, Read, Refusal, Reply, Way},
+    read::{Hashed, Query, ReadMode, Scan, Snapshot, Watch},
+    reply::{Changes, Committed, Computed, Cut, HashedPage, Page, Read, Refusal, Reply, Way},
+    script::{Group, GroupFailure, GroupOutcome, Requirement, Script, ScriptStep, StepOutcome},
     write::{Expected, Step, Write},
 };
 use super::ResyncProgress;
 use crate::{
     ChainConfig, Epoch, MemberId, Sequence, Timestamp, Version,
-    store::StoreError,
+    store::{Size, StoreError},
     update::RequestKey,
     wire::message::{ChainFrame, MAX_CHUNK},
 };
@@ -271,6 +274,8 @@ pub struct Status {
     pub sending: Option<ResyncProgress>,
     /// Why it stopped serving.
     pub halted: Option<Halt>,
+    /// What its store holds of the chain.
+    pub size: Size,
 }
 
 /// Reads served by a replica, by their way; local clean ones are counted by its gate.

@@ -7,12 +7,12 @@ use smallvec::{SmallVec, smallvec};
 
 use super::{
     Committed, Computed, Halt, Mutant, Output, Refusal, Replica, Reply, Token, Write,
-    resolve::{MAX_STEPS, lengths, resolve},
+    resolve::{MAX_STEPS, Seen, Terms, lengths, resolve},
     sessions::{Known, Record},
 };
 use crate::{
     Sequence, Timestamp, Version,
-    store::{Held, StoreError},
+    store::StoreError,
     update::{Failure, MAX_KEY, MAX_TAKEN, Outcome, RequestKey, Update, UpdateKind},
 };
 
@@ -21,6 +21,8 @@ use crate::{
 pub(super) struct Writes {
     /// By the sequence of their update, rising.
     waiting: VecDeque<Waiting>,
+    /// Bytes of the results that are held for them.
+    results: usize,
     chain_time: u64,
 }
 
@@ -28,8 +30,7 @@ pub(super) struct Writes {
 #[derive(Clone, Debug)]
 struct Waiting {
     sequence: Sequence,
-    /// What its condition saw, or what it took away.
-    seen: Option<Held>,
+    seen: Seen,
     askers: SmallVec<[Asker; 1]>,
 }
 
@@ -58,11 +59,28 @@ impl Writes {
         self.chain_time = self.chain_time.max(stamp);
     }
 
-    fn wait(&mut self, sequence: Sequence, seen: Option<Held>, asker: Asker) {
+    fn wait(&mut self, sequence: Sequence, seen: Seen, asker: Asker) {
         match self.waiting.binary_search_by_key(&sequence, |waiting| waiting.sequence) {
             Ok(at) => self.waiting[at].askers.push(asker),
-            Err(at) => self.waiting.insert(at, Waiting { sequence, seen, askers: smallvec![asker] }),
+            Err(at) => {
+                self.results += seen.results();
+                self.waiting.insert(at, Waiting { sequence, seen, askers: smallvec![asker] });
+            }
         }
+    }
+
+    /// The first ones, as long as their updates aren't above `watermark`.
+    fn next_done(&mut self, watermark: Sequence) -> Option<Waiting> {
+        let done = self.waiting.pop_front_if(|waiting| waiting.sequence <= watermark)?;
+        self.results -= done.seen.results();
+        Some(done)
+    }
+
+    /// The last ones, as long as their updates are above `keep`.
+    fn next_above(&mut self, keep: Sequence) -> Option<Waiting> {
+        let cut = self.waiting.pop_back_if(|waiting| waiting.sequence > keep)?;
+        self.results -= cut.seen.results();
+        Some(cut)
     }
 }
 
@@ -71,7 +89,8 @@ impl Replica {
     /// own bounded queues while it is false. The last one let in may overshoot the window by its own size, so that a
     /// value larger than the window doesn't wait for ever.
     pub fn has_room(&self) -> bool {
-        self.history.in_flight() < self.settings.window.max(1) && !self.is_closed()
+        let held = self.history.in_flight() + self.writes.results;
+        held < self.settings.window.max(1) && !self.is_closed()
     }
 
     pub(super) fn write(
@@ -87,12 +106,12 @@ impl Replica {
             Ok(Known::Nothing) => {}
             Ok(Known::Pending(sequence)) if !self.is(Mutant::AnswerPendingRecord) => {
                 asker.replayed = true;
-                return self.writes.wait(sequence, None, asker);
+                return self.writes.wait(sequence, Seen::Nothing, asker);
             }
             Ok(Known::Pending(sequence)) => return self.answer_at(sequence, token),
             Ok(Known::Done(record)) => {
                 asker.replayed = true;
-                return self.answer(&record, None, asker);
+                return self.answer(&record, &Seen::Nothing, asker);
             }
             Ok(Known::NoSession) => return self.reply(token, Reply::Refused(Refusal::SessionExpired)),
             Ok(Known::Answered) => return self.reply(token, Reply::Refused(Refusal::Forgotten)),
@@ -102,9 +121,7 @@ impl Replica {
         match self.order(request, write, wall_clock) {
             Ok((sequence, seen)) => {
                 self.writes.wait(sequence, seen, asker);
-                if self.is(Mutant::AnswerFailedSwapAtOnce) {
-                    self.answer_failed_swap(sequence);
-                }
+                self.answer_too_soon(sequence);
                 self.commit_as_tail(now);
             }
             Err(NotOrdered::Refused(refusal)) => self.reply(token, Reply::Refused(refusal)),
@@ -157,6 +174,9 @@ impl Replica {
             Write::Batch(steps) if steps.is_empty() || steps.len() > MAX_STEPS => {
                 Err(Refusal::BatchSize { len: steps.len() as u64, limit: MAX_STEPS as u64 })
             }
+            Write::Script(script) if script.size() == 0 || script.size() > MAX_STEPS => {
+                Err(Refusal::BatchSize { len: script.size() as u64, limit: MAX_STEPS as u64 })
+            }
             // Without a request there is nothing to settle.
             Write::Resolve if request.is_none() => Err(Refusal::SessionExpired),
             _ => Ok(()),
@@ -170,7 +190,7 @@ impl Replica {
         request: Option<RequestKey>,
         write: Write,
         wall_clock: u64,
-    ) -> Result<(Sequence, Option<Held>), NotOrdered> {
+    ) -> Result<(Sequence, Seen), NotOrdered> {
         self.check(request, &write)?;
         self.may_order()?;
         let kind = match &write {
@@ -178,13 +198,18 @@ impl Replica {
             Write::Resolve => UpdateKind::NOOP,
             _ => UpdateKind::WRITE,
         };
-        let resolved = resolve(write, self.settings.max_value, |key| {
+        self.writes.chain_time = self.writes.chain_time.max(wall_clock);
+        let mut update = self.next_update(kind);
+        let terms = Terms {
+            at: update.version,
+            limit: self.settings.max_value,
+            keeps_failed_groups: self.is(Mutant::KeepFailedGroups),
+        };
+        let resolved = resolve(write, terms, |key| {
             let newest = self.store.read(self.chain, key, Sequence::MAX)?;
             Ok(newest.filter(|held| held.value.is_some()))
         })
         .map_err(Halt::from)?;
-        self.writes.chain_time = self.writes.chain_time.max(wall_clock);
-        let mut update = self.next_update(kind);
         // A session is opened by nobody yet.
         update.request = request.filter(|_| kind != UpdateKind::SESSION_OPEN);
         update.outcome = resolved.outcome;
@@ -260,10 +285,10 @@ impl Replica {
 
     /// Answers every write at or below the watermark.
     pub(super) fn answer_writes(&mut self) {
-        while let Some(done) = self.writes.waiting.pop_front_if(|waiting| waiting.sequence <= self.watermark) {
+        while let Some(done) = self.writes.next_done(self.watermark) {
             let Some(record) = self.record_at(done.sequence) else { continue };
             for asker in done.askers {
-                self.answer(&record, done.seen.as_ref(), asker);
+                self.answer(&record, &done.seen, asker);
             }
         }
     }
@@ -275,13 +300,13 @@ impl Replica {
     }
 
     /// Answers with what stands in a committed update, and with what was seen when that was ordered, if it was here.
-    fn answer(&mut self, record: &Record, seen: Option<&Held>, asker: Asker) {
+    fn answer(&mut self, record: &Record, seen: &Seen, asker: Asker) {
         let Asker { token, replayed, .. } = asker;
         let reply = self.reply_of(record, seen, replayed);
         self.reply(token, reply);
     }
 
-    fn reply_of(&self, record: &Record, seen: Option<&Held>, replayed: bool) -> Reply {
+    fn reply_of(&self, record: &Record, seen: &Seen, replayed: bool) -> Reply {
         let copies = self.config.as_ref().map_or(0, |config| config.serving().count() as u32);
         let at = record.version;
         let result = match record.outcome {
@@ -289,7 +314,7 @@ impl Replica {
             Outcome::Length(length) => Computed::Length(length),
             Outcome::Number(number) => Computed::Number(number),
             Outcome::Took(version) if version.is_none() => Computed::Took(None),
-            Outcome::Took(version) => match seen.and_then(|held| held.value.clone()).or_else(|| record.taken.clone()) {
+            Outcome::Took(version) => match seen.value().or_else(|| record.taken.clone()) {
                 Some(value) => Computed::Took(Some((version, value))),
                 None => Computed::TookForgotten(version),
             },
@@ -297,38 +322,50 @@ impl Replica {
             Outcome::Unmet { step, version } => return self.conflict(at, step, version, seen, replayed),
             Outcome::Failed(failure) => return Reply::Refused(self.failed(failure)),
             Outcome::Barred => return Reply::Refused(Refusal::Barred),
+            Outcome::Ran => match seen {
+                Seen::Results(outcomes) => Computed::Ran(outcomes.clone()),
+                Seen::Nothing | Seen::Held(_) => Computed::RanForgotten,
+            },
         };
         Reply::Committed(Committed { version: at, copies, replayed, result })
     }
 
-    fn conflict(&self, at: Version, step: u32, version: Version, seen: Option<&Held>, replayed: bool) -> Reply {
-        let value = seen.and_then(|held| held.value.clone());
-        Reply::Conflict { at, step, version, value, replayed }
+    fn conflict(&self, at: Version, step: u32, version: Version, seen: &Seen, replayed: bool) -> Reply {
+        Reply::Conflict { at, step, version, value: seen.value(), replayed }
     }
 
     fn failed(&self, failure: Failure) -> Refusal {
+        let limit = self.settings.max_value as u64;
         match failure {
             Failure::NotANumber => Refusal::NotANumber,
             Failure::Overflow => Refusal::Overflow,
-            Failure::TooLarge(len) => Refusal::ValueTooLarge { len, limit: self.settings.max_value as u64 },
+            Failure::TooLarge(len) => Refusal::ValueTooLarge { len, limit },
+            Failure::ResultsTooLarge(len) => Refusal::ResultsTooLarge { len, limit },
         }
     }
 
     /// Mutant: answers from an update that may still vanish.
     fn answer_at(&mut self, sequence: Sequence, token: Token) {
         let Some(record) = self.record_at(sequence) else { return };
-        self.answer(&record, None, Asker { token, deadline: Timestamp::MAX, replayed: true });
+        self.answer(&record, &Seen::Nothing, Asker { token, deadline: Timestamp::MAX, replayed: true });
     }
 
-    /// Mutant: tells of a failed condition before what it saw is committed.
-    fn answer_failed_swap(&mut self, sequence: Sequence) {
-        let Some(record) = self.record_at(sequence).filter(|record| matches!(record.outcome, Outcome::Conflict(_)))
-        else {
+    /// Mutants: tell of a failed condition, or of what a script found, before what they saw is committed.
+    fn answer_too_soon(&mut self, sequence: Sequence) {
+        let (swaps, scripts) = (self.is(Mutant::AnswerFailedSwapAtOnce), self.is(Mutant::AnswerScriptAtOnce));
+        if !swaps && !scripts {
             return;
+        }
+        let tells = |record: &Record| match record.outcome {
+            Outcome::Conflict(_) => swaps,
+            Outcome::Ran => scripts,
+            _ => false,
         };
-        if let Some(waiting) = self.writes.waiting.pop_back_if(|waiting| waiting.sequence == sequence) {
+        let Some(record) = self.record_at(sequence).filter(tells) else { return };
+        let before = Sequence(sequence.0.saturating_sub(1));
+        if let Some(waiting) = self.writes.next_above(before) {
             for asker in waiting.askers {
-                self.answer(&record, waiting.seen.as_ref(), asker);
+                self.answer(&record, &waiting.seen, asker);
             }
         }
     }
@@ -348,7 +385,7 @@ impl Replica {
 
     /// Updates above `keep` are gone from here: whoever waits for one can't be told what became of it.
     pub(super) fn cut_writes(&mut self, keep: Version) {
-        while let Some(cut) = self.writes.waiting.pop_back_if(|waiting| waiting.sequence > keep.sequence) {
+        while let Some(cut) = self.writes.next_above(keep.sequence) {
             for asker in cut.askers {
                 self.outputs.push_back(Output::Reply(asker.token, Reply::Expired));
             }

@@ -7,6 +7,7 @@
 //! other afterwards finds neither (`conformance::readers_meet_whole_entries` sees it).
 
 mod chains;
+mod hashed;
 mod key;
 mod scan;
 mod versions;
@@ -25,13 +26,17 @@ use scc::{HashIndex, TreeIndex};
 
 use self::{
     chains::{Chain, Chains, lock},
+    hashed::{FILL, HashedScan, Placed},
     key::{Key, KeyRef, Seeded},
     scan::Scan,
     versions::Versions,
 };
 use crate::{
     ChainId, Sequence, Version,
-    store::{Applied, Held, Persisted, RecordIter, Recovered, Store, StoreBatch, StoreError, StoreOp},
+    store::{
+        Applied, HashedIter, Held, Persisted, RecordIter, Recovered, Size, Store, StoreBatch, StoreError, StoreOp,
+        position,
+    },
 };
 
 /// All versions of one key; empty once the key has left the index.
@@ -41,6 +46,10 @@ type Slot = Arc<ArcSwapOption<Versions>>;
 pub struct MemoryStore {
     slots: HashIndex<Key, Slot, Seeded>,
     ordered: TreeIndex<Key, ()>,
+    hashed: TreeIndex<Placed, ()>,
+    position: fn(&[u8]) -> u64,
+    /// Keys put into hash order by one call at most.
+    fill: usize,
     chains: Chains,
     applied: AtomicU64,
     bytes: AtomicU64,
@@ -55,10 +64,22 @@ impl MemoryStore {
         Self {
             slots: HashIndex::with_hasher(Seeded::new(seed)),
             ordered: TreeIndex::new(),
+            hashed: TreeIndex::new(),
+            position,
+            fill: FILL,
             chains: Chains::default(),
             applied: AtomicU64::new(0),
             bytes: AtomicU64::new(0),
         }
+    }
+
+    /// The same store with another order than that of [`position`], to which `fill` keys are added at a time: to meet in
+    /// tests what takes luck, or millions of keys.
+    #[cfg(any(test, feature = "mutants"))]
+    #[must_use]
+    pub fn with_positions(mut self, position: fn(&[u8]) -> u64, fill: usize) -> Self {
+        (self.position, self.fill) = (position, fill);
+        self
     }
 
     fn find(&self, key: KeyRef<'_>, at_most: Sequence) -> Option<Held> {
@@ -72,9 +93,9 @@ impl MemoryStore {
         Some((slot, versions))
     }
 
-    fn put(&self, key: KeyRef<'_>, held: Held, floor: Sequence) -> Result<(), StoreError> {
+    fn put(&self, chain: &mut Chain, key: KeyRef<'_>, held: Held, keep_from: Sequence) -> Result<(), StoreError> {
         let Some((slot, old)) = self.slot(key) else {
-            self.insert(key.to_key(), Versions::new(held));
+            self.insert(chain, key.to_key(), Versions::new(held));
             return Ok(());
         };
         let newest = old.newest().version;
@@ -83,31 +104,36 @@ impl MemoryStore {
         }
         let mut new = Versions::clone(&old);
         new.push(held);
-        new.prune(floor);
-        self.replace(&slot, &old, new);
+        new.prune(chain.floor(keep_from));
+        self.replace(chain, key, &slot, &old, new);
         Ok(())
     }
 
-    fn insert(&self, key: Key, versions: Versions) {
+    fn insert(&self, chain: &mut Chain, key: Key, versions: Versions) {
         self.bytes.fetch_add(key.bytes.len() as u64 + versions.bytes(), Ordering::Relaxed);
+        chain.count(key.bytes.len(), None, Some(&versions));
         let inserted = self.slots.insert_sync(key.clone(), Arc::new(ArcSwapOption::from_pointee(versions)));
         debug_assert!(inserted.is_ok(), "another writer of the same chain");
+        self.place(chain, &key);
         let inserted = self.ordered.insert_sync(key, ());
         debug_assert!(inserted.is_ok(), "a key left one index alone");
     }
 
-    fn replace(&self, slot: &Slot, old: &Versions, new: Versions) {
+    fn replace(&self, chain: &mut Chain, key: KeyRef<'_>, slot: &Slot, old: &Versions, new: Versions) {
+        chain.count(key.bytes.len(), Some(old), Some(&new));
         self.bytes.fetch_add(new.bytes(), Ordering::Relaxed);
         self.bytes.fetch_sub(old.bytes(), Ordering::Relaxed);
         slot.store(Some(Arc::new(new)));
     }
 
     /// The index frees what it removed at its leisure, hence the slot is emptied first.
-    fn remove(&self, key: KeyRef<'_>, slot: &Slot, old: &Versions) {
+    fn remove(&self, chain: &mut Chain, key: KeyRef<'_>, slot: &Slot, old: &Versions) {
+        chain.count(key.bytes.len(), Some(old), None);
         self.bytes.fetch_sub(key.bytes.len() as u64 + old.bytes(), Ordering::Relaxed);
         slot.store(None);
         self.slots.remove_sync(&key);
         self.ordered.remove_sync(&key);
+        self.displace(chain, key);
     }
 
     fn prune(&self, chain: &mut Chain, key: KeyRef<'_>, keep_from: Sequence) {
@@ -119,19 +145,20 @@ impl MemoryStore {
         let mut new = Versions::clone(&old);
         let changed = new.prune(floor);
         if new.is_gone(floor) {
-            self.remove(key, &slot, &old);
+            self.remove(chain, key, &slot, &old);
             return;
         }
         if floor < keep_from && !new.is_settled() {
             chain.held_back.insert(Bytes::copy_from_slice(key.bytes));
         }
         if changed {
-            self.replace(&slot, &old, new);
+            self.replace(chain, key, &slot, &old, new);
         }
     }
 
-    fn drop_above(&self, chain: ChainId, last: Sequence, floor: Sequence) {
-        for key in self.all_keys(chain) {
+    fn drop_above(&self, id: ChainId, chain: &mut Chain, last: Sequence, keep_from: Sequence) {
+        let floor = chain.floor(keep_from);
+        for key in self.all_keys(id) {
             let Some((slot, old)) = self.slot(key.borrow()) else { continue };
             if old.newest().version.sequence <= last {
                 continue;
@@ -141,8 +168,8 @@ impl MemoryStore {
                 new
             });
             match left.filter(|new| !new.is_gone(floor)) {
-                Some(new) => self.replace(&slot, &old, new),
-                None => self.remove(key.borrow(), &slot, &old),
+                Some(new) => self.replace(chain, key.borrow(), &slot, &old, new),
+                None => self.remove(chain, key.borrow(), &slot, &old),
             }
         }
     }
@@ -157,6 +184,10 @@ impl Store for MemoryStore {
         Box::new(Scan::new(self, chain, from, at_most))
     }
 
+    fn scan_hashed(&self, chain: ChainId, from: u64, at_most: Sequence) -> Option<HashedIter<'_>> {
+        self.fill(chain).then(|| Box::new(HashedScan::new(self, chain, from, at_most)) as HashedIter<'_>)
+    }
+
     fn apply(&self, batch: &StoreBatch) -> Result<Applied, StoreError> {
         let chain = self.chains.get(batch.chain);
         let mut chain = lock(&chain);
@@ -165,10 +196,10 @@ impl Store for MemoryStore {
             let key = |bytes| KeyRef { chain: batch.chain, bytes };
             match op {
                 StoreOp::Put { key: bytes, held } => {
-                    self.put(key(bytes), held.clone(), chain.floor(batch.keep_from))?;
+                    self.put(&mut chain, key(bytes), held.clone(), batch.keep_from)?;
                 }
                 StoreOp::Prune { key: bytes } => self.prune(&mut chain, key(bytes), batch.keep_from),
-                StoreOp::DropAbove { last } => self.drop_above(batch.chain, *last, chain.floor(batch.keep_from)),
+                StoreOp::DropAbove { last } => self.drop_above(batch.chain, &mut chain, *last, batch.keep_from),
             }
         }
         Ok(Applied(self.applied.fetch_add(1, Ordering::Relaxed) + 1))
@@ -209,6 +240,10 @@ impl Store for MemoryStore {
 
     fn bytes(&self) -> u64 {
         self.bytes.load(Ordering::Relaxed)
+    }
+
+    fn size(&self, chain: ChainId) -> Size {
+        lock(&self.chains.get(chain)).size
     }
 }
 

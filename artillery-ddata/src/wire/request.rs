@@ -8,6 +8,7 @@ mod answer;
 mod body;
 mod header;
 mod question;
+mod script;
 #[cfg(test)]
 mod tests;
 

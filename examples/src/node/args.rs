@@ -77,13 +77,16 @@ pub(super) struct NodeArgs {
     /// The largest value, inclusive
     #[arg(long, value_name = "BYTES", default_value = "64MiB")]
     pub(super) max_value_bytes: Bytes,
+    /// Address for the Redis protocol (default: off)
+    #[arg(long, value_name = "ADDR")]
+    pub(super) resp: Option<SocketAddr>,
     /// Address for /health, /ready and /status over HTTP (default: off)
     #[arg(long, value_name = "ADDR")]
     pub(super) http: Option<SocketAddr>,
-    /// File with the token that --http wants as `Authorization: Bearer TOKEN`
+    /// File with the password that --resp wants by AUTH, and --http as `Authorization: Bearer PASSWORD`
     #[arg(long, value_name = "FILE")]
     pub(super) port_password_file: Option<PathBuf>,
-    /// Let --http listen beyond loopback without a token
+    /// Let --resp and --http listen beyond loopback without a password
     #[arg(long)]
     pub(super) open: bool,
     #[command(flatten)]
@@ -135,9 +138,6 @@ struct Later {
     /// Bytes per second of a copy
     #[arg(long, value_name = "BYTES", value_parser = not_yet)]
     sync_rate: Option<String>,
-    /// The Redis protocol
-    #[arg(long, value_name = "ADDR", value_parser = not_yet)]
-    resp: Option<String>,
     /// A durable node leaves its chains on SIGTERM
     #[arg(long, num_args = 0, default_missing_value = "", value_parser = not_yet)]
     leave_on_term: Option<String>,
@@ -166,7 +166,7 @@ mod tests {
     #[test]
     fn what_is_planned_is_refused() {
         let flags = ["--data=x", "--sync=batch", "--datacenter=a"];
-        let more = ["--backlog-ms=1", "--sync-streams=1", "--sync-rate=1", "--resp=127.0.0.1:1"];
+        let more = ["--backlog-ms=1", "--sync-streams=1", "--sync-rate=1"];
         for flag in flags.into_iter().chain(more).chain(["--leave-on-term", "--chains=2"]) {
             let error = NodeArgs::try_parse_from(["node", flag]).unwrap_err();
             assert_eq!(error.exit_code(), 2);

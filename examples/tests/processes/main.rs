@@ -2,6 +2,7 @@
 
 mod abuse;
 mod availability;
+mod chaos;
 mod counters;
 mod ctl;
 mod failover;

@@ -16,6 +16,7 @@ use tokio::{
 
 pub(crate) const NODE: &str = env!("CARGO_BIN_EXE_node");
 pub(crate) const CTL: &str = env!("CARGO_BIN_EXE_ctl");
+pub(crate) const CHAOS: &str = env!("CARGO_BIN_EXE_chaos");
 pub(crate) const QUICKSTART: &str = env!("CARGO_BIN_EXE_quickstart");
 
 /// Far more than anything takes, on a machine that is busy with other things.

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use artillery_core::clock;
 use bytes::Bytes;
 use tokio::time::Instant;
 
@@ -10,6 +11,7 @@ use crate::{
     ChainId, Error, MemberId, RequestId, Routing, Sequence, Session,
     client::{channel::Question, requests::Numbered},
     control::chain_of,
+    driver::handle::ChainHandle,
     error::{NotApplied, Unknown},
     replica::{Query, ReadMode, Refusal, Reply, Write},
     tries::Tries,
@@ -73,11 +75,27 @@ impl Router {
         let answer = self.call(question, deadline).await.map_err(Failed::of_read);
         #[cfg(feature = "testing")]
         super::observed::noted_read(noted, chain, &answer);
-        let answer = answer?;
+        let answer = answer.map_err(|error| self.unserved(chain, how.mode, error))?;
         if let (Some(session), Some(as_of)) = (&how.session, as_of(&answer.reply)) {
             session.raise(routing.life(), chain, as_of);
         }
         Ok(answer)
+    }
+
+    /// Why nobody served a read. A member without a lease may ask those who have one; where none of them was found,
+    /// that it has none says more than that it waited.
+    fn unserved(&self, chain: ChainId, mode: ReadMode, error: Error) -> Error {
+        let is_silence =
+            matches!(error, Error::NotApplied { reason: NotApplied::TimedOut | NotApplied::Unreachable { .. } });
+        let leaseless = |handle: &ChainHandle| handle.gate.lease_until() <= clock::now();
+        match self.local() {
+            Some(local)
+                if is_silence && mode == ReadMode::Strong && local.with_chain(chain, leaseless) == Some(true) =>
+            {
+                Error::refused(Refusal::NoLease, Some(local.me.node))
+            }
+            _ => error,
+        }
     }
 
     /// Writes, and says under which id.
@@ -232,6 +250,7 @@ fn as_of(reply: &Reply) -> Option<Sequence> {
         Reply::Cut(cut) => Some(cut.as_of),
         Reply::Page(page) => Some(page.as_of),
         Reply::Changes(changes) => Some(changes.upto),
+        Reply::Hashed(page) => Some(page.as_of),
         Reply::Refused(_) | Reply::Expired => None,
     }
 }

@@ -84,7 +84,11 @@ fn reserved(operation: &Operation) -> usize {
         Operation::Read { query: Query::Changes(_), .. } => 1,
         Operation::Read { .. } => SMALL,
         Operation::Write { write, .. } => match write {
-            Write::CompareAndSwap { .. } | Write::GetDelete { .. } | Write::Batch(_) | Write::Resolve => SMALL,
+            Write::CompareAndSwap { .. }
+            | Write::GetDelete { .. }
+            | Write::Batch(_)
+            | Write::Script(_)
+            | Write::Resolve => SMALL,
             _ => 1,
         },
         Operation::Routing

@@ -6,7 +6,7 @@ use smallvec::smallvec;
 use super::*;
 use crate::{
     Version,
-    store::{Applied, MemoryStore, Persisted, RecordIter, Recovered, StoreBatch, StoreOp},
+    store::{Applied, HashedIter, MemoryStore, Persisted, RecordIter, Recovered, Size, StoreBatch, StoreOp},
 };
 
 const CHAIN: ChainId = ChainId(2);
@@ -105,6 +105,10 @@ impl Store for Probe {
         unreachable!()
     }
 
+    fn scan_hashed(&self, _chain: ChainId, _from: u64, _at_most: Sequence) -> Option<HashedIter<'_>> {
+        unreachable!()
+    }
+
     fn apply(&self, _batch: &StoreBatch) -> Result<Applied, StoreError> {
         unreachable!()
     }
@@ -126,6 +130,10 @@ impl Store for Probe {
     }
 
     fn bytes(&self) -> u64 {
+        unreachable!()
+    }
+
+    fn size(&self, _chain: ChainId) -> Size {
         unreachable!()
     }
 }

@@ -38,6 +38,8 @@ pub enum Query {
     Scan(Scan),
     /// Committed changes in the order of the history. Answered when there are some, at the latest at the deadline.
     Changes(Watch),
+    /// A page of keys in hash order, at one point of the history.
+    Hashed(Hashed),
 }
 
 /// Which changes.
@@ -62,6 +64,15 @@ pub struct Scan {
     pub snapshot: Snapshot,
 }
 
+/// Which page of keys in hash order.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Hashed {
+    /// Only keys at this [`position`](crate::store::position) or behind it; 0: from the first.
+    pub from: u64,
+    /// At most so many keys, unless those of one position are more.
+    pub limit: u32,
+}
+
 /// Which point of the history the pages of a scan show.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, serde::Serialize, serde::Deserialize)]
 #[non_exhaustive]
@@ -75,12 +86,12 @@ pub enum Snapshot {
 }
 
 impl Query {
-    /// The keys that it is about; of a scan or of changes, none.
+    /// The keys that it is about; of a scan, in either order, or of changes, none.
     pub fn keys(&self) -> &[Bytes] {
         match self {
             Self::Key(key) => std::slice::from_ref(key),
             Self::Keys(keys) => keys,
-            Self::Scan(_) | Self::Changes(_) => &[],
+            Self::Scan(_) | Self::Changes(_) | Self::Hashed(_) => &[],
         }
     }
 }

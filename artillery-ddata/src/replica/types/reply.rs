@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 
+use super::GroupOutcome;
 use crate::{
     MemberId, Sequence, Version,
     store::{Held, Record},
@@ -16,7 +17,7 @@ pub enum Reply {
     Conflict {
         /// The update that records the failure.
         at: Version,
-        /// Which requirement of a batch it was, counted from 0.
+        /// Which step of a batch, or requirement of a script, it was, counted from 0.
         step: u32,
         /// The version that the key had; [`Version::NONE`]: it was absent.
         version: Version,
@@ -37,6 +38,8 @@ pub enum Reply {
     Refused(Refusal),
     /// The deadline came first. A read is over; of a write the outcome is unknown.
     Expired,
+    /// The page of a scan in hash order is served.
+    Hashed(HashedPage),
 }
 
 /// A committed write.
@@ -66,6 +69,10 @@ pub enum Computed {
     Took(Option<(Version, Bytes)>),
     /// A value of this version was taken away; it was too large to be kept for retries.
     TookForgotten(Version),
+    /// What came of the groups of a script, in their order.
+    Ran(Vec<GroupOutcome>),
+    /// A script ran; what came of it isn't kept for retries.
+    RanForgotten,
 }
 
 /// A served read.
@@ -109,6 +116,22 @@ pub struct Page {
     pub as_of: Sequence,
     /// The snapshot that it belongs to, by the number that this member gave it.
     pub snapshot: Option<u64>,
+}
+
+/// A page of keys in hash order: all at one point of the history.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HashedPage {
+    /// Keys that hold a value, in hash order: all those before the position at which the scan goes on.
+    pub keys: Vec<Bytes>,
+    /// The position at which the scan goes on, where it began if this member doesn't know the order yet; 0: it is at its
+    /// end. A page without keys needn't be the last one.
+    pub next: u64,
+    /// Whether all of it was known here to be committed.
+    pub clean: bool,
+    /// By which way it was served.
+    pub way: Way,
+    /// As [`Read::as_of`].
+    pub as_of: Sequence,
 }
 
 /// Committed changes, in the order of the history.
@@ -209,7 +232,7 @@ pub enum Refusal {
     /// A session or a request id of another life of the cluster.
     #[error("the cluster is another one than that which the session or request id belongs to")]
     OtherHistory,
-    /// A batch without a step, or with too many.
+    /// A batch or script without a step, or with too many.
     #[error("a batch of {len} steps; 1 to {limit} are allowed")]
     BatchSize {
         /// How many it has.
@@ -222,5 +245,13 @@ pub enum Refusal {
     Compacted {
         /// The first one kept.
         first: u64,
+    },
+    /// What a script would have told is larger than the node allows for one value: it changed nothing.
+    #[error("results of {len} bytes or more, at most {limit} are allowed (max_value_bytes)")]
+    ResultsTooLarge {
+        /// Their length as far as the script got, in bytes.
+        len: u64,
+        /// The largest allowed, in bytes.
+        limit: u64,
     },
 }

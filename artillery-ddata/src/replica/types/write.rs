@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 
+use super::Script;
 use crate::Version;
 
 /// A write as it is asked for.
@@ -49,6 +50,8 @@ pub enum Write {
     },
     /// All of these steps or none, in this order, each seeing what those before it did.
     Batch(Vec<Step>),
+    /// Steps in groups each of which fails alone, and what they tell comes back.
+    Script(Script),
     /// Opens a client session. Its id is the version of the update.
     OpenSession,
     /// Settles a request: answers with its record, or bars it for ever. It must come with that request's key.
@@ -58,28 +61,37 @@ pub enum Write {
 impl Write {
     /// The keys that it is about.
     pub fn keys(&self) -> impl Iterator<Item = &Bytes> {
-        let (one, steps): (Option<&Bytes>, &[Step]) = match self {
+        let one = match self {
             Self::Put { key, .. }
             | Self::Delete { key }
             | Self::CompareAndSwap { key, .. }
             | Self::Append { key, .. }
             | Self::Increment { key, .. }
-            | Self::GetDelete { key } => (Some(key), &[]),
-            Self::Batch(steps) => (None, steps),
-            Self::OpenSession | Self::Resolve => (None, &[]),
+            | Self::GetDelete { key } => Some(key),
+            Self::Batch(_) | Self::Script(_) | Self::OpenSession | Self::Resolve => None,
         };
-        one.into_iter().chain(steps.iter().map(Step::key))
+        let script = self.script().into_iter().flat_map(Script::keys);
+        one.into_iter().chain(self.steps().iter().map(Step::key)).chain(script)
     }
 
     /// The values that it carries.
     pub fn values(&self) -> impl Iterator<Item = &Bytes> {
-        let (one, steps): (Option<&Bytes>, &[Step]) = match self {
-            Self::Put { value, .. } | Self::Append { value, .. } => (Some(value), &[]),
-            Self::CompareAndSwap { value, .. } => (value.as_ref(), &[]),
-            Self::Batch(steps) => (None, steps),
-            _ => (None, &[]),
+        let one = match self {
+            Self::Put { value, .. } | Self::Append { value, .. } => Some(value),
+            Self::CompareAndSwap { value, .. } => value.as_ref(),
+            _ => None,
         };
-        one.into_iter().chain(steps.iter().filter_map(Step::value))
+        let script = self.script().into_iter().flat_map(Script::values);
+        one.into_iter().chain(self.steps().iter().filter_map(Step::value)).chain(script)
+    }
+
+    /// Those of a batch.
+    fn steps(&self) -> &[Step] {
+        if let Self::Batch(steps) = self { steps } else { &[] }
+    }
+
+    fn script(&self) -> Option<&Script> {
+        if let Self::Script(script) = self { Some(script) } else { None }
     }
 }
 
@@ -142,7 +154,7 @@ pub enum Step {
     },
 }
 
-/// How a key must be for a batch to happen.
+/// How a key must be for a batch, a script or a group of one to happen.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, serde::Serialize, serde::Deserialize)]
 #[non_exhaustive]
 pub enum Expected {

@@ -7,7 +7,8 @@ use std::{
 
 use bytes::Bytes;
 
-use crate::{ChainId, Sequence};
+use super::{hashed::Filled, versions::Versions};
+use crate::{ChainId, Sequence, store::Size};
 
 /// The chains of a store.
 #[derive(Debug, Default)]
@@ -23,6 +24,9 @@ pub(super) struct Chain {
     pins: BTreeMap<Sequence, u64>,
     /// Keys that have more versions than they would have without the pins.
     pub(super) held_back: BTreeSet<Bytes>,
+    pub(super) size: Size,
+    /// How much of it stands in hash order.
+    pub(super) hashed: Filled,
 }
 
 impl Chains {
@@ -63,6 +67,14 @@ impl Chain {
     /// Readers below `keep_from` and below every pin there are none.
     pub(super) fn floor(&self, keep_from: Sequence) -> Sequence {
         self.lowest_pin().map_or(keep_from, |pin| pin.min(keep_from))
+    }
+
+    /// The versions of a key have become others; `None`: the key wasn't, or isn't, there.
+    pub(super) fn count(&mut self, key: usize, old: Option<&Versions>, new: Option<&Versions>) {
+        let bytes = |versions: Option<&Versions>| versions.map_or(0, |versions| key as u64 + versions.bytes());
+        let live = |versions: Option<&Versions>| u64::from(versions.is_some_and(|held| held.newest().value.is_some()));
+        self.size.bytes = self.size.bytes + bytes(new) - bytes(old);
+        self.size.keys = self.size.keys + live(new) - live(old);
     }
 
     fn lowest_pin(&self) -> Option<Sequence> {

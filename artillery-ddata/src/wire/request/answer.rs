@@ -7,10 +7,11 @@ use super::{
     DecodeError, EncodeError, Encoded, Response, ResponseAnswer,
     body::{Pieces, Taker},
     header::{AnswerHeader, ComputedHeader, HeldHeader, RecordHeader, ResponseHeader, decoded, encoded},
+    script::{outcome_headers, take_outcomes},
 };
 use crate::{
     Routing,
-    replica::{Changes, Committed, Computed, Cut, Page, Read, Reply},
+    replica::{Changes, Committed, Computed, Cut, HashedPage, Page, Read, Reply},
     store::{Held, Record},
 };
 
@@ -72,6 +73,10 @@ fn reply_header<'a>(reply: &Reply, body: &mut Pieces) -> Result<AnswerHeader<&'a
             let records = records.iter().map(&mut header).collect::<Result<_, _>>()?;
             AnswerHeader::Changes { records, upto: *upto }
         }
+        Reply::Hashed(HashedPage { keys, next, clean, way, as_of }) => {
+            let keys = keys.iter().map(|key| body.add(key)).collect::<Result<_, _>>()?;
+            AnswerHeader::Hashed { keys, next: *next, clean: *clean, way: *way, as_of: *as_of }
+        }
         Reply::Refused(refusal) => AnswerHeader::Refused(*refusal),
         Reply::Expired => AnswerHeader::Expired,
     })
@@ -85,6 +90,8 @@ fn computed_header(result: &Computed, body: &mut Pieces) -> Result<ComputedHeade
         Computed::Took(None) => ComputedHeader::Took(None),
         Computed::Took(Some((version, value))) => ComputedHeader::Took(Some((*version, body.add(value)?))),
         Computed::TookForgotten(version) => ComputedHeader::TookForgotten(*version),
+        Computed::Ran(outcomes) => ComputedHeader::Ran(outcome_headers(outcomes, body)?),
+        Computed::RanForgotten => ComputedHeader::RanForgotten,
     })
 }
 
@@ -154,6 +161,10 @@ fn take_reply<R>(header: AnswerHeader<R>, body: &mut Taker<'_>) -> Reply {
             let records = records.into_iter().map(|record| take_record(record, body)).collect();
             Reply::Changes(Changes { records, upto })
         }
+        AnswerHeader::Hashed { keys, next, clean, way, as_of } => {
+            let keys = keys.into_iter().map(|len| body.take(len)).collect();
+            Reply::Hashed(HashedPage { keys, next, clean, way, as_of })
+        }
         AnswerHeader::Refused(refusal) => Reply::Refused(refusal),
         // The others aren't replies, and have been dealt with.
         AnswerHeader::Expired
@@ -173,6 +184,8 @@ fn take_computed(header: ComputedHeader, body: &mut Taker<'_>) -> Computed {
         ComputedHeader::Took(None) => Computed::Took(None),
         ComputedHeader::Took(Some((version, len))) => Computed::Took(Some((version, body.take(len)))),
         ComputedHeader::TookForgotten(version) => Computed::TookForgotten(version),
+        ComputedHeader::Ran(outcomes) => Computed::Ran(take_outcomes(outcomes, body)),
+        ComputedHeader::RanForgotten => Computed::RanForgotten,
     }
 }
 

@@ -12,7 +12,7 @@ use crate::{
         message::{Arrange, ArrangeError},
         recovery::{NotRecovered, Recovered, Standing},
     },
-    replica::{Expected, ReadMode, Refusal, Snapshot, Way},
+    replica::{Expected, GroupFailure, ReadMode, Refusal, Snapshot, Way},
     update::RequestKey,
 };
 
@@ -42,6 +42,7 @@ pub(super) enum QueryHeader {
     Keys { keys: Vec<u32> },
     Scan { prefix: u32, after: Option<u32>, limit: u32, snapshot: Snapshot },
     Changes { prefix: u32, after: Option<Sequence> },
+    Hashed { from: u64, limit: u32 },
 }
 
 #[derive(Serialize, Deserialize)]
@@ -55,6 +56,30 @@ pub(super) enum WriteHeader {
     Batch { steps: Vec<StepHeader> },
     OpenSession,
     Resolve,
+    Script { require: Vec<RequirementHeader>, groups: Vec<GroupHeader> },
+}
+
+#[derive(Serialize, Deserialize)]
+pub(super) struct RequirementHeader {
+    pub(super) key: u32,
+    pub(super) expected: Expected,
+}
+
+#[derive(Serialize, Deserialize)]
+pub(super) struct GroupHeader {
+    pub(super) require: Vec<RequirementHeader>,
+    pub(super) steps: Vec<ScriptStepHeader>,
+}
+
+#[derive(Serialize, Deserialize)]
+pub(super) enum ScriptStepHeader {
+    Get { key: u32 },
+    Length { key: u32 },
+    Put { key: u32, value: u32 },
+    Delete { key: u32 },
+    GetDelete { key: u32 },
+    Append { key: u32, value: u32 },
+    Increment { key: u32, by: i64 },
 }
 
 #[derive(Serialize, Deserialize)]
@@ -122,6 +147,13 @@ pub(super) enum AnswerHeader<R> {
     Arranged(Result<Option<Epoch>, ArrangeError>),
     Survey(Option<Box<Standing>>),
     Recovered(Result<Box<Recovered>, NotRecovered>),
+    Hashed {
+        keys: Vec<u32>,
+        next: u64,
+        clean: bool,
+        way: Way,
+        as_of: Sequence,
+    },
 }
 
 #[derive(Serialize, Deserialize)]
@@ -131,6 +163,18 @@ pub(super) enum ComputedHeader {
     Number(i64),
     Took(Option<(Version, u32)>),
     TookForgotten(Version),
+    Ran(Vec<Result<Vec<StepOutcomeHeader>, GroupFailure>>),
+    RanForgotten,
+}
+
+#[derive(Serialize, Deserialize)]
+pub(super) enum StepOutcomeHeader {
+    Done,
+    Deleted(bool),
+    Found(Option<(Version, u32)>),
+    Length(Option<u64>),
+    Appended(u64),
+    Number(i64),
 }
 
 /// A version, and the length of its value.

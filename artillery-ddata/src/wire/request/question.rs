@@ -6,8 +6,9 @@ use super::{
     DecodeError, EncodeError, Encoded, Operation, Request,
     body::{Pieces, Taker},
     header::{OperationHeader, QueryHeader, RequestHeader, StepHeader, WriteHeader, decoded, encoded},
+    script::{script_header, take_script},
 };
-use crate::replica::{Query, Scan, Step, Watch, Write};
+use crate::replica::{Hashed, Query, Scan, Step, Watch, Write};
 
 /// What a frame that carries `request` is made of. Keys and values are shared, not copied.
 ///
@@ -45,6 +46,7 @@ fn query_header(query: &Query, body: &mut Pieces) -> Result<QueryHeader, EncodeE
             snapshot: scan.snapshot,
         },
         Query::Changes(watch) => QueryHeader::Changes { prefix: body.add(&watch.prefix)?, after: watch.after },
+        Query::Hashed(Hashed { from, limit }) => QueryHeader::Hashed { from: *from, limit: *limit },
     })
 }
 
@@ -63,6 +65,7 @@ fn write_header(write: &Write, body: &mut Pieces) -> Result<WriteHeader, EncodeE
         Write::Batch(steps) => {
             WriteHeader::Batch { steps: steps.iter().map(|step| step_header(step, body)).collect::<Result<_, _>>()? }
         }
+        Write::Script(script) => script_header(script, body)?,
         Write::OpenSession => WriteHeader::OpenSession,
         Write::Resolve => WriteHeader::Resolve,
     })
@@ -111,6 +114,7 @@ fn take_query(header: QueryHeader, body: &mut Taker<'_>) -> Query {
         }
         // It may wait for long.
         QueryHeader::Changes { prefix, after } => Query::Changes(Watch { prefix: body.take(prefix), after }),
+        QueryHeader::Hashed { from, limit } => Query::Hashed(Hashed { from, limit }),
     }
 }
 
@@ -132,6 +136,7 @@ fn take_write(header: WriteHeader, body: &mut Taker<'_>) -> Write {
         WriteHeader::Increment { key, by } => Write::Increment { key: body.take(key), by },
         WriteHeader::GetDelete { key } => Write::GetDelete { key: body.take(key) },
         WriteHeader::Batch { steps } => Write::Batch(steps.into_iter().map(|step| take_step(step, body)).collect()),
+        WriteHeader::Script { require, groups } => Write::Script(take_script(require, groups, body)),
         WriteHeader::OpenSession => Write::OpenSession,
         WriteHeader::Resolve => Write::Resolve,
     }

@@ -9,7 +9,9 @@ use proptest::{collection::vec, option, prelude::*};
 use super::*;
 use crate::{
     ChainConfig, ChainMember, ClusterId, Epoch, Incarnation, Mode, NodeAddress, NodeId, Refusal, Role, Version, Way,
-    replica::{Changes, Committed, Computed, Cut, Expected, Page, Read, Scan, Snapshot, Step, Watch},
+    replica::{
+        Changes, Committed, Computed, Cut, Expected, Hashed, HashedPage, Page, Read, Scan, Snapshot, Step, Watch,
+    },
     store::{Held, Record},
     wire::keep::{COPY_BELOW, keep},
 };
@@ -59,7 +61,8 @@ fn query() -> impl Strategy<Value = Query> {
             .prop_map(|(prefix, after)| Query::Changes(Watch { prefix, after })),
         bytes(20).prop_map(Query::Key),
         vec(bytes(9), 0..4).prop_map(Query::Keys),
-        scan.prop_map(Query::Scan)
+        scan.prop_map(Query::Scan),
+        any::<(u64, u32)>().prop_map(|(from, limit)| Query::Hashed(Hashed { from, limit })),
     ]
 }
 
@@ -185,6 +188,9 @@ fn reply() -> impl Strategy<Value = Reply> {
         ),
         (records(), any::<u64>().prop_map(Sequence))
             .prop_map(|(records, upto)| Reply::Changes(Changes { records, upto })),
+        (vec(bytes(9), 0..4), any::<u64>(), served()).prop_map(|(keys, next, (clean, way, as_of))| {
+            Reply::Hashed(HashedPage { keys, next, clean, way, as_of })
+        }),
         refusal().prop_map(Reply::Refused),
         Just(Reply::Expired),
     ]

@@ -1,0 +1,136 @@
+//! Keys in hash order, by a cursor that is nobody's.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+
+use super::{Call, Kv, get::no_read, how_to_read};
+use crate::{
+    Error, Session,
+    client::router::{Answer, HowToRead, from_now},
+    replica::{Hashed, HashedPage, Query, ReadMode, Reply},
+    store::position,
+};
+
+/// Keys of a page, where nobody says how many.
+const LIMIT: u32 = 10;
+
+/// A page of keys in hash order.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct KeyPage {
+    /// The keys. None at all doesn't mean that there are no more.
+    pub keys: Vec<Bytes>,
+    /// The cursor to go on with; 0: that was all.
+    pub next: u64,
+}
+
+/// A page of keys in hash order that is about to be asked for.
+#[derive(Debug, Clone)]
+#[must_use = "a call does nothing until it is awaited"]
+pub struct ScanHashed {
+    kv: Kv,
+    cursor: u64,
+    limit: u32,
+    how: HowToRead,
+}
+
+impl ScanHashed {
+    pub(super) fn new(kv: &Kv, cursor: u64) -> Self {
+        Self { kv: kv.clone(), cursor, limit: LIMIT, how: how_to_read(kv) }
+    }
+
+    /// About how many keys: 10 unless set, and never more than a member puts into a page. Keys whose hashes are the same
+    /// are never parted, so in theory there may be more.
+    pub fn limit(mut self, limit: u32) -> Self {
+        self.limit = limit;
+        self
+    }
+
+    /// How it may be served. In mode [`ReadMode::Eventual`] it shows committed keys only, of perhaps an old state: a key
+    /// that came a moment ago may be missed.
+    pub fn mode(mut self, mode: ReadMode) -> Self {
+        self.how.mode = mode;
+        self
+    }
+
+    /// How long it may take.
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.how.timeout = timeout;
+        self
+    }
+
+    /// In which session it is made.
+    pub fn session(mut self, session: &Session) -> Self {
+        self.how.session = Some(session.clone());
+        self
+    }
+
+    async fn run(self) -> Result<KeyPage, Error> {
+        let Self { kv, cursor: from, limit, how } = self;
+        let deadline = from_now(how.timeout);
+        let routing = kv.router.routing(deadline).await?;
+        let (mut keys, mut next) = (Vec::new(), 0);
+        for config in &routing.chains {
+            let query = Query::Hashed(Hashed { from, limit });
+            let Answer { reply, node, .. } =
+                kv.router.read_in(&routing, config.chain, query, &how, None, deadline).await?;
+            let Reply::Hashed(HashedPage { keys: found, next: at, .. }) = reply else {
+                return Err(no_read(&reply, node));
+            };
+            keys.extend(found);
+            next = earlier(next, at);
+        }
+        Ok(if routing.chains.len() == 1 { KeyPage { keys, next } } else { merged(keys, next, limit) })
+    }
+}
+
+/// The end, 0, comes after all others.
+fn earlier(a: u64, b: u64) -> u64 {
+    if a == 0 || b != 0 && b < a { b } else { a }
+}
+
+/// The pages of several chains as one, which ends where the first of them does, or earlier. What is left out comes again.
+fn merged(keys: Vec<Bytes>, next: u64, limit: u32) -> KeyPage {
+    let mut placed: Vec<(u64, Bytes)> = keys.into_iter().map(|key| (position(&key), key)).collect();
+    placed.retain(|&(at, _)| next == 0 || at < next);
+    placed.sort_unstable();
+    let last = placed.get((limit.max(1) as usize).saturating_sub(1)).map(|&(at, _)| at);
+    let end = last.map_or(placed.len(), |last| placed.partition_point(|&(at, _)| at <= last));
+    let next = placed.get(end).map_or(next, |&(at, _)| at);
+    placed.truncate(end);
+    KeyPage { keys: placed.into_iter().map(|(_, key)| key).collect(), next }
+}
+
+impl IntoFuture for ScanHashed {
+    type Output = Result<KeyPage, Error>;
+    type IntoFuture = Call<Self::Output>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(self.run())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_end_is_the_last() {
+        assert_eq!([earlier(0, 0), earlier(0, 3), earlier(3, 0), earlier(3, 2), earlier(2, 3)], [0, 3, 3, 2, 2]);
+    }
+
+    #[test]
+    fn pages_of_several_chains_are_one() {
+        let mut keys: Vec<Bytes> = (0..9).map(|n| Bytes::from(format!("key-{n}"))).collect();
+        keys.sort_by_key(|key| position(key));
+        let shuffled = || keys.iter().rev().cloned().collect();
+        let at = |n: usize| position(&keys[n]);
+        assert_eq!(merged(shuffled(), 0, 9), KeyPage { keys: keys.clone(), next: 0 });
+        assert_eq!(merged(shuffled(), at(8) + 1, 99), KeyPage { keys: keys.clone(), next: at(8) + 1 });
+        assert_eq!(merged(shuffled(), 0, 4), KeyPage { keys: keys[..4].to_vec(), next: at(4) });
+        assert_eq!(merged(shuffled(), at(3), 4), KeyPage { keys: keys[..3].to_vec(), next: at(3) });
+        assert_eq!(merged(shuffled(), at(0), 4), KeyPage { keys: Vec::new(), next: at(0) });
+        assert_eq!(merged(shuffled(), 0, 0).keys, keys[..1]);
+    }
+}

@@ -1,0 +1,41 @@
+//! Pages of keys in hash order.
+
+use super::{
+    Hashed, HashedPage, Mutant, Replica, Way,
+    look::{PAGE_BYTES, PAGE_ENTRIES, PAGE_STEPS},
+};
+use crate::{Sequence, store::StoreError};
+
+impl Replica {
+    /// Keys of one position come together, as the next page begins at a position: a page exceeds its limits for that.
+    pub(super) fn hashed_page(
+        &self,
+        asked: &Hashed,
+        as_of: Sequence,
+        clean: bool,
+        way: Way,
+    ) -> Result<HashedPage, StoreError> {
+        let mut page = HashedPage { keys: Vec::new(), next: 0, clean, way, as_of };
+        let from = asked.from.max(1);
+        let Some(records) = self.store.scan_hashed(self.chain, from, as_of) else {
+            page.next = from;
+            return Ok(page);
+        };
+        let limit = (asked.limit as usize).clamp(1, PAGE_ENTRIES);
+        let (mut last, mut bytes) = (0, 0);
+        for (step, found) in records.enumerate() {
+            let (position, record) = found?;
+            let is_full = page.keys.len() >= limit || bytes >= PAGE_BYTES || step > PAGE_STEPS;
+            if is_full && (position != last || self.is(Mutant::PartPositions)) {
+                page.next = if position == last { position.saturating_add(1) } else { position };
+                return Ok(page);
+            }
+            last = position;
+            if record.held.value.is_some() {
+                bytes += record.key.len();
+                page.keys.push(record.key);
+            }
+        }
+        Ok(page)
+    }
+}

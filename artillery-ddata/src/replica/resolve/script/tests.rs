@@ -1,0 +1,165 @@
+use super::{super::resolve, *};
+use crate::replica::{Expected, Write};
+
+const AT: Version = Version::new(1, 9);
+const TERMS: Terms = Terms { at: AT, limit: 8, keeps_failed_groups: false };
+
+fn b(text: &str) -> Bytes {
+    Bytes::copy_from_slice(text.as_bytes())
+}
+
+/// `number` is "41", `text` is "abc", all others are absent.
+fn read(key: &Bytes) -> Result<Option<Held>, StoreError> {
+    let held = |sequence, value| Held { version: Version::new(1, sequence), value: Some(b(value)) };
+    Ok(match &key[..] {
+        b"number" => Some(held(1, "41")),
+        b"text" => Some(held(2, "abc")),
+        _ => None,
+    })
+}
+
+fn require(key: &str, expected: Expected) -> Requirement {
+    Requirement { key: b(key), expected }
+}
+
+fn get(key: &str) -> ScriptStep {
+    ScriptStep::Get { key: b(key) }
+}
+
+fn put(key: &str, value: &str) -> ScriptStep {
+    ScriptStep::Put { key: b(key), value: b(value) }
+}
+
+fn append(key: &str, value: &str) -> ScriptStep {
+    ScriptStep::Append { key: b(key), value: b(value) }
+}
+
+fn increment(key: &str, by: i64) -> ScriptStep {
+    ScriptStep::Increment { key: b(key), by }
+}
+
+fn found(sequence: u64, value: &str) -> StepOutcome {
+    StepOutcome::Found(Some((Version::new(1, sequence), b(value))))
+}
+
+fn steps(steps: impl Into<Vec<ScriptStep>>) -> Group {
+    Group { require: Vec::new(), steps: steps.into() }
+}
+
+fn resolved(require: impl Into<Vec<Requirement>>, groups: impl Into<Vec<Group>>) -> Resolved {
+    let script = Script { require: require.into(), groups: groups.into() };
+    resolve(Write::Script(script), TERMS, read).expect("the store doesn't fail")
+}
+
+/// Keys and values as they are afterwards, and what the groups told.
+fn ran(groups: impl Into<Vec<Group>>) -> (Vec<(Bytes, Option<Bytes>)>, Vec<GroupOutcome>) {
+    let resolved = resolved([], groups);
+    assert_eq!(resolved.outcome, Outcome::Ran);
+    let Seen::Results(outcomes) = resolved.seen else { panic!("{:?} are no results", resolved.seen) };
+    (resolved.changes.into_iter().map(|change| (change.key, change.value)).collect(), outcomes)
+}
+
+fn failed(step: u32, failure: Failure) -> GroupOutcome {
+    Err(GroupFailure::Failed { step, failure })
+}
+
+#[test]
+fn each_step_sees_those_before_it() {
+    let groups = [
+        steps([get("number"), increment("number", 1), get("number"), put("new", "1")]),
+        steps([append("new", "2"), ScriptStep::Length { key: b("new") }, get("new")]),
+        steps([ScriptStep::GetDelete { key: b("text") }, get("text"), ScriptStep::Delete { key: b("text") }]),
+    ];
+    let (changes, outcomes) = ran(groups);
+    assert_eq!(changes, [(b("new"), Some(b("12"))), (b("number"), Some(b("42"))), (b("text"), None)]);
+    let first = vec![found(1, "41"), StepOutcome::Number(42), found(9, "42"), StepOutcome::Done];
+    let second = vec![StepOutcome::Appended(2), StepOutcome::Length(Some(2)), found(9, "12")];
+    let third = vec![found(2, "abc"), StepOutcome::Found(None), StepOutcome::Deleted(false)];
+    assert_eq!(outcomes, [Ok(first), Ok(second), Ok(third)]);
+}
+
+#[test]
+fn a_group_fails_alone_and_whole() {
+    let groups = [
+        steps([put("new", "1")]),
+        steps([put("new", "2"), put("other", "x"), increment("text", 1), put("new", "3")]),
+        steps([increment("number", i64::MAX)]),
+        steps([append("text", "123456")]),
+        steps([increment("new", 1)]),
+    ];
+    let (changes, outcomes) = ran(groups);
+    assert_eq!(changes, [(b("new"), Some(b("2")))]);
+    assert_eq!(
+        outcomes,
+        [
+            Ok(vec![StepOutcome::Done]),
+            failed(2, Failure::NotANumber),
+            failed(0, Failure::Overflow),
+            failed(0, Failure::TooLarge(9)),
+            Ok(vec![StepOutcome::Number(2)]),
+        ]
+    );
+}
+
+#[test]
+fn a_groups_requirements_see_the_groups_before_it() {
+    let only_if = |key, expected, step| Group { require: vec![require(key, expected)], steps: vec![step] };
+    let groups = [
+        only_if("new", Expected::Absent, put("new", "1")),
+        only_if("new", Expected::Absent, put("new", "2")),
+        only_if("new", Expected::Version(AT), append("new", "0")),
+        only_if("text", Expected::Version(Version::new(1, 2)), ScriptStep::Delete { key: b("text") }),
+        only_if("text", Expected::Present, put("text", "back")),
+        only_if("number", Expected::Version(Version::new(1, 7)), put("number", "0")),
+    ];
+    let (changes, outcomes) = ran(groups);
+    assert_eq!(changes, [(b("new"), Some(b("10"))), (b("text"), None)]);
+    let unmet = |version| Err(GroupFailure::Unmet { requirement: 0, version });
+    assert_eq!(
+        outcomes,
+        [
+            Ok(vec![StepOutcome::Done]),
+            unmet(AT),
+            Ok(vec![StepOutcome::Appended(2)]),
+            Ok(vec![StepOutcome::Deleted(true)]),
+            unmet(Version::NONE),
+            unmet(Version::new(1, 1)),
+        ]
+    );
+}
+
+#[test]
+fn its_own_requirements_are_about_what_was_before() {
+    let groups = [steps([put("text", "x")])];
+    let met = [require("text", Expected::Version(Version::new(1, 2))), require("new", Expected::Absent)];
+    assert_eq!(resolved(met.clone(), groups.clone()).outcome, Outcome::Ran);
+    let [first, second] = met;
+    let unmet = resolved([first, second, require("number", Expected::Absent)], groups);
+    assert_eq!(unmet.outcome, Outcome::Unmet { step: 2, version: Version::new(1, 1) });
+    assert_eq!((unmet.changes.len(), unmet.seen.value()), (0, Some(b("41"))));
+}
+
+#[test]
+fn what_is_absent_all_along_gets_no_tombstone() {
+    let (changes, outcomes) =
+        ran([steps([ScriptStep::Delete { key: b("new") }, ScriptStep::GetDelete { key: b("newer") }])]);
+    assert_eq!(changes, []);
+    assert_eq!(outcomes, [Ok(vec![StepOutcome::Deleted(false), StepOutcome::Found(None)])]);
+    let (changes, _) = ran([steps([put("new", "1"), ScriptStep::Delete { key: b("new") }])]);
+    assert_eq!(changes, [(b("new"), None)]);
+}
+
+#[test]
+fn results_beyond_the_limit_stop_all_of_it() {
+    let told = |gets: usize| resolved([], [steps([put("new", "1")]), steps(vec![get("text"); gets])]);
+    assert_eq!(told(2).outcome, Outcome::Ran);
+    let refused = told(3);
+    assert_eq!(refused.outcome, Outcome::Failed(Failure::ResultsTooLarge(9)));
+    assert_eq!((refused.changes.len(), refused.seen.results()), (0, 0));
+}
+
+#[test]
+fn an_empty_group_does_nothing() {
+    assert_eq!(ran([Group::default(), steps([put("new", "1")])]).1, [Ok(vec![]), Ok(vec![StepOutcome::Done])]);
+    assert_eq!(resolved([require("new", Expected::Absent)], []).outcome, Outcome::Ran);
+}

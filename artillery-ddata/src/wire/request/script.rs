@@ -1,0 +1,114 @@
+//! Scripts, and what came of them.
+
+use super::{
+    EncodeError,
+    body::{Pieces, Taker},
+    header::{GroupHeader, RequirementHeader, ScriptStepHeader, StepOutcomeHeader, WriteHeader},
+};
+use crate::replica::{Group, GroupFailure, GroupOutcome, Requirement, Script, ScriptStep, StepOutcome};
+
+/// What a header says of a group.
+pub(super) type OutcomeHeader = Result<Vec<StepOutcomeHeader>, GroupFailure>;
+
+pub(super) fn script_header(script: &Script, body: &mut Pieces) -> Result<WriteHeader, EncodeError> {
+    let require = requirement_headers(&script.require, body)?;
+    let groups = script.groups.iter().map(|group| group_header(group, body)).collect::<Result<_, _>>()?;
+    Ok(WriteHeader::Script { require, groups })
+}
+
+fn requirement_headers(require: &[Requirement], body: &mut Pieces) -> Result<Vec<RequirementHeader>, EncodeError> {
+    let header = |Requirement { key, expected }: &Requirement| {
+        Ok(RequirementHeader { key: body.add(key)?, expected: *expected })
+    };
+    require.iter().map(header).collect()
+}
+
+fn group_header(group: &Group, body: &mut Pieces) -> Result<GroupHeader, EncodeError> {
+    let require = requirement_headers(&group.require, body)?;
+    let steps = group.steps.iter().map(|step| step_header(step, body)).collect::<Result<_, _>>()?;
+    Ok(GroupHeader { require, steps })
+}
+
+fn step_header(step: &ScriptStep, body: &mut Pieces) -> Result<ScriptStepHeader, EncodeError> {
+    Ok(match step {
+        ScriptStep::Get { key } => ScriptStepHeader::Get { key: body.add(key)? },
+        ScriptStep::Length { key } => ScriptStepHeader::Length { key: body.add(key)? },
+        ScriptStep::Put { key, value } => ScriptStepHeader::Put { key: body.add(key)?, value: body.add(value)? },
+        ScriptStep::Delete { key } => ScriptStepHeader::Delete { key: body.add(key)? },
+        ScriptStep::GetDelete { key } => ScriptStepHeader::GetDelete { key: body.add(key)? },
+        ScriptStep::Append { key, value } => ScriptStepHeader::Append { key: body.add(key)?, value: body.add(value)? },
+        ScriptStep::Increment { key, by } => ScriptStepHeader::Increment { key: body.add(key)?, by: *by },
+    })
+}
+
+pub(super) fn take_script(require: Vec<RequirementHeader>, groups: Vec<GroupHeader>, body: &mut Taker<'_>) -> Script {
+    let require = take_requirements(require, body);
+    Script { require, groups: groups.into_iter().map(|group| take_group(group, body)).collect() }
+}
+
+fn take_requirements(headers: Vec<RequirementHeader>, body: &mut Taker<'_>) -> Vec<Requirement> {
+    let take = |RequirementHeader { key, expected }| Requirement { key: body.take(key), expected };
+    headers.into_iter().map(take).collect()
+}
+
+fn take_group(header: GroupHeader, body: &mut Taker<'_>) -> Group {
+    let require = take_requirements(header.require, body);
+    Group { require, steps: header.steps.into_iter().map(|step| take_step(step, body)).collect() }
+}
+
+fn take_step(header: ScriptStepHeader, body: &mut Taker<'_>) -> ScriptStep {
+    match header {
+        ScriptStepHeader::Get { key } => ScriptStep::Get { key: body.take(key) },
+        ScriptStepHeader::Length { key } => ScriptStep::Length { key: body.take(key) },
+        ScriptStepHeader::Put { key, value } => {
+            let (key, value) = body.pair(key, value);
+            ScriptStep::Put { key, value }
+        }
+        ScriptStepHeader::Delete { key } => ScriptStep::Delete { key: body.take(key) },
+        ScriptStepHeader::GetDelete { key } => ScriptStep::GetDelete { key: body.take(key) },
+        ScriptStepHeader::Append { key, value } => {
+            let (key, value) = body.pair(key, value);
+            ScriptStep::Append { key, value }
+        }
+        ScriptStepHeader::Increment { key, by } => ScriptStep::Increment { key: body.take(key), by },
+    }
+}
+
+pub(super) fn outcome_headers(outcomes: &[GroupOutcome], body: &mut Pieces) -> Result<Vec<OutcomeHeader>, EncodeError> {
+    let header = |outcome: &GroupOutcome| {
+        Ok(match outcome {
+            Ok(told) => Ok(told.iter().map(|told| told_header(told, body)).collect::<Result<_, EncodeError>>()?),
+            Err(failure) => Err(*failure),
+        })
+    };
+    outcomes.iter().map(header).collect()
+}
+
+fn told_header(told: &StepOutcome, body: &mut Pieces) -> Result<StepOutcomeHeader, EncodeError> {
+    Ok(match told {
+        StepOutcome::Done => StepOutcomeHeader::Done,
+        StepOutcome::Deleted(was_there) => StepOutcomeHeader::Deleted(*was_there),
+        StepOutcome::Found(None) => StepOutcomeHeader::Found(None),
+        StepOutcome::Found(Some((version, value))) => StepOutcomeHeader::Found(Some((*version, body.add(value)?))),
+        StepOutcome::Length(length) => StepOutcomeHeader::Length(*length),
+        StepOutcome::Appended(length) => StepOutcomeHeader::Appended(*length),
+        StepOutcome::Number(number) => StepOutcomeHeader::Number(*number),
+    })
+}
+
+pub(super) fn take_outcomes(headers: Vec<OutcomeHeader>, body: &mut Taker<'_>) -> Vec<GroupOutcome> {
+    let mut take = |told: Vec<StepOutcomeHeader>| told.into_iter().map(|told| take_told(told, body)).collect();
+    headers.into_iter().map(|header| header.map(&mut take)).collect()
+}
+
+fn take_told(header: StepOutcomeHeader, body: &mut Taker<'_>) -> StepOutcome {
+    match header {
+        StepOutcomeHeader::Done => StepOutcome::Done,
+        StepOutcomeHeader::Deleted(was_there) => StepOutcome::Deleted(was_there),
+        StepOutcomeHeader::Found(None) => StepOutcome::Found(None),
+        StepOutcomeHeader::Found(Some((version, len))) => StepOutcome::Found(Some((version, body.take(len)))),
+        StepOutcomeHeader::Length(length) => StepOutcome::Length(length),
+        StepOutcomeHeader::Appended(length) => StepOutcome::Appended(length),
+        StepOutcomeHeader::Number(number) => StepOutcome::Number(number),
+    }
+}

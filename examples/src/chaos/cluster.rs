@@ -1,0 +1,222 @@
+//! The nodes of a run, and whether they are whole.
+
+use std::{
+    net::{Ipv4Addr, SocketAddr},
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use artillery_core::config::TransportConfig;
+use artillery_ddata::{Client, client::Spread};
+use rustix::process::Signal;
+use serde_json::Value;
+use tokio::time::{Instant, sleep};
+
+use super::{
+    fault::{Fault, Kind, name},
+    http,
+    net::{Net, address},
+    process::Process,
+};
+use crate::{chance, exit::Failure};
+
+const QUIC: u16 = 4400;
+const RESP: u16 = 6379;
+const HTTP: u16 = 8080;
+/// Between two looks at whether all is well.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// How long a lease lasts, and how wrong clocks may go.
+pub(super) const LEASE: Duration = Duration::from_millis(1000);
+pub(super) const DRIFT_PPM: u32 = 10_000;
+
+/// Nodes and the network between them.
+pub(super) struct Cluster {
+    // Before the network, which goes last.
+    nodes: Vec<Option<Process>>,
+    net: Net,
+    binary: PathBuf,
+    logs: PathBuf,
+    name: String,
+    secret: String,
+    replicas: u32,
+}
+
+impl Cluster {
+    pub(super) fn new(net: Net, nodes: u32, replicas: u32, binary: PathBuf, logs: PathBuf) -> Self {
+        let (name, secret) = (format!("chaos-{}", chance::token()), chance::token());
+        let nodes = (0..nodes).map(|_| None).collect();
+        Self { nodes, net, binary, logs, name, secret, replicas }
+    }
+
+    pub(super) fn size(&self) -> usize {
+        self.nodes.len()
+    }
+
+    pub(super) fn start_all(&mut self) -> Result<(), Failure> {
+        (0..self.nodes.len()).try_for_each(|node| self.start(node))
+    }
+
+    fn start(&mut self, node: usize) -> Result<(), Failure> {
+        let log = self.log(node);
+        let (namespace, args) = (self.net.namespace(node), self.args(node));
+        self.nodes[node] = Some(Process::start(&namespace, &self.binary, &args, &self.secret, &log)?);
+        Ok(())
+    }
+
+    fn args(&self, node: usize) -> Vec<String> {
+        let at = |port| SocketAddr::from((address(node), port)).to_string();
+        let mut args = vec!["--cluster".to_owned(), self.name.clone(), "--name".to_owned(), name(node)];
+        for (flag, port) in [("--listen", QUIC), ("--resp", RESP), ("--http", HTTP)] {
+            args.extend([flag.to_owned(), at(port)]);
+        }
+        args.extend(["--open", "--no-mdns", "--log", "info"].map(str::to_owned));
+        for (flag, number) in [
+            ("--expect", self.nodes.len().to_string()),
+            ("--replicas", self.replicas.to_string()),
+            ("--lease-ms", LEASE.as_millis().to_string()),
+            ("--drift-ppm", DRIFT_PPM.to_string()),
+        ] {
+            args.extend([flag.to_owned(), number]);
+        }
+        for other in (0..self.nodes.len()).filter(|other| *other != node) {
+            args.extend(["--seed".to_owned(), SocketAddr::from((address(other), QUIC)).to_string()]);
+        }
+        args
+    }
+
+    /// Where Redis clients reach a node.
+    pub(super) fn resp(node: usize) -> SocketAddr {
+        SocketAddr::from((address(node), RESP))
+    }
+
+    pub(super) fn logs(&self) -> &Path {
+        &self.logs
+    }
+
+    fn log(&self, node: usize) -> PathBuf {
+        self.logs.join(format!("{}.log", name(node)))
+    }
+
+    /// A client that begins its search at these nodes.
+    pub(super) async fn client(&self, seeds: impl IntoIterator<Item = usize>) -> Result<Client, Failure> {
+        let seeds = seeds.into_iter().map(|node| SocketAddr::from((address(node), QUIC)));
+        // Nodes are beyond loopback.
+        let transport = TransportConfig { listen: (Ipv4Addr::UNSPECIFIED, 0).into(), ..Default::default() };
+        let builder = Client::builder().cluster(&self.name).secret(&self.secret).seeds(seeds).transport(transport);
+        builder.spread(Spread::RoundRobin).connect().await.map_err(Failure::failed)
+    }
+
+    /// Does it.
+    pub(super) async fn strike(&mut self, fault: &Fault) -> Result<(), Failure> {
+        let (victim, other) = (fault.victim, fault.other);
+        match fault.kind {
+            Kind::Kill => self.take(victim)?.kill().await?,
+            Kind::Restart => self.take(victim)?.stop().await?,
+            Kind::Pause => self.node(victim)?.signal(Signal::STOP)?,
+            Kind::Cut => {
+                self.net.cut(victim, other)?;
+                self.net.cut(other, victim)?;
+            }
+            Kind::OneWay => self.net.cut(other, victim)?,
+            Kind::Isolate | Kind::Deaf | Kind::Mute => {
+                for other in (0..self.nodes.len()).filter(|other| *other != victim) {
+                    if fault.kind != Kind::Mute {
+                        self.net.cut(other, victim)?;
+                    }
+                    if fault.kind != Kind::Deaf {
+                        self.net.cut(victim, other)?;
+                    }
+                }
+            }
+            Kind::Slow => self.net.slow(victim, fault.kilobits, fault.keeps_ms)?,
+        }
+        Ok(())
+    }
+
+    /// Takes it back.
+    pub(super) fn heal(&mut self, fault: &Fault) -> Result<(), Failure> {
+        match fault.kind {
+            Kind::Kill | Kind::Restart => self.start(fault.victim),
+            Kind::Pause => self.node(fault.victim)?.signal(Signal::CONT),
+            _ => self.net.heal(),
+        }
+    }
+
+    fn take(&mut self, node: usize) -> Result<Process, Failure> {
+        self.nodes[node].take().ok_or_else(|| gone(node))
+    }
+
+    fn node(&self, node: usize) -> Result<&Process, Failure> {
+        self.nodes[node].as_ref().ok_or_else(|| gone(node))
+    }
+
+    /// Waits until every node is ready, and the chain has all members that it should have.
+    ///
+    /// Returns their names, head first.
+    pub(super) async fn whole(&mut self, patience: Duration) -> Result<Vec<String>, Failure> {
+        let end = Instant::now() + patience;
+        loop {
+            self.all_run()?;
+            let why = match self.look().await {
+                Ok(members) => return Ok(members),
+                Err(why) => why,
+            };
+            if Instant::now() >= end {
+                return Err(Failure::failed(format!("not whole again after {} s: {why}", patience.as_secs())));
+            }
+            sleep(LOOK).await;
+        }
+    }
+
+    /// No node has ended by itself.
+    fn all_run(&mut self) -> Result<(), Failure> {
+        for (node, process) in self.nodes.iter_mut().enumerate() {
+            if let Some(status) = process.as_mut().and_then(Process::ended) {
+                return Err(Failure::failed(format!("{} has ended by itself: {status}", name(node))));
+            }
+        }
+        Ok(())
+    }
+
+    async fn look(&self) -> Result<Vec<String>, String> {
+        let mut all = Vec::new();
+        for node in 0..self.nodes.len() {
+            let status = http::status(SocketAddr::from((address(node), HTTP))).await;
+            all.push(status.ok_or_else(|| format!("{} doesn't answer", name(node)))?);
+        }
+        for (node, status) in all.iter().enumerate() {
+            if status["ready"] != true {
+                return Err(format!("{} isn't ready", name(node)));
+            }
+        }
+        let settled = |status: &&Value| status["log"]["leader"] == status["node"] && status["log"]["settled"] == true;
+        if !all.iter().any(|status| settled(&status)) {
+            return Err("something is about to change in the configuration".to_owned());
+        }
+        self.chain(&all)
+    }
+
+    /// The members of the newest chain, if all of them serve in it.
+    fn chain(&self, all: &[Value]) -> Result<Vec<String>, String> {
+        let chains = || all.iter().filter_map(|status| Some((status["node"].as_str()?, status["chains"].get(0)?)));
+        let newest = chains().filter_map(|(_, chain)| chain["epoch"].as_u64()).max();
+        let same = || chains().filter(|(_, chain)| chain["epoch"].as_u64() == newest);
+        let members = same().next().and_then(|(_, chain)| chain["members"].as_array()).ok_or("nobody serves")?;
+        let members: Vec<String> = members.iter().filter_map(|name| Some(name.as_str()?.to_owned())).collect();
+        if members.len() < self.nodes.len().min(self.replicas as usize) {
+            return Err(format!("the members are {}", members.join(" ")));
+        }
+        for member in &members {
+            let serves = |(node, chain): (&str, &Value)| node == member && chain["open"] == true;
+            if !same().any(serves) {
+                return Err(format!("{member} doesn't serve in the newest epoch yet"));
+            }
+        }
+        Ok(members)
+    }
+}
+
+fn gone(node: usize) -> Failure {
+    Failure::failed(format!("{} isn't there", name(node)))
+}

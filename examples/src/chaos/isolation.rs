@@ -1,0 +1,101 @@
+//! What a member does that hears nobody: it refuses strong reads once its lease is out, and goes on with eventual ones.
+
+use std::time::Duration;
+
+use artillery_ddata::{NodeId, ReadMode};
+use serde::Serialize;
+use tokio::time::{Instant, sleep, sleep_until, timeout_at};
+
+use super::{
+    book::{Book, Family, Key},
+    cluster::{Cluster, DRIFT_PPM, LEASE},
+    door::{Ask, Reply, Resp},
+    fault::name,
+};
+
+/// For a machine that is busy with other things.
+const SLACK: Duration = Duration::from_millis(250);
+const BETWEEN: Duration = Duration::from_millis(50);
+/// Longer than a node tries to find somebody with a lease.
+const STRONG: Duration = Duration::from_secs(7);
+const EVENTUAL: Duration = Duration::from_millis(500);
+
+/// What was seen of members without a lease.
+#[derive(Debug, Clone, Default, Serialize)]
+pub(super) struct Isolation {
+    /// Strong reads that were refused with `NOLEASE`.
+    pub(super) nolease: u64,
+    /// Strong reads that were answered all the same.
+    pub(super) served: u64,
+    /// What else they came to.
+    pub(super) other: Vec<String>,
+    /// Eventual reads that the member itself served.
+    pub(super) eventual: u64,
+}
+
+impl Isolation {
+    /// Whether the member did what it must.
+    pub(super) fn is_right(&self) -> bool {
+        self.nolease > 0 && self.served == 0 && self.other.is_empty() && self.eventual > 0
+    }
+
+    pub(super) fn add(&mut self, other: &Self) {
+        self.nolease += other.nolease;
+        self.served += other.served;
+        self.other.extend(other.other.iter().cloned());
+        self.eventual += other.eventual;
+    }
+}
+
+/// Asks a member that has been alone since `since`, until `end`.
+pub(super) async fn watch(cluster: &Cluster, book: &Book, member: usize, since: Instant, end: Instant) -> Isolation {
+    let Some(key) = book.keys().find(|key| key.family() == Family::Plain) else { return Isolation::default() };
+    let (mut seen, eventual) =
+        tokio::join!(strong(book, key, member, since, end), eventual(cluster, book, key, member, end));
+    seen.eventual = eventual;
+    seen
+}
+
+async fn strong(book: &Book, key: Key, member: usize, since: Instant, end: Instant) -> Isolation {
+    let mut seen = Isolation::default();
+    // A lease that was granted at the last moment, by the slowest clock.
+    sleep_until(since + LEASE + LEASE * DRIFT_PPM / 1_000_000 + SLACK).await;
+    let client = book.client();
+    let mut door = Resp::new(Cluster::resp(member)).patience(STRONG);
+    // What comes after the end may have been answered when the member wasn't alone any more.
+    while let Ok(reply) = timeout_at(end, book.ask(client, &mut door, key, Ask::Get)).await {
+        match reply {
+            Reply::Refused(why) if why.starts_with("NOLEASE") => seen.nolease += 1,
+            Reply::Found(_) => seen.served += 1,
+            other => {
+                let other = format!("{other:?}");
+                if !seen.other.contains(&other) {
+                    seen.other.push(other);
+                }
+            }
+        }
+        sleep(BETWEEN).await;
+    }
+    seen
+}
+
+/// Eventual reads that the member served. The others are asked as well, and often they are whom a client has at hand.
+async fn eventual(cluster: &Cluster, book: &Book, key: Key, member: usize, end: Instant) -> u64 {
+    let (id, key) = (NodeId::from_name(&name(member)), book.name(key));
+    let mut served = 0;
+    let reads = async {
+        loop {
+            // Who begins its search at the member takes its word for who is in the chain.
+            if let Ok(client) = cluster.client([member]).await {
+                let kv = client.kv().with_read_mode(ReadMode::Eventual).with_timeout(EVENTUAL);
+                for _ in 0..cluster.size() {
+                    served += u64::from(kv.get(&key).await.is_ok_and(|read| read.served.node == id));
+                }
+                client.close().await;
+            }
+            sleep(BETWEEN).await;
+        }
+    };
+    let _: Result<(), _> = timeout_at(end, reads).await;
+    served
+}

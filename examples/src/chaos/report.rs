@@ -1,0 +1,164 @@
+//! What is told on the way, and at the end.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use super::{
+    book::Line,
+    door::Reply,
+    isolation::Isolation,
+    recovery::{BOUND, Regained},
+};
+
+/// Tells a person what is going on.
+pub(super) struct Story {
+    /// On standard error: standard output belongs to the summary.
+    pub(super) aside: bool,
+}
+
+impl Story {
+    pub(super) fn say(&self, line: &str) {
+        if self.aside { eprintln!("{line}") } else { println!("{line}") }
+    }
+}
+
+/// One fault, and what came after it.
+#[derive(Debug, Serialize)]
+pub(super) struct Round {
+    /// Since the start, in seconds.
+    pub(super) at: f64,
+    pub(super) kind: String,
+    /// In words.
+    pub(super) fault: String,
+    /// What the victim was: a role, or a spare.
+    pub(super) role: String,
+    pub(super) regained: Vec<Regained>,
+    /// From the heal until the chain had all its members, in milliseconds.
+    pub(super) whole_ms: u64,
+    pub(super) isolation: Option<Isolation>,
+}
+
+impl Round {
+    pub(super) fn line(&self) -> String {
+        let span = |of: &dyn Fn(&Regained) -> Option<u64>| {
+            let all: Vec<_> = self.regained.iter().map(of).collect();
+            match all.iter().copied().collect::<Option<Vec<u64>>>().and_then(|all| all.into_iter().max()) {
+                Some(ms) => format!("{ms} ms"),
+                None => "never".to_owned(),
+            }
+        };
+        let (write, read) = (span(&|node| node.write_ms), span(&|node| node.read_ms));
+        let alone = match &self.isolation {
+            Some(seen) => format!(
+                "; alone: {} NOLEASE, {} served, {} eventual{}",
+                seen.nolease,
+                seen.served,
+                seen.eventual,
+                seen.other.iter().map(|other| format!(", {other}")).collect::<String>()
+            ),
+            None => String::new(),
+        };
+        format!(
+            "{:7.1} s  {} ({}); then writes at all after {write}, reads {read}, whole after {} ms{alone}",
+            self.at, self.fault, self.role, self.whole_ms
+        )
+    }
+}
+
+/// As `docs/json.md` has it.
+#[derive(Debug, Default, Serialize)]
+pub(super) struct Summary {
+    pub(super) nodes: u32,
+    pub(super) replicas: u32,
+    pub(super) seed: u64,
+    pub(super) seconds: f64,
+    pub(super) operations: usize,
+    pub(super) done: usize,
+    pub(super) refused: usize,
+    pub(super) unknown: usize,
+    pub(super) keys: usize,
+    pub(super) faults: BTreeMap<String, u64>,
+    pub(super) violations: Vec<String>,
+    pub(super) undecided: usize,
+    /// Answers that should never be given.
+    pub(super) odd: Vec<String>,
+    pub(super) bound_ms: u64,
+    pub(super) slowest_write_ms: Option<u64>,
+    pub(super) slowest_read_ms: Option<u64>,
+    /// Heals after which a node served too late.
+    pub(super) late: Vec<String>,
+    pub(super) isolation: Isolation,
+    /// Isolated members that did what they must not, or of which nothing was seen.
+    pub(super) isolated_wrongly: Vec<String>,
+    /// Why it ended before its time.
+    pub(super) error: Option<String>,
+    pub(super) rounds: Vec<Round>,
+}
+
+impl Summary {
+    pub(super) fn round(&mut self, round: Round) {
+        *self.faults.entry(round.kind.clone()).or_default() += 1;
+        for node in &round.regained {
+            self.slowest_write_ms = self.slowest_write_ms.max(node.write_ms);
+            self.slowest_read_ms = self.slowest_read_ms.max(node.read_ms);
+            if !node.in_time() {
+                self.late.push(format!("{}: {node:?}", round.fault));
+            }
+        }
+        if let Some(seen) = &round.isolation {
+            self.isolation.add(seen);
+            if !seen.is_right() {
+                self.isolated_wrongly.push(format!("{}: {seen:?}", round.fault));
+            }
+        }
+        self.rounds.push(round);
+    }
+
+    pub(super) fn count(&mut self, lines: &[Line]) {
+        self.bound_ms = BOUND.as_millis() as u64;
+        self.operations = lines.len();
+        for line in lines {
+            match &line.reply {
+                Reply::Refused(_) => self.refused += 1,
+                Reply::Unknown | Reply::Odd(_) => self.unknown += 1,
+                _ => self.done += 1,
+            }
+        }
+    }
+
+    /// Whether every promise was kept.
+    pub(super) fn is_fine(&self) -> bool {
+        let wrong = [&self.violations, &self.odd, &self.late, &self.isolated_wrongly];
+        wrong.iter().all(|list| list.is_empty()) && self.undecided == 0 && self.error.is_none() && self.done > 0
+    }
+
+    pub(super) fn tell(&self, story: &Story) {
+        let faults: Vec<_> = self.faults.iter().map(|(kind, count)| format!("{count} {kind}")).collect();
+        story.say(&format!(
+            "{} operations on {} keys: {} done, {} refused, {} unknown",
+            self.operations, self.keys, self.done, self.refused, self.unknown
+        ));
+        story.say(&format!("faults: {}", faults.join(", ")));
+        for (label, list) in [
+            ("VIOLATION", &self.violations),
+            ("ODD ANSWER", &self.odd),
+            ("LATE", &self.late),
+            ("ISOLATED", &self.isolated_wrongly),
+        ] {
+            list.iter().for_each(|what| story.say(&format!("{label}: {what}")));
+        }
+        if let Some(error) = &self.error {
+            story.say(&format!("ENDED EARLY: {error}"));
+        }
+        let ms = |ms: Option<u64>| ms.map_or_else(|| "-".to_owned(), |ms| format!("{ms} ms"));
+        story.say(&format!(
+            "{} violations, {} undecided; after a heal every node wrote within {}, read within {} ({} ms allowed)",
+            self.violations.len(),
+            self.undecided,
+            ms(self.slowest_write_ms),
+            ms(self.slowest_read_ms),
+            self.bound_ms
+        ));
+    }
+}

@@ -1,0 +1,133 @@
+//! The Redis protocol: any client of Redis can try the cluster, at any node.
+//!
+//! One task for each connection reads what is there, makes commands in their order, gathers the answers and writes them at
+//! once. What a connection may hold is bounded: bytes that come, answers that wait, and how many connections there are.
+
+mod about;
+mod ask;
+mod client;
+mod connection;
+mod failure;
+mod frame;
+mod glob;
+mod inline;
+mod number;
+mod read;
+mod reply;
+mod scan;
+mod script;
+mod table;
+mod write;
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use artillery_ddata::{Kv, Node};
+use bytes::BytesMut;
+use tokio::{
+    net::{TcpListener, TcpStream},
+    sync::{OwnedSemaphorePermit, Semaphore},
+};
+
+use self::{
+    connection::Connection,
+    reply::{Protocol, Reply},
+};
+use super::{args::NodeArgs, port::Bound};
+
+/// Connections at a time.
+const MAX_CLIENTS: usize = 4096;
+/// How long a command tries.
+const COMMAND_TIMEOUT: Duration = Duration::from_secs(5);
+/// Beside the largest value of a command: its key and other words.
+const MARGIN: usize = 1 << 20;
+/// A port that can't take anybody in, for want of file descriptors as a rule, tries again after so long.
+const BREATH: Duration = Duration::from_millis(100);
+
+/// What the port takes in.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Limits {
+    /// Bytes of a value.
+    value_bytes: usize,
+    /// Bytes of a word of a command.
+    word_bytes: usize,
+    /// Bytes of a command, and of a transaction.
+    command_bytes: usize,
+    /// Bytes of large commands that are on their way at all connections together.
+    large_bytes: usize,
+}
+
+impl Limits {
+    pub(super) fn new(args: &NodeArgs) -> Self {
+        let value_bytes = args.max_value_bytes.0;
+        let command_bytes = value_bytes.saturating_add(MARGIN);
+        let large_bytes = args.queue_bytes.0.max(command_bytes.saturating_mul(2));
+        Self { value_bytes, word_bytes: command_bytes, command_bytes, large_bytes }
+    }
+}
+
+/// What all connections share.
+struct Shared {
+    node: Node,
+    kv: Kv,
+    limits: Limits,
+    secret: Option<Arc<[u8]>>,
+    places: Arc<Semaphore>,
+    /// Room for large commands, in KiB.
+    large: Arc<Semaphore>,
+    last_id: AtomicU64,
+}
+
+impl Shared {
+    /// Connections that there are.
+    fn clients(&self) -> usize {
+        MAX_CLIENTS - self.places.available_permits()
+    }
+}
+
+/// Answers from now on, in tasks that end with the program. Returns the address.
+pub(super) fn serve(port: Bound, node: Node, limits: Limits) -> String {
+    let kv = node.kv().with_timeout(COMMAND_TIMEOUT);
+    let large = Arc::new(Semaphore::new((limits.large_bytes >> 10).clamp(1, Semaphore::MAX_PERMITS)));
+    let places = Arc::new(Semaphore::new(MAX_CLIENTS));
+    let shared = Shared { node, kv, limits, secret: port.secret, places, large, last_id: AtomicU64::new(0) };
+    tokio::spawn(accept(port.listener, Arc::new(shared)));
+    port.addr.to_string()
+}
+
+async fn accept(listener: TcpListener, shared: Arc<Shared>) {
+    loop {
+        let socket = match listener.accept().await {
+            Ok((socket, _)) => socket,
+            Err(error) => {
+                tracing::warn!(%error, "a connection to the Redis port wasn't taken in");
+                tokio::time::sleep(BREATH).await;
+                continue;
+            }
+        };
+        match shared.places.clone().try_acquire_owned() {
+            Ok(place) => drop(tokio::spawn(served(socket, shared.clone(), place))),
+            Err(_) => turn_away(&socket),
+        }
+    }
+}
+
+async fn served(socket: TcpStream, shared: Arc<Shared>, place: OwnedSemaphorePermit) {
+    let id = shared.last_id.fetch_add(1, Ordering::Relaxed) + 1;
+    if let Err(error) = Connection::new(socket, shared, id).run().await {
+        tracing::debug!(%error, id, "a connection to the Redis port was lost");
+    }
+    drop(place);
+}
+
+/// Says why, as far as the socket takes that at once.
+fn turn_away(socket: &TcpStream) {
+    let mut text = BytesMut::new();
+    Reply::error("max number of clients reached").encode(&mut text, Protocol::Two);
+    let _ = socket.try_write(&text);
+}

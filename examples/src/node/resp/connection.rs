@@ -1,0 +1,193 @@
+//! Bytes of one connection: in, through its client's commands, and out.
+
+use std::{
+    io::{Error, ErrorKind, Result},
+    sync::Arc,
+    time::Duration,
+};
+
+use bytes::{BufMut, BytesMut};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+    sync::OwnedSemaphorePermit,
+    time::{Instant, sleep_until, timeout},
+};
+
+use super::{
+    COMMAND_TIMEOUT, Shared,
+    client::{Client, Then},
+    frame::{Frames, Next},
+    reply::Reply,
+};
+
+/// Bytes that are read at a time.
+const CHUNK: usize = 16 << 10;
+/// Bytes of a command, or of a transaction, that every connection may hold.
+const FREE: usize = 64 << 10;
+/// Answers are written once there are so many bytes of them, though there is more to do.
+const GATHERED: usize = 64 << 10;
+/// Whoever sends a large command, or takes in answers, so slowly that nothing moves for so long, is cut off.
+const STALLED: Duration = Duration::from_secs(30);
+/// How often somebody who waits for members is looked after.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// A connection.
+pub(super) struct Connection {
+    socket: TcpStream,
+    shared: Arc<Shared>,
+    client: Client,
+    input: BytesMut,
+    frames: Frames,
+    /// Room for what is large, and for how many KiB.
+    room: Option<OwnedSemaphorePermit>,
+}
+
+/// Why there is no more to do for now.
+enum Idle {
+    /// Until more bytes come; so many belong to the command that isn't whole.
+    Wants(usize),
+    /// For good.
+    Over,
+}
+
+impl Connection {
+    pub(super) fn new(socket: TcpStream, shared: Arc<Shared>, id: u64) -> Self {
+        let client = Client::new(shared.clone(), id);
+        Self { socket, shared, client, input: BytesMut::new(), frames: Frames::default(), room: None }
+    }
+
+    /// Serves it until one side ends it.
+    pub(super) async fn run(mut self) -> Result<()> {
+        // An answer that waits for the next one would wait for a timer.
+        self.socket.set_nodelay(true)?;
+        loop {
+            let idle = self.commands().await?;
+            self.client.flush().await;
+            self.write().await?;
+            let known = match idle {
+                Idle::Wants(known) => known,
+                Idle::Over => return self.socket.shutdown().await,
+            };
+            if !self.read(known).await? {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Makes all commands that are there.
+    async fn commands(&mut self) -> Result<Idle> {
+        loop {
+            let bounds = self.client.bounds();
+            let words = match self.frames.next(&mut self.input, &bounds) {
+                Next::Command(words) => words,
+                Next::Part(known) => {
+                    return Ok(if self.hold(known).await { Idle::Wants(known) } else { Idle::Over });
+                }
+                Next::Bad(text) => {
+                    self.client.say(Reply::error(format_args!("Protocol error: {text}")));
+                    return Ok(Idle::Over);
+                }
+            };
+            match self.client.execute(&words).await {
+                Then::Next => {}
+                Then::Leave => return Ok(Idle::Over),
+                Then::Wait { copies, ms } => {
+                    if !self.wait(copies, ms).await? {
+                        return Ok(Idle::Over);
+                    }
+                }
+            }
+            drop(words);
+            if !self.hold(0).await {
+                return Ok(Idle::Over);
+            }
+            if self.client.output.len() >= GATHERED {
+                self.write().await?;
+            }
+        }
+    }
+
+    /// Sees to it that there is room for a command of which so many bytes are known, and for what its client has queued.
+    /// Whether there is: else it has been told.
+    async fn hold(&mut self, known: usize) -> bool {
+        let wanted = known + self.client.queued_bytes();
+        let Some(more) = wanted.checked_sub(FREE) else {
+            if self.room.take().is_some() {
+                // What large commands came in goes with them.
+                self.input = BytesMut::from(&self.input[..]);
+            }
+            return true;
+        };
+        let held = self.room.as_ref().map_or(0, OwnedSemaphorePermit::num_permits);
+        let Some(lacking) = (more >> 10).checked_sub(held).filter(|lacking| *lacking > 0) else { return true };
+        // Others wait for these answers perhaps, and free what is waited for.
+        self.client.flush().await;
+        if self.write().await.is_err() {
+            return false;
+        }
+        let lacking = u32::try_from(lacking).unwrap_or(u32::MAX);
+        let taken = timeout(COMMAND_TIMEOUT, self.shared.large.clone().acquire_many_owned(lacking)).await;
+        let Ok(Ok(taken)) = taken else {
+            self.client.say(Reply::Error("BUSY too many bytes of large commands are on their way".into()));
+            return false;
+        };
+        match &mut self.room {
+            Some(room) => room.merge(taken),
+            None => self.room = Some(taken),
+        }
+        true
+    }
+
+    /// Takes in more of what comes. Whether there may be more behind it.
+    async fn read(&mut self, known: usize) -> Result<bool> {
+        self.input.reserve(known.saturating_sub(self.input.len()).max(CHUNK));
+        let read = if self.room.is_some() {
+            let read = timeout(STALLED, self.socket.read_buf(&mut self.input)).await;
+            read.map_err(|_| Error::from(ErrorKind::TimedOut))??
+        } else {
+            // No more than a chunk at a time, whatever room there happens to be.
+            self.socket.read_buf(&mut (&mut self.input).limit(CHUNK)).await?
+        };
+        Ok(read > 0)
+    }
+
+    /// Writes the answers that were gathered.
+    async fn write(&mut self) -> Result<()> {
+        let output = &mut self.client.output;
+        while !output.is_empty() {
+            let written = timeout(STALLED, self.socket.write_buf(output)).await;
+            if written.map_err(|_| Error::from(ErrorKind::TimedOut))?? == 0 {
+                return Err(ErrorKind::WriteZero.into());
+            }
+        }
+        // What a large answer took is given back, and what a small one took is used again.
+        if output.capacity() > 4 * GATHERED {
+            *output = BytesMut::new();
+        }
+        Ok(())
+    }
+
+    /// Waits for members. Whether the connection is still there.
+    async fn wait(&mut self, copies: i64, ms: u64) -> Result<bool> {
+        self.write().await?;
+        let end = (ms > 0).then(|| Instant::now() + Duration::from_millis(ms.min(u64::from(u32::MAX))));
+        loop {
+            let others = self.client.copies().await;
+            if others >= copies || end.is_some_and(|end| Instant::now() >= end) {
+                self.client.say(Reply::Number(others));
+                return Ok(true);
+            }
+            let next = Instant::now() + LOOK;
+            sleep_until(end.map_or(next, |end| end.min(next))).await;
+            if self.is_gone() {
+                return Ok(false);
+            }
+        }
+    }
+
+    /// Whether the other side has closed the connection and sent nothing before.
+    fn is_gone(&mut self) -> bool {
+        self.input.len() < CHUNK && matches!(self.socket.try_read_buf(&mut (&mut self.input).limit(CHUNK)), Ok(0))
+    }
+}

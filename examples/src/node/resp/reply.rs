@@ -1,0 +1,158 @@
+//! Answers, and their bytes in both versions of the protocol.
+
+use std::borrow::Cow;
+
+use bytes::{Bytes, BytesMut};
+use redis_protocol::{
+    error::RedisProtocolError,
+    resp2::{self, types::BorrowedFrame},
+    resp3::{
+        self,
+        types::{BorrowedFrame as Frame3, VerbatimStringFormat},
+    },
+};
+
+/// An answer to a command.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Reply {
+    /// A word of the protocol's own, as `OK`.
+    Word(&'static str),
+    /// What went wrong; its first word is the kind.
+    Error(Cow<'static, str>),
+    Number(i64),
+    Value(Bytes),
+    /// No value.
+    Absent,
+    /// No list, as of a transaction that didn't happen.
+    NoList,
+    List(Vec<Reply>),
+    /// Names and what belongs to them: a flat list in version 2.
+    Map(Vec<(Reply, Reply)>),
+    /// Text for people.
+    Text(String),
+}
+
+/// Which version of the protocol a connection speaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Protocol {
+    Two,
+    Three,
+}
+
+impl Reply {
+    pub(super) const OK: Self = Self::Word("OK");
+
+    /// An error of the kind that has no name of its own.
+    pub(super) fn error(text: impl std::fmt::Display) -> Self {
+        Self::Error(format!("ERR {text}").into())
+    }
+
+    /// A text as a value.
+    pub(super) fn text(text: impl AsRef<str>) -> Self {
+        Self::Value(Bytes::copy_from_slice(text.as_ref().as_bytes()))
+    }
+
+    /// A value that may be absent.
+    pub(super) fn found(value: Option<Bytes>) -> Self {
+        value.map_or(Self::Absent, Self::Value)
+    }
+
+    /// How many.
+    pub(super) fn count(count: usize) -> Self {
+        Self::Number(i64::try_from(count).unwrap_or(i64::MAX))
+    }
+
+    /// Whether.
+    pub(super) fn flag(flag: bool) -> Self {
+        Self::Number(flag.into())
+    }
+
+    /// Appends its bytes.
+    pub(super) fn encode(&self, out: &mut BytesMut, protocol: Protocol) {
+        let new = protocol == Protocol::Three;
+        match self {
+            Self::Word(word) => leaf(out, &BorrowedFrame::SimpleString(word.as_bytes())),
+            Self::Error(text) => leaf(out, &BorrowedFrame::Error(&one_line(text))),
+            Self::Number(number) => leaf(out, &BorrowedFrame::Integer(*number)),
+            Self::Value(value) => leaf(out, &BorrowedFrame::BulkString(value)),
+            Self::Absent | Self::NoList if new => leaf3(out, &Frame3::Null),
+            Self::Absent => leaf(out, &BorrowedFrame::Null),
+            Self::NoList => out.extend_from_slice(b"*-1\r\n"),
+            Self::List(all) => {
+                begin(out, '*', all.len());
+                all.iter().for_each(|one| one.encode(out, protocol));
+            }
+            Self::Map(all) => {
+                if new {
+                    begin(out, '%', all.len());
+                } else {
+                    begin(out, '*', all.len() * 2);
+                }
+                for (name, value) in all {
+                    name.encode(out, protocol);
+                    value.encode(out, protocol);
+                }
+            }
+            Self::Text(text) if new => {
+                let format = VerbatimStringFormat::Text;
+                leaf3(out, &Frame3::VerbatimString { data: text.as_bytes(), format, attributes: None });
+            }
+            Self::Text(text) => leaf(out, &BorrowedFrame::BulkString(text.as_bytes())),
+        }
+    }
+}
+
+/// The head of what has several parts: these come one by one, in their order.
+fn begin(out: &mut BytesMut, mark: char, len: usize) {
+    out.extend_from_slice(format!("{mark}{len}\r\n").as_bytes());
+}
+
+fn leaf(out: &mut BytesMut, frame: &BorrowedFrame<'_>) {
+    encoded(resp2::encode::extend_encode_borrowed(out, frame, false));
+}
+
+fn leaf3(out: &mut BytesMut, frame: &Frame3<'_>) {
+    encoded(resp3::encode::complete::extend_encode_borrowed(out, frame, false));
+}
+
+fn encoded(result: Result<usize, RedisProtocolError>) {
+    debug_assert!(result.is_ok(), "the buffer grows, so it can't be too short: {result:?}");
+}
+
+/// An error ends with its line.
+fn one_line(text: &str) -> Cow<'_, str> {
+    if text.contains(['\r', '\n']) { text.replace(['\r', '\n'], " ").into() } else { text.into() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bytes(reply: &Reply, protocol: Protocol) -> String {
+        let mut out = BytesMut::new();
+        reply.encode(&mut out, protocol);
+        String::from_utf8(out.to_vec()).unwrap()
+    }
+
+    #[test]
+    fn both_versions() {
+        let pair = (Reply::text("n"), Reply::Number(-3));
+        let cases = [
+            (Reply::OK, "+OK\r\n", "+OK\r\n"),
+            (Reply::error("a\r\nb"), "-ERR a  b\r\n", "-ERR a  b\r\n"),
+            (Reply::Number(-7), ":-7\r\n", ":-7\r\n"),
+            (Reply::text("a\r\nb"), "$4\r\na\r\nb\r\n", "$4\r\na\r\nb\r\n"),
+            (Reply::text(""), "$0\r\n\r\n", "$0\r\n\r\n"),
+            (Reply::Absent, "$-1\r\n", "_\r\n"),
+            (Reply::NoList, "*-1\r\n", "_\r\n"),
+            (Reply::List(vec![Reply::Absent, Reply::Number(1)]), "*2\r\n$-1\r\n:1\r\n", "*2\r\n_\r\n:1\r\n"),
+            (Reply::List(vec![]), "*0\r\n", "*0\r\n"),
+            (Reply::Map(vec![pair]), "*2\r\n$1\r\nn\r\n:-3\r\n", "%1\r\n$1\r\nn\r\n:-3\r\n"),
+            (Reply::Text("x".to_owned()), "$1\r\nx\r\n", "=5\r\ntxt:x\r\n"),
+        ];
+        for (reply, two, three) in cases {
+            assert_eq!(bytes(&reply, Protocol::Two), two);
+            assert_eq!(bytes(&reply, Protocol::Three), three);
+        }
+    }
+}

@@ -1,0 +1,172 @@
+//! Writes, one at a time. What must be told of them decides how they are made: one that can be asked for again after a
+//! failover, and answered from its record, is preferred.
+
+use artillery_ddata::{Batch, Committed, Conflict, Error, Expected, Kv, Taken, Version};
+use bytes::Bytes;
+
+use super::{failure::told, reply::Reply, script};
+
+/// A write.
+#[derive(Debug, Clone)]
+pub(super) enum Write {
+    Set {
+        key: Bytes,
+        value: Bytes,
+        when: When,
+        answer: SetAnswer,
+    },
+    /// All of these, or with `absent` none unless all keys are.
+    SetMany {
+        pairs: Vec<(Bytes, Bytes)>,
+        absent: bool,
+    },
+    Delete(Vec<Bytes>),
+    /// Deletes, and tells what was there.
+    Take(Bytes),
+    Append {
+        key: Bytes,
+        value: Bytes,
+    },
+    Add {
+        key: Bytes,
+        by: i64,
+    },
+    /// Puts, if the key has this version.
+    Swap {
+        key: Bytes,
+        expected: Version,
+        value: Bytes,
+    },
+}
+
+/// Under which condition a key is set.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum When {
+    Always,
+    Absent,
+    Present,
+}
+
+/// What a set tells.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum SetAnswer {
+    /// `OK`, or nothing if the condition didn't hold.
+    Word,
+    /// Whether it was done.
+    Flag,
+    /// What was there.
+    Old,
+}
+
+impl SetAnswer {
+    /// What is told of a set that was done or not, where what was there doesn't matter.
+    pub(super) fn of(self, done: bool) -> Reply {
+        match self {
+            Self::Flag => Reply::flag(done),
+            _ if done => Reply::OK,
+            _ => Reply::Absent,
+        }
+    }
+}
+
+impl Write {
+    /// Whether it always happens and tells nothing but that.
+    pub(super) fn is_plain(&self) -> bool {
+        match self {
+            Self::Set { when, answer, .. } => (*when, *answer) == (When::Always, SetAnswer::Word),
+            Self::SetMany { absent, .. } => !absent,
+            _ => false,
+        }
+    }
+
+    /// The bytes of its keys and values, and how many steps it takes at most.
+    pub(super) fn size(&self) -> (usize, usize) {
+        match self {
+            Self::Set { key, value, .. } | Self::Append { key, value } | Self::Swap { key, value, .. } => {
+                (key.len() + value.len(), 2)
+            }
+            Self::SetMany { pairs, .. } => {
+                (pairs.iter().map(|(key, value)| key.len() + value.len()).sum(), pairs.len() * 2)
+            }
+            Self::Delete(keys) => (keys.iter().map(Bytes::len).sum(), keys.len()),
+            Self::Take(key) | Self::Add { key, .. } => (key.len(), 1),
+        }
+    }
+
+    /// The lengths of its longest key and of its largest value.
+    pub(super) fn longest(&self) -> (usize, usize) {
+        match self {
+            Self::Set { key, value, .. } | Self::Append { key, value } | Self::Swap { key, value, .. } => {
+                (key.len(), value.len())
+            }
+            Self::SetMany { pairs, .. } => {
+                let longest = |of: fn(&(Bytes, Bytes)) -> usize| pairs.iter().map(of).max().unwrap_or(0);
+                (longest(|pair| pair.0.len()), longest(|pair| pair.1.len()))
+            }
+            Self::Delete(keys) => (keys.iter().map(Bytes::len).max().unwrap_or(0), 0),
+            Self::Take(key) | Self::Add { key, .. } => (key.len(), 0),
+        }
+    }
+
+    /// Makes it by itself.
+    pub(super) async fn make(self, kv: &Kv) -> Reply {
+        self.made(kv).await.unwrap_or_else(|error| told(&error))
+    }
+
+    async fn made(self, kv: &Kv) -> Result<Reply, Error> {
+        Ok(match self {
+            Self::Set { key, value, when: When::Always, answer: SetAnswer::Word } => {
+                kv.put(key, value).await?;
+                Reply::OK
+            }
+            Self::Set { key, value, when: When::Absent, answer: answer @ (SetAnswer::Word | SetAnswer::Flag) } => {
+                answer.of(kv.compare_and_swap(key, Version::NONE, value).await?.is_ok())
+            }
+            Self::Set { key, value, when: When::Present, answer: answer @ (SetAnswer::Word | SetAnswer::Flag) } => {
+                let batch = Batch::new().require(&key, Expected::Present).put(&key, value);
+                answer.of(kv.write(batch).await?.is_ok())
+            }
+            Self::SetMany { pairs, absent } => set_many(kv, &pairs, absent).await?,
+            Self::Delete(ref keys) if let [key] = keys.as_slice() => {
+                let batch = Batch::new().require(key, Expected::Present).delete(key);
+                Reply::flag(kv.write(batch).await?.is_ok())
+            }
+            Self::Take(key) => match kv.get_delete(key).await?.result {
+                Taken::Nothing => Reply::Absent,
+                Taken::Value(taken) => Reply::Value(taken.value),
+                _ => Reply::Error("UNKNOWN the key was deleted; what it held is known no more".into()),
+            },
+            Self::Append { key, value } => count(kv.append(key, value).await?.result),
+            Self::Add { key, by } => Reply::Number(kv.increment(key, by).await?.result),
+            Self::Swap { key, expected, value } => swapped(kv.compare_and_swap(key, expected, value).await?),
+            write => script::make(kv, &[write]).await.pop().unwrap_or(Reply::Absent),
+        })
+    }
+}
+
+async fn set_many(kv: &Kv, pairs: &[(Bytes, Bytes)], absent: bool) -> Result<Reply, Error> {
+    let mut batch = Batch::new();
+    if absent {
+        batch = pairs.iter().fold(batch, |batch, (key, _)| batch.require(key, Expected::Absent));
+    }
+    batch = pairs.iter().fold(batch, |batch, (key, value)| batch.put(key, value.clone()));
+    let done = kv.write(batch).await?.is_ok();
+    Ok(if absent { Reply::flag(done) } else { Reply::OK })
+}
+
+fn swapped(result: Result<Committed, Conflict>) -> Reply {
+    match result {
+        Ok(done) => Reply::text(done.version.to_string()),
+        Err(conflict) => conflict_with(conflict.version()),
+    }
+}
+
+/// Another version stood in the way.
+pub(super) fn conflict_with(version: Version) -> Reply {
+    Reply::Error(format!("CONFLICT {version}").into())
+}
+
+/// A number of bytes.
+pub(super) fn count(count: u64) -> Reply {
+    Reply::Number(i64::try_from(count).unwrap_or(i64::MAX))
+}
