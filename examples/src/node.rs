@@ -2,6 +2,8 @@
 
 mod args;
 mod http;
+mod metrics;
+mod prometheus;
 mod settings;
 
 use std::{process::ExitCode, time::Duration};

@@ -77,7 +77,7 @@ pub(super) struct NodeArgs {
     /// The largest value, inclusive
     #[arg(long, value_name = "BYTES", default_value = "64MiB")]
     pub(super) max_value_bytes: Bytes,
-    /// Address for /health, /ready and /status over HTTP (default: off)
+    /// Address for /health, /ready, /metrics and /status over HTTP (default: off)
     #[arg(long, value_name = "ADDR")]
     pub(super) http: Option<SocketAddr>,
     /// File with the token that --http wants as `Authorization: Bearer TOKEN`

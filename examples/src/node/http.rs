@@ -1,4 +1,4 @@
-//! `/health`, `/ready` and `/status` over HTTP.
+//! `/health`, `/ready`, `/metrics` and `/status` over HTTP.
 
 use std::{net::SocketAddr, sync::Arc};
 
@@ -13,7 +13,7 @@ use axum::{
 };
 use tokio::net::TcpListener;
 
-use super::args::NodeArgs;
+use super::{args::NodeArgs, metrics, prometheus};
 use crate::{exit::Failure, secret};
 
 /// What the command line wants of HTTP.
@@ -39,7 +39,7 @@ impl Plan {
                 let way = "beyond loopback, --port-password-file or --open is needed";
                 return Err(Failure::usage(format!("--http {addr}: {way}")));
             }
-            tracing::warn!(%addr, "--open: whoever reaches this address can read the node's status");
+            tracing::warn!(%addr, "--open: whoever reaches this address can read the node's status and metrics");
         }
         Ok(Some(Self { addr, token }))
     }
@@ -69,6 +69,7 @@ impl Server {
         let routes = Router::new()
             .route("/health", get(async || "ok\n"))
             .route("/ready", get(ready))
+            .route("/metrics", get(all_metrics))
             .route("/status", get(status))
             .with_state(node);
         let routes = match self.token {
@@ -85,11 +86,11 @@ impl Server {
 }
 
 async fn ready(State(node): State<Node>) -> (StatusCode, &'static str) {
-    if node.status().await.ready {
-        (StatusCode::OK, "ready\n")
-    } else {
-        (StatusCode::SERVICE_UNAVAILABLE, "not ready\n")
-    }
+    if node.may_serve() { (StatusCode::OK, "ready\n") } else { (StatusCode::SERVICE_UNAVAILABLE, "not ready\n") }
+}
+
+async fn all_metrics(State(node): State<Node>) -> Response {
+    ([(header::CONTENT_TYPE, prometheus::CONTENT_TYPE)], metrics::text(&node.metrics().await)).into_response()
 }
 
 async fn status(State(node): State<Node>) -> Response {

@@ -3,6 +3,7 @@
 mod availability;
 mod counters;
 mod ctl;
+mod exposition;
 mod failover;
 mod faults;
 mod forming;
@@ -11,6 +12,7 @@ mod joiner;
 mod leaving;
 mod load;
 mod members;
+mod metrics;
 mod moving;
 mod overload;
 mod quickstart;
