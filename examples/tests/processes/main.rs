@@ -10,6 +10,7 @@ mod forming;
 mod http;
 mod joiner;
 mod leaving;
+mod live;
 mod load;
 mod members;
 mod metrics;
