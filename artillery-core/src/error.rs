@@ -168,6 +168,45 @@ pub enum Refusal {
     Other(String),
 }
 
+impl Refusal {
+    /// A word for each reason, which stays the same: to count by.
+    pub const WORDS: [&str; 11] = [
+        "different_cluster_name",
+        "different_cluster",
+        "version_mismatch",
+        "not_its_certificate",
+        "untrusted",
+        "malformed",
+        "timed_out",
+        "itself",
+        "superseded",
+        "busy",
+        "other",
+    ];
+
+    /// The place of its word among [`WORDS`](Self::WORDS).
+    pub(crate) fn index(&self) -> usize {
+        match self {
+            Self::DifferentClusterName { .. } => 0,
+            Self::DifferentCluster { .. } => 1,
+            Self::VersionMismatch { .. } => 2,
+            Self::NotItsCertificate { .. } => 3,
+            Self::Untrusted(_) => 4,
+            Self::Malformed(_) => 5,
+            Self::TimedOut => 6,
+            Self::Itself(_) => 7,
+            Self::Superseded { .. } => 8,
+            Self::Busy => 9,
+            Self::Other(_) => 10,
+        }
+    }
+
+    /// Its word among [`WORDS`](Self::WORDS).
+    pub fn word(&self) -> &'static str {
+        Self::WORDS[self.index()]
+    }
+}
+
 /// Why a connection could not be had. Nothing of an application was sent; another try is safe.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]

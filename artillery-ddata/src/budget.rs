@@ -52,6 +52,11 @@ impl Budget {
         self.room.clone().try_acquire_many_owned(self.units(bytes)).ok().map(|permit| Share(Some(permit)))
     }
 
+    /// Bytes that are taken.
+    pub(crate) fn taken(&self) -> usize {
+        (self.units as usize).saturating_sub(self.room.available_permits()) * UNIT
+    }
+
     /// Bytes that nobody has taken.
     #[cfg(test)]
     pub(crate) fn left(&self) -> usize {

@@ -114,6 +114,8 @@ pub mod error;
 pub mod kv;
 pub mod map;
 #[cfg(feature = "net")]
+pub mod metrics;
+#[cfg(feature = "net")]
 pub mod node;
 pub mod replica;
 mod request_id;

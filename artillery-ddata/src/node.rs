@@ -18,7 +18,7 @@ pub use self::{
     builder::{NodeBuilder, StartError},
     phase::{NeverReady, Ready, Stopped},
 };
-use crate::{Place, config::Config, kv::Kv, status::NodeStatus};
+use crate::{Place, config::Config, kv::Kv, metrics::NodeMetrics, status::NodeStatus};
 
 /// A member of a cluster, or a spare, in this process. Clones are the same node; dropping the last one is a crash.
 #[derive(Clone)]
@@ -118,6 +118,17 @@ impl Node {
     /// How it stands. It asks the tasks of its chains, which answer as soon as they come to it.
     pub async fn status(&self) -> NodeStatus {
         self.inner.data.status().await
+    }
+
+    /// Everything that it counts and measures. As [`status`](Self::status), it asks the tasks of its chains.
+    pub async fn metrics(&self) -> NodeMetrics {
+        self.inner.data.metrics().await
+    }
+
+    /// Whether it may serve now: it has been [`ready`](Self::ready), and as a member it has a lease and its chains are open,
+    /// as a spare it has heard of members lately. It asks nobody. A moment later it may be otherwise.
+    pub fn may_serve(&self) -> bool {
+        self.inner.data.may_serve()
     }
 
     /// What went over its socket so far.

@@ -21,7 +21,7 @@ pub struct NodeStatus {
     /// What it is in the first chain that it serves; a spare too while it belongs to no cluster.
     #[serde(with = "place")]
     pub role: Place,
-    /// Whether it can answer a strong read, itself or by asking a member.
+    /// Whether it can answer a strong read now, itself or by asking a member.
     pub ready: bool,
     /// The other nodes that it knows of.
     pub members: Vec<MemberStatus>,

@@ -2,7 +2,9 @@
 
 mod args;
 mod http;
+mod metrics;
 mod port;
+mod prometheus;
 mod resp;
 mod settings;
 

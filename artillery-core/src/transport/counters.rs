@@ -2,6 +2,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+use crate::error::Refusal;
+
 macro_rules! counters {
     ($($(#[$doc:meta])* $name:ident,)*) => {
         /// A reading of an endpoint's counters.
@@ -23,6 +25,21 @@ macro_rules! counters {
             }
         }
     };
+}
+
+/// Refused peers, by the reason.
+#[derive(Debug, Default)]
+pub(crate) struct Refused([Cell; Refusal::WORDS.len()]);
+
+impl Refused {
+    pub(crate) fn add(&self, reason: &Refusal) {
+        self.0[reason.index()].add(1);
+    }
+
+    /// Every reason with its word.
+    pub(crate) fn read(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        Refusal::WORDS.into_iter().zip(self.0.iter().map(|cell| cell.0.load(Relaxed)))
+    }
 }
 
 /// One counter.

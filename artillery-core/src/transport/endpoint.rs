@@ -7,7 +7,7 @@ use tokio::{sync::Semaphore, time::timeout};
 
 use super::{
     CloseCode, Connection, Counters, Link, PeerInfo, PeerKind, Service, accept, connection,
-    counters::Cells,
+    counters::{Cells, Refused},
     dial,
     hello::{self, Hello},
     link::Links,
@@ -67,6 +67,7 @@ pub(super) struct Shared {
     pub(super) local: LocalInfo,
     pub(super) service: Arc<dyn Service>,
     pub(super) counters: Arc<Cells>,
+    pub(super) refused: Refused,
     pub(super) registry: Registry,
     pub(super) links: Links,
     pub(super) handshakes: Arc<Semaphore>,
@@ -134,6 +135,7 @@ impl Shared {
 
     pub(super) fn refused(&self, addr: SocketAddr, reason: &Refusal) {
         self.counters.refused.add(1);
+        self.refused.add(reason);
         tracing::debug!(%addr, %reason, "refused a peer");
         self.service.refused(addr, reason);
     }
@@ -183,6 +185,7 @@ impl Endpoint {
             carrier: Carrier::Quic(quinn.clone(), Security::new(identity.clone(), dial)),
             service,
             counters,
+            refused: Refused::default(),
             registry: Registry::new(local.cluster_id),
             links: Links::default(),
             handshakes: Arc::new(Semaphore::new(config.max_handshakes as usize)),
@@ -214,6 +217,7 @@ impl Endpoint {
             carrier: Carrier::Simulated(port),
             service,
             counters: Arc::default(),
+            refused: Refused::default(),
             registry: Registry::new(local.cluster_id),
             links: Links::default(),
             handshakes: Arc::new(Semaphore::new(config.max_handshakes as usize)),
@@ -305,6 +309,11 @@ impl Endpoint {
     /// What was sent and received so far.
     pub fn counters(&self) -> Counters {
         self.handle.shared.counters.read()
+    }
+
+    /// Connections that peers dialled and that were refused so far: every reason of [`Refusal::WORDS`], and how often.
+    pub fn refused(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        self.handle.shared.refused.read()
     }
 
     /// Counts a datagram that had no connection to go by.

@@ -82,6 +82,8 @@ pub(crate) struct State {
     pub(crate) answered: bool,
     /// The leader said last that nothing is about to change.
     pub(crate) settled: bool,
+    /// When somebody who knows a leader answered last. Nobody is told when that changes.
+    pub(crate) heard: Timestamp,
 }
 
 /// Everything that the task needs.
@@ -308,6 +310,7 @@ impl Control {
             state.lease = lease.unwrap_or(state.lease);
             state.leader = leader.or(state.leader);
             state.answered |= leader.is_some();
+            state.heard = if leader.is_some() { now } else { state.heard };
             state.settled = settled;
             before != (state.lease, state.leader, state.answered, state.settled)
         });

@@ -93,6 +93,11 @@ impl<T> Queue<T> {
         (Self { sender, room: Budget::new(bytes) }, receiver)
     }
 
+    /// Bytes that wait in it.
+    pub(crate) fn waiting_bytes(&self) -> usize {
+        self.room.taken()
+    }
+
     /// Hands the request in if there is room now and nobody waits for it; gives it back otherwise.
     fn try_send(&self, request: T, bytes: usize) -> Result<(), T> {
         let Some(_share) = self.room.try_take(bytes) else { return Err(request) };

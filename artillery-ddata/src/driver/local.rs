@@ -9,7 +9,7 @@ use arc_swap::ArcSwap;
 use tokio::sync::watch;
 
 use super::handle::ChainHandle;
-use crate::{ChainId, MemberId, Place, control::chain_of, routing::Routing};
+use crate::{ChainId, MemberId, Place, Timestamp, control::chain_of, metrics::Tally, routing::Routing};
 
 pub(crate) struct Local {
     /// This node, in this life.
@@ -24,6 +24,8 @@ pub(crate) struct Local {
     routing: watch::Sender<Option<Arc<Routing>>>,
     /// Requests that were handed on to another node.
     forwarded: AtomicU64,
+    /// What callers asked here, and what came of it.
+    pub(crate) tally: Tally,
 }
 
 /// A chain of which this node is a member, and its place there: local reads say it, and look nothing up for it.
@@ -35,7 +37,15 @@ struct Here {
 impl Local {
     pub(crate) fn new(me: MemberId, name: String) -> Self {
         let (handles, chains) = (Mutex::default(), ArcSwap::default());
-        Self { me, name, handles, chains, routing: watch::Sender::new(None), forwarded: AtomicU64::new(0) }
+        Self {
+            me,
+            name,
+            handles,
+            chains,
+            routing: watch::Sender::new(None),
+            forwarded: AtomicU64::new(0),
+            tally: Tally::default(),
+        }
     }
 
     /// The chain, if this node is a member of it.
@@ -53,6 +63,11 @@ impl Local {
         let chains = self.chains.load();
         let chain = chain_of(key, chains.len() as u32);
         chains.get(chain.0 as usize).and_then(Option::as_ref).map(|here| f(&here.handle, here.place))
+    }
+
+    /// Until when this node has a lease of a chain.
+    pub(crate) fn lease(&self, chain: ChainId) -> Timestamp {
+        self.with_chain(chain, |handle| handle.gate.lease_until()).unwrap_or_default()
     }
 
     /// Where this node stands in a chain.
@@ -111,6 +126,13 @@ impl Local {
     /// Local clean reads so far, of all chains.
     pub(crate) fn clean_reads(&self) -> u64 {
         self.handles().iter().flatten().map(|handle| handle.gate.counters().total()).sum()
+    }
+
+    /// Bytes of reads, and of writes, that wait for the tasks of all chains.
+    pub(crate) fn queued_bytes(&self) -> (usize, usize) {
+        let handles = self.handles();
+        let sum = |of: fn(&ChainHandle) -> usize| handles.iter().flatten().map(of).sum();
+        (sum(|handle| handle.reads.waiting_bytes()), sum(|handle| handle.writes.waiting_bytes()))
     }
 
     pub(crate) fn count_forwarded(&self) {

@@ -101,6 +101,11 @@ impl Server {
         Self { recovery: Some(recovery), ..self }
     }
 
+    /// Bytes taken by the requests of all connections and by their answers, by what they wait for.
+    pub(crate) fn taken_bytes(&self) -> impl Iterator<Item = (&'static str, usize)> {
+        self.rooms.taken_bytes()
+    }
+
     /// Serves a stream of kind [`REQUESTS`](crate::wire::streams::REQUESTS) until it ends. Whoever breaks the rules
     /// loses the connection.
     pub(crate) async fn serve(self: Arc<Self>, stream: IncomingStream) {
@@ -111,7 +116,7 @@ impl Server {
         };
         let room = self.rooms.of(&connection);
         let outstanding = Semaphore::new(MAX_OUTSTANDING);
-        let (answers, waiting) = Answers::new(room.clone());
+        let (answers, waiting) = Answers::new(room.clone(), self.local.clone());
         // Lent, not given: a reader dropped before the connection is closed leaves a frame to send, and quinn then holds
         // the farewell back whenever the congestion window is full, a probe of the path's packet size being enough.
         let reading = self.read(&mut reader, answers, &outstanding, &room);
@@ -169,7 +174,7 @@ impl Server {
             answers.local(number, reply).await;
             return Ok(());
         }
-        let answering = answers.expect(number, &request.operation).await;
+        let answering = answers.expect(&request).await;
         match &request.operation {
             Operation::Read { .. } | Operation::Write { .. } => {
                 self.serve_or_forward(request, share, answering, answers, room).await;
@@ -243,7 +248,7 @@ impl Server {
     ) {
         let wait = Duration::from_millis(request.deadline_ms.into()).min(LONGEST_WAIT);
         let deadline = Instant::now() + wait;
-        let (number, is_write) = (request.number, request.operation.is_write());
+        let (number, is_write, timing) = (request.number, request.operation.is_write(), answering.timing);
         let handed = match self.place(&request) {
             // One that is large came in a task of its own, and has its room already.
             Ok(For::Here(handle)) if is_write && share.is_none() => {
@@ -258,7 +263,7 @@ impl Server {
         };
         if handed.is_err() {
             // Nobody ever saw it.
-            answers.brief(number, if is_write { Reply::Refused(Refusal::Busy) } else { Reply::Expired });
+            answers.brief(number, timing, if is_write { Reply::Refused(Refusal::Busy) } else { Reply::Expired });
         }
     }
 
@@ -379,7 +384,7 @@ async fn write_here(
     answers: &Answers,
     room: &Room,
 ) {
-    let number = request.number;
+    let (number, timing) = (request.number, answering.timing);
     let Operation::Write { request, write } = request.operation else { return };
     let responder = Responder::Stream(answering);
     let write = WriteRequest { request, write, deadline: on_the_clock(deadline), responder };
@@ -395,7 +400,7 @@ async fn write_here(
             () = answers.gone() => {}
             handed = timeout_at(deadline, waiting) => if handed.is_err() {
                 // Nobody ever saw it.
-                answers.brief(number, Reply::Refused(Refusal::Busy));
+                answers.brief(number, timing, Reply::Refused(Refusal::Busy));
             }
         }
     });

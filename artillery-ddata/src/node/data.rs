@@ -57,13 +57,15 @@ pub(crate) struct Data {
     pub(super) chains: Arc<Chains>,
     pub(super) cluster: OnceLock<Cluster>,
     router: OnceLock<Arc<Router>>,
-    server: Arc<OnceLock<Arc<Server>>>,
+    pub(super) server: Arc<OnceLock<Arc<Server>>>,
     pub(super) hub: OnceLock<Arc<Hub>>,
     pub(super) door: Arc<OnceLock<Arc<Door>>>,
     /// How the configuration stands, once there is one that may change.
     pub(super) log: OnceLock<Arc<dyn ConfigLog>>,
     pub(super) recovery: OnceLock<Parts>,
     pub(super) state: OnceLock<watch::Receiver<control::State>>,
+    /// How each chain stands that is served here, once there are any.
+    pub(super) standings: OnceLock<Vec<watch::Receiver<Standing>>>,
     store: Arc<dyn Store>,
     phase: watch::Sender<Phase>,
     formation: Mutex<Option<mpsc::Receiver<(MemberId, FormationMessage)>>>,
@@ -91,6 +93,7 @@ impl Data {
             log: OnceLock::new(),
             recovery: OnceLock::new(),
             state: OnceLock::new(),
+            standings: OnceLock::new(),
             store,
             phase: watch::Sender::new(Phase::Seeking),
             formation: Mutex::new(Some(formation)),
@@ -217,10 +220,6 @@ impl Data {
         self.phase.subscribe()
     }
 
-    pub(super) fn is_ready(&self) -> bool {
-        matches!(*self.phase.borrow(), Phase::Ready(_))
-    }
-
     pub(super) fn advance(&self, phase: Phase) {
         self.phase.send_if_modified(|present| {
             let moves = !present.is_final();
@@ -282,6 +281,8 @@ impl Data {
             here.push(handle);
         }
         self.local.form(control::routing(founding.cluster, &configs), here);
+        // Set once, here or where the log is followed.
+        let _ = self.standings.set(standings.clone());
         self.advance(Phase::Formed);
         tokio::spawn(self.clone().become_ready(Ready::new(self.role(), founding.cluster), standings));
     }

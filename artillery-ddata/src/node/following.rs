@@ -39,6 +39,9 @@ const PATIENCE: u32 = 10;
 /// Those that leave together would wait for each other: no longer than so many times the lease.
 const FAREWELL: u32 = 3;
 
+/// A spare that nobody who knows a leader has answered for so many leases may not reach the members either.
+const LONG_UNHEARD: u32 = 3;
+
 /// What the task of the configuration is made of, but for the log.
 struct Beginning {
     me: Founder,
@@ -67,6 +70,8 @@ impl Data {
             Some(handle)
         });
         let handles = handles.collect();
+        // Set once, here or where nothing changes.
+        let _ = self.standings.set(standings.clone());
         self.local.form(control::routing(founding.cluster, &configs), handles);
         let numbered = configs.iter().map(|config| config.chain).zip(standings.iter().cloned()).collect();
         let (state, shown) = watch::channel(State::default());
@@ -192,6 +197,26 @@ impl Data {
             self.advance(Phase::Ready(Ready::new(self.role(), cluster)));
         };
         self.unless_stopped(became).await;
+    }
+
+    /// Whether this node may serve now: it has been ready, and nothing keeps it from what it became. A member has a lease
+    /// and its chains are open; a spare heard lately of members that it can ask.
+    pub(super) fn may_serve(&self) -> bool {
+        let Some(standings) = self.standings.get().filter(|_| self.phases().borrow().is_ready()) else { return false };
+        if standings.iter().any(|standing| standing.borrow().halted.is_some()) {
+            return false;
+        }
+        let Some(state) = self.state.get() else {
+            return standings.iter().all(|standing| standing.borrow().open.is_some());
+        };
+        let known = state.borrow().clone();
+        let now = clock::now();
+        let heard = now - known.heard < self.config.lease.duration * LONG_UNHEARD;
+        let is_serving = |config: &ChainConfig| config.role(self.id()) == Some(Role::Serving);
+        // Whoever resigned has given its lease up before that is out.
+        let is_leased = |config: &ChainConfig| self.local.lease(config.chain) > now;
+        self.serves(&known, standings)
+            && known.configs.iter().all(|config| if is_serving(config) { is_leased(config) } else { heard })
     }
 
     /// Whether this node can do what its place in each chain is for.

@@ -23,6 +23,10 @@ pub(crate) enum Phase {
 }
 
 impl Phase {
+    pub(crate) fn is_ready(&self) -> bool {
+        matches!(self, Self::Ready(_))
+    }
+
     pub(crate) fn is_final(&self) -> bool {
         matches!(self, Self::Failed(_) | Self::Stopped(_))
     }

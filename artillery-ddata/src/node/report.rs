@@ -2,13 +2,15 @@
 
 use artillery_core::{
     MemberId, Timestamp, clock,
-    cluster::{Member, MemberState},
+    cluster::{Cluster, Member, MemberState},
+    transport::Endpoint,
 };
 
 use super::data::Data;
 use crate::{
     Mode, NodeId,
-    replica::Status,
+    metrics::{ChainMetrics, Histogram, NodeMetrics, QueueMetrics},
+    replica::{READERS_PER_QUERY, Status},
     routing::Routing,
     status::{ChainStatus, LogStatus, MemberStatus, NodeStatus, ReadsStatus, TrafficStatus},
 };
@@ -16,7 +18,36 @@ use crate::{
 impl Data {
     /// How the node stands; its chains answer as soon as they come to it.
     pub(crate) async fn status(&self) -> NodeStatus {
+        self.status_of(&self.chain_states().await)
+    }
+
+    /// The same with everything that it counts.
+    pub(crate) async fn metrics(&self) -> NodeMetrics {
         let states = self.chain_states().await;
+        let endpoint = self.cluster.get().map(Cluster::endpoint);
+        NodeMetrics {
+            status: self.status_of(&states),
+            operations: self.local.tally.operations(),
+            readers_per_query: readers_per_query(&states),
+            changes: self.local.tally.changes(),
+            refused: endpoint.map(|endpoint| endpoint.refused().collect()).unwrap_or_default(),
+            queues: self.queues(),
+            chains: states.iter().filter_map(kept).collect(),
+            traffic: endpoint.map(Endpoint::counters).unwrap_or_default(),
+            window_limit_bytes: self.config.limits.window_bytes as u64,
+            backlog_limit_bytes: self.config.limits.backlog_bytes as u64,
+        }
+    }
+
+    fn queues(&self) -> Vec<QueueMetrics> {
+        let (reads, writes) = self.local.queued_bytes();
+        let of_chains = [("chain_reads", reads), ("chain_writes", writes)];
+        let of_connections = self.server.get().map(|server| server.taken_bytes()).into_iter().flatten();
+        let all = of_chains.into_iter().chain(of_connections);
+        all.map(|(queue, bytes)| QueueMetrics { queue, bytes: bytes as u64 }).collect()
+    }
+
+    fn status_of(&self, states: &[Status]) -> NodeStatus {
         let routing = self.local.routing().borrow().clone();
         let cluster = self.cluster.get();
         let counters = cluster.map(|cluster| cluster.endpoint().counters()).unwrap_or_default();
@@ -27,13 +58,13 @@ impl Data {
             cluster: self.config.cluster.clone(),
             cluster_id: routing.as_ref().map(|routing| routing.cluster.to_string()),
             role: self.role(),
-            ready: self.is_ready(),
+            ready: self.may_serve(),
             members: cluster.map(|cluster| cluster.members().iter().map(member).collect()).unwrap_or_default(),
             chains: routing
                 .iter()
                 .flat_map(|routing| states.iter().filter_map(|state| self.chain(routing, state)))
                 .collect(),
-            reads: self.reads(&states),
+            reads: self.reads(states),
             traffic: TrafficStatus {
                 frames_sent: counters.frames_sent,
                 frame_bytes_sent: counters.frame_bytes_sent,
@@ -97,6 +128,27 @@ impl Data {
             lease_ms: left(state.lease),
             settled: state.settled,
         })
+    }
+}
+
+fn kept(state: &Status) -> Option<ChainMetrics> {
+    Some(ChainMetrics {
+        chain: state.config.as_ref()?.chain.0,
+        sessions: state.sessions as u64,
+        sessions_bytes: state.sessions_bytes as u64,
+        snapshots: state.snapshots as u64,
+        watchers: state.watchers as u64,
+    })
+}
+
+fn readers_per_query(states: &[Status]) -> Histogram {
+    let sum = |at: usize| states.iter().map(|state| state.reads.readers[at]).sum();
+    let counts: Vec<u64> = (0..=READERS_PER_QUERY.len()).map(sum).collect();
+    let others: u64 = states.iter().map(|state| state.reads.shared_queries).sum();
+    Histogram {
+        bounds: READERS_PER_QUERY.iter().map(|&bound| bound as f64).collect(),
+        sum: (others + counts.iter().sum::<u64>()) as f64,
+        counts,
     }
 }
 

@@ -301,7 +301,7 @@ impl Replica {
         let sent_at = self.reads.queries.sent_at;
         let Some(ids) = self.reads.queries.answer(answer.number) else { return };
         self.reads.shown = self.reads.shown.max(Some(sent_at));
-        self.reads.counters.shared_queries += (ids.len() as u64).saturating_sub(1);
+        self.reads.counters.answered(ids.len());
         // Versions below our own watermark may be pruned already; above the answer, a watermark is as good (trap 12).
         let at_most = if self.is(Mutant::AnswerBelowOwnWatermark) {
             answer.sequence

@@ -289,4 +289,19 @@ pub struct ReadCounts {
     pub dirty: u64,
     /// Reads served behind a barrier.
     pub through_chain: u64,
+    /// Answers to version queries by how many reads each served: up to as many as stand in [`READERS_PER_QUERY`], the last
+    /// more than that. An answer that nobody waited for any more isn't among them.
+    pub readers: [u64; READERS_PER_QUERY.len() + 1],
 }
+
+impl ReadCounts {
+    pub(super) fn answered(&mut self, readers: usize) {
+        let Some(others) = readers.checked_sub(1) else { return };
+        self.shared_queries += others as u64;
+        let range = READERS_PER_QUERY.iter().position(|&bound| readers as u64 <= bound);
+        self.readers[range.unwrap_or(READERS_PER_QUERY.len())] += 1;
+    }
+}
+
+/// Upper bounds of the ranges of [`ReadCounts::readers`].
+pub const READERS_PER_QUERY: [u64; 8] = [1, 2, 4, 8, 16, 32, 64, 128];

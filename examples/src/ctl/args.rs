@@ -39,7 +39,7 @@ const LATER_HELP: &str = "Not yet: rereplicate, digest, snapshot, restore";
 pub(super) enum Command {
     /// Chains, members and counters
     Status {
-        /// Show it again every second
+        /// Draw it live, until q is pressed; where there is no terminal print what changes; with --json every second
         #[arg(long)]
         watch: bool,
     },

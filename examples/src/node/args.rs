@@ -80,7 +80,7 @@ pub(super) struct NodeArgs {
     /// Address for the Redis protocol (default: off)
     #[arg(long, value_name = "ADDR")]
     pub(super) resp: Option<SocketAddr>,
-    /// Address for /health, /ready and /status over HTTP (default: off)
+    /// Address for /health, /ready, /metrics and /status over HTTP (default: off)
     #[arg(long, value_name = "ADDR")]
     pub(super) http: Option<SocketAddr>,
     /// File with the password that --resp wants by AUTH, and --http as `Authorization: Bearer PASSWORD`

@@ -1,8 +1,7 @@
-//! `/health`, `/ready` and `/status` over HTTP.
+//! `/health`, `/ready`, `/metrics` and `/status` over HTTP.
 
 use std::sync::Arc;
 
-use super::port::{Bound, same};
 use artillery_ddata::Node;
 use axum::{
     Router,
@@ -13,11 +12,18 @@ use axum::{
     routing::get,
 };
 
+use super::{
+    metrics,
+    port::{Bound, same},
+    prometheus,
+};
+
 /// Answers from now on, in a task that ends with the program. Returns the address.
 pub(super) fn serve(port: Bound, node: Node) -> String {
     let routes = Router::new()
         .route("/health", get(async || "ok\n"))
         .route("/ready", get(ready))
+        .route("/metrics", get(all_metrics))
         .route("/status", get(status))
         .with_state(node);
     let routes = match port.secret {
@@ -33,11 +39,11 @@ pub(super) fn serve(port: Bound, node: Node) -> String {
 }
 
 async fn ready(State(node): State<Node>) -> (StatusCode, &'static str) {
-    if node.status().await.ready {
-        (StatusCode::OK, "ready\n")
-    } else {
-        (StatusCode::SERVICE_UNAVAILABLE, "not ready\n")
-    }
+    if node.may_serve() { (StatusCode::OK, "ready\n") } else { (StatusCode::SERVICE_UNAVAILABLE, "not ready\n") }
+}
+
+async fn all_metrics(State(node): State<Node>) -> Response {
+    ([(header::CONTENT_TYPE, prometheus::CONTENT_TYPE)], metrics::text(&node.metrics().await)).into_response()
 }
 
 async fn status(State(node): State<Node>) -> Response {

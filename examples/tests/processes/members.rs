@@ -31,6 +31,11 @@ impl Members {
         self.nodes.values().map(|(line, _)| text_of(line, "addr")).collect()
     }
 
+    /// What its nodes know each other by.
+    pub(crate) fn secret(&self) -> &str {
+        &self.secret
+    }
+
     /// What stands in the ready line of a node.
     pub(crate) fn line(&self, name: &str, field: &str) -> String {
         text_of(&self.nodes[name].0, field)

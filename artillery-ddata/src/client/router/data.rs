@@ -13,6 +13,7 @@ use crate::{
     control::chain_of,
     driver::handle::ChainHandle,
     error::{NotApplied, Unknown},
+    metrics::Timing,
     replica::{Query, ReadMode, Refusal, Reply, Write},
     tries::Tries,
     update::RequestKey,
@@ -68,11 +69,13 @@ impl Router {
             None => None,
             Some(session) => Some(session.floor(routing.life(), chain).ok_or(refused(Refusal::OtherHistory))?),
         };
+        let timing = Some(Timing::of_query(&query));
         let operation = Operation::Read { query, mode: how.mode, floor };
         #[cfg(feature = "testing")]
         let noted = self.note(|| crate::testing::Ask::of(&operation), None);
         let question = Question { chain, forwarded: false, only, operation };
         let answer = self.call(question, deadline).await.map_err(Failed::of_read);
+        self.count(timing, answer.as_ref().map(|answer| &answer.reply));
         #[cfg(feature = "testing")]
         super::observed::noted_read(noted, chain, &answer);
         let answer = answer.map_err(|error| self.unserved(chain, how.mode, error))?;
@@ -102,7 +105,9 @@ impl Router {
     pub(crate) async fn write(&self, write: Write, how: HowToWrite) -> Result<(Answer, RequestId), Error> {
         #[cfg(feature = "testing")]
         let noted = self.note(|| crate::testing::Ask::Write(write.clone()), how.request_id);
+        let timing = Timing::of_write(&write);
         let outcome = self.write_once(write, how).await;
+        self.count(timing, outcome.as_ref().map(|(answer, _)| &answer.reply));
         #[cfg(feature = "testing")]
         super::observed::noted_write(noted, outcome.as_ref().map(|(answer, id)| (&answer.reply, *id)));
         outcome
@@ -208,10 +213,19 @@ impl Router {
         let routing = self.routing(deadline).await?;
         #[cfg(feature = "testing")]
         let noted = self.note(|| crate::testing::Ask::Write(Write::Resolve), Some(id));
+        let timing = Timing::of_write(&Write::Resolve);
         let outcome = self.write_under(&routing, id.chain, Write::Resolve, id, deadline).await;
+        self.count(timing, outcome.as_ref().map(|answer| &answer.reply));
         #[cfg(feature = "testing")]
         super::observed::noted_write(noted, outcome.as_ref().map(|answer| (&answer.reply, id)));
         outcome
+    }
+
+    /// Counts what a handle of this node asked; clients beside the cluster count nothing.
+    fn count(&self, timing: Option<Timing>, result: Result<&Reply, &Error>) {
+        if let (Some(timing), Some(local)) = (timing, self.local()) {
+            local.tally.returned(timing, result);
+        }
     }
 
     fn check(&self, write: &Write) -> Result<(), Error> {

@@ -54,9 +54,22 @@ pub enum Why {
     Reordered,
 }
 
-impl fmt::Display for Why {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
+impl Why {
+    /// All of them, in their order.
+    pub const ALL: [Self; 8] = [
+        Self::Silent,
+        Self::Left,
+        Self::Deaf,
+        Self::Unreached,
+        Self::Slow,
+        Self::Joins,
+        Self::Promoted,
+        Self::Reordered,
+    ];
+
+    /// It in a word, which stays the same: to count by.
+    pub fn word(self) -> &'static str {
+        match self {
             Self::Silent => "silent",
             Self::Left => "left",
             Self::Deaf => "deaf",
@@ -65,7 +78,13 @@ impl fmt::Display for Why {
             Self::Joins => "joins",
             Self::Promoted => "promoted",
             Self::Reordered => "reordered",
-        })
+        }
+    }
+}
+
+impl fmt::Display for Why {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.word())
     }
 }
 

@@ -42,10 +42,12 @@ impl Control {
             }
             Output::Append { term, at, change, why } => {
                 tracing::debug!(%term, %at, ?change, "proposed to the configuration log");
+                let local = self.parts.local.clone();
                 self.tasks.spawn(async move {
                     let outcome = log.append(term, at, change).await;
                     if outcome.is_ok() {
                         tell(term, at, &why);
+                        local.tally.changed(&why);
                     }
                     if let Err(error) = &outcome {
                         tracing::info!(%term, %at, %error, "the proposal was not taken");

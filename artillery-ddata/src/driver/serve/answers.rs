@@ -10,8 +10,10 @@ use super::room::Room;
 use crate::{
     MemberId,
     budget::{self, Share},
+    driver::local::Local,
+    metrics::Timing,
     replica::{Query, Refusal, Reply, Write},
-    wire::request::{Encoded, MAX_OUTSTANDING, Operation, Response, ResponseAnswer, SMALL, encode_response},
+    wire::request::{Encoded, MAX_OUTSTANDING, Operation, Request, Response, ResponseAnswer, SMALL, encode_response},
 };
 
 /// Responses that are written together at most.
@@ -22,6 +24,7 @@ const BATCH: usize = 256;
 pub(super) struct Answers {
     queue: mpsc::Sender<Answered>,
     room: Arc<Room>,
+    local: Arc<Local>,
 }
 
 /// An answer on its way to the stream, and the room that it takes.
@@ -37,20 +40,24 @@ pub(super) struct Waiting(mpsc::Receiver<Answered>);
 pub(crate) struct Answering {
     number: u64,
     is_write: bool,
+    /// `None`: it is counted elsewhere.
+    pub(super) timing: Option<Timing>,
     answers: Answers,
     share: Share,
 }
 
 impl Answers {
-    pub(super) fn new(room: Arc<Room>) -> (Self, Waiting) {
+    pub(super) fn new(room: Arc<Room>, local: Arc<Local>) -> (Self, Waiting) {
         let (queue, waiting) = mpsc::channel(MAX_OUTSTANDING);
-        (Self { queue, room }, Waiting(waiting))
+        (Self { queue, room, local }, Waiting(waiting))
     }
 
     /// Waits for room for the answer of a request.
-    pub(super) async fn expect(&self, number: u64, operation: &Operation) -> Answering {
+    pub(super) async fn expect(&self, request: &Request) -> Answering {
+        let Request { number, operation, forwarded, .. } = request;
+        let timing = if *forwarded { None } else { Timing::of(operation) };
         let share = self.room.answers.take(reserved(operation)).await;
-        Answering { number, is_write: operation.is_write(), answers: self.clone(), share }
+        Answering { number: *number, is_write: operation.is_write(), timing, answers: self.clone(), share }
     }
 
     /// Answers at once what was read here, as soon as there is room. What is large waits for none: it would hold up
@@ -58,17 +65,24 @@ impl Answers {
     pub(super) async fn local(&self, number: u64, reply: Reply) {
         let bytes = budget::of_reply(&reply);
         let share = if bytes <= SMALL { self.room.answers.take(bytes).await } else { Share::none() };
-        Answering { number, is_write: false, answers: self.clone(), share }.reply(reply);
+        Answering { number, is_write: false, timing: None, answers: self.clone(), share }.reply(reply);
     }
 
     /// Answers with a few words, for which there always is room.
-    pub(super) fn brief(&self, number: u64, reply: Reply) {
+    pub(super) fn brief(&self, number: u64, timing: Option<Timing>, reply: Reply) {
+        self.count(timing, &reply);
         self.send(Response { number, by: None, answer: ResponseAnswer::Reply(reply) }, Share::none());
     }
 
     /// Until the stream is gone, so that nobody can be answered any more.
     pub(super) async fn gone(&self) {
         self.queue.closed().await;
+    }
+
+    fn count(&self, timing: Option<Timing>, reply: &Reply) {
+        if let Some(timing) = timing {
+            self.local.tally.replied(timing, reply);
+        }
     }
 
     fn send(&self, response: Response, share: Share) {
@@ -121,6 +135,7 @@ impl Answering {
                 None => (Reply::Refused(Refusal::Busy), self.share),
             }
         };
+        self.answers.count(self.timing, &reply);
         self.answers.send(Response { number: self.number, by, answer: ResponseAnswer::Reply(reply) }, share);
     }
 

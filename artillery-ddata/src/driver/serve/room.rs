@@ -69,7 +69,21 @@ impl Rooms {
         rooms.insert(connection.id(), Arc::downgrade(&room));
         room
     }
+
+    /// What all connections together have taken.
+    pub(super) fn taken_bytes(&self) -> impl Iterator<Item = (&'static str, usize)> {
+        let rooms = self.by_connection.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut sums = [0; ROOMS.len()];
+        for room in rooms.values().filter_map(Weak::upgrade) {
+            sums.iter_mut().zip(room.taken_bytes()).for_each(|(sum, taken)| *sum += taken);
+        }
+        ROOMS.into_iter().zip(sums)
+    }
 }
+
+/// What the room of a connection is for, in words, as [`Room::taken_bytes`] has them.
+const ROOMS: [&str; 6] =
+    ["forwards", "small_writes", "answers", "large_requests", "large_answers", "unreceived_answers"];
 
 /// The room of one connection.
 pub(crate) struct Room {
@@ -91,6 +105,12 @@ impl Room {
             large_answers: Budget::new(sizes.large),
             sent: Budget::new(sizes.sent),
         }
+    }
+
+    /// In the order of [`ROOMS`].
+    fn taken_bytes(&self) -> [usize; ROOMS.len()] {
+        [&self.forwards, &self.writes, &self.answers, &self.large_requests, &self.large_answers, &self.sent]
+            .map(Budget::taken)
     }
 
     /// Sends an answer on a stream of its own, in a task of its own: there are no more of them than their bytes have room.

@@ -114,6 +114,8 @@ fn one_query_answers_all_that_waited_before_it() {
     assert!(rig.replies.contains_key(&late));
     let status = rig.replicas[&2].status();
     assert_eq!((status.reads.version_queries, status.reads.shared_queries), (2, 9));
+    // Ten shared the first, more than eight and no more than sixteen.
+    assert_eq!(status.reads.readers, [1, 0, 0, 0, 1, 0, 0, 0, 0]);
 }
 
 /// Two updates of "k" lie between middle and tail, a read at the middle has seen the second; of the updates only the

@@ -1,0 +1,70 @@
+//! Screens as an animated picture that any browser shows.
+
+use std::fmt::Write;
+
+use ratatui::{
+    buffer::{Buffer, Cell},
+    style::{Color, Modifier},
+};
+
+/// Pixels of a cell.
+const WIDE: u32 = 8;
+const HIGH: u32 = 17;
+/// Seconds for which each screen is shown.
+const SHOWN: u32 = 1;
+
+/// One screen after the other, for ever.
+pub(super) fn animated(screens: &[Buffer]) -> String {
+    let Some(first) = screens.first() else { return String::new() };
+    let (width, height) = (u32::from(first.area.width) * WIDE + 16, u32::from(first.area.height) * HIGH + 16);
+    let count = screens.len() as u32;
+    let mut svg = format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" font-family=\"monospace\" font-size=\"13\">\n\
+         <style>text{{white-space:pre;fill:#d8d8d8}}g{{visibility:hidden;animation:s {}s step-end infinite}}\
+         g:first-of-type{{visibility:visible}}\
+         @keyframes s{{0%{{visibility:visible}}{:.3}%{{visibility:hidden}}}}</style>\n\
+         <rect width=\"{width}\" height=\"{height}\" rx=\"6\" fill=\"#16181d\"/>\n",
+        count * SHOWN,
+        100.0 / f64::from(count)
+    );
+    for (at, screen) in screens.iter().enumerate() {
+        // Writing to a string can't fail, here and below.
+        let _ = writeln!(svg, "<g style=\"animation-delay:{}s\">", at as u32 * SHOWN);
+        (0..screen.area.height).for_each(|y| line(screen, y, &mut svg));
+        svg.push_str("</g>\n");
+    }
+    svg + "</svg>\n"
+}
+
+/// The runs of cells that look alike; none of spaces alone.
+fn line(screen: &Buffer, y: u16, svg: &mut String) {
+    let mut x = 0;
+    while x < screen.area.width {
+        let look = style(&screen[(x, y)]);
+        let end = (x..screen.area.width).find(|&at| style(&screen[(at, y)]) != look).unwrap_or(screen.area.width);
+        let text: String = (x..end).map(|at| screen[(at, y)].symbol()).collect();
+        if !text.trim().is_empty() {
+            let lead = (text.len() - text.trim_start().len()) as u32;
+            let (left, down) = ((u32::from(x) + lead) * WIDE + 8, (u32::from(y) + 1) * HIGH + 4);
+            let text = text.trim();
+            let wide = text.chars().count() as u32 * WIDE;
+            let text = text.replace('&', "&amp;").replace('<', "&lt;");
+            let _ = writeln!(svg, "<text x=\"{left}\" y=\"{down}\" textLength=\"{wide}\"{look}>{text}</text>");
+        }
+        x = end;
+    }
+}
+
+fn style(cell: &Cell) -> String {
+    let fill = match cell.fg {
+        Color::Red => " style=\"fill:#ff6b6b\"",
+        Color::Green => " style=\"fill:#69db7c\"",
+        Color::Blue => " style=\"fill:#74a9ff\"",
+        Color::Yellow => " style=\"fill:#ffd43b\"",
+        Color::Cyan => " style=\"fill:#66d9e8\"",
+        _ => "",
+    };
+    let weight = if cell.modifier.contains(Modifier::BOLD) { " font-weight=\"bold\"" } else { "" };
+    let dim = if cell.modifier.contains(Modifier::DIM) { " opacity=\"0.6\"" } else { "" };
+    format!("{fill}{weight}{dim}")
+}
