@@ -29,7 +29,7 @@ impl Ports {
             addr.map(|addr| Plan::new(flag, addr, &secret, args.open, what)).transpose()
         };
         Ok(Self {
-            http: plan("--http", args.http, "read the node's status")?,
+            http: plan("--http", args.http, "read the node's status and metrics")?,
             resp: plan("--resp", args.resp, "read and write all data")?,
         })
     }
