@@ -102,7 +102,7 @@ impl MemoryStore {
             let mut chain = lock(&chain);
             let from = match &chain.hashed {
                 Filled::Whole => return true,
-                Filled::Not => Bound::Unbounded,
+                Filled::Not => Bound::Included(Bytes::new()),
                 Filled::From(_) if left == 0 => return false,
                 Filled::From(from) => from.clone(),
             };
