@@ -110,6 +110,10 @@ pub enum MutantName {
     KeepLeavers,
     /// Version queries, and answers to them, are taken in whatever the epoch in which they were said.
     TakeAnyAnswer,
+    /// A page in hash order ends between two keys of one position, and the next one begins behind that.
+    PartPositions,
+    /// A key that comes while hash order is being made is left out of it.
+    ForgetNewKeys,
 }
 
 /// What is taken out.
@@ -135,7 +139,7 @@ const fn line(mutant: MutantName, name: &'static str, trap: u32, scenario: Scena
     Line { mutant, name, trap, scenario, guard }
 }
 
-const TABLE: [Line; 50] = {
+const TABLE: [Line; 52] = {
     use MutantName as M;
     use Scenario as S;
     use coordinator::Mutant as C;
@@ -210,6 +214,8 @@ const TABLE: [Line; 50] = {
         line(M::ReorderOpen, "reorder-open", 15, S::Orders, Guard::Coordinator(C::ReorderOpen)),
         line(M::KeepLeavers, "keep-leavers", 44, S::Leaves, Guard::Coordinator(C::KeepLeavers)),
         line(M::TakeAnyAnswer, "take-any-answer", 2, S::Partitions, Guard::Replica(R::TakeAnyAnswer)),
+        line(M::PartPositions, "part-positions", 45, S::Walks, Guard::Replica(R::PartPositions)),
+        line(M::ForgetNewKeys, "forget-new-keys", 45, S::Walks, Guard::Node),
     ]
 };
 

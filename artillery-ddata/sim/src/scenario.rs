@@ -12,7 +12,7 @@ use artillery_ddata::Mode;
 use self::directed::{crowd, disturbed, forks, halves, last_words, overlaps, race, stalls, whispers};
 use self::draw::{
     batches, clocks, common, evictions, founded, hold_lists, large, mixed, moving, one_key, readers, resync, retries,
-    sole, turmoil, unrest, watches,
+    sole, turmoil, unrest, walks, watches,
 };
 pub use self::{
     gray::{BACK, Gray, gray_setup},
@@ -140,6 +140,8 @@ pub enum Scenario {
     Drains,
     /// All nodes but one or two leave, and one comes back.
     Leaves,
+    /// Walks through all keys in hash order, from member to member, while keys come and go.
+    Walks,
 }
 
 impl Scenario {
@@ -189,6 +191,7 @@ impl Scenario {
             | Self::Sessions
             | Self::Watches
             | Self::Large
+            | Self::Walks
             | Self::Mixed => &[Loss, Duplication, Reorder, Delay, Break, Cut, Slow],
         }
     }
@@ -263,6 +266,7 @@ impl Scenario {
             Self::Orders => gray::orders(&mut rng, &mut setup),
             Self::Drains => gray::drains(&mut rng, &mut setup),
             Self::Leaves => leaves::leaves(&mut rng, &mut setup),
+            Self::Walks => walks(&mut rng, &mut setup),
         }
         if !matches!(self, Self::Slow | Self::Mixed) {
             hold_lists(&mut setup);

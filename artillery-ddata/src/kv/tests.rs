@@ -168,8 +168,6 @@ async fn a_cursor_is_good_at_any_node() {
     keys.dedup();
     assert_eq!(keys.len(), 299, "no key twice while nothing changes");
     assert_eq!(kvs[1].scan_hashed(0).await.unwrap().keys.len(), 10, "unless said otherwise");
-    let error = kvs[1].scan_hashed(0).timeout(Duration::ZERO).await.unwrap_err();
-    assert!(error.is_not_applied(), "{error:?}");
 }
 
 #[tokio::test]

@@ -4,7 +4,7 @@ use super::Scenario;
 
 impl Scenario {
     /// All of them.
-    pub const ALL: [Self; 44] = [
+    pub const ALL: [Self; 45] = [
         Self::Calm,
         Self::Lossy,
         Self::Links,
@@ -49,6 +49,7 @@ impl Scenario {
         Self::Orders,
         Self::Drains,
         Self::Leaves,
+        Self::Walks,
     ];
 
     /// Its name on the command line.
@@ -98,6 +99,7 @@ impl Scenario {
             Self::Orders => "orders",
             Self::Drains => "drains",
             Self::Leaves => "leaves",
+            Self::Walks => "walks",
         }
     }
 
@@ -147,6 +149,7 @@ impl Scenario {
             Self::Gray => "a living member holds its chain up: a dead link, or a hundred times slower",
             Self::Orders => "members change places under load, and nobody is to notice",
             Self::Drains => "members leave under load, one after the other, and start anew",
+            Self::Walks => "walks through all keys in hash order, from member to member, while keys come and go",
             Self::Leaves => "members leave until one or two are left, who go on and take one in again",
         }
     }
