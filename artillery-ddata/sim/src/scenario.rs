@@ -23,9 +23,7 @@ use crate::{
     client::Mix,
     faults::{self, Fault, Kind, Planned, play},
     mutants::MutantName,
-    network::Profile,
     rng::{Concern, Rng},
-    world::Boundary,
 };
 
 /// The virtual second in nanoseconds.
