@@ -8,8 +8,8 @@ use artillery_core::frame::{Frame, FrameDecoder};
 use artillery_ddata::{
     ChainId, Incarnation, MemberId, NodeId, ReadMode, Refusal, Sequence, Version, Way,
     replica::{
-        Changes, Committed, Computed, Cut, Expected, Group, GroupFailure, Page, Query, Read, Reply, Requirement, Scan,
-        Script, ScriptStep, Snapshot, Step, StepOutcome, Watch, Write,
+        Changes, Committed, Computed, Cut, Expected, Group, GroupFailure, Hashed, HashedPage, Page, Query, Read, Reply,
+        Requirement, Scan, Script, ScriptStep, Snapshot, Step, StepOutcome, Watch, Write,
     },
     store::{Held, Record},
     update::{Failure, RequestKey},
@@ -88,6 +88,7 @@ fn requests() -> Vec<(&'static str, Request)> {
         ("request-scan", scan(None, Snapshot::No)),
         ("request-scan-begin", scan(None, Snapshot::Begin)),
         ("request-scan-of", scan(Some(key()), Snapshot::Of(7))),
+        ("request-hashed", look(Query::Hashed(Hashed { from: 1 << 63, limit: 100 }))),
         ("request-append", requested(Write::Append { key: key(), value: Bytes::from("x") })),
         ("request-increment", requested(Write::Increment { key: key(), by: -40 })),
         ("request-get-delete", requested(Write::GetDelete { key: key() })),
@@ -136,6 +137,10 @@ fn responses() -> Vec<(&'static str, Response)> {
         let (records, next) = (vec![record("a"), record("b")], next.map(Bytes::from));
         reply(Reply::Page(Page { records, next, clean: true, way: Way::Local, as_of: Sequence(80_000), snapshot }))
     };
+    let hashed = |next| {
+        let keys = vec![Bytes::from("b"), Bytes::new(), Bytes::from("stock/7")];
+        reply(Reply::Hashed(HashedPage { keys, next, clean: true, way: Way::Query, as_of }))
+    };
     let refused = |refusal| reply(Reply::Refused(refusal));
     let at = Version::new(4, 70_000);
     vec![
@@ -164,6 +169,8 @@ fn responses() -> Vec<(&'static str, Response)> {
         ("response-refused-compacted", refused(Refusal::Compacted { first: 70_000 })),
         ("response-page", page(Some("b"), Some(7))),
         ("response-page-last", page(None, None)),
+        ("response-hashed", hashed(1 << 63)),
+        ("response-hashed-last", hashed(0)),
         ("response-refused-expired", refused(Refusal::SessionExpired)),
         ("response-refused-forgotten", refused(Refusal::Forgotten)),
         ("response-refused-barred", refused(Refusal::Barred)),

@@ -7,17 +7,20 @@ mod mix;
 mod session;
 mod told;
 
-use std::{collections::VecDeque, sync::Arc};
+use std::{
+    collections::{BTreeSet, VecDeque},
+    sync::Arc,
+};
 
 use artillery_ddata::{
-    MemberId, Timestamp, Version,
+    MemberId, Sequence, Timestamp, Version,
     replica::{ReadMode, Refusal, Reply, Write},
     tries::{Ending, Repeat, Tries, Verdict},
 };
 
 pub use ask::{Ask, Asked, Part, PartCall, Request, request};
 pub use choice::Choice;
-pub use keys::{KeyKind, Keys, key_bytes, key_of};
+pub use keys::{KeyKind, Keys, key_bytes, key_of, place};
 pub use mix::Mix;
 pub use session::{Session, Standing};
 pub use told::{Told, ended, told};
@@ -91,6 +94,23 @@ pub struct Scanning {
     pub seen: Vec<(u32, Option<Version>)>,
 }
 
+/// A walk through all keys of a chain in hash order that a client is at.
+#[derive(Clone, Debug)]
+pub struct Walking {
+    /// Of which chain.
+    pub chain: usize,
+    /// The position at which it goes on.
+    pub from: u64,
+    /// Keys of a page.
+    pub limit: u32,
+    /// How it reads.
+    pub mode: ReadMode,
+    /// What had been committed when it began.
+    pub since: Sequence,
+    /// What it has met.
+    pub met: BTreeSet<u32>,
+}
+
 /// A client.
 #[derive(Debug)]
 pub struct Client {
@@ -102,6 +122,8 @@ pub struct Client {
     pub next: Option<Choice>,
     /// The scan that it goes on with next.
     pub scan: Option<Scanning>,
+    /// The walk that it goes on with next.
+    pub walk: Option<Walking>,
     /// Reads that it is to make next, whatever else it had in mind: node, key and mode.
     pub script: VecDeque<(usize, u32, ReadMode)>,
     /// Operations begun.
@@ -126,6 +148,7 @@ impl Client {
             pending: None,
             next: None,
             scan: None,
+            walk: None,
             script: VecDeque::new(),
             begun: 0,
             numbers: false,

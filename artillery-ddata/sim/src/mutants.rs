@@ -114,6 +114,10 @@ pub enum MutantName {
     AnswerScriptAtOnce,
     /// The steps of a script's group stand that came before the one that failed.
     KeepFailedGroups,
+    /// A page in hash order ends between two keys of one position, and the next one begins behind that.
+    PartPositions,
+    /// A key that comes while hash order is being made is left out of it.
+    ForgetNewKeys,
 }
 
 /// What is taken out.
@@ -139,7 +143,7 @@ const fn line(mutant: MutantName, name: &'static str, trap: u32, scenario: Scena
     Line { mutant, name, trap, scenario, guard }
 }
 
-const TABLE: [Line; 52] = {
+const TABLE: [Line; 54] = {
     use MutantName as M;
     use Scenario as S;
     use coordinator::Mutant as C;
@@ -216,6 +220,8 @@ const TABLE: [Line; 52] = {
         line(M::TakeAnyAnswer, "take-any-answer", 2, S::Partitions, Guard::Replica(R::TakeAnyAnswer)),
         line(M::AnswerScriptAtOnce, "answer-script-at-once", 20, S::Scripts, Guard::Replica(R::AnswerScriptAtOnce)),
         line(M::KeepFailedGroups, "keep-failed-groups", 45, S::Scripts, Guard::Replica(R::KeepFailedGroups)),
+        line(M::PartPositions, "part-positions", 46, S::Walks, Guard::Replica(R::PartPositions)),
+        line(M::ForgetNewKeys, "forget-new-keys", 46, S::Walks, Guard::Node),
     ]
 };
 

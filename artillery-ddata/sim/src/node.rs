@@ -12,7 +12,7 @@ use artillery_ddata::{
 };
 
 use crate::{
-    client::Asked,
+    client::{Asked, place},
     mutants::MutantName,
     network::Flight,
     rng::{Concern, Rng},
@@ -122,7 +122,9 @@ impl Node {
             node: NodeId::from_name(&format!("n{index}")),
             incarnation: Incarnation { store: (index as u128 + 1) << 112 | u128::from(life), starts: 1 },
         };
-        let store = Arc::new(MemoryStore::with_seed(seed.wrapping_add(index as u64)));
+        let store = MemoryStore::with_seed(seed.wrapping_add(index as u64)).with_positions(place, 1);
+        let forgets = setup.mutant == Some(MutantName::ForgetNewKeys);
+        let store = Arc::new(if forgets { store.forgetting_new_keys() } else { store });
         let slots = (0..setup.chains)
             .map(|chain| {
                 let chain = ChainId(chain as u32);

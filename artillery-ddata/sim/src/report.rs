@@ -312,6 +312,7 @@ impl Counts {
         self.most_retries = self.most_retries.max(other.most_retries);
         self.watched += other.watched;
         self.fell_behind += other.fell_behind;
+        self.walks += other.walks;
         self.session_bytes = self.session_bytes.max(other.session_bytes);
         self.version_queries += other.version_queries;
         self.retries += other.retries;

@@ -12,7 +12,7 @@ use artillery_ddata::Mode;
 use self::directed::{crowd, disturbed, forks, halves, last_words, overlaps, race, stalls, whispers};
 use self::draw::{
     batches, clocks, common, evictions, founded, hold_lists, large, mixed, moving, one_key, readers, resync, retries,
-    scripts, sole, turmoil, unrest, watches,
+    scripts, sole, turmoil, unrest, walks, watches,
 };
 pub use self::{
     gray::{BACK, Gray, gray_setup},
@@ -140,6 +140,8 @@ pub enum Scenario {
     Leaves,
     /// Scripts that read and write many keys, some of whose groups fail.
     Scripts,
+    /// Walks through all keys in hash order, from member to member, while keys come and go.
+    Walks,
 }
 
 impl Scenario {
@@ -190,6 +192,7 @@ impl Scenario {
             | Self::Watches
             | Self::Large
             | Self::Scripts
+            | Self::Walks
             | Self::Mixed => &[Loss, Duplication, Reorder, Delay, Break, Cut, Slow],
         }
     }
@@ -265,6 +268,7 @@ impl Scenario {
             Self::Drains => gray::drains(&mut rng, &mut setup),
             Self::Leaves => leaves::leaves(&mut rng, &mut setup),
             Self::Scripts => scripts(&mut rng, &mut setup),
+            Self::Walks => walks(&mut rng, &mut setup),
         }
         if !matches!(self, Self::Slow | Self::Mixed) {
             hold_lists(&mut setup);

@@ -13,6 +13,7 @@ mod plays;
 mod records;
 mod recovery;
 mod steps;
+mod walks;
 mod watches;
 
 use std::{collections::BTreeSet, sync::Arc};

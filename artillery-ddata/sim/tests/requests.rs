@@ -126,3 +126,10 @@ fn sum(scenario: Scenario, seeds: std::ops::Range<u64>) -> Counts {
     }
     sum
 }
+
+/// Walks come to their ends, and meet what stays; most of their pages end between positions that keys share.
+#[test]
+fn walks_in_hash_order_end() {
+    let counts = sum(Scenario::Walks, 0..6);
+    assert!(counts.walks >= 300, "{counts:?}");
+}

@@ -118,6 +118,9 @@ fn scans_are_iterators() {
     let keys: Vec<_> = kv.scan("stock/").map(|entry| entry.unwrap().key).collect();
     assert_eq!((keys.len(), keys.is_sorted()), (300, true));
     assert_eq!(kv.entries(kv.kv().scan("stock/").limit(7)).count(), 7);
+    let page = kv.scan_hashed(0, 100).unwrap();
+    let rest = kv.scan_hashed(page.next, 300).unwrap();
+    assert_eq!((page.keys.len(), rest.keys.len(), rest.next), (100, 200, 0));
     let counts: Map<u32, u8> = kv.kv().map("counts");
     for n in [300, 2, 1] {
         kv.wait(counts.put(&n, &1)).unwrap();

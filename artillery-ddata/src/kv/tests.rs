@@ -179,6 +179,34 @@ async fn scans_go_on() {
     assert!(none.next().await.is_none() && none.next().await.is_none());
 }
 
+/// A page beside the cluster goes on where one at a member was: nobody keeps anything for a cursor.
+#[tokio::test]
+async fn a_cursor_is_good_at_any_node() {
+    let cluster = unique("kv");
+    let (node, spare) = (alone(&cluster), FakeNode::start(&cluster, "spare"));
+    spare.form(&fake::routing(fake::config(&[node.me()], 1), &[&node, &spare]));
+    let kvs = [node.kv(), spare.kv()];
+    for n in 0..300 {
+        kvs[0].put(format!("stock/{n:03}"), "v").await.unwrap();
+    }
+    kvs[0].delete("stock/007").await.unwrap();
+    let (mut keys, mut cursor, mut pages) = (Vec::new(), 0, 0);
+    loop {
+        let page = kvs[pages % 2].scan_hashed(cursor).limit(7).await.unwrap();
+        assert!(page.keys.len() <= 7);
+        keys.extend(page.keys);
+        (cursor, pages) = (page.next, pages + 1);
+        if cursor == 0 {
+            break;
+        }
+    }
+    assert_eq!((keys.len(), pages), (299, 299_usize.div_ceil(7)));
+    keys.sort();
+    keys.dedup();
+    assert_eq!(keys.len(), 299, "no key twice while nothing changes");
+    assert_eq!(kvs[1].scan_hashed(0).await.unwrap().keys.len(), 10, "unless said otherwise");
+}
+
 #[tokio::test]
 async fn a_watch_shows_each_change_once_and_goes_on() {
     let node = alone(&unique("kv"));

@@ -7,6 +7,7 @@ mod expelled;
 mod filling;
 #[cfg(feature = "mutants")]
 mod guards;
+mod hashed;
 mod large;
 mod opening;
 mod promotion;

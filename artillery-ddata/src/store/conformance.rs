@@ -16,13 +16,14 @@ use smallvec::SmallVec;
 use super::{Applied, Held, Store, StoreBatch, StoreOp};
 use crate::{ChainId, Sequence, Version};
 
+pub mod hashed;
 pub mod model;
 
 const CHAIN: ChainId = ChainId(7);
 
 /// Runs all fixed cases, each on a store of its own that `make` makes, empty.
 pub fn run(make: impl Fn() -> Arc<dyn Store>) {
-    let cases: [fn(&Arc<dyn Store>); 14] = [
+    let cases: [fn(&Arc<dyn Store>); 18] = [
         |store| nothing_is_there_at_first(&**store),
         |store| reads_find_the_newest_version_at_or_below(&**store),
         |store| a_deleted_key_is_a_version(&**store),
@@ -35,6 +36,10 @@ pub fn run(make: impl Fn() -> Arc<dyn Store>) {
         |store| dropped_versions_uncover_older_ones(&**store),
         |store| scans_are_in_order(&**store),
         |store| scans_at_a_pin_are_a_cut(&**store),
+        |store| hashed::scans_are_in_order(&**store),
+        |store| hashed::keys_come_and_go(&**store),
+        |store| hashed::chains_are_apart(&**store),
+        |store| hashed::size_is_what_is_held(&**store),
         |store| persistence_is_told(&**store),
         |store| recovery_names_every_chain(&**store),
     ];
@@ -42,6 +47,8 @@ pub fn run(make: impl Fn() -> Arc<dyn Store>) {
         case(&make());
     }
     readers_meet_whole_entries(&*make());
+    hashed::what_stays_is_met(&*make());
+    hashed::writers_beside_the_making(&*make());
     many_pending_versions(&*make());
 }
 

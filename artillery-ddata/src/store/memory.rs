@@ -50,6 +50,9 @@ pub struct MemoryStore {
     position: fn(&[u8]) -> u64,
     /// Keys put into hash order by one call at most.
     fill: usize,
+    /// A mutant: writers leave it to the making of the order to meet new keys.
+    #[cfg(any(test, feature = "mutants"))]
+    forgets: bool,
     chains: Chains,
     applied: AtomicU64,
     bytes: AtomicU64,
@@ -67,6 +70,8 @@ impl MemoryStore {
             hashed: TreeIndex::new(),
             position,
             fill: FILL,
+            #[cfg(any(test, feature = "mutants"))]
+            forgets: false,
             chains: Chains::default(),
             applied: AtomicU64::new(0),
             bytes: AtomicU64::new(0),
@@ -79,6 +84,15 @@ impl MemoryStore {
     #[must_use]
     pub fn with_positions(mut self, position: fn(&[u8]) -> u64, fill: usize) -> Self {
         (self.position, self.fill) = (position, fill);
+        self
+    }
+
+    /// The same store without a guard: a key that comes while the order is being made, before where that is, is left out
+    /// (trap 45).
+    #[cfg(any(test, feature = "mutants"))]
+    #[must_use]
+    pub fn forgetting_new_keys(mut self) -> Self {
+        self.forgets = true;
         self
     }
 

@@ -4,11 +4,11 @@ use std::ops::Bound;
 
 use artillery_ddata::{
     Sequence, Version,
-    replica::{Expected, Group, Query, ReadMode, Requirement, Scan, Script, ScriptStep, Snapshot, Step, Write},
+    replica::{Expected, Group, Hashed, Query, ReadMode, Requirement, Scan, Script, ScriptStep, Snapshot, Step, Write},
     tries::Repeat,
 };
 
-use super::keys::{Keys, PREFIX, encode, key_bytes};
+use super::keys::{Keys, PREFIX, encode, key_bytes, place};
 use crate::history::{Call, SeriesCall, Value};
 
 /// What is done to one key.
@@ -62,6 +62,15 @@ pub enum Ask {
         limit: u32,
         /// As part of a snapshot or not.
         snapshot: Snapshot,
+        /// How.
+        mode: ReadMode,
+    },
+    /// Reads a page of keys in hash order.
+    Hashed {
+        /// From which position on; 0: from the first.
+        from: u64,
+        /// Keys at most.
+        limit: u32,
         /// How.
         mode: ReadMode,
     },
@@ -123,7 +132,9 @@ impl Ask {
     /// The mode of a read.
     pub fn mode(&self) -> Option<ReadMode> {
         match self {
-            Self::Read(_, mode) | Self::Keys(_, mode) | Self::Page { mode, .. } => Some(*mode),
+            Self::Read(_, mode) | Self::Keys(_, mode) | Self::Page { mode, .. } | Self::Hashed { mode, .. } => {
+                Some(*mode)
+            }
             Self::Open | Self::Write { .. } | Self::Script { .. } => None,
         }
     }
@@ -145,6 +156,14 @@ impl Ask {
     }
 }
 
+impl Ask {
+    /// The keys at `from` or behind it and, if there are more, before `next`: what a page in hash order speaks of.
+    pub fn placed(keys: &Keys, chain: usize, from: u64, next: u64) -> impl Iterator<Item = u32> + use<> {
+        let is_in = move |at: u64| at >= from && (next == 0 || at < next);
+        keys.of_chain(chain).filter(move |&key| is_in(place(&key_bytes(key))))
+    }
+}
+
 /// The request that asks for `ask`; a value gets `padding` bytes more than it needs.
 pub fn request(ask: &Ask, padding: usize) -> Request {
     match ask {
@@ -161,6 +180,7 @@ pub fn request(ask: &Ask, padding: usize) -> Request {
             let scan = Scan { prefix: PREFIX.into(), after, limit: *limit, snapshot: *snapshot };
             Request::Read(Query::Scan(scan), *mode)
         }
+        &Ask::Hashed { from, limit, mode } => Request::Read(Query::Hashed(Hashed { from, limit }), mode),
     }
 }
 

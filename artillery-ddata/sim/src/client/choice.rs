@@ -5,7 +5,7 @@ use std::time::Duration;
 use artillery_ddata::replica::{ReadMode, Snapshot};
 
 use super::{
-    Client, Mix,
+    Client, Mix, Walking,
     ask::{Ask, Part, PartCall},
     keys::{KeyKind, Keys},
 };
@@ -37,6 +37,10 @@ impl Client {
             let ask = Ask::Page { after: scan.after, limit: scan.limit, snapshot, mode: scan.mode };
             return Choice { ask, chain, node, pinned };
         }
+        if let Some(Walking { chain, from, limit, mode, .. }) = self.walk {
+            let node = self.rng.index(nodes);
+            return Choice { ask: Ask::Hashed { from, limit, mode }, chain, node, pinned: false };
+        }
         let key = self.rng.index(keys.len()) as u32;
         let chain = keys.chain(key);
         let read_at = self.rng.index(nodes);
@@ -51,6 +55,9 @@ impl Client {
             kind if kind < mix.cuts + mix.scans => {
                 let snapshot = if self.rng.chance(500) { Snapshot::Begin } else { Snapshot::No };
                 Ask::Page { after: None, limit: self.rng.between(1, 6) as u32, snapshot, mode }
+            }
+            kind if kind < mix.cuts + mix.scans + mix.walks => {
+                Ask::Hashed { from: 0, limit: self.rng.between(1, 5) as u32, mode }
             }
             _ => Ask::Read(key, mode),
         };

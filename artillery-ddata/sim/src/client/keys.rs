@@ -1,5 +1,6 @@
 //! Which keys there are, what each is for, and how values are told apart.
 
+use artillery_ddata::store::position;
 use bytes::{BufMut, Bytes, BytesMut};
 
 use crate::history::Value;
@@ -75,6 +76,11 @@ pub fn key_bytes(key: u32) -> Bytes {
 pub fn key_of(bytes: &[u8]) -> Option<u32> {
     let key = std::str::from_utf8(bytes).ok()?.strip_prefix(PREFIX)?.parse().ok()?;
     (key_bytes(key) == bytes).then_some(key)
+}
+
+/// The position of a key in hash order: of few, so that keys share them.
+pub fn place(key: &[u8]) -> u64 {
+    position(key) % 5 + 1
 }
 
 /// A value says which it is and to which key it belongs; its padding too can be told from any other.

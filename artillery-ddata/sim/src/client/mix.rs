@@ -35,6 +35,8 @@ pub struct Mix {
     pub cuts: u32,
     /// Scans, among reads.
     pub scans: u32,
+    /// Walks through all keys in hash order, among reads.
+    pub walks: u32,
     /// Reads in the session of their application.
     pub sessions: u32,
     /// So many clients write and do little else, the others read; 0: all do both.
@@ -60,6 +62,7 @@ impl Mix {
             through_chain: rng.between(30, 200) as u32,
             cuts: rng.between(0, 150) as u32,
             scans: rng.between(0, 80) as u32,
+            walks: 0,
             sessions: rng.between(0, 600) as u32,
             writers: 0,
         }

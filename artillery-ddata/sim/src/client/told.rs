@@ -2,7 +2,7 @@
 
 use artillery_ddata::{
     Sequence, Version,
-    replica::{Committed, Computed, GroupFailure, Page, Reply, StepOutcome},
+    replica::{Committed, Computed, GroupFailure, HashedPage, Page, Reply, StepOutcome},
     store::Held,
     update,
 };
@@ -32,6 +32,8 @@ pub struct Told {
     pub version: Option<Version>,
     /// Behind which key a page ends, if it isn't the last, and its snapshot.
     pub page: Option<(Option<u32>, Option<u64>)>,
+    /// Keys of a page in hash order, and the position at which it goes on.
+    pub hashed: Option<(Vec<u32>, u64)>,
 }
 
 /// What the answer `reply` to `asked` tells.
@@ -72,6 +74,7 @@ pub fn told(asked: &Asked, reply: &Reply, keys: &Keys) -> Result<Told, Failure> 
             Ok(told)
         }
         (Ask::Page { after, .. }, Reply::Page(page)) => shown(asked, *after, page, keys),
+        (Ask::Hashed { .. }, Reply::Hashed(page)) => listed(asked, page, keys),
         _ => Err(nonsense(asked, reply)),
     }
 }
@@ -228,6 +231,19 @@ fn shown(asked: &Asked, after: Option<u32>, page: &Page, keys: &Keys) -> Result<
         None => Ok(told),
         Some(record) => Err(unknown(&record.key)),
     }
+}
+
+/// A page in hash order names keys of its chain, none of them twice.
+fn listed(asked: &Asked, page: &HashedPage, keys: &Keys) -> Result<Told, Failure> {
+    let mut met = Vec::new();
+    for bytes in &page.keys {
+        let key = key_of(bytes).filter(|&key| (key as usize) < keys.len() && keys.chain(key) == asked.chain);
+        match key.filter(|key| !met.contains(key)) {
+            Some(key) => met.push(key),
+            None => return Err(Failure::new(Oracle::Claims, format!("{bytes:?} is none of the keys of the page"))),
+        }
+    }
+    Ok(Told { as_of: Some(page.as_of), hashed: Some((met, page.next)), ..Told::default() })
 }
 
 /// Notes what was found of a key.

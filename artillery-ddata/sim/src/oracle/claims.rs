@@ -82,6 +82,28 @@ impl ChainOracle {
         Err(Failure::new(Oracle::Claims, what))
     }
 
+    /// Checks that `key` was listed right after the update `as_of` if it was there, and only then.
+    ///
+    /// # Errors
+    /// [`Oracle::Claims`].
+    pub fn check_listed(&self, key: &[u8], listed: bool, as_of: Sequence) -> Result<(), Failure> {
+        let there = self.newest(key, as_of).is_some_and(|(_, value)| value.is_some());
+        if listed == there {
+            return Ok(());
+        }
+        let what = format!("{key:?} was listed at {as_of}: {listed}; it was there: {there}");
+        Err(Failure::new(Oracle::Claims, what))
+    }
+
+    /// Whether `key` has been there all the time since `since`.
+    pub fn was_there_throughout(&self, key: &[u8], since: Sequence) -> bool {
+        let later = self.places(key).iter().filter(|&&at| at as u64 >= since.0).filter_map(|&at| self.log.get(at));
+        let deletes = |update: &artillery_ddata::update::Update| {
+            update.changes.iter().any(|change| change.key == key && change.value.is_none())
+        };
+        self.newest(key, since).is_some_and(|(_, value)| value.is_some()) && !later.into_iter().any(deletes)
+    }
+
     /// Checks that a watcher of a prefix was shown each change behind `from`, once and in order, as far as it was told.
     ///
     /// # Errors

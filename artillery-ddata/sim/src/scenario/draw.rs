@@ -165,6 +165,19 @@ pub(super) fn scripts(rng: &mut Rng, setup: &mut Setup) {
     setup.window = rng.pick(&[16 << 10, 64 << 10, 1 << 20]);
 }
 
+pub(super) fn walks(rng: &mut Rng, setup: &mut Setup) {
+    setup.keys = Keys { registers: 12, lists: rng.below(2) as u32, counters: rng.below(2) as u32, chains: 1 };
+    setup.mix = Mix {
+        writes: rng.between(200, 400) as u32,
+        deletes: 400,
+        cuts: 0,
+        scans: 0,
+        walks: 800,
+        eventual: 100,
+        ..setup.mix
+    };
+}
+
 pub(super) fn readers(setup: &mut Setup) {
     setup.keys = one_key();
     setup.clients = 65;

@@ -4,7 +4,7 @@ use super::Scenario;
 
 impl Scenario {
     /// All of them.
-    pub const ALL: [Self; 45] = [
+    pub const ALL: [Self; 46] = [
         Self::Calm,
         Self::Lossy,
         Self::Links,
@@ -50,6 +50,7 @@ impl Scenario {
         Self::Drains,
         Self::Leaves,
         Self::Scripts,
+        Self::Walks,
     ];
 
     /// Its name on the command line.
@@ -100,6 +101,7 @@ impl Scenario {
             Self::Drains => "drains",
             Self::Leaves => "leaves",
             Self::Scripts => "scripts",
+            Self::Walks => "walks",
         }
     }
 
@@ -149,6 +151,7 @@ impl Scenario {
             Self::Gray => "a living member holds its chain up: a dead link, or a hundred times slower",
             Self::Orders => "members change places under load, and nobody is to notice",
             Self::Drains => "members leave under load, one after the other, and start anew",
+            Self::Walks => "walks through all keys in hash order, from member to member, while keys come and go",
             Self::Leaves => "members leave until one or two are left, who go on and take one in again",
             Self::Scripts => "scripts that read and write many keys, some of whose groups fail, retried and repeated",
         }

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use artillery_ddata::{
     Sequence,
-    replica::{Computed, Page, Read, ReadMode, Refusal, Reply, Token},
+    replica::{Computed, HashedPage, Page, Read, ReadMode, Refusal, Reply, Token},
     store::Held,
 };
 
@@ -134,6 +134,13 @@ fn checked(oracle: &ChainOracle, keys: &crate::client::Keys, origin: &Origin, re
                 let key = key_bytes(key);
                 let held = records.iter().find(|record| record.key == key).map(|record| &record.held);
                 oracle.check_exact(&key, held, *as_of)
+            })
+        }
+        (Ask::Hashed { from, .. }, Reply::Hashed(HashedPage { keys: listed, next, as_of, .. })) => {
+            seen(*as_of)?;
+            Ask::placed(keys, asked.chain, *from, *next).try_for_each(|key| {
+                let key = key_bytes(key);
+                oracle.check_listed(&key, listed.contains(&key), *as_of)
             })
         }
         (_, Reply::Committed(committed)) => ahead("write", committed.version.sequence),

@@ -83,6 +83,7 @@ impl World {
             self.queue.push(self.now + after, Event::Think(index));
             return;
         };
+        self.begin_walk(index, &ask, chain);
         let called = self.moment();
         let (shortest, longest) = self.setup.patience;
         let asked = self.asked(index, ask, chain);

@@ -52,6 +52,8 @@ pub struct Counts {
     pub watched: u64,
     /// Times that a watcher was told that it had fallen behind.
     pub fell_behind: u64,
+    /// Walks in hash order that came to their ends.
+    pub walks: u64,
     /// How long after healing every chain was whole and each member of it had served, in virtual nanoseconds.
     pub recovery: Option<u64>,
     /// Resyncs of the first chain.

@@ -43,6 +43,7 @@ impl World {
                     self.counts.wrote(self.now);
                 }
                 self.counts.conflicts += u64::from(matches!(*reply, Reply::Conflict { .. }));
+                self.walked(index, &asked.ask, &told);
                 self.record(index, pending, *told);
                 self.duplicate(index, pending, *reply);
             }
@@ -81,6 +82,7 @@ impl World {
         self.counts.unanswered += u64::from(!refused || !asked.is_write());
         self.record(index, pending, client::ended(asked, refused));
         self.end_scan(index);
+        self.clients[index].walk = None;
         if ending == Ending::NotApplied(Some(Refusal::Barred)) {
             self.duplicate(index, pending, Reply::Refused(Refusal::Barred));
         }

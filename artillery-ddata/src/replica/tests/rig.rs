@@ -54,6 +54,10 @@ pub(super) struct Rig {
 
 impl Rig {
     pub(super) fn new(nodes: &[u8], settings: &Settings) -> Self {
+        Self::with_stores(nodes, settings, || MemoryStore::with_seed(1))
+    }
+
+    fn with_stores(nodes: &[u8], settings: &Settings, make: impl Fn() -> MemoryStore) -> Self {
         let mut rig = Self {
             now: Timestamp::from_nanos(1),
             replicas: BTreeMap::new(),
@@ -68,7 +72,7 @@ impl Rig {
             next_token: 0,
         };
         for &n in nodes {
-            let (gate, store) = (Arc::new(Gate::new(ChainId(0))), Arc::new(MemoryStore::with_seed(1)));
+            let (gate, store) = (Arc::new(Gate::new(ChainId(0))), Arc::new(make()));
             let replica = Replica::new(member(n), ChainId(0), settings.clone(), store.clone(), gate.clone());
             rig.replicas.insert(n, replica);
             rig.gates.insert(n, gate);
@@ -84,7 +88,12 @@ impl Rig {
 
     /// A chain that is open everywhere.
     pub(super) fn chain(nodes: &[u8]) -> Self {
-        let mut rig = Self::new(nodes, &Settings::default());
+        Self::chain_with(nodes, || MemoryStore::with_seed(1))
+    }
+
+    /// The same, on stores of this kind.
+    pub(super) fn chain_with(nodes: &[u8], make: impl Fn() -> MemoryStore) -> Self {
+        let mut rig = Self::with_stores(nodes, &Settings::default(), make);
         rig.enter_all(&config(1, nodes));
         rig.settle();
         rig

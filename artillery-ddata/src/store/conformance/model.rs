@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 
-use super::{apply, drop_above, keys, read, scan};
+use super::{apply, drop_above, hashed, keys, read, scan};
 use crate::{
     ChainId, Sequence, Version,
     store::{Held, Store, StoreOp},
@@ -84,6 +84,9 @@ pub fn replay(store: &dyn Store, steps: &[Step]) {
     for (&id, chain) in &mut chains {
         chain.settle(store, ChainId(id.into()));
     }
+    for (&id, chain) in &chains {
+        assert_eq!(store.size(ChainId(id.into())).bytes, chain.needed_bytes(), "of chain {id}");
+    }
     let live: u64 = chains.values().map(Chain::needed_bytes).sum();
     assert_eq!(store.bytes(), live, "only the newest values are left");
 }
@@ -161,7 +164,12 @@ impl Chain {
                 self.compare_key(&key, at, found);
             }
             assert!(scanned.is_empty(), "keys from nowhere: {scanned:?}");
+            let mut by_key = hashed::scan(store, id, 0, at);
+            by_key.sort_by(|a, b| a.0.cmp(&b.0));
+            assert_eq!(by_key, scan(store, id, b"", at), "both orders at {at}");
         }
+        let live = self.versions.values().filter(|versions| value(versions, u64::MAX).is_some());
+        assert_eq!(store.size(id).keys, live.count() as u64, "keys that hold a value");
     }
 
     fn compare_key(&self, key: &Bytes, at: u64, found: Option<Held>) {

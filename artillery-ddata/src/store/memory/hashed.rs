@@ -75,8 +75,10 @@ impl Comparable<Placed> for PlacedRef<'_> {
 impl MemoryStore {
     /// A key has come into the store.
     pub(super) fn place(&self, chain: &Chain, key: &Key) {
-        if !matches!(chain.hashed, Filled::Not) {
-            self.add_placed(key);
+        match chain.hashed {
+            Filled::Not => {}
+            Filled::From(_) if self.forgets_new_keys() => {}
+            Filled::From(_) | Filled::Whole => self.add_placed(key),
         }
     }
 
@@ -86,6 +88,16 @@ impl MemoryStore {
             let position = (self.position)(key.bytes);
             self.hashed.remove_sync(&PlacedRef { chain: key.chain, position, key: key.bytes });
         }
+    }
+
+    #[cfg(any(test, feature = "mutants"))]
+    fn forgets_new_keys(&self) -> bool {
+        self.forgets
+    }
+
+    #[cfg(not(any(test, feature = "mutants")))]
+    const fn forgets_new_keys(&self) -> bool {
+        false
     }
 
     fn add_placed(&self, key: &Key) {
@@ -102,7 +114,7 @@ impl MemoryStore {
             let mut chain = lock(&chain);
             let from = match &chain.hashed {
                 Filled::Whole => return true,
-                Filled::Not => Bound::Unbounded,
+                Filled::Not => Bound::Included(Bytes::new()),
                 Filled::From(_) if left == 0 => return false,
                 Filled::From(from) => from.clone(),
             };

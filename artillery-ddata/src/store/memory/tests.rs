@@ -34,6 +34,9 @@ proptest! {
         conformance::model::replay(&store, &steps);
         prop_assert_eq!(store.bytes(), recount(&store));
         prop_assert_eq!(store.slots.len(), store.ordered.len());
+        prop_assert!(store.hashed.is_empty() || store.hashed.len() == store.ordered.len());
+        let bytes: u64 = store.chains.ids().into_iter().map(|id| store.size(id).bytes).sum();
+        prop_assert_eq!(bytes, store.bytes());
         let held_back: usize = store.chains.ids().into_iter().map(|id| lock(&store.chains.get(id)).held_back.len()).sum();
         prop_assert_eq!(held_back, 0, "nothing is remembered for pins that are gone");
     }
@@ -113,4 +116,37 @@ fn no_superseded_version_outlives_the_pending_ones() {
     assert_eq!(store.bytes(), 1 + 40, "not worth copying the others for");
     apply(10, StoreOp::DropAbove { last: Sequence(10) });
     assert_eq!(store.bytes(), 1 + 1);
+}
+
+/// Few positions, so that many keys share one; and many calls until the order is known.
+fn coarse(seed: u64) -> MemoryStore {
+    MemoryStore::with_seed(seed).with_positions(|key| key.iter().map(|&byte| u64::from(byte)).sum::<u64>() % 7 + 1, 3)
+}
+
+#[test]
+fn keys_that_share_a_position_conform() {
+    conformance::run(|| Arc::new(coarse(1)));
+}
+
+#[test]
+fn hash_order_is_made_a_bounded_way_at_a_time_and_only_when_asked_for() {
+    let store = coarse(1);
+    let put = |sequence: u64| StoreOp::Put {
+        key: Bytes::from(format!("{sequence:03}")),
+        held: Held { version: Version::new(1, sequence), value: Some(Bytes::new()) },
+    };
+    let apply = |op| {
+        store.apply(&StoreBatch { chain: ChainId(0), keep_from: Sequence(0), ops: smallvec![op] }).unwrap();
+    };
+    (1..=100).for_each(|sequence| apply(put(sequence)));
+    assert_eq!(store.hashed.len(), 0, "nobody has asked");
+    for call in 1..=33 {
+        assert!(store.scan_hashed(ChainId(0), 0, Sequence::MAX).is_none());
+        assert_eq!(store.hashed.len(), 3 * call);
+    }
+    assert_eq!(store.scan_hashed(ChainId(0), 0, Sequence::MAX).map(Iterator::count), Some(100));
+    apply(put(101));
+    assert_eq!(store.scan_hashed(ChainId(0), 0, Sequence::MAX).map(Iterator::count), Some(101));
+    apply(StoreOp::DropAbove { last: Sequence(50) });
+    assert_eq!(store.hashed.len(), 50);
 }
