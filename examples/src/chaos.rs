@@ -24,6 +24,7 @@ use std::{
     time::Duration,
 };
 
+use artillery_ddata::client::Spread;
 use clap::Parser;
 use tokio::{
     task::JoinSet,
@@ -191,7 +192,7 @@ async fn hire(cluster: &Cluster, book: &Arc<Book>, seed: u64) -> Result<JoinSet<
             workers.spawn(Worker::new(door, book.clone(), seed).run());
         }
     }
-    let client = cluster.client(0..cluster.size()).await?;
+    let client = cluster.client(0..cluster.size(), Spread::RoundRobin).await?;
     for _ in 0..LIBRARY {
         workers.spawn(Worker::new(Library::new(&client), book.clone(), seed).run());
     }

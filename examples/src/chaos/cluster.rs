@@ -99,12 +99,16 @@ impl Cluster {
     }
 
     /// A client that begins its search at these nodes.
-    pub(super) async fn client(&self, seeds: impl IntoIterator<Item = usize>) -> Result<Client, Failure> {
+    pub(super) async fn client(
+        &self,
+        seeds: impl IntoIterator<Item = usize>,
+        spread: Spread,
+    ) -> Result<Client, Failure> {
         let seeds = seeds.into_iter().map(|node| SocketAddr::from((address(node), QUIC)));
         // Nodes are beyond loopback.
         let transport = TransportConfig { listen: (Ipv4Addr::UNSPECIFIED, 0).into(), ..Default::default() };
         let builder = Client::builder().cluster(&self.name).secret(&self.secret).seeds(seeds).transport(transport);
-        builder.spread(Spread::RoundRobin).connect().await.map_err(Failure::failed)
+        builder.spread(spread).connect().await.map_err(Failure::failed)
     }
 
     /// Does it.

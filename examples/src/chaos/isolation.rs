@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use artillery_ddata::{NodeId, ReadMode};
+use artillery_ddata::{NodeId, ReadMode, client::Spread};
 use serde::Serialize;
 use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 
@@ -49,9 +49,11 @@ impl Isolation {
 
 /// Asks a member that has been alone since `since`, until `end`.
 pub(super) async fn watch(cluster: &Cluster, book: &Book, member: usize, since: Instant, end: Instant) -> Isolation {
-    let Some(key) = book.keys().find(|key| key.family() == Family::Plain) else { return Isolation::default() };
-    let (mut seen, eventual) =
-        tokio::join!(strong(book, key, member, since, end), eventual(cluster, book, key, member, end));
+    let mut keys = book.keys().filter(|key| key.family() == Family::Plain);
+    let (Some(one), Some(other)) = (keys.next(), keys.next()) else { return Isolation::default() };
+    let ask = |key| strong(book, key, member, since, end);
+    let (mut seen, more, eventual) = tokio::join!(ask(one), ask(other), eventual(cluster, book, one, member, end));
+    seen.add(&more);
     seen.eventual = eventual;
     seen
 }
@@ -67,30 +69,23 @@ async fn strong(book: &Book, key: Key, member: usize, since: Instant, end: Insta
         match reply {
             Reply::Refused(why) if why.starts_with("NOLEASE") => seen.nolease += 1,
             Reply::Found(_) => seen.served += 1,
-            other => {
-                let other = format!("{other:?}");
-                if !seen.other.contains(&other) {
-                    seen.other.push(other);
-                }
-            }
+            other => seen.other.push(format!("{other:?}")),
         }
         sleep(BETWEEN).await;
     }
     seen
 }
 
-/// Eventual reads that the member served. The others are asked as well, and often they are whom a client has at hand.
+/// Eventual reads that the member served. Who begins its search there takes its word for who is in the chain, and each
+/// client asks another one of those.
 async fn eventual(cluster: &Cluster, book: &Book, key: Key, member: usize, end: Instant) -> u64 {
     let (id, key) = (NodeId::from_name(&name(member)), book.name(key));
     let mut served = 0;
     let reads = async {
         loop {
-            // Who begins its search at the member takes its word for who is in the chain.
-            if let Ok(client) = cluster.client([member]).await {
+            if let Ok(client) = cluster.client([member], Spread::Sticky).await {
                 let kv = client.kv().with_read_mode(ReadMode::Eventual).with_timeout(EVENTUAL);
-                for _ in 0..cluster.size() {
-                    served += u64::from(kv.get(&key).await.is_ok_and(|read| read.served.node == id));
-                }
+                served += u64::from(kv.get(&key).await.is_ok_and(|read| read.served.node == id));
                 client.close().await;
             }
             sleep(BETWEEN).await;
