@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use artillery_ddata::{
     ChainId, Sequence, Version,
     replica::{Halt, Status},
-    store::{Held, MemoryStore, Record, Store, StoreBatch, StoreOp},
+    store::{Held, MemoryStore, Record, Size, Store, StoreBatch, StoreOp},
     update::{Change, Outcome, RequestKey, Update, UpdateKind},
 };
 use artillery_sim::{
@@ -53,6 +53,7 @@ fn status(last: u64, watermark: u64) -> Status {
         receiving: None,
         sending: None,
         halted: None,
+        size: Size::default(),
     }
 }
 
