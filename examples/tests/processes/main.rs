@@ -20,6 +20,7 @@ mod moving;
 mod overload;
 mod quickstart;
 mod recover;
+mod resp;
 mod restart_all;
 mod rotation;
 mod strangers;

@@ -58,10 +58,19 @@ impl Client {
         self.say(Reply::OK);
     }
 
-    /// Notes that a command made no sense, if it was for a transaction.
-    pub(super) fn spoil(&mut self) {
+    /// A command that there isn't, or with too few words: it spoils a transaction, and an EXEC of that kind ends it.
+    pub(super) fn misspelt(&mut self, words: &Words, error: Reply) {
         if let Some(transaction) = &mut self.transaction {
             transaction.spoilt = true;
+        }
+        match error {
+            Reply::Error(text) if words.first().is_some_and(|name| name.eq_ignore_ascii_case(b"exec")) => {
+                self.transaction = None;
+                self.watched.clear();
+                let why = text.strip_prefix("ERR ").unwrap_or(&text);
+                self.say(Reply::Error(format!("EXECABORT Transaction discarded because of: {why}").into()));
+            }
+            error => self.say(error),
         }
     }
 
