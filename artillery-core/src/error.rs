@@ -170,7 +170,7 @@ pub enum Refusal {
 
 impl Refusal {
     /// A word for each reason, which stays the same: to count by.
-    pub const WORDS: [&str; 11] = [
+    pub const WORDS: &[&str] = &[
         "different_cluster_name",
         "different_cluster",
         "version_mismatch",

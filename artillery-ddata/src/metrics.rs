@@ -95,7 +95,7 @@ pub enum OperationKind {
 
 impl OperationKind {
     /// All of them, in their order.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: &[Self] = &[
         Self::Read,
         Self::ReadMany,
         Self::Scan,

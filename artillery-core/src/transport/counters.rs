@@ -38,7 +38,7 @@ impl Refused {
 
     /// Every reason with its word.
     pub(crate) fn read(&self) -> impl Iterator<Item = (&'static str, u64)> {
-        Refusal::WORDS.into_iter().zip(self.0.iter().map(|cell| cell.0.load(Relaxed)))
+        Refusal::WORDS.iter().copied().zip(self.0.iter().map(|cell| cell.0.load(Relaxed)))
     }
 }
 

@@ -15,6 +15,8 @@ async fn refused(from: &Node, to: &mut Node) -> (ConnectError, Refusal) {
     let refusal = to.refusal().await;
     assert_eq!(to.endpoint.counters().accepted, 0);
     assert_eq!(to.endpoint.counters().refused, 1);
+    let counted: Vec<_> = to.endpoint.refused().filter(|(_, times)| *times > 0).collect();
+    assert_eq!(counted, [(refusal.word(), 1)]);
     assert_eq!(from.endpoint.counters().dial_failures, 1);
     (error, refusal)
 }

@@ -82,7 +82,7 @@ pub(crate) struct State {
     pub(crate) answered: bool,
     /// The leader said last that nothing is about to change.
     pub(crate) settled: bool,
-    /// When somebody who knows a leader answered last. Nobody is told when that changes.
+    /// When a leader, whom a quorum had confirmed, answered last. Nobody is told when that changes.
     pub(crate) heard: Timestamp,
 }
 
@@ -310,7 +310,8 @@ impl Control {
             state.lease = lease.unwrap_or(state.lease);
             state.leader = leader.or(state.leader);
             state.answered |= leader.is_some();
-            state.heard = if leader.is_some() { now } else { state.heard };
+            // Others may take for leader who is gone; a leader says that it is one when a quorum has just said so.
+            state.heard = if leader == Some(from) { now } else { state.heard };
             state.settled = settled;
             before != (state.lease, state.leader, state.answered, state.settled)
         });

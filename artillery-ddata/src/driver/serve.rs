@@ -88,7 +88,8 @@ impl Server {
         sizes: Sizes,
         status: StatusSource,
     ) -> Self {
-        Self { local, router, max_value_bytes, status, arrange: None, recovery: None, rooms: Rooms::new(sizes) }
+        let rooms = Rooms::new(sizes, local.clone());
+        Self { local, router, max_value_bytes, status, arrange: None, recovery: None, rooms }
     }
 
     /// Lets operators have this node do something.
@@ -116,7 +117,7 @@ impl Server {
         };
         let room = self.rooms.of(&connection);
         let outstanding = Semaphore::new(MAX_OUTSTANDING);
-        let (answers, waiting) = Answers::new(room.clone(), self.local.clone());
+        let (answers, waiting) = Answers::new(room.clone());
         // Lent, not given: a reader dropped before the connection is closed leaves a frame to send, and quinn then holds
         // the farewell back whenever the congestion window is full, a probe of the path's packet size being enough.
         let reading = self.read(&mut reader, answers, &outstanding, &room);

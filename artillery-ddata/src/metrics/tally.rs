@@ -134,11 +134,11 @@ impl Tally {
             };
             OperationMetrics { kind, done, conflict, refused, unknown, latency }
         };
-        OperationKind::ALL.into_iter().map(read).collect()
+        OperationKind::ALL.iter().copied().map(read).collect()
     }
 
     pub(crate) fn changes(&self) -> Vec<(&'static str, u64)> {
-        Why::ALL.into_iter().map(|why| (why.word(), self.changes[why as usize].load(Relaxed))).collect()
+        Why::ALL.iter().map(|&why| (why.word(), self.changes[why as usize].load(Relaxed))).collect()
     }
 }
 

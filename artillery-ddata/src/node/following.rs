@@ -39,7 +39,7 @@ const PATIENCE: u32 = 10;
 /// Those that leave together would wait for each other: no longer than so many times the lease.
 const FAREWELL: u32 = 3;
 
-/// A spare that nobody who knows a leader has answered for so many leases may not reach the members either.
+/// A spare that no leader has answered for so many leases may not reach the members either.
 const LONG_UNHEARD: u32 = 3;
 
 /// What the task of the configuration is made of, but for the log.

@@ -56,7 +56,7 @@ pub enum Why {
 
 impl Why {
     /// All of them, in their order.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: &[Self] = &[
         Self::Silent,
         Self::Left,
         Self::Deaf,

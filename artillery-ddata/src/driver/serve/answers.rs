@@ -10,7 +10,6 @@ use super::room::Room;
 use crate::{
     MemberId,
     budget::{self, Share},
-    driver::local::Local,
     metrics::Timing,
     replica::{Query, Refusal, Reply, Write},
     wire::request::{Encoded, MAX_OUTSTANDING, Operation, Request, Response, ResponseAnswer, SMALL, encode_response},
@@ -24,7 +23,6 @@ const BATCH: usize = 256;
 pub(super) struct Answers {
     queue: mpsc::Sender<Answered>,
     room: Arc<Room>,
-    local: Arc<Local>,
 }
 
 /// An answer on its way to the stream, and the room that it takes.
@@ -47,9 +45,9 @@ pub(crate) struct Answering {
 }
 
 impl Answers {
-    pub(super) fn new(room: Arc<Room>, local: Arc<Local>) -> (Self, Waiting) {
+    pub(super) fn new(room: Arc<Room>) -> (Self, Waiting) {
         let (queue, waiting) = mpsc::channel(MAX_OUTSTANDING);
-        (Self { queue, room, local }, Waiting(waiting))
+        (Self { queue, room }, Waiting(waiting))
     }
 
     /// Waits for room for the answer of a request.
@@ -81,7 +79,7 @@ impl Answers {
 
     fn count(&self, timing: Option<Timing>, reply: &Reply) {
         if let Some(timing) = timing {
-            self.local.tally.replied(timing, reply);
+            self.room.local.tally.replied(timing, reply);
         }
     }
 

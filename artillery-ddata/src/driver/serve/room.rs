@@ -12,6 +12,7 @@ use artillery_core::{
 
 use crate::{
     budget::{Budget, Share},
+    driver::local::Local,
     wire::{
         request::{Encoded, encode_answer_to},
         streams::{ANSWERS, APART_PRIORITY},
@@ -49,12 +50,13 @@ pub(crate) const fn unreceived_bytes(transport: &TransportConfig) -> usize {
 /// The rooms of all connections from which there are requests.
 pub(super) struct Rooms {
     sizes: Sizes,
+    local: Arc<Local>,
     by_connection: Mutex<BTreeMap<usize, Weak<Room>>>,
 }
 
 impl Rooms {
-    pub(super) fn new(sizes: Sizes) -> Self {
-        Self { sizes, by_connection: Mutex::default() }
+    pub(super) fn new(sizes: Sizes, local: Arc<Local>) -> Self {
+        Self { sizes, local, by_connection: Mutex::default() }
     }
 
     /// The room that all streams of a connection share. It is kept while one of them, which keep the connection too, has it.
@@ -65,7 +67,7 @@ impl Rooms {
             return room;
         }
         rooms.retain(|_, room| room.strong_count() > 0);
-        let room = Arc::new(Room::new(self.sizes));
+        let room = Arc::new(Room::new(self.sizes, self.local.clone()));
         rooms.insert(connection.id(), Arc::downgrade(&room));
         room
     }
@@ -93,10 +95,12 @@ pub(crate) struct Room {
     pub(super) large_requests: Budget,
     pub(super) large_answers: Budget,
     sent: Budget,
+    /// Where its requests are counted.
+    pub(super) local: Arc<Local>,
 }
 
 impl Room {
-    pub(super) fn new(sizes: Sizes) -> Self {
+    pub(super) fn new(sizes: Sizes, local: Arc<Local>) -> Self {
         Self {
             forwards: Budget::new(sizes.queue),
             writes: Budget::new(sizes.queue),
@@ -104,6 +108,7 @@ impl Room {
             large_requests: Budget::new(sizes.queue),
             large_answers: Budget::new(sizes.large),
             sent: Budget::new(sizes.sent),
+            local,
         }
     }
 

@@ -15,7 +15,7 @@ use super::{
 };
 
 const WIDTH: u16 = 100;
-const HEIGHT: u16 = 26;
+const HEIGHT: u16 = 30;
 
 fn draw(before: Option<&Snapshot>, now: &Snapshot, events: &[String], trouble: Option<&str>, width: u16) -> Buffer {
     let mut terminal = Terminal::new(TestBackend::new(width, HEIGHT)).unwrap();
