@@ -8,16 +8,56 @@ use artillery_core::frame::{Frame, FrameDecoder};
 use artillery_ddata::{
     ChainId, Incarnation, MemberId, NodeId, ReadMode, Refusal, Sequence, Version, Way,
     replica::{
-        Changes, Committed, Computed, Cut, Expected, Page, Query, Read, Reply, Scan, Snapshot, Step, Watch, Write,
+        Changes, Committed, Computed, Cut, Expected, Group, GroupFailure, Page, Query, Read, Reply, Requirement, Scan,
+        Script, ScriptStep, Snapshot, Step, StepOutcome, Watch, Write,
     },
     store::{Held, Record},
-    update::RequestKey,
+    update::{Failure, RequestKey},
     wire::request::{
         Encoded, Operation, Request, Response, ResponseAnswer, decode_answer_to, decode_request, decode_response,
         encode_answer_to, encode_request, encode_response,
     },
 };
 use bytes::Bytes;
+
+/// With one of each step.
+fn script() -> Script {
+    let key = || Bytes::from("stock/7");
+    let require = |expected| vec![Requirement { key: key(), expected }];
+    let steps = vec![
+        ScriptStep::Get { key: key() },
+        ScriptStep::Length { key: key() },
+        ScriptStep::Put { key: key(), value: Bytes::from("4") },
+        ScriptStep::Delete { key: key() },
+        ScriptStep::GetDelete { key: key() },
+        ScriptStep::Append { key: key(), value: Bytes::from("x") },
+        ScriptStep::Increment { key: key(), by: -1 },
+    ];
+    let groups = vec![Group { require: require(Expected::Absent), steps }, Group::default()];
+    Script { require: require(Expected::Version(Version::new(1, 2))), groups }
+}
+
+/// With one of each outcome.
+fn ran() -> Computed {
+    let told = vec![
+        StepOutcome::Done,
+        StepOutcome::Deleted(true),
+        StepOutcome::Found(Some((Version::new(1, 9), Bytes::from("4")))),
+        StepOutcome::Found(None),
+        StepOutcome::Length(Some(70_000)),
+        StepOutcome::Length(None),
+        StepOutcome::Appended(9),
+        StepOutcome::Number(-9),
+    ];
+    let failed = |failure| Err(GroupFailure::Failed { step: 3, failure });
+    Computed::Ran(vec![
+        Ok(told),
+        Err(GroupFailure::Unmet { requirement: 1, version: Version::new(1, 9) }),
+        failed(Failure::NotANumber),
+        failed(Failure::Overflow),
+        failed(Failure::TooLarge(1 << 40)),
+    ])
+}
 
 fn requests() -> Vec<(&'static str, Request)> {
     let key = || Bytes::from("stock/7");
@@ -52,6 +92,7 @@ fn requests() -> Vec<(&'static str, Request)> {
         ("request-increment", requested(Write::Increment { key: key(), by: -40 })),
         ("request-get-delete", requested(Write::GetDelete { key: key() })),
         ("request-batch", requested(Write::Batch(steps))),
+        ("request-script", requested(Write::Script(script()))),
         ("request-open-session", write(Write::OpenSession)),
         ("request-resolve", requested(Write::Resolve)),
         ("request-read-strong", read(ReadMode::Strong)),
@@ -107,6 +148,9 @@ fn responses() -> Vec<(&'static str, Response)> {
         ("response-took", computed(Computed::Took(Some((Version::new(1, 9), Bytes::from("4")))))),
         ("response-took-nothing", computed(Computed::Took(None))),
         ("response-took-forgotten", computed(Computed::TookForgotten(Version::new(1, 9)))),
+        ("response-ran", computed(ran())),
+        ("response-ran-forgotten", computed(Computed::RanForgotten)),
+        ("response-refused-results", refused(Refusal::ResultsTooLarge { len: 1 << 40, limit: 64 << 20 })),
         ("response-conflict", conflict(0, Version::new(1, 9), Some("4"))),
         ("response-conflict-absent", conflict(3, Version::NONE, None)),
         (

@@ -8,7 +8,7 @@ use artillery_core::frame::{Frame, FrameDecoder};
 use artillery_ddata::{
     ChainId, Epoch, Sequence, Version,
     store::{Held, Record},
-    update::{Change, Outcome, RequestKey, Update, UpdateKind},
+    update::{Change, Failure, Outcome, RequestKey, Update, UpdateKind},
     wire::{
         chain::{decode, encode},
         message::{
@@ -19,12 +19,13 @@ use artillery_ddata::{
 };
 use bytes::Bytes;
 
-fn vectors() -> [(&'static str, ChainFrame); 12] {
+fn vectors() -> [(&'static str, ChainFrame); 13] {
     [
         ("chain-control-empty", control(ChainId(0), Epoch(1), 1, Control::default())),
         ("chain-control-full", control(ChainId(250), Epoch(251), 70_000, full_control())),
         ("chain-updates-one", updates(vec![put(Version::new(1, 1), "greeting", "hello")])),
         ("chain-updates-many", updates(many_updates())),
+        ("chain-updates-ran", updates(ran())),
         ("chain-chunk-first", chunk(Part::First(outline()), "keyval")),
         ("chain-chunk-behind", chunk(Part::Behind(65_536), "ue")),
         ("chain-control-joiner", control(ChainId(3), Epoch(5), 6, joiner_control())),
@@ -43,6 +44,13 @@ fn control(chain: ChainId, epoch: Epoch, index: u64, control: Control) -> ChainF
 fn updates(updates: Vec<Update>) -> ChainFrame {
     let message = ChainMessage::Updates(Updates { watermark: Sequence(65_535), updates });
     ChainFrame { chain: ChainId(3), epoch: Epoch(5), index: 1 << 32, message }
+}
+
+/// Of scripts: one ran, one would have told too much.
+fn ran() -> Vec<Update> {
+    let ran = Update { outcome: Outcome::Ran, ..put(Version::new(1, 1), "greeting", "hello") };
+    let failed = Outcome::Failed(Failure::ResultsTooLarge(1 << 40));
+    vec![ran, Update { outcome: failed, changes: Default::default(), ..put(Version::new(1, 2), "", "") }]
 }
 
 fn chunk(part: Part, bytes: &'static str) -> ChainFrame {

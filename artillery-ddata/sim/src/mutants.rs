@@ -110,6 +110,10 @@ pub enum MutantName {
     KeepLeavers,
     /// Version queries, and answers to them, are taken in whatever the epoch in which they were said.
     TakeAnyAnswer,
+    /// What a script told is answered before the script is committed.
+    AnswerScriptAtOnce,
+    /// The steps of a script's group stand that came before the one that failed.
+    KeepFailedGroups,
 }
 
 /// What is taken out.
@@ -135,7 +139,7 @@ const fn line(mutant: MutantName, name: &'static str, trap: u32, scenario: Scena
     Line { mutant, name, trap, scenario, guard }
 }
 
-const TABLE: [Line; 50] = {
+const TABLE: [Line; 52] = {
     use MutantName as M;
     use Scenario as S;
     use coordinator::Mutant as C;
@@ -210,6 +214,8 @@ const TABLE: [Line; 50] = {
         line(M::ReorderOpen, "reorder-open", 15, S::Orders, Guard::Coordinator(C::ReorderOpen)),
         line(M::KeepLeavers, "keep-leavers", 44, S::Leaves, Guard::Coordinator(C::KeepLeavers)),
         line(M::TakeAnyAnswer, "take-any-answer", 2, S::Partitions, Guard::Replica(R::TakeAnyAnswer)),
+        line(M::AnswerScriptAtOnce, "answer-script-at-once", 20, S::Scripts, Guard::Replica(R::AnswerScriptAtOnce)),
+        line(M::KeepFailedGroups, "keep-failed-groups", 45, S::Scripts, Guard::Replica(R::KeepFailedGroups)),
     ]
 };
 

@@ -12,7 +12,7 @@ use artillery_ddata::Mode;
 use self::directed::{crowd, disturbed, forks, halves, last_words, overlaps, race, stalls, whispers};
 use self::draw::{
     batches, clocks, common, evictions, founded, hold_lists, large, mixed, moving, one_key, readers, resync, retries,
-    sole, turmoil, unrest, watches,
+    scripts, sole, turmoil, unrest, watches,
 };
 pub use self::{
     gray::{BACK, Gray, gray_setup},
@@ -23,9 +23,7 @@ use crate::{
     client::Mix,
     faults::{self, Fault, Kind, Planned, play},
     mutants::MutantName,
-    network::Profile,
     rng::{Concern, Rng},
-    world::Boundary,
 };
 
 /// The virtual second in nanoseconds.
@@ -140,6 +138,8 @@ pub enum Scenario {
     Drains,
     /// All nodes but one or two leave, and one comes back.
     Leaves,
+    /// Scripts that read and write many keys, some of whose groups fail.
+    Scripts,
 }
 
 impl Scenario {
@@ -189,6 +189,7 @@ impl Scenario {
             | Self::Sessions
             | Self::Watches
             | Self::Large
+            | Self::Scripts
             | Self::Mixed => &[Loss, Duplication, Reorder, Delay, Break, Cut, Slow],
         }
     }
@@ -263,6 +264,7 @@ impl Scenario {
             Self::Orders => gray::orders(&mut rng, &mut setup),
             Self::Drains => gray::drains(&mut rng, &mut setup),
             Self::Leaves => leaves::leaves(&mut rng, &mut setup),
+            Self::Scripts => scripts(&mut rng, &mut setup),
         }
         if !matches!(self, Self::Slow | Self::Mixed) {
             hold_lists(&mut setup);

@@ -11,7 +11,8 @@ use crate::{
     ChainId, Error, NodeId, Refusal,
     driver::fake::{self, FakeNode, alone, unique},
     error::NotApplied,
-    replica::{Computed, Expected, Way},
+    replica::{Computed, Expected, GroupFailure, StepOutcome, Way},
+    update::Failure,
 };
 
 #[tokio::test]
@@ -110,6 +111,42 @@ async fn batches_and_cuts() {
     let again = kv.write(order).request_id(id).await.unwrap().unwrap();
     assert!(again.replayed && again.version == done.version);
     let empty = kv.write(Batch::new()).await.unwrap_err();
+    assert!(matches!(empty, Error::Refused { reason: Refusal::BatchSize { len: 0, .. }, .. }), "{empty:?}");
+}
+
+#[tokio::test]
+async fn scripts_tell_what_they_found_once() {
+    let node = alone(&unique("kv"));
+    let kv = node.kv();
+    let before = kv.put("greeting", "hi").await.unwrap();
+    let script = || {
+        let greet = Group::new().get("greeting").put("greeting", "hello").length("greeting").delete("nobody");
+        let count = Group::new().increment("visits", 1).append("log", "x").get_delete("greeting");
+        let wrong = Group::new().put("never", "v").increment("log", 1);
+        let unless = Group::new().require("visits", Expected::Absent).put("visits", "0");
+        Script::from_iter([greet, count, wrong, unless])
+    };
+    let id = kv.new_request_id("greeting").await.unwrap();
+    let done = kv.run(script().require("visits", Expected::Absent)).request_id(id).await.unwrap().unwrap();
+    let [Ok(greet), Ok(count), Err(wrong), Err(unless)] = &done.result[..] else { panic!("{done:?}") };
+    let found = |version, value: &'static str| StepOutcome::Found(Some((version, Bytes::from(value))));
+    let hi = found(before.version, "hi");
+    assert_eq!(greet, &[hi, StepOutcome::Done, StepOutcome::Length(Some(5)), StepOutcome::Deleted(false)]);
+    assert_eq!(count, &[StepOutcome::Number(1), StepOutcome::Appended(1), found(done.version, "hello")]);
+    assert_eq!(*wrong, GroupFailure::Failed { step: 1, failure: Failure::NotANumber });
+    assert_eq!(*unless, GroupFailure::Unmet { requirement: 0, version: done.version });
+    assert_eq!(kv.get("never").await.unwrap().value(), None);
+
+    let again = kv.run(script()).request_id(id).await.unwrap_err();
+    let Error::OutcomeUnknown { reason: Unknown::ResultsLost(version), request_id } = &again else { panic!("{again}") };
+    assert_eq!((*version, *request_id), (done.version, id));
+    assert_eq!(again.to_string().split(": ").last(), Some("it was applied as version 1.4, what it told is lost"));
+    let Resolution::Applied(record) = kv.resolve(id).await.unwrap() else { panic!("it ran") };
+    assert_eq!((record.version, record.result), (done.version, Computed::RanForgotten));
+
+    let conflict = kv.run(script().require("visits", Expected::Absent)).await.unwrap().unwrap_err();
+    assert_eq!((conflict.step, conflict.current), (0, Some((done.version, Bytes::from("1")))));
+    let empty = kv.run(Script::new()).await.unwrap_err();
     assert!(matches!(empty, Error::Refused { reason: Refusal::BatchSize { len: 0, .. }, .. }), "{empty:?}");
 }
 

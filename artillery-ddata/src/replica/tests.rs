@@ -14,4 +14,5 @@ mod reading;
 mod requests;
 mod resync;
 mod rig;
+mod scripts;
 mod watching;

@@ -7,6 +7,7 @@
 
 mod contents;
 mod registers;
+mod scripts;
 
 use std::collections::BTreeMap;
 
@@ -90,6 +91,7 @@ fn sights(entry: &Entry) -> Vec<Sight<'_>> {
             Computed::TookForgotten(version) => vec![Sight { key, version: *version, value: None }],
             _ => Vec::new(),
         },
+        (Ask::Write(Write::Script(script)), Reply::Committed(done)) => scripts::sights(script, done),
         _ => Vec::new(),
     }
 }
@@ -98,16 +100,18 @@ fn sights(entry: &Entry) -> Vec<Sight<'_>> {
 fn conflicting(write: &Write, step: u32) -> Option<&Bytes> {
     match write {
         Write::Batch(steps) => steps.get(step as usize).map(Step::key),
+        Write::Script(script) => script.require.get(step as usize).map(|requirement| &requirement.key),
         write => write.keys().next(),
     }
 }
 
-/// The keys that a write changes if it is applied, each once.
+/// The keys that a write changes if it is applied, each once; of a script those that it may change.
 fn changed(write: &Write) -> Vec<&Bytes> {
     let keys: Vec<&Bytes> = match write {
         Write::Batch(steps) => {
             steps.iter().filter(|step| !matches!(step, Step::Require { .. })).map(Step::key).collect()
         }
+        Write::Script(script) => scripts::changing(script).collect(),
         write => write.keys().collect(),
     };
     let mut distinct = Vec::new();

@@ -4,7 +4,7 @@ use std::ops::Bound;
 
 use artillery_ddata::{
     Sequence, Version,
-    replica::{Expected, Query, ReadMode, Scan, Snapshot, Step, Write},
+    replica::{Expected, Group, Query, ReadMode, Requirement, Scan, Script, ScriptStep, Snapshot, Step, Write},
     tries::Repeat,
 };
 
@@ -39,6 +39,15 @@ pub enum Ask {
         /// What.
         parts: Vec<Part>,
         /// The batch; 0: none.
+        batch: u64,
+    },
+    /// Runs a script of this number, each of whose groups reads a key and writes it.
+    Script {
+        /// What, in groups of their own.
+        parts: Vec<Part>,
+        /// A put in a group before them which fails behind it, always.
+        fails: Option<Part>,
+        /// Its number.
         batch: u64,
     },
     /// Reads one key.
@@ -96,16 +105,26 @@ impl Asked {
 
     /// Whether it writes.
     pub fn is_write(&self) -> bool {
-        matches!(self.ask, Ask::Write { .. })
+        self.ask.is_write()
     }
 }
 
 impl Ask {
+    /// Whether it writes.
+    pub fn is_write(&self) -> bool {
+        matches!(self, Self::Write { .. } | Self::Script { .. })
+    }
+
+    /// The batch or script that its parts belong to; 0: none.
+    pub fn batch(&self) -> u64 {
+        if let Self::Write { batch, .. } | Self::Script { batch, .. } = self { *batch } else { 0 }
+    }
+
     /// The mode of a read.
     pub fn mode(&self) -> Option<ReadMode> {
         match self {
             Self::Read(_, mode) | Self::Keys(_, mode) | Self::Page { mode, .. } => Some(*mode),
-            Self::Open | Self::Write { .. } => None,
+            Self::Open | Self::Write { .. } | Self::Script { .. } => None,
         }
     }
 
@@ -134,6 +153,7 @@ pub fn request(ask: &Ask, padding: usize) -> Request {
             Request::Write(parts.first().map_or(Write::Resolve, |part| alone(part, padding)))
         }
         Ask::Write { parts, .. } => Request::Write(Write::Batch(steps(parts, padding))),
+        Ask::Script { parts, fails, .. } => Request::Write(Write::Script(script(parts, fails.as_ref(), padding))),
         Ask::Read(key, mode) => Request::Read(Query::Key(key_bytes(*key)), *mode),
         Ask::Keys(keys, mode) => Request::Read(Query::Keys(keys.iter().map(|&key| key_bytes(key)).collect()), *mode),
         Ask::Page { after, limit, snapshot, mode } => {
@@ -156,6 +176,38 @@ fn alone(part: &Part, padding: usize) -> Write {
         PartCall::Register(Call::Delete | Call::Read) | PartCall::Series(SeriesCall::Read) => Write::Delete { key },
         PartCall::Series(SeriesCall::Append(item)) => Write::Append { key, value: encode(part.key, item, 0) },
         PartCall::Series(SeriesCall::Increment) => Write::Increment { key, by: 1 },
+    }
+}
+
+fn script(parts: &[Part], fails: Option<&Part>, padding: usize) -> Script {
+    let require = conditions(parts).map(|(part, expected)| Requirement {
+        key: key_bytes(part.key),
+        expected: if expected.is_none() { Expected::Absent } else { Expected::Version(expected) },
+    });
+    // What a register holds is no number.
+    let failing = fails.map(|part| {
+        let key = key_bytes(part.key);
+        group(vec![script_step(part, padding), ScriptStep::Increment { key, by: 1 }])
+    });
+    let done = parts.iter().map(|part| {
+        let key = key_bytes(part.key);
+        group(vec![ScriptStep::Get { key }, script_step(part, padding)])
+    });
+    Script { require: require.collect(), groups: failing.into_iter().chain(done).collect() }
+}
+
+fn group(steps: Vec<ScriptStep>) -> Group {
+    Group { require: Vec::new(), steps }
+}
+
+fn script_step(part: &Part, padding: usize) -> ScriptStep {
+    match alone(part, padding) {
+        Write::Append { key, value } => ScriptStep::Append { key, value },
+        Write::Increment { key, by } => ScriptStep::Increment { key, by },
+        Write::Put { key, value } | Write::CompareAndSwap { key, value: Some(value), .. } => {
+            ScriptStep::Put { key, value }
+        }
+        _ => ScriptStep::Delete { key: key_bytes(part.key) },
     }
 }
 

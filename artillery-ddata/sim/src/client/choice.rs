@@ -24,6 +24,9 @@ pub struct Choice {
     pub pinned: bool,
 }
 
+/// Marks the values of groups that fail: nobody may ever see one.
+const FAILS: u64 = 1 << 62;
+
 impl Client {
     /// Chooses what to do next. `value` is for a write, if it becomes one.
     pub fn choose(&mut self, mix: &Mix, keys: &Keys, nodes: usize, value: Value) -> Choice {
@@ -82,6 +85,9 @@ impl Client {
     }
 
     fn choose_write(&mut self, mix: &Mix, keys: &Keys, key: u32, value: Value) -> Ask {
+        if mix.scripts > 0 && self.rng.chance(mix.scripts) {
+            return self.choose_script(mix, keys, key, value);
+        }
         let in_batch = mix.whole_batches && keys.kind(key) == KeyKind::Register || self.rng.chance(mix.batches);
         let chosen = if in_batch { self.choose_keys(mix, keys, key) } else { vec![key] };
         let is_batch = chosen.len() > 1;
@@ -94,6 +100,22 @@ impl Client {
             Part { key, call }
         });
         Ask::Write { parts: parts.collect(), batch: if is_batch { value.0 } else { 0 } }
+    }
+
+    fn choose_script(&mut self, mix: &Mix, keys: &Keys, key: u32, value: Value) -> Ask {
+        let chosen = self.choose_keys(mix, keys, key);
+        let register = chosen.iter().copied().find(|&key| keys.kind(key) == KeyKind::Register);
+        let call = PartCall::Register(Call::Put(Value(value.0 | FAILS)));
+        let fails = register.filter(|_| self.rng.chance(500)).map(|key| Part { key, call });
+        let parts = chosen.into_iter().map(|key| {
+            let call = match keys.kind(key) {
+                KeyKind::List => PartCall::Series(SeriesCall::Append(value)),
+                KeyKind::Counter => PartCall::Series(SeriesCall::Increment),
+                KeyKind::Register => PartCall::Register(self.choose_call(mix, key, value, true)),
+            };
+            Part { key, call }
+        });
+        Ask::Script { parts: parts.collect(), fails, batch: value.0 }
     }
 
     fn choose_call(&mut self, mix: &Mix, key: u32, value: Value, is_part: bool) -> Call {

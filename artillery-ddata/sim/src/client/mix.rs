@@ -15,6 +15,8 @@ pub struct Mix {
     pub takes: u32,
     /// Batches among writes.
     pub batches: u32,
+    /// Scripts among writes.
+    pub scripts: u32,
     /// Whether every batch writes all registers of its chain, and nothing else does.
     pub whole_batches: bool,
     /// Writes that carry a request id.
@@ -48,6 +50,7 @@ impl Mix {
             swaps: rng.between(50, 400) as u32,
             takes: rng.between(0, 100) as u32,
             batches: rng.between(0, 200) as u32,
+            scripts: 0,
             whole_batches: false,
             numbered: rng.pick(&[0, 500, 1000, 1000]),
             duplicates: rng.between(0, 150) as u32,

@@ -2,8 +2,9 @@
 
 use artillery_ddata::{
     Sequence, Version,
-    replica::{Committed, Computed, Page, Reply},
+    replica::{Committed, Computed, GroupFailure, Page, Reply, StepOutcome},
     store::Held,
+    update,
 };
 use bytes::Bytes;
 
@@ -45,6 +46,18 @@ pub fn told(asked: &Asked, reply: &Reply, keys: &Keys) -> Result<Told, Failure> 
             let held = value.as_ref().map(|value| Held { version: *version, value: Some(value.clone()) });
             conflict(parts, *batch != 0, *at, *step, *version, held).ok_or_else(|| nonsense(asked, reply))
         }
+        (Ask::Script { parts, fails, .. }, Reply::Committed(committed)) => {
+            let mut told = ran(parts, fails.is_some(), committed, keys)?;
+            told.operations.extend(fails.iter().filter_map(never));
+            Ok(told)
+        }
+        (Ask::Script { parts, fails, .. }, Reply::Conflict { at, step, version, value, .. }) => {
+            let held = value.as_ref().map(|value| Held { version: *version, value: Some(value.clone()) });
+            let told = conflict(parts, true, *at, *step, *version, held);
+            let mut told = told.ok_or_else(|| nonsense(asked, reply))?;
+            told.operations.extend(fails.iter().filter_map(never));
+            Ok(told)
+        }
         (Ask::Read(key, _), Reply::Read(read)) => {
             let mut told = Told { as_of: Some(read.as_of), ..Told::default() };
             found(&mut told, keys, *key, read.held.as_ref())?;
@@ -66,7 +79,10 @@ pub fn told(asked: &Asked, reply: &Reply, keys: &Keys) -> Result<Told, Failure> 
 /// What is left of a write without an outcome: refused, or unknown.
 pub fn ended(asked: &Asked, refused: bool) -> Told {
     let mut told = Told::default();
-    let Ask::Write { parts, .. } = &asked.ask else { return told };
+    let (Ask::Write { parts, .. } | Ask::Script { parts, .. }) = &asked.ask else { return told };
+    if let Ask::Script { fails, .. } = &asked.ask {
+        told.operations.extend(fails.iter().filter_map(never));
+    }
     for part in parts {
         match part.call {
             PartCall::Register(call) => {
@@ -122,6 +138,51 @@ fn written(parts: &[Part], is_batch: bool, committed: &Committed) -> Result<Told
         }
     }
     Ok(told)
+}
+
+/// A put that no outcome of its script lets stand.
+fn never(part: &Part) -> Option<(u32, Call, Answer)> {
+    if let PartCall::Register(call) = part.call { Some((part.key, call, Answer::Refused)) } else { None }
+}
+
+/// What the groups of a script read and wrote. Read together, it is a cut.
+fn ran(parts: &[Part], fails: bool, committed: &Committed, keys: &Keys) -> Result<Told, Failure> {
+    let version = committed.version;
+    let mut told = Told { version: Some(version), ..Told::default() };
+    let wrong = || Failure::new(Oracle::Answers, format!("{parts:?} was answered with {committed:?}"));
+    let mut outcomes = match &committed.result {
+        Computed::Ran(outcomes) => Some(outcomes.iter()),
+        Computed::RanForgotten => None,
+        _ => return Err(wrong()),
+    };
+    let failed = Err(GroupFailure::Failed { step: 1, failure: update::Failure::NotANumber });
+    if fails && outcomes.as_mut().is_some_and(|outcomes| outcomes.next() != Some(&failed)) {
+        return Err(wrong());
+    }
+    for part in parts {
+        let mut count = None;
+        if let Some(outcomes) = &mut outcomes {
+            let Some(Ok(group)) = outcomes.next() else { return Err(wrong()) };
+            let [StepOutcome::Found(before), did] = &group[..] else { return Err(wrong()) };
+            let held = before.clone().map(|(version, value)| Held { version, value: Some(value) });
+            found(&mut told, keys, part.key, held.as_ref())?;
+            count = match (part.call, did) {
+                (PartCall::Register(_), StepOutcome::Done) => None,
+                (PartCall::Series(SeriesCall::Append(_)), StepOutcome::Appended(length)) => {
+                    Some(items(*length).ok_or_else(wrong)?)
+                }
+                (PartCall::Series(SeriesCall::Increment), StepOutcome::Number(number)) => {
+                    Some(u64::try_from(*number).map_err(|_| wrong())?)
+                }
+                _ => return Err(wrong()),
+            };
+        }
+        match part.call {
+            PartCall::Register(call) => told.operations.push((part.key, call, Answer::Written(version))),
+            PartCall::Series(call) => told.series.push((part.key, call, SeriesAnswer::Counted { version, count })),
+        }
+    }
+    if outcomes.is_some_and(|mut left| left.next().is_some()) { Err(wrong()) } else { Ok(told) }
 }
 
 /// One part saw something else than it expected: none of them was applied.

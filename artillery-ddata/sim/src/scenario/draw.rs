@@ -149,6 +149,22 @@ pub(super) fn batches(rng: &mut Rng, setup: &mut Setup) {
     };
 }
 
+pub(super) fn scripts(rng: &mut Rng, setup: &mut Setup) {
+    setup.keys = Keys { registers: 3, lists: 1, counters: 1, chains: 1 };
+    setup.clients += rng.between(0, 4) as usize;
+    setup.attempt = (5 * MILLI, 60 * MILLI + 12 * setup.profile.delay);
+    setup.mix = Mix {
+        writes: rng.between(400, 700) as u32,
+        scripts: rng.between(300, 800) as u32,
+        numbered: rng.pick(&[500, 1000]),
+        duplicates: 200,
+        cuts: 300,
+        ..setup.mix
+    };
+    setup.session_bytes = setup.session_bytes.max(16 << 10);
+    setup.window = rng.pick(&[16 << 10, 64 << 10, 1 << 20]);
+}
+
 pub(super) fn readers(setup: &mut Setup) {
     setup.keys = one_key();
     setup.clients = 65;

@@ -4,7 +4,7 @@ use super::Scenario;
 
 impl Scenario {
     /// All of them.
-    pub const ALL: [Self; 44] = [
+    pub const ALL: [Self; 45] = [
         Self::Calm,
         Self::Lossy,
         Self::Links,
@@ -49,6 +49,7 @@ impl Scenario {
         Self::Orders,
         Self::Drains,
         Self::Leaves,
+        Self::Scripts,
     ];
 
     /// Its name on the command line.
@@ -98,6 +99,7 @@ impl Scenario {
             Self::Orders => "orders",
             Self::Drains => "drains",
             Self::Leaves => "leaves",
+            Self::Scripts => "scripts",
         }
     }
 
@@ -148,6 +150,7 @@ impl Scenario {
             Self::Orders => "members change places under load, and nobody is to notice",
             Self::Drains => "members leave under load, one after the other, and start anew",
             Self::Leaves => "members leave until one or two are left, who go on and take one in again",
+            Self::Scripts => "scripts that read and write many keys, some of whose groups fail, retried and repeated",
         }
     }
 

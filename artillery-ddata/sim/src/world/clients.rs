@@ -61,7 +61,7 @@ impl World {
         }
         let value = self.fresh_value();
         let mut choice = self.clients[index].choose(&self.setup.mix, &self.setup.keys, self.nodes.len(), value);
-        let is_write = matches!(choice.ask, Ask::Write { .. });
+        let is_write = choice.ask.is_write();
         if !is_write && !choice.pinned && self.clients[index].rng.chance(self.setup.favourite) {
             // Everybody's favourite for a while, so that reads meet there.
             choice.node = (self.now / SECOND) as usize % self.nodes.len();
@@ -120,7 +120,7 @@ impl World {
 
     /// Before a numbered write comes the opening of a session. `None`: somebody else opens it.
     fn opening(&mut self, index: usize, choice: Choice) -> Option<Choice> {
-        let is_write = matches!(choice.ask, Ask::Write { .. });
+        let is_write = choice.ask.is_write();
         self.clients[index].numbers = is_write && self.clients[index].rng.chance(self.setup.mix.numbered);
         let standing = &mut self.standings[index / self.setup.lanes][choice.chain];
         if !self.clients[index].numbers || standing.has_session() {

@@ -111,7 +111,7 @@ impl World {
             }
         }
         let history = &mut self.histories[asked.chain];
-        let batch = if let Ask::Write { batch, .. } = asked.ask { batch } else { 0 };
+        let batch = asked.ask.batch();
         if asked.is_write() || asked.ask.is_linearizable() {
             let operations = told.operations.into_iter();
             history.operations.extend(operations.map(|(key, call, answer)| Operation {
@@ -121,7 +121,7 @@ impl World {
                 returned,
                 call,
                 answer,
-                batch,
+                batch: if call == Call::Read { 0 } else { batch },
             }));
             let series = told.series.into_iter();
             history.series.extend(series.map(|(key, call, answer)| SeriesOperation {

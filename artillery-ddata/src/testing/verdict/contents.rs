@@ -7,7 +7,7 @@ use std::{
 
 use bytes::Bytes;
 
-use super::{Makers, Sight, changed, conflicting, sights};
+use super::{Makers, Sight, changed, conflicting, scripts, sights};
 use crate::{
     Version,
     replica::{Computed, Expected, Reply, Step, Write},
@@ -46,9 +46,9 @@ struct Hidden<'a> {
 
 /// What a key holds. The version is unknown behind a write whose version nobody saw.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
-struct Content {
-    value: Option<Bytes>,
-    version: Option<Version>,
+pub(super) struct Content {
+    pub(super) value: Option<Bytes>,
+    pub(super) version: Option<Version>,
 }
 
 /// Checks all keys; tells which hidden writes made the versions that were seen.
@@ -82,13 +82,14 @@ fn check_key(key: &Bytes, entries: &[(usize, &Entry)], makers: &mut Makers) -> R
             _ => None,
         })
         .collect();
-    let mut search = Search { key, points: &points, hidden: &hidden, makers, met: BTreeSet::new(), furthest: None };
+    let (met, furthest) = (BTreeSet::new(), None);
+    let mut search = Search { key, points: &points, hidden: &hidden, makers, met, undecided: false, furthest };
     if let Some(made) = search.run() {
         makers.extend(made);
         return Ok(());
     }
     let name = text(key);
-    if search.met.len() >= BUDGET {
+    if search.met.len() >= BUDGET || search.undecided {
         return Err(format!("key {name:?}: not decided, too many writes of unknown outcome"));
     }
     let (at, why) = search.furthest.unwrap_or_default();
@@ -180,6 +181,8 @@ struct Search<'a> {
     makers: &'a Makers,
     /// States that were met: each is looked at once.
     met: BTreeSet<(usize, Rc<BTreeSet<usize>>, Content)>,
+    /// There was a script that may have done more than was looked at.
+    undecided: bool,
     /// The last point that some order reached and none passed, and why.
     furthest: Option<(usize, String)>,
 }
@@ -197,20 +200,26 @@ impl Search<'_> {
             }
             // The last one is looked at first: what needs nothing hidden.
             for index in self.candidates(point, &state) {
-                states.extend(self.with(&state, index, None));
+                let after = self.with(&state, index, None);
+                states.extend(after);
             }
             match &point.what {
                 What::Somebody => {
                     let before = states.len();
                     for index in self.candidates(point, &state) {
-                        states.extend(self.with(&state, index, Some(point)));
+                        let after = self.with(&state, index, Some(point));
+                        states.extend(after);
                     }
                     if states.len() == before {
                         self.stuck(state.at, || format!("{:?} was seen, which nobody wrote there", point.seen));
                     }
                 }
                 _ => match pass(point, self.key, &state.content) {
-                    Ok(content) => states.push(State { at: state.at + 1, content, ..state }),
+                    Ok(contents) => {
+                        self.undecided |= contents.len() + 1 >= scripts::MOST;
+                        let next = |content| State { at: state.at + 1, content, ..state.clone() };
+                        states.extend(contents.into_iter().map(next));
+                    }
                     Err(why) => self.stuck(state.at, || why),
                 },
             }
@@ -218,25 +227,37 @@ impl Search<'_> {
         None
     }
 
-    /// The state behind a hidden write, which made the version of `point` if one is given.
-    fn with(&self, state: &State, index: usize, point: Option<&Point<'_>>) -> Option<State> {
+    /// The states behind a hidden write, which made the version of `point` if one is given: many, if nobody knows which
+    /// groups of a script failed.
+    fn with(&mut self, state: &State, index: usize, point: Option<&Point<'_>>) -> Vec<State> {
         let Hidden { entry, write, .. } = self.hidden[index];
-        let value = apply(write, self.key, &state.content)?;
+        let elsewhere = self.makers.iter().find(|(_, maker)| **maker == entry).map(|((_, version), _)| *version);
+        if point.is_some_and(|point| elsewhere.is_some_and(|version| version != point.version)) {
+            return Vec::new();
+        }
+        let values = match write {
+            Write::Script(script) => {
+                let values = scripts::perhaps(script, self.key, &state.content);
+                self.undecided |= values.len() + 1 >= scripts::MOST;
+                values
+            }
+            write => apply(write, self.key, &state.content).into_iter().collect(),
+        };
         let mut used = BTreeSet::clone(&state.used);
         used.insert(index);
         let used = Rc::new(used);
-        let Some(point) = point else {
-            return Some(State { used, content: Content { value, version: None }, ..state.clone() });
+        let after = |value: Option<Bytes>| {
+            let used = used.clone();
+            let Some(point) = point else {
+                return Some(State { used, content: Content { value, version: None }, ..state.clone() });
+            };
+            if value.is_none() || point.seen.is_some_and(|seen| value.as_ref() != Some(seen)) {
+                return None;
+            }
+            let made = Some(Rc::new(Made { version: point.version, entry, before: state.made.clone() }));
+            Some(State { at: state.at + 1, used, content: Content { value, version: Some(point.version) }, made })
         };
-        let elsewhere = self.makers.iter().find(|(_, maker)| **maker == entry).map(|((_, version), _)| *version);
-        if elsewhere.is_some_and(|version| version != point.version)
-            || value.is_none()
-            || point.seen.is_some_and(|seen| value.as_ref() != Some(seen))
-        {
-            return None;
-        }
-        let made = Some(Rc::new(Made { version: point.version, entry, before: state.made.clone() }));
-        Some(State { at: state.at + 1, used, content: Content { value, version: Some(point.version) }, made })
+        values.into_iter().filter_map(after).collect()
     }
 
     fn makers_of(&self, state: State) -> Vec<((Bytes, Version), usize)> {
@@ -264,9 +285,9 @@ impl Search<'_> {
     }
 }
 
-/// Goes past a point whose write is known.
-fn pass(point: &Point<'_>, key: &Bytes, content: &Content) -> Result<Content, String> {
-    match &point.what {
+/// Goes past a point whose write is known: what the key may hold behind it.
+fn pass(point: &Point<'_>, key: &Bytes, content: &Content) -> Result<Vec<Content>, String> {
+    let content = match &point.what {
         What::Failed(write, step, version) => {
             if content.value.is_none() != version.is_none() || (!version.is_none() && content.version != Some(*version))
             {
@@ -275,7 +296,22 @@ fn pass(point: &Point<'_>, key: &Bytes, content: &Content) -> Result<Content, St
             if would_pass(write, *step, content) {
                 return Err(format!("{write:?} failed, although it found what it expected: {content:?}"));
             }
-            Ok(content.clone())
+            content.clone()
+        }
+        What::Write(Write::Script(script), Computed::Ran(outcomes)) => {
+            let after = scripts::after(script, outcomes, key, point.version, content)?;
+            if let Some(seen) = point.seen.filter(|seen| after.value.as_ref() != Some(*seen)) {
+                return Err(format!("{seen:?} was seen after {script:?} over {content:?}"));
+            }
+            after
+        }
+        What::Write(Write::Script(script), _) => {
+            // It ran, and what it told was lost: perhaps it left the key alone.
+            let made = |value| Content { value, version: Some(point.version) };
+            let mut after: Vec<Content> = scripts::perhaps(script, key, content).into_iter().map(made).collect();
+            after.push(content.clone());
+            after.retain(|after| point.seen.is_none_or(|seen| after.value.as_ref() == Some(seen)));
+            return Ok(after);
         }
         What::Write(write, result) => {
             let refused = || format!("{write:?} succeeded over {content:?}");
@@ -288,10 +324,11 @@ fn pass(point: &Point<'_>, key: &Bytes, content: &Content) -> Result<Content, St
             }
             // What changes nothing leaves the version as it was.
             let changes = changed(write).contains(&key) && **result != Computed::Took(None);
-            Ok(Content { value, version: if changes { Some(point.version) } else { content.version } })
+            Content { value, version: if changes { Some(point.version) } else { content.version } }
         }
-        What::Somebody => Ok(content.clone()),
-    }
+        What::Somebody => content.clone(),
+    };
+    Ok(vec![content])
 }
 
 fn told_right(result: &Computed, before: &Content, after: Option<&Bytes>) -> bool {
@@ -304,6 +341,7 @@ fn told_right(result: &Computed, before: &Content, after: Option<&Bytes>) -> boo
             before.version == Some(*version) && before.value.as_ref() == Some(value)
         }
         Computed::TookForgotten(version) => before.version == Some(*version),
+        Computed::Ran(_) | Computed::RanForgotten => false,
     }
 }
 
@@ -333,7 +371,8 @@ fn apply(write: &Write, key: &Bytes, content: &Content) -> Option<Option<Bytes>>
             }
             Some(value)
         }
-        Write::OpenSession | Write::Resolve => None,
+        // Scripts are looked at group by group.
+        Write::Script(_) | Write::OpenSession | Write::Resolve => None,
     }
 }
 
@@ -344,6 +383,9 @@ fn would_pass(write: &Write, step: u32, content: &Content) -> bool {
             Some(Step::Require { expected, .. }) => holds(content, *expected),
             _ => false,
         },
+        Write::Script(script) => {
+            script.require.get(step as usize).is_some_and(|requirement| holds(content, requirement.expected))
+        }
         _ => false,
     }
 }
@@ -355,7 +397,7 @@ fn matches(content: &Content, expected: Version) -> bool {
     content.value.is_some() && content.version == Some(expected)
 }
 
-fn holds(content: &Content, expected: Expected) -> bool {
+pub(super) fn holds(content: &Content, expected: Expected) -> bool {
     match expected {
         Expected::Absent => content.value.is_none(),
         Expected::Present => content.value.is_some(),
@@ -363,14 +405,14 @@ fn holds(content: &Content, expected: Expected) -> bool {
     }
 }
 
-fn appended(value: Option<&Bytes>, more: &Bytes) -> Bytes {
+pub(super) fn appended(value: Option<&Bytes>, more: &Bytes) -> Bytes {
     [value.map_or(&[][..], |value| value), more].concat().into()
 }
 
-fn number_of(value: Option<&Bytes>) -> Option<i64> {
+pub(super) fn number_of(value: Option<&Bytes>) -> Option<i64> {
     value.map_or(Some(0), |value| std::str::from_utf8(value).ok()?.parse().ok())
 }
 
-fn incremented(value: Option<&Bytes>, by: i64) -> Option<Bytes> {
+pub(super) fn incremented(value: Option<&Bytes>, by: i64) -> Option<Bytes> {
     Some(number_of(value)?.checked_add(by)?.to_string().into())
 }

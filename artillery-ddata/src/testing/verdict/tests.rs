@@ -2,6 +2,8 @@
 
 use bytes::Bytes;
 
+mod scripts;
+
 use super::judge;
 use crate::{
     Sequence, Timestamp, Version,

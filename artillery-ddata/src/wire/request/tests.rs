@@ -10,9 +10,11 @@ use super::*;
 use crate::{
     ChainConfig, ChainMember, ClusterId, Epoch, Incarnation, Mode, NodeAddress, NodeId, Refusal, Role, Version, Way,
     replica::{
-        Changes, Committed, Computed, Cut, Expected, Hashed, HashedPage, Page, Read, Scan, Snapshot, Step, Watch,
+        Changes, Committed, Computed, Cut, Expected, Group, GroupFailure, GroupOutcome, Hashed, HashedPage, Page, Read,
+        Requirement, Scan, Script, ScriptStep, Snapshot, Step, StepOutcome, Watch,
     },
     store::{Held, Record},
+    update::Failure,
     wire::keep::{COPY_BELOW, keep},
 };
 
@@ -67,14 +69,32 @@ fn query() -> impl Strategy<Value = Query> {
 }
 
 fn step() -> impl Strategy<Value = Step> {
-    let expected = prop_oneof![Just(Expected::Absent), Just(Expected::Present), version().prop_map(Expected::Version)];
     prop_oneof![
-        (bytes(9), expected).prop_map(|(key, expected)| Step::Require { key, expected }),
+        (bytes(9), expected()).prop_map(|(key, expected)| Step::Require { key, expected }),
         (bytes(9), value()).prop_map(|(key, value)| Step::Put { key, value }),
         bytes(9).prop_map(|key| Step::Delete { key }),
         (bytes(9), bytes(9)).prop_map(|(key, value)| Step::Append { key, value }),
         (bytes(9), any::<i64>()).prop_map(|(key, by)| Step::Increment { key, by }),
     ]
+}
+
+fn expected() -> impl Strategy<Value = Expected> {
+    prop_oneof![Just(Expected::Absent), Just(Expected::Present), version().prop_map(Expected::Version)]
+}
+
+fn script() -> impl Strategy<Value = Script> {
+    let require = || vec((bytes(9), expected()).prop_map(|(key, expected)| Requirement { key, expected }), 0..3);
+    let step = prop_oneof![
+        bytes(9).prop_map(|key| ScriptStep::Get { key }),
+        bytes(9).prop_map(|key| ScriptStep::Length { key }),
+        (bytes(9), value()).prop_map(|(key, value)| ScriptStep::Put { key, value }),
+        bytes(9).prop_map(|key| ScriptStep::Delete { key }),
+        bytes(9).prop_map(|key| ScriptStep::GetDelete { key }),
+        (bytes(9), bytes(9)).prop_map(|(key, value)| ScriptStep::Append { key, value }),
+        (bytes(9), any::<i64>()).prop_map(|(key, by)| ScriptStep::Increment { key, by }),
+    ];
+    let group = (require(), vec(step, 0..4)).prop_map(|(require, steps)| Group { require, steps });
+    (require(), vec(group, 0..4)).prop_map(|(require, groups)| Script { require, groups })
 }
 
 fn write() -> impl Strategy<Value = Write> {
@@ -90,6 +110,7 @@ fn write() -> impl Strategy<Value = Write> {
         (bytes(20), any::<i64>()).prop_map(|(key, by)| Write::Increment { key, by }),
         bytes(20).prop_map(|key| Write::GetDelete { key }),
         vec(step(), 0..5).prop_map(Write::Batch),
+        script().prop_map(Write::Script),
         Just(Write::OpenSession),
         Just(Write::Resolve),
     ]
@@ -137,6 +158,7 @@ fn refusal() -> impl Strategy<Value = Refusal> {
         any::<(u64, u64)>().prop_map(|(len, limit)| Refusal::ValueTooLarge { len, limit }),
         any::<(u64, u64)>().prop_map(|(len, limit)| Refusal::BatchSize { len, limit }),
         any::<u64>().prop_map(|first| Refusal::Compacted { first }),
+        any::<(u64, u64)>().prop_map(|(len, limit)| Refusal::ResultsTooLarge { len, limit }),
         prop::sample::select(vec![
             Refusal::ManyChains,
             Refusal::OtherRequest,
@@ -159,7 +181,26 @@ fn computed() -> impl Strategy<Value = Computed> {
         any::<i64>().prop_map(Computed::Number),
         option::of((version(), value())).prop_map(Computed::Took),
         version().prop_map(Computed::TookForgotten),
+        vec(group_outcome(), 0..4).prop_map(Computed::Ran),
+        Just(Computed::RanForgotten),
     ]
+}
+
+fn group_outcome() -> impl Strategy<Value = GroupOutcome> {
+    let told = prop_oneof![
+        Just(StepOutcome::Done),
+        any::<bool>().prop_map(StepOutcome::Deleted),
+        option::of((version(), value())).prop_map(StepOutcome::Found),
+        option::of(any::<u64>()).prop_map(StepOutcome::Length),
+        any::<u64>().prop_map(StepOutcome::Appended),
+        any::<i64>().prop_map(StepOutcome::Number),
+    ];
+    let failure = prop_oneof![
+        (any::<u32>(), version()).prop_map(|(requirement, version)| GroupFailure::Unmet { requirement, version }),
+        (any::<u32>(), any::<u64>())
+            .prop_map(|(step, len)| GroupFailure::Failed { step, failure: Failure::TooLarge(len) }),
+    ];
+    prop_oneof![vec(told, 0..4).prop_map(Ok), failure.prop_map(Err)]
 }
 
 fn reply() -> impl Strategy<Value = Reply> {
@@ -293,4 +334,23 @@ fn kept_bytes_keep_no_more_than_themselves() {
     let body = Bytes::from(vec![1; COPY_BELOW + 10]);
     let (key, value) = keep(&body, 0..body.len(), 10);
     assert!(!body.as_ptr_range().contains(&key.as_ptr()) && body.as_ptr_range().contains(&value.as_ptr()));
+}
+
+/// The largest script that a head takes, and the largest answer to it, fit into their headers.
+#[test]
+fn the_largest_script_fits() {
+    let version = Version::new(u64::MAX, u64::MAX);
+    let require = vec![Requirement { key: Bytes::from_static(b"k"), expected: Expected::Version(version) }];
+    let groups = vec![Group { require, steps: Vec::new() }; 4096];
+    let script = Script { require: Vec::new(), groups };
+    assert_eq!(script.size(), 4096);
+    let operation = Operation::Write { request: None, write: Write::Script(script) };
+    let request = Request { number: 7, chain: ChainId(0), deadline_ms: 1, forwarded: false, operation };
+    assert_eq!(decode_request(&whole(&encode_request(&request).unwrap())).unwrap(), request);
+
+    let told = vec![StepOutcome::Found(Some((version, Bytes::from_static(b"value"))))];
+    let result = Computed::Ran(vec![Ok(told); 4096]);
+    let reply = Reply::Committed(Committed { version, copies: 3, replayed: false, result });
+    let response = Response { number: 7, by: None, answer: ResponseAnswer::Reply(reply) };
+    assert_eq!(decode_response(&whole(&encode_response(&response).unwrap())).unwrap(), response);
 }

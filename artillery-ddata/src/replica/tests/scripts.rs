@@ -1,0 +1,184 @@
+//! Scripts: told what they found once, and only once that is committed.
+
+use bytes::Bytes;
+
+use super::{super::*, rig::*};
+use crate::{
+    Version,
+    update::{Failure, RequestKey},
+};
+
+fn id(session: Version, number: u64) -> Option<RequestKey> {
+    Some(RequestKey { session, number, lowest: 1 })
+}
+
+fn get(key: &'static str) -> ScriptStep {
+    ScriptStep::Get { key: key.into() }
+}
+
+fn put(key: &'static str, value: &'static str) -> ScriptStep {
+    ScriptStep::Put { key: key.into(), value: value.into() }
+}
+
+fn increment(key: &'static str) -> ScriptStep {
+    ScriptStep::Increment { key: key.into(), by: 1 }
+}
+
+fn script<const N: usize>(groups: [Vec<ScriptStep>; N]) -> Script {
+    let group = |steps| Group { require: Vec::new(), steps };
+    Script { require: Vec::new(), groups: groups.map(group).into() }
+}
+
+fn write<const N: usize>(groups: [Vec<ScriptStep>; N]) -> Write {
+    Write::Script(script(groups))
+}
+
+fn computed(rig: &Rig, token: u64) -> (Version, bool, Computed) {
+    match &rig.replies[&token] {
+        Reply::Committed(done) => (done.version, done.replayed, done.result.clone()),
+        other => panic!("{other:?} is no commit"),
+    }
+}
+
+fn value(rig: &Rig, n: u8, key: &str) -> Option<Bytes> {
+    rig.local(n, key).unwrap().and_then(|held| held.value)
+}
+
+#[test]
+fn what_it_found_comes_with_the_commit_and_not_before() {
+    let mut rig = Rig::chain(&[1, 2, 3]);
+    let old = rig.put(1, "k", "old");
+    rig.settle();
+    let old = rig.committed(old);
+    let session = rig.session(1);
+    let asked = rig.request(1, id(session, 1), write([vec![get("k"), put("k", "new"), increment("n")]]));
+    rig.run(1, 2);
+    assert!(!rig.replies.contains_key(&asked), "it may vanish yet");
+    let meanwhile = rig.request(1, id(session, 1), write([vec![get("k"), put("k", "new"), increment("n")]]));
+    rig.settle();
+    let (version, replayed, result) = computed(&rig, asked);
+    let told = vec![StepOutcome::Found(Some((old, "old".into()))), StepOutcome::Done, StepOutcome::Number(1)];
+    assert_eq!((replayed, &result), (false, &Computed::Ran(vec![Ok(told)])));
+    assert_eq!(computed(&rig, meanwhile), (version, true, result), "it waited for the same commit");
+    for n in [1, 2, 3] {
+        assert_eq!((value(&rig, n, "k"), value(&rig, n, "n")), (Some("new".into()), Some("1".into())));
+    }
+}
+
+#[test]
+fn a_retry_finds_that_it_ran_and_no_more() {
+    let mut rig = Rig::chain(&[1, 2]);
+    let session = rig.session(1);
+    let first = rig.request(1, id(session, 1), write([vec![increment("n")]]));
+    rig.settle();
+    let version = rig.committed(first);
+    let retry = rig.request(1, id(session, 1), write([vec![increment("n")]]));
+    rig.settle();
+    assert_eq!(computed(&rig, retry), (version, true, Computed::RanForgotten));
+    assert_eq!(value(&rig, 1, "n"), Some("1".into()));
+}
+
+#[test]
+fn a_new_head_knows_that_it_ran() {
+    let mut rig = Rig::chain(&[1, 2, 3]);
+    let session = rig.session(1);
+    let lost = rig.request(1, id(session, 1), write([vec![increment("n")]]));
+    rig.run(1, 2);
+    rig.replicas.remove(&1);
+    for n in [2, 3] {
+        rig.input(n, Input::Disconnected(member(1)));
+        rig.input(n, Input::Enter(config(2, &[2, 3])));
+    }
+    let retry = rig.request(2, id(session, 1), write([vec![increment("n")]]));
+    rig.settle();
+    assert!(!rig.replies.contains_key(&lost));
+    assert_eq!((computed(&rig, retry).1, computed(&rig, retry).2), (true, Computed::RanForgotten));
+    assert_eq!(value(&rig, 3, "n"), Some("1".into()));
+}
+
+#[test]
+fn a_group_that_fails_leaves_nothing_behind_anywhere() {
+    let mut rig = Rig::chain(&[1, 2]);
+    rig.put(1, "text", "abc");
+    let asked = rig.write(1, write([vec![put("a", "1")], vec![put("b", "1"), increment("text")], vec![put("c", "1")]]));
+    rig.settle();
+    let failed = GroupFailure::Failed { step: 1, failure: Failure::NotANumber };
+    let done = || Ok(vec![StepOutcome::Done]);
+    assert_eq!(computed(&rig, asked).2, Computed::Ran(vec![done(), Err(failed), done()]));
+    for n in [1, 2] {
+        assert_eq!(["a", "b", "c"].map(|key| value(&rig, n, key).is_some()), [true, false, true]);
+    }
+}
+
+#[test]
+fn an_unmet_requirement_stops_it_for_ever() {
+    let mut rig = Rig::chain(&[1, 2]);
+    let watched = rig.put(1, "watched", "1");
+    let now = rig.put(1, "watched", "2");
+    rig.settle();
+    let (watched, now) = (rig.committed(watched), rig.committed(now));
+    let session = rig.session(1);
+    let require = |version| Requirement { key: "watched".into(), expected: Expected::Version(version) };
+    let watching = |version| {
+        let require = vec![Requirement { key: "new".into(), expected: Expected::Absent }, require(version)];
+        Write::Script(Script { require, ..script([vec![put("k", "v")]]) })
+    };
+    let stopped = rig.request(1, id(session, 1), watching(watched));
+    rig.settle();
+    let Reply::Conflict { step, version, value: held, .. } = rig.replies[&stopped].clone() else {
+        panic!("{:?}", rig.replies[&stopped])
+    };
+    assert_eq!((step, version, held), (1, now, Some("2".into())));
+    rig.write(1, Write::Delete { key: "new".into() });
+    let again = rig.request(1, id(session, 1), watching(now));
+    rig.settle();
+    assert!(matches!(rig.replies[&again], Reply::Conflict { replayed: true, step: 1, .. }));
+    assert_eq!(value(&rig, 1, "k"), None);
+    let runs = rig.request(1, id(session, 2), watching(now));
+    rig.settle();
+    assert_eq!(computed(&rig, runs).2, Computed::Ran(vec![Ok(vec![StepOutcome::Done])]));
+}
+
+#[test]
+fn who_would_tell_too_much_changes_nothing_and_has_a_record() {
+    let settings = Settings { max_value: 10, ..Settings::default() };
+    let mut rig = Rig::new(&[1, 2], &settings);
+    rig.enter_all(&config(1, &[1, 2]));
+    rig.settle();
+    let session = rig.session(1);
+    rig.put(1, "k", "123456");
+    let asked = rig.request(1, id(session, 1), write([vec![increment("n")], vec![get("k"), get("k")]]));
+    rig.settle();
+    let refused = Reply::Refused(Refusal::ResultsTooLarge { len: 12, limit: 10 });
+    assert_eq!(rig.replies[&asked], refused);
+    rig.put(1, "k", "1");
+    let late = rig.request(1, id(session, 1), write([vec![increment("n")], vec![get("k"), get("k")]]));
+    rig.settle();
+    assert_eq!((&rig.replies[&late], value(&rig, 1, "n")), (&refused, None));
+}
+
+#[test]
+fn its_size_is_bounded() {
+    let mut rig = Rig::chain(&[1]);
+    let of = |groups| Write::Script(Script { require: Vec::new(), groups: vec![Group::default(); groups] });
+    for (groups, fits) in [(0, false), (1, true), (4096, true), (4097, false)] {
+        let asked = rig.write(1, of(groups));
+        let refused = Reply::Refused(Refusal::BatchSize { len: groups as u64, limit: 4096 });
+        assert_eq!(rig.replies[&asked] != refused, fits, "{groups}");
+    }
+}
+
+/// Values that a script made and took away again stand in no update, and yet are held until it is committed.
+#[test]
+fn what_is_to_be_told_takes_up_the_window() {
+    let settings = Settings { window: 1000, ..Settings::default() };
+    let mut rig = Rig::new(&[1, 2], &settings);
+    rig.enter_all(&config(1, &[1, 2]));
+    rig.settle();
+    let large = ScriptStep::Put { key: "k".into(), value: vec![7; 2000].into() };
+    let asked = rig.write(1, write([vec![large, get("k"), ScriptStep::Delete { key: "k".into() }]]));
+    assert!(!rig.replicas[&1].has_room());
+    rig.settle();
+    assert!(matches!(computed(&rig, asked).2, Computed::Ran(_)));
+    assert!(rig.replicas[&1].has_room());
+}

@@ -1,0 +1,196 @@
+//! What a script did to one key: for certain, where it told so, or perhaps.
+//!
+//! Whether a group failed may depend on other keys. So of a script that told nothing it is only known what it may have done,
+//! and no more is held against anybody.
+
+use std::collections::BTreeSet;
+
+use bytes::Bytes;
+
+use super::{
+    Sight,
+    contents::{Content, appended, holds, incremented, number_of},
+};
+use crate::{
+    Version,
+    replica::{Committed, Computed, Group, GroupFailure, GroupOutcome, Script, ScriptStep, StepOutcome},
+};
+
+/// Contents that one script may have left which are looked at, at most.
+pub(super) const MOST: usize = 1000;
+
+/// The keys that a script changes if all goes well, once for each step.
+pub(super) fn changing(script: &Script) -> impl Iterator<Item = &Bytes> {
+    let steps = script.groups.iter().flat_map(|group| &group.steps);
+    steps.filter(|step| changes(step)).map(ScriptStep::key)
+}
+
+/// Whether a script may put the key, and whether it may delete it: `true` for a put.
+pub(super) fn ways<'a>(script: &'a Script, key: &'a Bytes) -> impl Iterator<Item = bool> + use<'a> {
+    let steps = || script.groups.iter().flat_map(|group| &group.steps).filter(|step| changes(step));
+    let may = move |is_put: &bool| steps().any(|step| step.key() == key && deletes(step) != *is_put);
+    [true, false].into_iter().filter(may)
+}
+
+fn deletes(step: &ScriptStep) -> bool {
+    matches!(step, ScriptStep::Delete { .. } | ScriptStep::GetDelete { .. })
+}
+
+fn changes(step: &ScriptStep) -> bool {
+    !matches!(step, ScriptStep::Get { .. } | ScriptStep::Length { .. })
+}
+
+/// The steps of the groups that didn't fail, with what they told.
+pub(super) fn done<'a>(
+    script: &'a Script,
+    outcomes: &'a [GroupOutcome],
+) -> impl Iterator<Item = (&'a ScriptStep, &'a StepOutcome)> {
+    let told = |(group, outcome): (&'a Group, &'a GroupOutcome)| Some((group, outcome.as_ref().ok()?));
+    script.groups.iter().zip(outcomes).filter_map(told).flat_map(|(group, told)| group.steps.iter().zip(told))
+}
+
+/// What it told of values that others wrote.
+pub(super) fn sights<'a>(script: &'a Script, reply: &'a Committed) -> Vec<Sight<'a>> {
+    let Computed::Ran(outcomes) = &reply.result else { return Vec::new() };
+    let sight = |(step, told): (&'a ScriptStep, &'a StepOutcome)| match told {
+        StepOutcome::Found(Some((version, value))) if *version != reply.version => {
+            Some(Sight { key: step.key(), version: *version, value: Some(value) })
+        }
+        _ => None,
+    };
+    done(script, outcomes).filter_map(sight).collect()
+}
+
+/// What the key holds behind a script that was committed as `at` and told `outcomes`.
+///
+/// # Errors
+/// Why that can't be.
+pub(super) fn after(
+    script: &Script,
+    outcomes: &[GroupOutcome],
+    key: &Bytes,
+    at: Version,
+    content: &Content,
+) -> Result<Content, String> {
+    let wrong = |what: &str, now: &Content| format!("{what} of {script:?}, which told {outcomes:?}, over {now:?}");
+    if outcomes.len() != script.groups.len() {
+        return Err(wrong("outcomes are missing", content));
+    }
+    if script.require.iter().any(|required| required.key == key && !holds(content, required.expected)) {
+        return Err(wrong("a requirement wasn't met", content));
+    }
+    let mut now = content.clone();
+    for (group, outcome) in script.groups.iter().zip(outcomes) {
+        let mut next = now.clone();
+        match outcome {
+            Ok(told) => {
+                let unmet = group.require.iter().any(|required| required.key == key && !holds(&now, required.expected));
+                if unmet || told.len() != group.steps.len() {
+                    return Err(wrong("a group ran that couldn't", &now));
+                }
+                for (step, told) in group.steps.iter().zip(told).filter(|(step, _)| step.key() == key) {
+                    let before = next.clone();
+                    next =
+                        stepped(step, at, &before).ok_or_else(|| wrong("a step was done that couldn't be", &before))?;
+                    if !told_right(told, &before, &next) {
+                        return Err(wrong("a step told something else", &before));
+                    }
+                }
+                now = next;
+            }
+            Err(failure) if !may_fail(group, *failure, key, at, next) => {
+                return Err(wrong("a group failed without a reason", &now));
+            }
+            Err(_) => {}
+        }
+    }
+    Ok(now)
+}
+
+/// Whether a group can have failed so, for all that is known of this key.
+fn may_fail(group: &Group, failure: GroupFailure, key: &Bytes, at: Version, mut now: Content) -> bool {
+    match failure {
+        GroupFailure::Unmet { requirement, version } => match group.require.get(requirement as usize) {
+            Some(required) if required.key == key => {
+                !holds(&now, required.expected) && now.value.is_none() == version.is_none()
+            }
+            required => required.is_some(),
+        },
+        GroupFailure::Failed { step, .. } => {
+            let Some(failed) = group.steps.get(step as usize) else { return false };
+            for step in group.steps.iter().take(step as usize).filter(|step| step.key() == key) {
+                let Some(next) = stepped(step, at, &now) else { return false };
+                now = next;
+            }
+            match failed {
+                ScriptStep::Increment { key: of, by } => of != key || incremented(now.value.as_ref(), *by).is_none(),
+                // Nobody here knows how long a value may be.
+                ScriptStep::Append { .. } => true,
+                _ => false,
+            }
+        }
+    }
+}
+
+/// What the key holds behind a step; `None`: it can't be done.
+fn stepped(step: &ScriptStep, at: Version, now: &Content) -> Option<Content> {
+    let value = match step {
+        ScriptStep::Get { .. } | ScriptStep::Length { .. } => return Some(now.clone()),
+        ScriptStep::Delete { .. } | ScriptStep::GetDelete { .. } if now.value.is_none() => return Some(now.clone()),
+        ScriptStep::Delete { .. } | ScriptStep::GetDelete { .. } => None,
+        ScriptStep::Put { value, .. } => Some(value.clone()),
+        ScriptStep::Append { value, .. } => Some(appended(now.value.as_ref(), value)),
+        ScriptStep::Increment { by, .. } => Some(incremented(now.value.as_ref(), *by)?),
+    };
+    Some(Content { value, version: Some(at) })
+}
+
+fn told_right(told: &StepOutcome, before: &Content, after: &Content) -> bool {
+    match told {
+        StepOutcome::Done => true,
+        StepOutcome::Deleted(was_there) => before.value.is_some() == *was_there,
+        StepOutcome::Found(None) => before.value.is_none(),
+        StepOutcome::Found(Some((version, value))) => {
+            before.version == Some(*version) && before.value.as_ref() == Some(value)
+        }
+        StepOutcome::Length(length) => before.value.as_ref().map(|value| value.len() as u64) == *length,
+        StepOutcome::Appended(length) => after.value.as_ref().is_some_and(|value| value.len() as u64 == *length),
+        StepOutcome::Number(number) => number_of(after.value.as_ref()) == Some(*number),
+    }
+}
+
+/// What the key may hold behind a script that told nothing, if that changed the key.
+pub(super) fn perhaps(script: &Script, key: &Bytes, content: &Content) -> Vec<Option<Bytes>> {
+    if script.require.iter().any(|required| required.key == key && !holds(content, required.expected)) {
+        return Vec::new();
+    }
+    // Nobody can have known the script's own version when it was asked for.
+    let at = Version::new(u64::MAX, u64::MAX);
+    let mut contents = BTreeSet::from([content.clone()]);
+    for group in script.groups.iter().filter(|group| group.steps.iter().any(|step| step.key() == key)) {
+        let ran: Vec<Content> = contents.iter().filter_map(|now| group_ran(group, key, at, now)).collect();
+        if is_certain(group, key) {
+            contents.retain(|now| group_ran(group, key, at, now).is_none());
+        }
+        contents.extend(ran);
+        if contents.len() >= MOST {
+            break;
+        }
+    }
+    let made = contents.into_iter().filter(|after| after.version == Some(at)).map(|after| after.value);
+    made.collect::<BTreeSet<_>>().into_iter().collect()
+}
+
+/// What the key holds behind a group; `None`: it fails here.
+fn group_ran(group: &Group, key: &Bytes, at: Version, now: &Content) -> Option<Content> {
+    if group.require.iter().any(|required| required.key == key && !holds(now, required.expected)) {
+        return None;
+    }
+    let steps = group.steps.iter().filter(|step| step.key() == key);
+    steps.into_iter().try_fold(now.clone(), |now, step| stepped(step, at, &now))
+}
+
+/// Whether this key alone says what becomes of a group: no other one, and not how long a value may be.
+fn is_certain(group: &Group, key: &Bytes) -> bool {
+    group.keys().all(|other| other == key) && !group.steps.iter().any(|step| matches!(step, ScriptStep::Append { .. }))
+}

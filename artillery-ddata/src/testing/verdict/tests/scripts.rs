@@ -1,0 +1,127 @@
+//! Scripts: what they told must fit, and what they didn't tell may have been either way.
+
+use bytes::Bytes;
+
+use super::{Run, append, increment, put};
+use crate::{
+    Version,
+    replica::{
+        Computed, Expected, Group, GroupFailure, GroupOutcome, Requirement, Script, ScriptStep, StepOutcome, Write,
+    },
+    update::Failure,
+};
+
+fn k() -> Bytes {
+    Bytes::from_static(b"k")
+}
+
+fn get() -> ScriptStep {
+    ScriptStep::Get { key: k() }
+}
+
+fn count() -> ScriptStep {
+    ScriptStep::Increment { key: k(), by: 1 }
+}
+
+fn steps(steps: impl Into<Vec<ScriptStep>>) -> Group {
+    Group { require: Vec::new(), steps: steps.into() }
+}
+
+fn script(groups: impl Into<Vec<Group>>) -> Write {
+    Write::Script(Script { require: Vec::new(), groups: groups.into() })
+}
+
+fn ran(outcomes: impl Into<Vec<GroupOutcome>>) -> Computed {
+    Computed::Ran(outcomes.into())
+}
+
+fn found(sequence: u64, value: &'static str) -> StepOutcome {
+    StepOutcome::Found(Some((Version::new(1, sequence), Bytes::from_static(value.as_bytes()))))
+}
+
+const NO_NUMBER: GroupFailure = GroupFailure::Failed { step: 1, failure: Failure::NotANumber };
+
+#[test]
+fn what_it_told_was_there() {
+    let run = || Run::default().done(put("1"), 1, Computed::Nothing);
+    let read = |told: StepOutcome| ran([Ok(vec![told, StepOutcome::Number(2), found(2, "2")])]);
+    let asked = || script([steps([get(), count(), get()])]);
+    assert!(run().done(asked(), 2, read(found(1, "1"))).read(Some((2, "2"))).fits());
+    assert!(run().done(asked(), 2, read(found(1, "7"))).why().contains("was seen after"));
+    assert!(run().done(asked(), 2, read(StepOutcome::Found(None))).why().contains("something else"));
+    let wrong = ran([Ok(vec![found(1, "1"), StepOutcome::Number(3), found(2, "2")])]);
+    assert!(run().done(asked(), 2, wrong).why().contains("something else"));
+    assert!(run().done(asked(), 2, read(found(1, "1"))).read(Some((1, "1"))).why().contains("newer write"));
+    assert!(
+        run().done(put("0"), 2, Computed::Nothing).done(asked(), 3, read(found(1, "1"))).why().contains("something")
+    );
+}
+
+#[test]
+fn what_it_read_is_a_read() {
+    let old = || Run::default().done(put("1"), 1, Computed::Nothing).done(put("2"), 2, Computed::Nothing);
+    let elsewhere = ScriptStep::Put { key: Bytes::from_static(b"other"), value: k() };
+    let asked = || script([steps([get(), elsewhere.clone()])]);
+    let told = |told| ran([Ok(vec![told, StepOutcome::Done])]);
+    assert!(old().done(asked(), 3, told(found(2, "2"))).read(Some((2, "2"))).fits());
+    assert!(!old().done(asked(), 3, told(found(1, "1"))).fits());
+    assert!(!old().done(asked(), 3, told(StepOutcome::Found(None))).fits());
+}
+
+#[test]
+fn a_failed_group_did_nothing_and_had_a_reason() {
+    let more = || ScriptStep::Append { key: k(), value: Bytes::from_static(b"x") };
+    let asked = || script([steps([more(), count()])]);
+    let run = || Run::default().done(put("1"), 1, Computed::Nothing).done(asked(), 2, ran([Err(NO_NUMBER)]));
+    assert!(run().read(Some((1, "1"))).fits());
+    assert!(run().read(Some((2, "1x"))).why().contains("was seen after"));
+    let fine = || script([steps([get(), count()])]);
+    let run = Run::default().done(put("1"), 1, Computed::Nothing).done(fine(), 2, ran([Err(NO_NUMBER)]));
+    assert!(run.why().contains("without a reason"));
+    let unless = |expected| {
+        let require = vec![Requirement { key: k(), expected }];
+        script([Group { require, steps: vec![count()] }])
+    };
+    let unmet = || ran([Err(GroupFailure::Unmet { requirement: 0, version: Version::new(1, 1) })]);
+    let run = || Run::default().done(put("1"), 1, Computed::Nothing);
+    assert!(run().done(unless(Expected::Absent), 2, unmet()).read(Some((1, "1"))).fits());
+    assert!(run().done(unless(Expected::Present), 2, unmet()).why().contains("without a reason"));
+    let counted = ran([Ok(vec![StepOutcome::Number(2)])]);
+    assert!(run().done(unless(Expected::Absent), 2, counted).why().contains("couldn't"));
+}
+
+/// One whose results are lost, or whose outcome is unknown, may have failed in part for reasons that other keys know.
+#[test]
+fn what_it_did_not_tell_may_have_been_either_way() {
+    let other = Requirement { key: Bytes::from_static(b"other"), expected: Expected::Absent };
+    let asked = || {
+        let perhaps = Group { require: vec![other.clone()], steps: vec![count()] };
+        script([steps([count()]), perhaps])
+    };
+    let run = || Run::default().done(put("1"), 1, Computed::Nothing);
+    for number in ["2", "3"] {
+        assert!(run().done(asked(), 2, Computed::RanForgotten).read(Some((2, number))).fits(), "{number}");
+        assert!(run().unknown(asked()).read(Some((2, number))).fits(), "{number}");
+        let after = increment(1);
+        let next = number.parse::<i64>().expect("a number") + 1;
+        assert!(run().unknown(asked()).done(after, 3, Computed::Number(next)).fits(), "{number}");
+    }
+    assert!(!run().done(asked(), 2, Computed::RanForgotten).read(Some((2, "4"))).fits());
+    assert!(!run().unknown(asked()).read(Some((2, "4"))).fits());
+    assert!(run().unknown(asked()).read(Some((1, "1"))).fits());
+    let gone = || script([steps([ScriptStep::Delete { key: k() }])]);
+    assert!(run().unknown(gone()).read(None).fits());
+    assert!(run().unknown(gone()).read(Some((1, "1"))).fits());
+    assert!(run().unknown(gone()).read(None).read(Some((1, "1"))).why().contains("linearizable"));
+    assert!(run().done(gone(), 2, ran([Ok(vec![StepOutcome::Deleted(true)])])).read(None).fits());
+    assert!(!run().done(gone(), 2, ran([Ok(vec![StepOutcome::Deleted(true)])])).read(Some((1, "1"))).fits());
+}
+
+#[test]
+fn a_lost_append_counts_once() {
+    let more = || ScriptStep::Append { key: k(), value: Bytes::from_static(b"x") };
+    let run = || Run::default().unknown(script([steps([more()])]));
+    assert!(run().done(append("y"), 2, Computed::Length(2)).read(Some((2, "xy"))).fits());
+    assert!(run().done(append("y"), 2, Computed::Length(1)).read(Some((2, "y"))).fits());
+    assert!(!run().done(append("y"), 2, Computed::Length(3)).fits());
+}
