@@ -135,5 +135,6 @@ async fn scans_go_on_at_another_node() {
     }
     assert!(turn >= 20, "{turn} pages");
     assert_eq!(seen, keys.into_iter().collect());
-    assert_eq!(wires[0].call(&["SCAN", "0", "TYPE", "hash", "COUNT", "10000"]).await, "*2\r\n$1\r\n0\r\n*0\r\n");
+    assert!(wires[0].call(&["SCAN", "0", "TYPE", "string", "COUNT", "100"]).await.contains("\r\nkey:"));
+    assert!(wires[0].call(&["SCAN", "0", "TYPE", "hash", "COUNT", "100"]).await.ends_with("\r\n*0\r\n"));
 }

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use super::{Client, Reply, Words};
 use crate::node::resp::{
     ask::{AboutNode, Ask, Own, understand},
-    failure::told,
+    failure::{told, told_of_read},
     read::Read,
     script::{self, Results},
     table::Spec,
@@ -161,7 +161,7 @@ impl Client {
             }
             match self.shared.kv.get(&key).await {
                 Ok(read) => self.watched.insert(key, read.version()),
-                Err(error) => return self.say(told(&error)),
+                Err(error) => return self.say(told_of_read(&self.shared.kv, &key, &error)),
             };
         }
         self.say(Reply::OK);
