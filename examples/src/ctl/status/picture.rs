@@ -199,8 +199,18 @@ fn arrow(from: &Member, to: &Member, moves: bool, area: Rect, buffer: &mut Buffe
     }
     let line: String = line.into_iter().collect();
     buffer.set_stringn(area.x, area.y + 2, line, area.width as usize, Style::new());
-    let lag = behind.map_or_else(|| "lag ?".to_owned(), |behind| format!("lag {behind}"));
-    buffer.set_stringn(area.x, area.y + 3, lag, area.width.saturating_sub(1) as usize, dim());
+    let width = area.width.saturating_sub(1) as usize;
+    buffer.set_stringn(area.x, area.y + 1, "lag", width, dim());
+    buffer.set_stringn(area.x, area.y + 3, behind.map_or_else(|| "?".to_owned(), short), width, dim());
+}
+
+/// A number in six columns.
+fn short(number: u64) -> String {
+    match number {
+        0..1_000_000 => number.to_string(),
+        1_000_000..1_000_000_000 => format!("{} M", number / 1_000_000),
+        _ => "> 10⁹".to_owned(),
+    }
 }
 
 /// The same where there is no room for boxes.

@@ -112,7 +112,8 @@ fn frames() -> Vec<Buffer> {
 fn the_picture_shows_the_chain_its_lag_its_reads_and_what_happened() {
     let frames = frames();
     let first = text(&frames[0]);
-    for shown in ["chain 0 · epoch 1 · 3 copies · 2402 writes/s", "lag 3", "newest 5201", "dirty  7", "lease  870 ms"]
+    for shown in
+        ["chain 0 · epoch 1 · 3 copies · 2402 writes/s", "│3      │dirty", "newest 5201", "dirty  7", "lease  870 ms"]
     {
         assert!(first.contains(shown), "no {shown:?} in\n{first}");
     }
@@ -121,6 +122,7 @@ fn the_picture_shows_the_chain_its_lag_its_reads_and_what_happened() {
     assert!(first.contains("◀──") && first.contains("watermark 5195"), "{first}");
     let (order, heads) = (first.find(" head").unwrap(), first.find(" tail").unwrap());
     assert!(order < heads && first.contains('▶'), "{first}");
+    assert!(text(&frames[4]).contains("│897    │"), "{}", text(&frames[4]));
     let last = text(frames.last().unwrap());
     for event in
         ["epoch 1 → 2", "a is out, was head", "b is head, was middle", "d joins as syncing", "d is tail, was syncing"]
