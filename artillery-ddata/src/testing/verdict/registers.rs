@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 
-use super::{Makers, changed, conflicting, made, scripts, sights};
+use super::{Makers, changed, conflicting, made, sights};
 use crate::{
     Version,
-    replica::{Committed, Computed, Expected, Query, ReadMode, Reply, Script, ScriptStep, Step, StepOutcome, Write},
+    replica::{Computed, Expected, Query, ReadMode, Reply, Step, Write},
     testing::{
         book::{Ask, Entry, Told},
         history::{Answer, Call, Cut, History, Look, Operation, Value},
@@ -23,13 +23,9 @@ pub(super) fn history(entries: &[(usize, &Entry)], makers: &Makers) -> (History,
             writer.makers.extend(made);
         }
     }
-    for (index, entry) in entries {
-        // Their keys have numbers before their values are named.
+    for (_, entry) in entries {
         if let Ask::Write(Write::Script(script)) = &entry.ask {
-            writer.scripts.insert(*index);
-            for key in script.keys() {
-                writer.key(key);
-            }
+            writer.left_out.extend(script.keys().cloned());
         }
     }
     for (index, entry) in entries {
@@ -48,8 +44,8 @@ pub(super) fn history(entries: &[(usize, &Entry)], makers: &Makers) -> (History,
 struct Writer {
     /// Which write made a version of a key.
     makers: Makers,
-    /// Which writes are scripts.
-    scripts: BTreeSet<usize>,
+    /// Keys that scripts read or write: registers know no write that is applied in part.
+    left_out: BTreeSet<Bytes>,
     numbers: BTreeMap<Bytes, u32>,
     keys: Vec<Bytes>,
     history: History,
@@ -68,17 +64,13 @@ impl Writer {
     /// The name of the value that a key had in this version; one that nobody wrote, if it is nobody's.
     fn value(&self, key: &Bytes, version: Version) -> Value {
         let nobody = u64::MAX - version.sequence.0;
-        let Some(index) = self.makers.get(&(key.clone(), version)) else { return Value(nobody) };
-        if self.scripts.contains(index) { self.part(*index, key) } else { name(*index) }
-    }
-
-    /// The value that a script wrote to one key: nobody knows whether it wrote to its others.
-    fn part(&self, index: usize, key: &Bytes) -> Value {
-        let number = self.numbers.get(key).map_or(u64::from(u32::MAX), |number| u64::from(*number));
-        Value((number + 1) << 32 | name(index).0)
+        Value(self.makers.get(&(key.clone(), version)).map_or(nobody, |index| name(*index).0))
     }
 
     fn add(&mut self, entry: &Entry, key: &Bytes, call: Call, answer: Answer, batch: u64) {
+        if self.left_out.contains(key) {
+            return;
+        }
         let key = self.key(key);
         let Entry { client, called, returned, .. } = *entry;
         self.history.operations.push(Operation { client, key, called, returned, call, answer, batch });
@@ -96,8 +88,8 @@ impl Writer {
             };
             return self.add(entry, key, call, answer, 0);
         }
-        if let Write::Script(script) = write {
-            return self.script(index, entry, script);
+        if let Write::Script(_) = write {
+            return;
         }
         let batch = if matches!(write, Write::Batch(_)) { name(index).0 } else { 0 };
         for key in changed(write) {
@@ -117,52 +109,6 @@ impl Writer {
         }
     }
 
-    fn script(&mut self, index: usize, entry: &Entry, script: &Script) {
-        let outcomes = match &entry.told {
-            Told::Reply(Reply::Committed(Committed { version, result: Computed::Ran(outcomes), .. })) => {
-                Some((*version, outcomes))
-            }
-            _ => None,
-        };
-        let Some((version, outcomes)) = outcomes else {
-            let answer = if matches!(entry.told, Told::Nothing(_)) { Answer::Refused } else { Answer::Unknown };
-            for key in changed(&Write::Script(script.clone())) {
-                for is_put in scripts::ways(script, key) {
-                    self.part_of(index, entry, key, is_put, answer);
-                }
-            }
-            return;
-        };
-        // The last change of each key counts; what was seen before the first one, others had left there.
-        let mut last: BTreeMap<&Bytes, bool> = BTreeMap::new();
-        for (step, told) in scripts::done(script, outcomes) {
-            let key = step.key();
-            if let StepOutcome::Found(found) = told
-                && !last.contains_key(key)
-            {
-                let found = found.as_ref().map(|(version, _)| (*version, self.value(key, *version)));
-                self.add(entry, key, Call::Read, Answer::Found(found), 0);
-            }
-            match (step, told) {
-                (ScriptStep::Get { .. } | ScriptStep::Length { .. }, _) => {}
-                // What wasn't there wasn't deleted.
-                (_, StepOutcome::Deleted(false) | StepOutcome::Found(None)) => {}
-                (ScriptStep::Delete { .. } | ScriptStep::GetDelete { .. }, _) => drop(last.insert(key, false)),
-                _ => drop(last.insert(key, true)),
-            }
-        }
-        for (key, is_put) in last {
-            self.part_of(index, entry, key, is_put, Answer::Written(version));
-        }
-    }
-
-    /// What a script did to one key, perhaps: a put or a deletion.
-    fn part_of(&mut self, index: usize, entry: &Entry, key: &Bytes, is_put: bool, answer: Answer) {
-        self.key(key);
-        let call = if is_put { Call::Put(self.part(index, key)) } else { Call::Delete };
-        self.add(entry, key, call, answer, name(index).0);
-    }
-
     fn read(&mut self, entry: &Entry, query: &Query, is_strong: bool, floor: Option<crate::Sequence>) {
         let Told::Reply(reply) = &entry.told else { return };
         let found: BTreeMap<&Bytes, Version> = sights(entry).iter().map(|sight| (sight.key, sight.version)).collect();
@@ -170,6 +116,9 @@ impl Writer {
         let asked = query.keys().iter().chain(found.keys().filter(|_| query.keys().is_empty()).copied());
         let mut seen = Vec::new();
         for key in asked {
+            if self.left_out.contains(key) {
+                continue;
+            }
             let version = found.get(key).copied();
             if is_strong {
                 let value = version.map(|version| (version, self.value(key, version)));

@@ -1,7 +1,7 @@
 //! What a script did to one key: for certain, where it told so, or perhaps.
 //!
 //! Whether a group failed may depend on other keys. So of a script that told nothing it is only known what it may have done,
-//! and no more is held against anybody.
+//! and no more is held against anybody. Keys that scripts touch are looked at by version alone, not by when they were seen.
 
 use std::collections::BTreeSet;
 
@@ -25,23 +25,12 @@ pub(super) fn changing(script: &Script) -> impl Iterator<Item = &Bytes> {
     steps.filter(|step| changes(step)).map(ScriptStep::key)
 }
 
-/// Whether a script may put the key, and whether it may delete it: `true` for a put.
-pub(super) fn ways<'a>(script: &'a Script, key: &'a Bytes) -> impl Iterator<Item = bool> + use<'a> {
-    let steps = || script.groups.iter().flat_map(|group| &group.steps).filter(|step| changes(step));
-    let may = move |is_put: &bool| steps().any(|step| step.key() == key && deletes(step) != *is_put);
-    [true, false].into_iter().filter(may)
-}
-
-fn deletes(step: &ScriptStep) -> bool {
-    matches!(step, ScriptStep::Delete { .. } | ScriptStep::GetDelete { .. })
-}
-
 fn changes(step: &ScriptStep) -> bool {
     !matches!(step, ScriptStep::Get { .. } | ScriptStep::Length { .. })
 }
 
 /// The steps of the groups that didn't fail, with what they told.
-pub(super) fn done<'a>(
+fn done<'a>(
     script: &'a Script,
     outcomes: &'a [GroupOutcome],
 ) -> impl Iterator<Item = (&'a ScriptStep, &'a StepOutcome)> {
