@@ -131,11 +131,16 @@ fn the_picture_shows_the_chain_its_lag_its_reads_and_what_happened() {
     }
 }
 
+/// In which column the first dot is.
+fn dot(text: &str) -> Option<usize> {
+    text.lines().find_map(|line| line.chars().position(|sign| sign == '●'))
+}
+
 #[test]
 fn a_dot_goes_down_the_chain_while_something_is_written() {
     let frames = frames();
     assert!(text(&frames[0]).contains('●'));
-    let places: std::collections::BTreeSet<_> = frames.iter().map(|frame| text(frame).find('●')).collect();
+    let places: std::collections::BTreeSet<_> = frames.iter().map(|frame| dot(&text(frame))).collect();
     assert!(places.len() > 2, "it stands still: {places:?}");
     let quiet = &story()[0];
     let later = Snapshot { at: Duration::from_secs(9), ..quiet.clone() };
