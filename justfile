@@ -47,6 +47,10 @@ throughput *ARGS:
 draw *ARGS:
     cargo run --release -p artillery-benches --bin graphs -- {{ARGS}}
 
+# `node --resp` beside redis-server, in one run: needs redis-server and redis-benchmark.
+redis *ARGS:
+    benches/redis {{ARGS}}
+
 # What one operation costs in allocations, calls of the system and bytes.
 per-operation *ARGS:
     cargo run --release -p artillery-benches --bin per_operation -- {{ARGS}}

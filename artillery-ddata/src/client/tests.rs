@@ -11,7 +11,7 @@ use tokio::{sync::mpsc, task::JoinSet};
 
 use super::*;
 use crate::{
-    NodeAddress, Place, ReadMode, Refusal, Version,
+    Group, NodeAddress, Place, ReadMode, Refusal, Script, StepOutcome, Version,
     driver::fake::{self, FakeNode, SECRET, alone, config, member, routing, unique},
     error::NotApplied,
     kv::ReadState,
@@ -45,6 +45,9 @@ async fn all_calls_from_beside_the_cluster() {
         );
         assert_eq!((seen.served.node, seen.served.place, seen.served.way), (node.me().node, Place::Head, way));
     }
+    let found = StepOutcome::Found(Some((put.version, Bytes::from("one"))));
+    let ran = kv.run(Script::new().group(Group::new().get("k").increment("n", 1))).await.unwrap().unwrap();
+    assert_eq!((ran.copies, ran.result), (1, vec![Ok(vec![found, StepOutcome::Number(1)])]));
     let conflict = kv.compare_and_swap("k", Version::NONE, "two").await.unwrap().unwrap_err();
     assert_eq!(conflict.current, Some((put.version, Bytes::from("one"))));
     kv.compare_and_swap("k", put.version, "two").await.unwrap().unwrap();

@@ -9,7 +9,8 @@ use crate::replica::{self, Expected, Requirement, ScriptStep};
 /// one chain. A plain value: run it by [`Kv::run`](crate::Kv::run), as often as you like.
 ///
 /// Readers see all that it changed or nothing of it, and nothing happens between its steps. What it tells comes once: if an
-/// answer is lost, the record knows that the script ran, and [`Unknown::ResultsLost`](crate::error::Unknown::ResultsLost) says so.
+/// answer is lost, the record knows that the script ran, and
+/// [`Unknown::ResultsLost`](crate::error::Unknown::ResultsLost) says so.
 ///
 /// ```
 /// # #[cfg(feature = "net")]

@@ -16,6 +16,7 @@ mod moving;
 mod overload;
 mod quickstart;
 mod recover;
+mod resp;
 mod restart_all;
 mod strangers;
 mod support;

@@ -86,8 +86,7 @@ impl Client {
         let spec = match table::find(words) {
             Ok(spec) => spec,
             Err(error) => {
-                self.spoil();
-                self.say(error);
+                self.misspelt(words, error);
                 return Then::Next;
             }
         };

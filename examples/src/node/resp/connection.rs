@@ -155,14 +155,15 @@ impl Connection {
     /// Writes the answers that were gathered.
     async fn write(&mut self) -> Result<()> {
         let output = &mut self.client.output;
+        let large = output.len() > CHUNK;
         while !output.is_empty() {
             let written = timeout(STALLED, self.socket.write_buf(output)).await;
             if written.map_err(|_| Error::from(ErrorKind::TimedOut))?? == 0 {
                 return Err(ErrorKind::WriteZero.into());
             }
         }
-        // What a large answer took is given back, and what a small one took is used again.
-        if output.capacity() > 4 * GATHERED {
+        // What many answers took is given back, and what few took is used again.
+        if large {
             *output = BytesMut::new();
         }
         Ok(())

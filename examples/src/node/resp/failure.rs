@@ -3,7 +3,7 @@
 //! `NOLEASE`, `NOCHAIN` and `BUSY` promise that nothing was applied, by this attempt or an earlier one, so that a client
 //! may send the command again; `UNKNOWN` says that nobody knows. No other answer begins with these words.
 
-use artillery_ddata::{Error, Refusal, error::NotApplied};
+use artillery_ddata::{Error, Kv, NotLocal, Refusal, error::NotApplied};
 
 use super::reply::Reply;
 
@@ -20,6 +20,17 @@ pub(super) fn told(error: &Error) -> Reply {
         Error::NotApplied { reason, .. } => not_applied(reason),
         // Also of a kind that this release doesn't know: it may be one that leaves something behind.
         _ => Reply::Error(format!("UNKNOWN {error}").into()),
+    }
+}
+
+/// The same for a read of this key. Nobody was reached who could serve it: where this node's own lease is out, that is why it
+/// had to ask.
+pub(super) fn told_of_read(kv: &Kv, key: &[u8], error: &Error) -> Reply {
+    match (error, kv.get_local(key)) {
+        (Error::NotApplied { reason, .. }, Err(NotLocal::NoLease)) => {
+            Reply::Error(format!("NOLEASE this node holds no lease, and nobody else has answered: {reason}").into())
+        }
+        _ => told(error),
     }
 }
 

@@ -4,7 +4,7 @@ use artillery_ddata::{Kv, Versioned, Way};
 use bytes::Bytes;
 use smallvec::SmallVec;
 
-use super::{failure::told, reply::Reply};
+use super::{failure::told_of_read, reply::Reply};
 
 /// Keys to read, and what is to be told of them.
 #[derive(Debug, Clone)]
@@ -55,7 +55,7 @@ impl Read {
         };
         match asked {
             Ok((found, dirty)) => self.answer(&found, dirty),
-            Err(error) => told(&error),
+            Err(error) => told_of_read(kv, self.keys.first().map_or(&[], |key| key), &error),
         }
     }
 

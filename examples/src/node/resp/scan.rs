@@ -5,7 +5,7 @@ use bytes::Bytes;
 
 use super::{
     ask::{lower, number},
-    failure::{SYNTAX, told},
+    failure::{SYNTAX, told_of_read},
     frame::{Words, keep},
     glob,
     reply::Reply,
@@ -51,7 +51,7 @@ impl Scan {
     pub(super) async fn ask(&self, kv: &Kv) -> Reply {
         let page = match kv.scan_hashed(self.cursor).limit(self.count).await {
             Ok(page) => page,
-            Err(error) => return told(&error),
+            Err(error) => return told_of_read(kv, b"", &error),
         };
         let wanted = |key: &Bytes| self.strings && self.pattern.as_ref().is_none_or(|glob| glob::matches(glob, key));
         let keys = page.keys.into_iter().filter(wanted).map(Reply::Value).collect();

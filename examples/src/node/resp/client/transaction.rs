@@ -7,7 +7,7 @@ use bytes::Bytes;
 use super::{Client, Reply, Words};
 use crate::node::resp::{
     ask::{AboutNode, Ask, Own, understand},
-    failure::told,
+    failure::{told, told_of_read},
     read::Read,
     script::{self, Results},
     table::Spec,
@@ -58,10 +58,19 @@ impl Client {
         self.say(Reply::OK);
     }
 
-    /// Notes that a command made no sense, if it was for a transaction.
-    pub(super) fn spoil(&mut self) {
+    /// A command that there isn't, or with too few words: it spoils a transaction, and an EXEC of that kind ends it.
+    pub(super) fn misspelt(&mut self, words: &Words, error: Reply) {
         if let Some(transaction) = &mut self.transaction {
             transaction.spoilt = true;
+        }
+        match error {
+            Reply::Error(text) if words.first().is_some_and(|name| name.eq_ignore_ascii_case(b"exec")) => {
+                self.transaction = None;
+                self.watched.clear();
+                let why = text.strip_prefix("ERR ").unwrap_or(&text);
+                self.say(Reply::Error(format!("EXECABORT Transaction discarded because of: {why}").into()));
+            }
+            error => self.say(error),
         }
     }
 
@@ -152,7 +161,7 @@ impl Client {
             }
             match self.shared.kv.get(&key).await {
                 Ok(read) => self.watched.insert(key, read.version()),
-                Err(error) => return self.say(told(&error)),
+                Err(error) => return self.say(told_of_read(&self.shared.kv, &key, &error)),
             };
         }
         self.say(Reply::OK);

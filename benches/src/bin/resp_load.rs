@@ -1,0 +1,83 @@
+//! Many clients of the Redis protocol that set keys one at a time, with or without waiting for replicas: what
+//! `redis-benchmark` can't ask for. Prints operations a second.
+//!
+//! It knows nothing but the standard library: a thread for each client, which writes and reads as both servers see it.
+
+#![allow(clippy::disallowed_methods, reason = "it measures time")]
+
+use std::{
+    env,
+    io::{Read, Write},
+    net::TcpStream,
+    thread,
+    time::{Duration, Instant},
+};
+
+/// What the command line says: ADDR CLIENTS SECONDS [COPIES].
+#[derive(Clone)]
+struct Options {
+    addr: String,
+    clients: u64,
+    seconds: u64,
+    /// Behind each SET a WAIT for so many replicas, in the same write.
+    copies: Option<u64>,
+}
+
+impl Options {
+    fn parse() -> Option<Self> {
+        let mut args = env::args().skip(1);
+        let addr = args.next()?;
+        let mut number = || args.next().map(|word| word.parse().ok());
+        Some(Self {
+            addr,
+            clients: number()??,
+            seconds: number()??,
+            copies: number().map_or(Some(None), |n| n.map(Some))?,
+        })
+    }
+}
+
+fn main() -> std::io::Result<()> {
+    let Some(options) = Options::parse() else {
+        return Err(std::io::Error::other("usage: resp_load ADDR CLIENTS SECONDS [COPIES]"));
+    };
+    let begun = Instant::now();
+    let end = begun + Duration::from_secs(options.seconds);
+    let done: std::io::Result<Vec<u64>> = thread::scope(|scope| {
+        let client = |number| {
+            let options = &options;
+            scope.spawn(move || client(options, number, end))
+        };
+        let clients: Vec<_> = (0..options.clients).map(client).collect();
+        clients
+            .into_iter()
+            .map(|client| client.join().map_err(|_| std::io::Error::other("a client panicked"))?)
+            .collect()
+    });
+    println!("{:.0}", done?.iter().sum::<u64>() as f64 / begun.elapsed().as_secs_f64());
+    Ok(())
+}
+
+/// One after the other until the end. Returns how many.
+fn client(options: &Options, number: u64, end: Instant) -> std::io::Result<u64> {
+    let mut stream = TcpStream::connect(&options.addr)?;
+    stream.set_nodelay(true)?;
+    let wanted = options.copies.map_or("+OK\r\n".to_owned(), |copies| format!("+OK\r\n:{copies}\r\n"));
+    let (mut answer, mut random, mut done) = (vec![0; wanted.len()], number, 0);
+    while Instant::now() < end {
+        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        let key = format!("key:{:012}", (random >> 33) % 10_000);
+        let mut command = format!("*3\r\n$3\r\nSET\r\n${}\r\n{key}\r\n$3\r\nxxx\r\n", key.len());
+        if let Some(copies) = options.copies {
+            let copies = copies.to_string();
+            command += &format!("*3\r\n$4\r\nWAIT\r\n${}\r\n{copies}\r\n$1\r\n0\r\n", copies.len());
+        }
+        stream.write_all(command.as_bytes())?;
+        stream.read_exact(&mut answer)?;
+        if answer != wanted.as_bytes() {
+            return Err(std::io::Error::other(format!("answered {:?}", String::from_utf8_lossy(&answer))));
+        }
+        done += 1;
+    }
+    Ok(done)
+}
