@@ -85,12 +85,10 @@ fn escape(byte: u8) -> u8 {
 
 #[cfg(test)]
 mod tests {
-    use bytes::Bytes;
-
     use super::*;
 
     fn words(line: &str) -> Option<Vec<Vec<u8>>> {
-        Some(split(line.as_bytes())?.iter().map(Bytes::to_vec).collect())
+        Some(split(line.as_bytes())?.iter().map(|word| word.to_vec()).collect())
     }
 
     #[test]
