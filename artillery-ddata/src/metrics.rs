@@ -1,4 +1,4 @@
-//! What a node counts and measures, as plain values: whoever shows them decides how (docs/adr/0021-metrics.md).
+//! What a node counts and measures, as plain values: whoever shows them decides how (docs/adr/0022-metrics.md).
 //!
 //! ```no_run
 //! # async fn example(node: artillery_ddata::Node) {
