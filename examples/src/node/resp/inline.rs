@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     fn words(line: &str) -> Option<Vec<Vec<u8>>> {
-        Some(split(line.as_bytes())?.iter().map(Bytes::to_vec).collect())
+        Some(split(line.as_bytes())?.iter().map(|word| word.to_vec()).collect())
     }
 
     #[test]
