@@ -85,8 +85,6 @@ fn escape(byte: u8) -> u8 {
 
 #[cfg(test)]
 mod tests {
-    use bytes::Bytes;
-
     use super::*;
 
     fn words(line: &str) -> Option<Vec<Vec<u8>>> {
