@@ -3,9 +3,9 @@
 //! Every write has a value of its own, so each read names its write, and for such histories an order is easily found (Gibbons &
 //! Korach 1997). A write and its reads are a cluster. Be `f` the first return and `s` the last call in it. If `f < s`, the
 //! value must stand from `f` to `s`, a zone in which no other may stand; else everything in the cluster can happen at one
-//! moment between `s` and `f`, which only has to lie outside of others' zones. If any order is a linearization, then
-//! that of these moments is. So the judge, who wants versions, gets these, and what it finds wrong with them
-//! is wrong with all.
+//! moment between `s` and `f`, at `s` or right behind the zone in which that lies. If any order is a linearization, then that of
+//! the earlier of `f` and `s` is. So the judge, who wants versions, gets these, and what it finds wrong with them is wrong with
+//! all.
 
 use std::collections::BTreeMap;
 
@@ -26,43 +26,20 @@ struct Cluster {
     known: bool,
 }
 
-impl Cluster {
-    /// Whether the value must stand for a while.
-    fn stands(&self) -> bool {
-        self.first < self.last
-    }
-}
-
 /// A version for each value that was certainly written. The lines are those of one plain key.
 pub(super) fn versions<'a>(lines: impl IntoIterator<Item = &'a Line>) -> BTreeMap<u64, Version> {
-    let clusters = clusters(lines);
-    let mut zones: Vec<(u64, u64)> =
-        clusters.values().filter(|cluster| cluster.stands()).map(|cluster| (cluster.first, cluster.last)).collect();
-    zones.sort_unstable();
-    let mut moments: Vec<(u64, bool, u64)> = clusters
-        .iter()
-        .map(|(value, cluster)| match (cluster.stands(), hidden(&zones, cluster.last)) {
-            (true, _) => (cluster.first, false, *value),
-            // Right behind the zone.
-            (false, Some(end)) => (end, true, *value),
-            (false, None) => (cluster.last, false, *value),
-        })
-        .collect();
-    moments.sort_unstable();
-    (1..).zip(moments).map(|(place, (.., value))| (value, Version::new(1, place))).collect()
+    by(lines, |cluster| cluster.first.min(cluster.last))
 }
 
 /// The same in the order in which it was first told of each value.
 pub(super) fn in_order<'a>(lines: impl IntoIterator<Item = &'a Line>) -> BTreeMap<u64, Version> {
-    let mut moments: Vec<_> = clusters(lines).into_iter().map(|(value, cluster)| (cluster.first, value)).collect();
-    moments.sort_unstable();
-    (1..).zip(moments).map(|(place, (_, value))| (value, Version::new(1, place))).collect()
+    by(lines, |cluster| cluster.first)
 }
 
-/// The end of the zone around a moment. Zones that overlap have no order anyway.
-fn hidden(zones: &[(u64, u64)], moment: u64) -> Option<u64> {
-    let before = zones.partition_point(|(begin, _)| *begin < moment);
-    zones.get(before.checked_sub(1)?).map(|(_, end)| *end).filter(|end| *end > moment)
+fn by<'a>(lines: impl IntoIterator<Item = &'a Line>, moment: impl Fn(&Cluster) -> u64) -> BTreeMap<u64, Version> {
+    let mut moments: Vec<_> = clusters(lines).iter().map(|(value, cluster)| (moment(cluster), *value)).collect();
+    moments.sort_unstable();
+    (1..).zip(moments).map(|(place, (_, value))| (value, Version::new(1, place))).collect()
 }
 
 fn clusters<'a>(lines: impl IntoIterator<Item = &'a Line>) -> BTreeMap<u64, Cluster> {
