@@ -62,7 +62,7 @@ async fn run(args: NodeArgs) -> Result<u8, Failure> {
     tokio::spawn(follow_files(hangups, args.identity, node.clone()));
     let http = http.map(|port| http::serve(port, node.clone()));
     let resp = resp.map(|port| resp::serve(port, node.clone(), limits));
-    tracing::info!(node = node.name(), addr = %node.addr(), ?http, ?resp, "this node is up");
+    tracing::info!(node = node.name(), addr = %node.addr(), http = http.as_deref(), resp = resp.as_deref(), "this node is up");
     let served = tokio::select! {
         served = serve(&node, resp, http) => served,
         () = signals.asked_to_stop() => Ok(exit::DONE),

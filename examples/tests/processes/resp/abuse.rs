@@ -16,11 +16,11 @@ async fn garbage_ends_its_connection_alone() {
         b"GET / HTTP/1.1\r\nHost: x\r\n\r\n",
     ];
     for bytes in garbage {
-        Wire::to(&port).await.write(bytes).await;
+        Wire::to(&port).await.burden(bytes).await;
         assert_eq!(good.call(&["SET", "k", "v"]).await, "+OK\r\n");
     }
     // As deep as it likes.
-    Wire::to(&port).await.write(&b"*1\r\n".repeat(1 << 18)).await;
+    Wire::to(&port).await.burden(&b"*1\r\n".repeat(1 << 18)).await;
     let mut long = Wire::to(&port).await;
     long.write(&[b'x'; 1 << 16]).await;
     assert_eq!(long.reply().await, "-ERR Protocol error: too big inline request\r\n");

@@ -34,6 +34,11 @@ impl Wire {
         self.stream.write_all(bytes).await.unwrap();
     }
 
+    /// Writes as much as the node takes before it hangs up.
+    pub(super) async fn burden(&mut self, bytes: &[u8]) {
+        drop(self.stream.write_all(bytes).await);
+    }
+
     /// Sends commands in one write.
     pub(super) async fn send(&mut self, commands: &[&[&str]]) {
         let bytes = |words: &&[&str]| command(&words.iter().map(|word| word.as_bytes()).collect::<Vec<_>>());
