@@ -13,7 +13,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// What the command line says: ADDR CLIENTS SECONDS [COPIES].
+/// What the command line says: ADDR CLIENTS SECONDS `[COPIES]`.
 #[derive(Clone)]
 struct Options {
     addr: String,
