@@ -4,6 +4,7 @@ mod abuse;
 mod clients;
 mod lease;
 mod order;
+mod scan;
 mod table;
 mod transactions;
 mod wire;
