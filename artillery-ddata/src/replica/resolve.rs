@@ -216,12 +216,12 @@ fn decimal(number: i64) -> Bytes {
 mod tests {
     use super::*;
 
-    fn b(text: &str) -> Bytes {
+    pub(super) fn b(text: &str) -> Bytes {
         Bytes::copy_from_slice(text.as_bytes())
     }
 
     /// `number` is "41", `text` is "abc", all others are absent.
-    fn read(key: &Bytes) -> Result<Option<Held>, StoreError> {
+    pub(super) fn read(key: &Bytes) -> Result<Option<Held>, StoreError> {
         let held = |sequence, value| Held { version: Version::new(1, sequence), value: Some(b(value)) };
         Ok(match &key[..] {
             b"number" => Some(held(1, "41")),

@@ -1,22 +1,14 @@
-use super::{super::resolve, *};
+use super::{
+    super::{
+        resolve,
+        tests::{b, read},
+    },
+    *,
+};
 use crate::replica::{Expected, Write};
 
 const AT: Version = Version::new(1, 9);
 const TERMS: Terms = Terms { at: AT, limit: 8, keeps_failed_groups: false };
-
-fn b(text: &str) -> Bytes {
-    Bytes::copy_from_slice(text.as_bytes())
-}
-
-/// `number` is "41", `text` is "abc", all others are absent.
-fn read(key: &Bytes) -> Result<Option<Held>, StoreError> {
-    let held = |sequence, value| Held { version: Version::new(1, sequence), value: Some(b(value)) };
-    Ok(match &key[..] {
-        b"number" => Some(held(1, "41")),
-        b"text" => Some(held(2, "abc")),
-        _ => None,
-    })
-}
 
 fn require(key: &str, expected: Expected) -> Requirement {
     Requirement { key: b(key), expected }
