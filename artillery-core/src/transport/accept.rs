@@ -55,11 +55,12 @@ async fn handle(
 
 /// The handshake, the hello and its answer.
 async fn greet(shared: &Arc<Shared>, incoming: Incoming) -> Result<(quinn::Connection, Connection, Ticket), Refusal> {
+    let changes = shared.identity_changes();
     let quinn = incoming.accept().map_err(quic::refusal)?.await.map_err(quic::refusal)?;
     let name = quic::peer_name(&quinn).map_err(Refusal::Untrusted)?;
     let (mut send, mut receive) = quinn.accept_bi().await.map_err(quic::refusal)?;
     let considered = match read_hello(&mut receive).await {
-        Ok(frame) => consider(shared, &quinn, name, &frame),
+        Ok(frame) => consider(shared, &quinn, name, &frame, changes),
         Err(refusal) => Err(refusal),
     };
     let answer = match &considered {
@@ -104,15 +105,19 @@ fn consider(
     quinn: &quinn::Connection,
     name: String,
     frame: &Frame,
+    changes: u64,
 ) -> Result<(Connection, Ticket), Refusal> {
     let (version, theirs) = hello::decode::<Hello>(shared.local.versions, frame)?;
     hello::check(&shared.hello(), &theirs, &name)?;
     let peer = Arc::new(peer_info(name, theirs, quinn.remote_address(), version));
     let connection = shared.connection(quinn.clone(), Arc::clone(&peer));
     let ticket = shared.registry.accept(&connection, shared.config.max_connections_per_peer)?;
-    let trusted = shared.trusts(&connection);
-    let untrusted = || Refusal::Untrusted("the certificate isn't trusted any more".into());
-    if let Err(refusal) = trusted.then_some(()).ok_or_else(untrusted).and_then(|()| shared.service.admit(&peer)) {
+    let admitted = if shared.trusts(&connection, changes) {
+        shared.service.admit(&peer)
+    } else {
+        Err(Refusal::Untrusted("the certificate isn't trusted any more".into()))
+    };
+    if let Err(refusal) = admitted {
         shared.registry.remove(ticket);
         return Err(refusal);
     }

@@ -39,6 +39,7 @@ pub(super) async fn dial(
 }
 
 async fn greet(shared: &Arc<Shared>, addr: SocketAddr, expected: Option<NodeId>) -> Result<Connection, ConnectError> {
+    let changes = shared.identity_changes();
     let (quinn, client) = match &shared.carrier {
         Carrier::Quic(quinn, security) => (quinn, security.dial()),
         #[cfg(feature = "testing")]
@@ -65,7 +66,7 @@ async fn greet(shared: &Arc<Shared>, addr: SocketAddr, expected: Option<NodeId>)
     let peer = Arc::new(peer_info(name, theirs, quinn.remote_address(), version));
     let connection = shared.connection(quinn, peer);
     match checked.and_then(|()| shared.registry.dialled(&connection)) {
-        Ok(_) if !shared.trusts(&connection) => {
+        Ok(_) if !shared.trusts(&connection, changes) => {
             connection.close(CloseCode::REPLACED, "");
             Err(ConnectError::Untrusted("its certificate isn't trusted any more".into()))
         }

@@ -11,33 +11,57 @@ use crate::{error::IdentityError, identity::Identity};
 
 /// The identity of an endpoint, and how it dials with it.
 pub(super) struct Security {
-    now: RwLock<(Identity, quinn::ClientConfig)>,
+    now: RwLock<Now>,
+}
+
+struct Now {
+    identity: Identity,
+    dial: quinn::ClientConfig,
+    /// How often it was replaced.
+    changes: u64,
 }
 
 impl Security {
     pub(super) fn new(identity: Identity, dial: quinn::ClientConfig) -> Self {
-        Self { now: RwLock::new((identity, dial)) }
+        Self { now: RwLock::new(Now { identity, dial, changes: 0 }) }
     }
 
     pub(super) fn dial(&self) -> quinn::ClientConfig {
-        self.now.read().unwrap_or_else(PoisonError::into_inner).1.clone()
+        self.now.read().unwrap_or_else(PoisonError::into_inner).dial.clone()
     }
 
     fn identity(&self) -> Identity {
-        self.now.read().unwrap_or_else(PoisonError::into_inner).0.clone()
+        self.now.read().unwrap_or_else(PoisonError::into_inner).identity.clone()
+    }
+
+    fn changes(&self) -> u64 {
+        self.now.read().unwrap_or_else(PoisonError::into_inner).changes
     }
 
     fn set(&self, identity: Identity, dial: quinn::ClientConfig) {
-        *self.now.write().unwrap_or_else(PoisonError::into_inner) = (identity, dial);
+        let mut now = self.now.write().unwrap_or_else(PoisonError::into_inner);
+        *now = Now { identity, dial, changes: now.changes + 1 };
     }
 }
 
 impl Shared {
-    /// Whether the peer of a connection is trusted still: asked after the connection has been registered, so that it is
-    /// met by this or by [`Endpoint::set_identity`], however the two fall together.
-    pub(super) fn trusts(&self, connection: &Connection) -> bool {
+    /// How often this endpoint's identity was replaced: to be asked before a handshake, for [`trusts`](Self::trusts).
+    pub(super) fn identity_changes(&self) -> u64 {
         match &self.carrier {
-            Carrier::Quic(_, security) => connection.is_trusted_by(&security.identity()),
+            Carrier::Quic(_, security) => security.changes(),
+            #[cfg(feature = "testing")]
+            Carrier::Simulated(_) => 0,
+        }
+    }
+
+    /// Whether the peer of a connection is trusted still, which the handshake has found unless the identity was replaced
+    /// since. Asked after the connection has been registered, so that it is met by this or by [`Endpoint::set_identity`],
+    /// however the two fall together.
+    pub(super) fn trusts(&self, connection: &Connection, changes_before: u64) -> bool {
+        match &self.carrier {
+            Carrier::Quic(_, security) => {
+                security.changes() == changes_before || connection.is_trusted_by(&security.identity())
+            }
             #[cfg(feature = "testing")]
             Carrier::Simulated(_) => true,
         }
