@@ -277,6 +277,9 @@ pub enum CloseReason {
     /// Nothing was heard for the idle timeout.
     #[error("nothing heard for too long")]
     TimedOut,
+    /// Nothing of what was sent was acknowledged for the idle timeout.
+    #[error("nothing acknowledged for too long")]
+    Unacknowledged,
     /// The peer does not know the connection: its process was started anew.
     #[error("the peer was started anew")]
     Reset,

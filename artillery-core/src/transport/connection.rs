@@ -7,6 +7,7 @@ use bytes::Bytes;
 use super::{
     FrameReader, FrameWriter, PeerInfo,
     counters::Cells,
+    link::Traffic,
     quic,
     stream::{Sink, Source},
 };
@@ -124,6 +125,15 @@ impl Connection {
             Carrier::Quic(quinn) => quic::is_trusted(quinn, identity),
             #[cfg(feature = "testing")]
             Carrier::Simulated(_) => true,
+        }
+    }
+
+    /// What went to and fro so far, where that can be told.
+    pub(super) fn traffic(&self) -> Option<Traffic> {
+        match &self.inner.carrier {
+            Carrier::Quic(quinn) => Some(quic::traffic(quinn)),
+            #[cfg(feature = "testing")]
+            Carrier::Simulated(_) => None,
         }
     }
 

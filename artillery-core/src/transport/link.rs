@@ -1,6 +1,7 @@
 //! Links: a connection to one peer that is dialled again when it breaks.
 
 mod backoff;
+mod silence;
 mod task;
 
 use std::{
@@ -9,6 +10,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
 };
 
+pub(super) use self::silence::Traffic;
 use tokio::sync::watch;
 
 use super::{CloseCode, Connection, PeerInfo, endpoint::Shared, waiters::Waiters};

@@ -15,7 +15,7 @@ use rand::RngExt;
 use rustls::pki_types::CertificateDer;
 use sha2::Sha256;
 
-use super::{CloseCode, LinkFilter, StreamKind, counters::Cells, hello, socket};
+use super::{CloseCode, LinkFilter, StreamKind, counters::Cells, hello, link::Traffic, socket};
 use crate::{
     codec,
     config::TransportConfig,
@@ -209,6 +209,16 @@ pub(super) fn refusal(error: ConnectionError) -> Refusal {
         CloseReason::Refused(refusal) => refusal,
         CloseReason::TimedOut => Refusal::TimedOut,
         reason => Refusal::Malformed(reason.to_string()),
+    }
+}
+
+/// What went to and fro on a connection so far.
+pub(super) fn traffic(connection: &quinn::Connection) -> Traffic {
+    let stats = connection.stats();
+    let sent = stats.frame_tx;
+    Traffic {
+        sent: sent.stream + sent.datagram + sent.ping + sent.max_data + sent.max_stream_data,
+        acknowledgements: stats.frame_rx.acks,
     }
 }
 

@@ -3,7 +3,11 @@
 use std::{
     collections::BTreeSet,
     net::SocketAddr,
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
 };
 
 use artillery_core::{
@@ -11,6 +15,8 @@ use artillery_core::{
     error::{BindError, CloseReason, ConnectError},
     transport::{CloseCode, Connection, LinkFilter, LinkState},
 };
+
+use tokio::net::UdpSocket;
 
 use super::support::{Event, Node, RECORD, Spec, within};
 
@@ -211,4 +217,57 @@ async fn the_end_of_the_endpoint_ends_its_links() {
     drop(a);
     within(connection.closed()).await;
     within(async { while link.connected().await.is_ok() {} }).await;
+}
+
+/// Carries packets between a dialler and a node, late, until it is told to lose them.
+async fn relay(node: SocketAddr, late: Duration) -> (SocketAddr, Arc<AtomicBool>) {
+    let (outside, inside) = (udp().await, udp().await);
+    let (addr, loses) = (outside.local_addr().unwrap(), Arc::new(AtomicBool::new(false)));
+    let dialler = Arc::new(Mutex::new(None));
+    for (from, to, there) in [(outside.clone(), inside.clone(), true), (inside, outside, false)] {
+        let (loses, dialler) = (loses.clone(), dialler.clone());
+        tokio::spawn(async move {
+            let mut packet = vec![0; 65_536];
+            while let Ok((len, sender)) = from.recv_from(&mut packet).await {
+                if there {
+                    *dialler.lock().unwrap() = Some(sender);
+                }
+                let target = if there { Some(node) } else { *dialler.lock().unwrap() };
+                let (Some(target), false) = (target, loses.load(Ordering::SeqCst)) else { continue };
+                let (to, packet) = (to.clone(), packet[..len].to_vec());
+                tokio::spawn(async move {
+                    tokio::time::sleep(late).await;
+                    drop(to.send_to(&packet, target).await);
+                });
+            }
+        });
+    }
+    (addr, loses)
+}
+
+async fn udp() -> Arc<UdpSocket> {
+    Arc::new(UdpSocket::bind("127.0.0.1:0").await.unwrap())
+}
+
+/// After round trips of 600 ms QUIC waits for several seconds before it gives up, whatever the idle timeout says.
+#[tokio::test]
+async fn a_long_wait_for_acknowledgements_ends_with_the_idle_timeout() {
+    let (a, mut b) = (Spec::new("a").bind(), Spec::new("b").bind());
+    let (addr, loses) = relay(b.addr(), Duration::from_millis(300)).await;
+    let link = a.endpoint.link(NodeId::from_name("b"), vec![addr]);
+    let mut watch = link.watch();
+    works(&within(link.connected()).await.unwrap(), &mut b).await;
+    loses.store(true, Ordering::SeqCst);
+    within(async {
+        loop {
+            match watch.changed().await {
+                Some(LinkState::Down(Some(why))) if *why == ConnectError::Lost(CloseReason::Unacknowledged) => return,
+                Some(LinkState::Down(Some(why))) => panic!("{why}"),
+                _ => {}
+            }
+        }
+    })
+    .await;
+    loses.store(false, Ordering::SeqCst);
+    works(&within(link.connected()).await.unwrap(), &mut b).await;
 }

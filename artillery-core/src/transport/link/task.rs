@@ -1,17 +1,17 @@
 //! The task behind a link.
 
-use std::{net::SocketAddr, sync::Arc};
+use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use tokio::{
     sync::watch,
     time::{Instant, sleep},
 };
 
-use super::{LinkState, Orders, Teller, backoff::Backoff};
+use super::{LinkState, Orders, Teller, backoff::Backoff, silence};
 use crate::{
     error::{CloseReason, ConnectError},
     id::NodeId,
-    transport::{Connection, dial::dial, endpoint::Shared},
+    transport::{CloseCode, Connection, dial::dial, endpoint::Shared},
 };
 
 /// Dials, waits until the connection is gone, dials again; until the link or the endpoint is given up.
@@ -23,7 +23,8 @@ pub(super) async fn run(shared: Arc<Shared>, peer: NodeId, mut orders: watch::Re
             Ok(connection) => {
                 let since = Instant::now();
                 teller.tell(LinkState::Up(connection.clone()));
-                let Some(reason) = unless_given_up(&orders, connection.closed()).await else { return };
+                let gone = gone(&connection, shared.config.idle_timeout);
+                let Some(reason) = unless_given_up(&orders, gone).await else { return };
                 // One that breaks at once, again and again, must not be dialled without a pause.
                 if since.elapsed() > shared.config.redial_max {
                     backoff.reset();
@@ -42,6 +43,18 @@ pub(super) async fn run(shared: Arc<Shared>, peer: NodeId, mut orders: watch::Re
         }
         if !pause(&mut backoff, shared.carrier.chance(), &mut orders, dialable).await {
             return;
+        }
+    }
+}
+
+/// Waits until the connection is no more, or of no use any more: then it is closed.
+async fn gone(connection: &Connection, idle_timeout: Duration) -> CloseReason {
+    tokio::select! {
+        biased;
+        reason = connection.closed() => reason,
+        () = silence::lasts(connection, idle_timeout) => {
+            connection.close(CloseCode::REPLACED, "nothing is acknowledged");
+            CloseReason::Unacknowledged
         }
     }
 }
