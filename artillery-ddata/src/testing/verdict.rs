@@ -8,6 +8,7 @@
 mod contents;
 mod registers;
 mod scripts;
+mod search;
 
 use std::collections::BTreeMap;
 

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use super::super::*;
-use crate::{Batch, Error, Expected, Kv, ReadMode, Session, Version};
+use crate::{Batch, Error, Expected, Group, Kv, ReadMode, Script, Session, StepOutcome, Version};
 
 /// Pays once, whatever happens.
 async fn pay(kv: &Kv, amount: i64) {
@@ -150,4 +150,40 @@ async fn two_clusters_in_one_test_are_apart() {
     drop(one);
     other.client().put("k", "w").await.unwrap();
     other.check().await;
+}
+
+/// Scripts and single writes of the same keys, without a thought for what comes back.
+async fn scripts(number: usize, kv: Kv) {
+    for round in 0..4 {
+        let script = Script::new()
+            .require("gone", Expected::Absent)
+            .group(Group::new().get("a").increment("n", 1).length("log"))
+            .group(Group::new().require("lock", Expected::Absent).put("lock", format!("{number}/{round}")).delete("c"))
+            .group(Group::new().append("log", "s").put("never", "seen").increment("log", 1))
+            .group(Group::new().get("log").append("c", "s").get_delete("a"))
+            .group(Group::new().get("never").get("n"));
+        if let Ok(Ok(done)) = kv.run(script).await {
+            assert!(done.result[2].is_err(), "{:?}", done.result);
+            assert!(matches!(done.result[4].as_ref().unwrap()[0], StepOutcome::Found(None)), "{:?}", done.result);
+        }
+        let _ = kv.put("a", format!("{number}/{round}")).await;
+        let _ = kv.append("log", "x").await;
+        let _ = kv.get_delete("lock").await;
+        let _ = kv.get_many(["a", "n", "c", "lock"]).await;
+        if number == 0 && round == 2 {
+            let _ = kv.put("gone", "all").await;
+            let _ = kv.delete("gone").await;
+        }
+    }
+}
+
+#[test]
+fn scripts_are_right_under_trouble() {
+    Cluster::builder().trouble(Trouble::rough()).explore(0..40, |cluster| async move {
+        let handles = [cluster.client(), cluster.client(), cluster.kv(cluster.head()), cluster.kv(cluster.tail())];
+        let tasks: Vec<_> = handles.into_iter().enumerate().map(|(n, kv)| tokio::spawn(scripts(n, kv))).collect();
+        for task in tasks {
+            task.await.unwrap();
+        }
+    });
 }

@@ -1,33 +1,27 @@
 //! Puts the writes of each key into the order of their versions, and computes what must have been there.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    rc::Rc,
-};
+use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 
-use super::{Makers, Sight, changed, conflicting, scripts, sights};
+use super::{Makers, Sight, changed, conflicting, scripts, search::Search, sights};
 use crate::{
     Version,
     replica::{Computed, Expected, Reply, Step, Write},
     testing::book::{Ask, Entry, NEVER, Told, text},
 };
 
-/// States that the search goes through for one key at most.
-const BUDGET: usize = 200_000;
-
 /// What happened to one key at one version.
-struct Point<'a> {
-    version: Version,
-    what: What<'a>,
+pub(super) struct Point<'a> {
+    pub(super) version: Version,
+    pub(super) what: What<'a>,
     /// What was seen at this version: all the same.
-    seen: Option<&'a Bytes>,
+    pub(super) seen: Option<&'a Bytes>,
     /// By when this version, or a later one, was known to somebody.
-    known_by: u64,
+    pub(super) known_by: u64,
 }
 
-enum What<'a> {
+pub(super) enum What<'a> {
     /// An acknowledged write.
     Write(&'a Write, &'a Computed),
     /// A write that nobody was told of, and whose version was seen.
@@ -38,10 +32,12 @@ enum What<'a> {
 
 /// A write of unknown outcome.
 #[derive(Clone, Copy)]
-struct Hidden<'a> {
-    entry: usize,
-    called: u64,
-    write: &'a Write,
+pub(super) struct Hidden<'a> {
+    pub(super) entry: usize,
+    pub(super) called: u64,
+    pub(super) write: &'a Write,
+    /// It changes other keys too.
+    pub(super) is_shared: bool,
 }
 
 /// What a key holds. The version is unknown behind a write whose version nobody saw.
@@ -51,13 +47,40 @@ pub(super) struct Content {
     pub(super) version: Option<Version>,
 }
 
+/// Explanations of single keys that are looked at before a run counts as not decided.
+const TRIES: usize = 100_000;
+
 /// Checks all keys; tells which hidden writes made the versions that were seen.
+///
+/// What explains one key may be wrong for another that the same write changed. Then it is explained in another way.
 pub(super) fn check(entries: &[(usize, &Entry)]) -> Result<Makers, String> {
-    let mut makers = Makers::new();
-    for key in keys(entries) {
-        check_key(key, entries, &mut makers)?;
+    let known: Vec<_> = keys(entries).into_iter().map(|key| Known::of(key, entries)).collect::<Result<_, _>>()?;
+    for key in &known {
+        // By itself: what nothing explains is to be told of the key where it was seen.
+        let mut search = Search::new(key, Makers::new());
+        search.next().ok_or_else(|| search.why())?;
     }
-    Ok(makers)
+    together(&known)
+}
+
+/// One explanation for each key, such that a write made one version, wherever it was seen.
+fn together(keys: &[Known<'_>]) -> Result<Makers, String> {
+    let mut makers = Makers::new();
+    let mut searches: Vec<Search<'_>> = Vec::new();
+    let mut why = String::new();
+    for _ in 0..TRIES {
+        let Some(key) = keys.get(searches.len()) else { return Ok(makers) };
+        searches.push(Search::new(key, makers));
+        makers = loop {
+            let Some(search) = searches.last_mut() else { return Err(why) };
+            match search.next() {
+                Some(makers) => break makers,
+                None => why = search.why(),
+            }
+            searches.pop();
+        };
+    }
+    Err(format!("not decided, too many writes of unknown outcome: {why}"))
 }
 
 fn keys<'a>(entries: &[(usize, &'a Entry)]) -> BTreeSet<&'a Bytes> {
@@ -71,30 +94,25 @@ fn keys<'a>(entries: &[(usize, &'a Entry)]) -> BTreeSet<&'a Bytes> {
     keys
 }
 
-fn check_key(key: &Bytes, entries: &[(usize, &Entry)], makers: &mut Makers) -> Result<(), String> {
-    let points = points(key, entries)?;
-    let is_hidden = |entry: &Entry| entry.told == Told::Unknown;
-    let hidden: Vec<Hidden<'_>> = (entries.iter().filter(|(_, entry)| is_hidden(entry)))
-        .filter_map(|(index, entry)| match &entry.ask {
-            Ask::Write(write) if changed(write).contains(&key) => {
-                Some(Hidden { entry: *index, called: entry.called, write })
+/// All that is known of one key.
+pub(super) struct Known<'a> {
+    pub(super) key: &'a Bytes,
+    pub(super) points: Vec<Point<'a>>,
+    pub(super) hidden: Vec<Hidden<'a>>,
+}
+
+impl<'a> Known<'a> {
+    fn of(key: &'a Bytes, entries: &[(usize, &'a Entry)]) -> Result<Self, String> {
+        let hidden = |(entry, of): &(usize, &'a Entry)| match &of.ask {
+            Ask::Write(write) if of.told == Told::Unknown && changed(write).contains(&key) => {
+                let is_shared = changed(write).len() > 1;
+                Some(Hidden { entry: *entry, called: of.called, write, is_shared })
             }
             _ => None,
-        })
-        .collect();
-    let (met, furthest) = (BTreeSet::new(), None);
-    let mut search = Search { key, points: &points, hidden: &hidden, makers, met, undecided: false, furthest };
-    if let Some(made) = search.run() {
-        makers.extend(made);
-        return Ok(());
+        };
+        let hidden = entries.iter().filter_map(hidden).collect();
+        Ok(Self { key, points: points(key, entries)?, hidden })
     }
-    let name = text(key);
-    if search.met.len() >= BUDGET || search.undecided {
-        return Err(format!("key {name:?}: not decided, too many writes of unknown outcome"));
-    }
-    let (at, why) = search.furthest.unwrap_or_default();
-    let version = points.get(at).map_or(Version::NONE, |point| point.version);
-    Err(format!("key {name:?}: no order of the writes explains what was seen at version {version}: {why}"))
 }
 
 /// All that is known of a key, by version.
@@ -155,138 +173,8 @@ fn points<'a>(key: &Bytes, entries: &[(usize, &'a Entry)]) -> Result<Vec<Point<'
     Ok(points)
 }
 
-/// Where an order of the writes stands.
-#[derive(Clone)]
-struct State {
-    /// The next point.
-    at: usize,
-    /// Hidden writes that have happened.
-    used: Rc<BTreeSet<usize>>,
-    content: Content,
-    /// Which of them made versions that were seen, the last one first.
-    made: Option<Rc<Made>>,
-}
-
-struct Made {
-    version: Version,
-    entry: usize,
-    before: Option<Rc<Made>>,
-}
-
-struct Search<'a> {
-    key: &'a Bytes,
-    points: &'a [Point<'a>],
-    hidden: &'a [Hidden<'a>],
-    /// Of the keys that were settled before: batches made the same version of all their keys.
-    makers: &'a Makers,
-    /// States that were met: each is looked at once.
-    met: BTreeSet<(usize, Rc<BTreeSet<usize>>, Content)>,
-    /// There was a script that may have done more than was looked at.
-    undecided: bool,
-    /// The last point that some order reached and none passed, and why.
-    furthest: Option<(usize, String)>,
-}
-
-impl Search<'_> {
-    /// Which hidden writes made which versions, in some order of the writes that explains all points.
-    fn run(&mut self) -> Option<Vec<((Bytes, Version), usize)>> {
-        let start = State { at: 0, used: Rc::default(), content: Content::default(), made: None };
-        let mut states = vec![start];
-        while let Some(state) = states.pop() {
-            let Some(point) = self.points.get(state.at) else { return Some(self.makers_of(state)) };
-            let key = (state.at, state.used.clone(), state.content.clone());
-            if self.met.len() >= BUDGET || !self.met.insert(key) {
-                continue;
-            }
-            // The last one is looked at first: what needs nothing hidden.
-            for index in self.candidates(point, &state) {
-                let after = self.with(&state, index, None);
-                states.extend(after);
-            }
-            match &point.what {
-                What::Somebody => {
-                    let before = states.len();
-                    for index in self.candidates(point, &state) {
-                        let after = self.with(&state, index, Some(point));
-                        states.extend(after);
-                    }
-                    if states.len() == before {
-                        self.stuck(state.at, || format!("{:?} was seen, which nobody wrote there", point.seen));
-                    }
-                }
-                _ => match pass(point, self.key, &state.content) {
-                    Ok(contents) => {
-                        self.undecided |= contents.len() + 1 >= scripts::MOST;
-                        let next = |content| State { at: state.at + 1, content, ..state.clone() };
-                        states.extend(contents.into_iter().map(next));
-                    }
-                    Err(why) => self.stuck(state.at, || why),
-                },
-            }
-        }
-        None
-    }
-
-    /// The states behind a hidden write, which made the version of `point` if one is given: many, if nobody knows which
-    /// groups of a script failed.
-    fn with(&mut self, state: &State, index: usize, point: Option<&Point<'_>>) -> Vec<State> {
-        let Hidden { entry, write, .. } = self.hidden[index];
-        let elsewhere = self.makers.iter().find(|(_, maker)| **maker == entry).map(|((_, version), _)| *version);
-        if point.is_some_and(|point| elsewhere.is_some_and(|version| version != point.version)) {
-            return Vec::new();
-        }
-        let values = match write {
-            Write::Script(script) => {
-                let values = scripts::perhaps(script, self.key, &state.content);
-                self.undecided |= values.len() + 1 >= scripts::MOST;
-                values
-            }
-            write => apply(write, self.key, &state.content).into_iter().collect(),
-        };
-        let mut used = BTreeSet::clone(&state.used);
-        used.insert(index);
-        let used = Rc::new(used);
-        let after = |value: Option<Bytes>| {
-            let used = used.clone();
-            let Some(point) = point else {
-                return Some(State { used, content: Content { value, version: None }, ..state.clone() });
-            };
-            if value.is_none() || point.seen.is_some_and(|seen| value.as_ref() != Some(seen)) {
-                return None;
-            }
-            let made = Some(Rc::new(Made { version: point.version, entry, before: state.made.clone() }));
-            Some(State { at: state.at + 1, used, content: Content { value, version: Some(point.version) }, made })
-        };
-        values.into_iter().filter_map(after).collect()
-    }
-
-    fn makers_of(&self, state: State) -> Vec<((Bytes, Version), usize)> {
-        let mut all = Vec::new();
-        let mut next = state.made;
-        while let Some(made) = next {
-            all.push(((self.key.clone(), made.version), made.entry));
-            next = made.before.clone();
-        }
-        all
-    }
-
-    /// Hidden writes that may have happened before a point: those that were called before anybody knew of it.
-    fn candidates(&self, point: &Point<'_>, state: &State) -> Vec<usize> {
-        let may = |(index, hidden): (usize, &Hidden<'_>)| {
-            (hidden.called < point.known_by && !state.used.contains(&index)).then_some(index)
-        };
-        self.hidden.iter().enumerate().filter_map(may).collect()
-    }
-
-    fn stuck(&mut self, at: usize, why: impl FnOnce() -> String) {
-        if self.furthest.as_ref().is_none_or(|(furthest, _)| *furthest < at) {
-            self.furthest = Some((at, why()));
-        }
-    }
-}
-
 /// Goes past a point whose write is known: what the key may hold behind it.
-fn pass(point: &Point<'_>, key: &Bytes, content: &Content) -> Result<Vec<Content>, String> {
+pub(super) fn pass(point: &Point<'_>, key: &Bytes, content: &Content) -> Result<Vec<Content>, String> {
     let content = match &point.what {
         What::Failed(write, step, version) => {
             if content.value.is_none() != version.is_none() || (!version.is_none() && content.version != Some(*version))
@@ -347,7 +235,7 @@ fn told_right(result: &Computed, before: &Content, after: Option<&Bytes>) -> boo
 
 /// What a key holds after a write; `None`: it would not have been applied there.
 #[allow(clippy::option_option, reason = "whether it is applied, and whether a value is there then")]
-fn apply(write: &Write, key: &Bytes, content: &Content) -> Option<Option<Bytes>> {
+pub(super) fn apply(write: &Write, key: &Bytes, content: &Content) -> Option<Option<Bytes>> {
     match write {
         Write::Put { value, .. } => Some(Some(value.clone())),
         Write::Delete { .. } | Write::GetDelete { .. } => Some(None),

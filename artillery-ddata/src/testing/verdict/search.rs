@@ -1,0 +1,195 @@
+//! Looks for an order of the writes of one key that explains what was seen of it.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    rc::Rc,
+};
+
+use bytes::Bytes;
+
+use super::{
+    Makers,
+    contents::{Content, Hidden, Known, Point, What, apply, pass},
+    scripts,
+};
+use crate::{Version, replica::Write, testing::book::text};
+
+/// States that the search goes through for one key at most.
+const BUDGET: usize = 200_000;
+
+/// Where an order of the writes stands.
+#[derive(Clone)]
+struct State {
+    /// The next point.
+    at: usize,
+    /// Hidden writes that have happened.
+    used: Rc<BTreeSet<usize>>,
+    content: Content,
+    /// Which of them made versions that were seen, the last one first.
+    made: Option<Rc<Made>>,
+    /// Those of them that change other keys too.
+    shared: Rc<BTreeMap<Version, usize>>,
+}
+
+struct Made {
+    version: Version,
+    entry: usize,
+    before: Option<Rc<Made>>,
+}
+
+/// The orders that explain a key, one after the other.
+pub(super) struct Search<'a> {
+    known: &'a Known<'a>,
+    /// Of keys that were explained before: a write made the same version of all its keys.
+    makers: Makers,
+    /// Still to be looked at, the last one first.
+    states: Vec<State>,
+    /// States that were met: each is looked at once.
+    met: BTreeSet<(usize, Rc<BTreeSet<usize>>, Content, Rc<BTreeMap<Version, usize>>)>,
+    /// What was found already, as far as it matters to other keys.
+    found: BTreeSet<Rc<BTreeMap<Version, usize>>>,
+    /// There was a script that may have done more than was looked at.
+    undecided: bool,
+    /// The last point that some order reached and none passed, and why.
+    furthest: Option<(usize, String)>,
+}
+
+impl<'a> Search<'a> {
+    pub(super) fn new(known: &'a Known<'a>, makers: Makers) -> Self {
+        let content = Content::default();
+        let start = State { at: 0, used: Rc::default(), content, made: None, shared: Rc::default() };
+        let (met, found) = (BTreeSet::new(), BTreeSet::new());
+        Self { known, makers, states: vec![start], met, found, undecided: false, furthest: None }
+    }
+
+    /// Which writes made which versions, with those of the keys before: another way with each call.
+    pub(super) fn next(&mut self) -> Option<Makers> {
+        while let Some(state) = self.states.pop() {
+            let Some(point) = self.known.points.get(state.at) else {
+                if self.found.insert(state.shared.clone()) {
+                    return Some(self.makers_of(&state));
+                }
+                continue;
+            };
+            let key = (state.at, state.used.clone(), state.content.clone(), state.shared.clone());
+            if self.met.len() < BUDGET && self.met.insert(key) {
+                self.step(&state, point);
+            }
+        }
+        None
+    }
+
+    /// Why there is none.
+    pub(super) fn why(&self) -> String {
+        let name = text(self.known.key);
+        if self.met.len() >= BUDGET || self.undecided {
+            return format!("key {name:?}: not decided, too many writes of unknown outcome");
+        }
+        let (at, why) = self.furthest.clone().unwrap_or_default();
+        let version = self.known.points.get(at).map_or(Version::NONE, |point| point.version);
+        format!("key {name:?}: no order of the writes explains what was seen at version {version}: {why}")
+    }
+
+    fn step(&mut self, state: &State, point: &Point<'_>) {
+        // The last one is looked at first: what needs nothing hidden.
+        for index in self.candidates(point, state) {
+            let after = self.with(state, index, None);
+            self.states.extend(after);
+        }
+        match &point.what {
+            What::Somebody => {
+                let before = self.states.len();
+                for index in self.candidates(point, state) {
+                    let after = self.with(state, index, Some(point));
+                    self.states.extend(after);
+                }
+                if self.states.len() == before {
+                    self.stuck(state.at, || format!("{:?} was seen, which nobody wrote there", point.seen));
+                }
+            }
+            _ => match pass(point, self.known.key, &state.content) {
+                Ok(contents) => {
+                    self.undecided |= contents.len() + 1 >= scripts::MOST;
+                    let next = |content| State { at: state.at + 1, content, ..state.clone() };
+                    self.states.extend(contents.into_iter().map(next));
+                }
+                Err(why) => self.stuck(state.at, || why),
+            },
+        }
+    }
+
+    /// The states behind a hidden write, which made the version of `point` if one is given: many, if nobody knows which
+    /// groups of a script failed.
+    fn with(&mut self, state: &State, index: usize, point: Option<&Point<'_>>) -> Vec<State> {
+        let Hidden { entry, write, is_shared, .. } = self.known.hidden[index];
+        let elsewhere = self.makers.iter().find(|(_, maker)| **maker == entry).map(|((_, version), _)| *version);
+        if elsewhere.is_some_and(|version| !self.may_be(version, state, point)) {
+            return Vec::new();
+        }
+        let values = match write {
+            Write::Script(script) => {
+                let values = scripts::perhaps(script, self.known.key, &state.content);
+                self.undecided |= values.len() + 1 >= scripts::MOST;
+                values
+            }
+            write => apply(write, self.known.key, &state.content).into_iter().collect(),
+        };
+        let mut used = BTreeSet::clone(&state.used);
+        used.insert(index);
+        let used = Rc::new(used);
+        let after = |value: Option<Bytes>| {
+            let used = used.clone();
+            let Some(point) = point else {
+                return Some(State { used, content: Content { value, version: None }, ..state.clone() });
+            };
+            if value.is_none() || point.seen.is_some_and(|seen| value.as_ref() != Some(seen)) {
+                return None;
+            }
+            let made = Some(Rc::new(Made { version: point.version, entry, before: state.made.clone() }));
+            let mut shared = state.shared.clone();
+            if is_shared {
+                Rc::make_mut(&mut shared).insert(point.version, entry);
+            }
+            let content = Content { value, version: Some(point.version) };
+            Some(State { at: state.at + 1, used, content, made, shared })
+        };
+        values.into_iter().filter_map(after).collect()
+    }
+
+    /// Whether a write of this version can happen next: at `point`, if one is given, else between two of them.
+    fn may_be(&self, version: Version, state: &State, point: Option<&Point<'_>>) -> bool {
+        match point {
+            Some(point) => version == point.version,
+            None => {
+                let points = &self.known.points;
+                let before = state.at.checked_sub(1).and_then(|at| points.get(at));
+                before.is_none_or(|before| before.version < version)
+                    && points.get(state.at).is_none_or(|next| version < next.version)
+            }
+        }
+    }
+
+    fn makers_of(&self, state: &State) -> Makers {
+        let mut makers = self.makers.clone();
+        let mut next = state.made.clone();
+        while let Some(made) = next {
+            makers.insert((self.known.key.clone(), made.version), made.entry);
+            next = made.before.clone();
+        }
+        makers
+    }
+
+    /// Hidden writes that may have happened before a point: those that were called before anybody knew of it.
+    fn candidates(&self, point: &Point<'_>, state: &State) -> Vec<usize> {
+        let may = |(index, hidden): (usize, &Hidden<'_>)| {
+            (hidden.called < point.known_by && !state.used.contains(&index)).then_some(index)
+        };
+        self.known.hidden.iter().enumerate().filter_map(may).collect()
+    }
+
+    fn stuck(&mut self, at: usize, why: impl FnOnce() -> String) {
+        if self.furthest.as_ref().is_none_or(|(furthest, _)| *furthest < at) {
+            self.furthest = Some((at, why()));
+        }
+    }
+}
