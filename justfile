@@ -40,7 +40,7 @@ graphs *ARGS:
 
 # Only measures, into benches/results/throughput.json.
 throughput *ARGS:
-    cargo build --release -p artillery-examples --bin node
+    cargo build --release -p artillery-examples --bin node --bin ctl
     cargo run --release -p artillery-benches --bin throughput -- {{ARGS}}
 
 # Only draws what is stored there: --from FILE.
@@ -61,7 +61,7 @@ overload:
 
 # Real nodes under real faults; wants root and iproute2.
 chaos *ARGS:
-    cargo build --release -p artillery-examples --bin node
+    cargo build --release -p artillery-examples --bin node --bin ctl
     cargo run --release --bin chaos -- {{ARGS}}
 
 # Every decoder, SECONDS each; needs nightly and cargo-fuzz.

@@ -34,7 +34,7 @@ use tokio::{
 use self::{
     args::ChaosArgs,
     book::Book,
-    cluster::Cluster,
+    cluster::{Cluster, Programs},
     door::{Library, Resp},
     fault::{Fault, Kind, Plan, name},
     isolation::Isolation,
@@ -99,8 +99,11 @@ async fn play(args: &ChaosArgs, mut net: Net, logs: &Path, story: &Story) -> Res
         return teeth::run(&mut net, logs, args.seed, story).await;
     }
     let begin = Instant::now();
-    let binary = binary(args.node_binary.as_deref())?;
-    let mut cluster = Cluster::new(net, args.nodes, args.replicas, binary, logs.to_owned());
+    let programs = Programs {
+        node: program(args.node_binary.as_deref(), "node")?,
+        ctl: program(args.ctl_binary.as_deref(), "ctl")?,
+    };
+    let mut cluster = Cluster::new(net, args.nodes, args.replicas, programs, logs.to_owned());
     cluster.start_all()?;
     let members = cluster.whole(PATIENCE).await?;
     story.say(&format!("{:7.1} s  the chain is {}", begin.elapsed().as_secs_f64(), members.join(" ")));
@@ -214,13 +217,13 @@ fn judge(book: &Book, summary: &mut Summary, logs: &Path) -> Result<(), Failure>
     Ok(())
 }
 
-/// The program that nodes run.
-fn binary(given: Option<&Path>) -> Result<PathBuf, Failure> {
+/// A program: the given one, or that of this name beside this one.
+fn program(given: Option<&Path>, name: &str) -> Result<PathBuf, Failure> {
     let path = match given {
         Some(path) => path.to_owned(),
-        None => env::current_exe().map_err(Failure::failed)?.with_file_name("node"),
+        None => env::current_exe().map_err(Failure::failed)?.with_file_name(name),
     };
-    fs::canonicalize(&path).map_err(|error| Failure::usage(format!("--node-binary {}: {error}", path.display())))
+    fs::canonicalize(&path).map_err(|error| Failure::usage(format!("--{name}-binary {}: {error}", path.display())))
 }
 
 /// Where logs go.

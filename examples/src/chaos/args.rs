@@ -30,6 +30,9 @@ pub(super) struct ChaosArgs {
     /// The program `node` (default: the one beside this)
     #[arg(long, value_name = "PATH")]
     pub(super) node_binary: Option<PathBuf>,
+    /// The program `ctl` (default: the one beside this)
+    #[arg(long, value_name = "PATH")]
+    pub(super) ctl_binary: Option<PathBuf>,
     /// Kinds of fault, separated by commas (default: all)
     #[arg(long, value_name = "KIND", value_enum, value_delimiter = ',')]
     pub(super) kinds: Vec<Kind>,

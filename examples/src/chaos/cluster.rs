@@ -3,6 +3,7 @@
 use std::{
     net::{Ipv4Addr, SocketAddr},
     path::{Path, PathBuf},
+    process::Stdio,
     time::Duration,
 };
 
@@ -10,7 +11,10 @@ use artillery_core::config::TransportConfig;
 use artillery_ddata::{Client, client::Spread};
 use rustix::process::Signal;
 use serde_json::Value;
-use tokio::time::{Instant, sleep};
+use tokio::{
+    process::Command,
+    time::{Instant, sleep},
+};
 
 use super::{
     fault::{Fault, Kind, name},
@@ -30,12 +34,18 @@ const LOOK: Duration = Duration::from_millis(50);
 pub(super) const LEASE: Duration = Duration::from_millis(1000);
 pub(super) const DRIFT_PPM: u32 = 10_000;
 
+/// Where they are.
+pub(super) struct Programs {
+    pub(super) node: PathBuf,
+    pub(super) ctl: PathBuf,
+}
+
 /// Nodes and the network between them.
 pub(super) struct Cluster {
     // Before the network, which goes last.
     nodes: Vec<Option<Process>>,
     net: Net,
-    binary: PathBuf,
+    programs: Programs,
     logs: PathBuf,
     name: String,
     secret: String,
@@ -43,10 +53,10 @@ pub(super) struct Cluster {
 }
 
 impl Cluster {
-    pub(super) fn new(net: Net, nodes: u32, replicas: u32, binary: PathBuf, logs: PathBuf) -> Self {
+    pub(super) fn new(net: Net, nodes: u32, replicas: u32, programs: Programs, logs: PathBuf) -> Self {
         let (name, secret) = (format!("chaos-{}", chance::token()), chance::token());
         let nodes = (0..nodes).map(|_| None).collect();
-        Self { nodes, net, binary, logs, name, secret, replicas }
+        Self { nodes, net, programs, logs, name, secret, replicas }
     }
 
     pub(super) fn size(&self) -> usize {
@@ -60,7 +70,7 @@ impl Cluster {
     fn start(&mut self, node: usize) -> Result<(), Failure> {
         let log = self.log(node);
         let (namespace, args) = (self.net.namespace(node), self.args(node));
-        self.nodes[node] = Some(Process::start(&namespace, &self.binary, &args, &self.secret, &log)?);
+        self.nodes[node] = Some(Process::start(&namespace, &self.programs.node, &args, &self.secret, &log)?);
         Ok(())
     }
 
@@ -109,6 +119,20 @@ impl Cluster {
         let transport = TransportConfig { listen: (Ipv4Addr::UNSPECIFIED, 0).into(), ..Default::default() };
         let builder = Client::builder().cluster(&self.name).secret(&self.secret).seeds(seeds).transport(transport);
         builder.spread(spread).connect().await.map_err(Failure::failed)
+    }
+
+    /// What `ctl` says, as JSON, which begins its search at that node; `None`: it failed.
+    pub(super) async fn ctl(&self, node: usize, args: &[&str]) -> Option<Value> {
+        let seed = SocketAddr::from((address(node), QUIC)).to_string();
+        let output = Command::new(&self.programs.ctl)
+            .args(["--cluster", &self.name, "--seed", &seed, "--no-mdns"])
+            .args(args)
+            .env("ARTILLERY_SECRET", &self.secret)
+            .stdin(Stdio::null())
+            .kill_on_drop(true)
+            .output()
+            .await;
+        serde_json::from_slice(&output.ok()?.stdout).ok()
     }
 
     /// Does it.

@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use artillery_ddata::{NodeId, ReadMode, client::Spread};
 use serde::Serialize;
 use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 
@@ -18,7 +17,7 @@ const SLACK: Duration = Duration::from_millis(250);
 const BETWEEN: Duration = Duration::from_millis(50);
 /// Longer than a node tries to find somebody with a lease.
 const STRONG: Duration = Duration::from_secs(7);
-const EVENTUAL: Duration = Duration::from_millis(500);
+const EVENTUAL_MS: &str = "500";
 
 /// What was seen of members without a lease.
 #[derive(Debug, Clone, Default, Serialize)]
@@ -76,18 +75,16 @@ async fn strong(book: &Book, key: Key, member: usize, since: Instant, end: Insta
     seen
 }
 
-/// Eventual reads that the member served. Who begins its search there takes its word for who is in the chain, and each
-/// client asks another one of those.
+/// Eventual reads by `ctl get --read eventual` that the member served and that said what they are. Who begins its search
+/// there takes its word for who is in the chain, and each client asks another one of those.
 async fn eventual(cluster: &Cluster, book: &Book, key: Key, member: usize, end: Instant) -> u64 {
-    let (id, key) = (NodeId::from_name(&name(member)), book.name(key));
+    let (name, key) = (name(member), book.name(key));
     let mut served = 0;
     let reads = async {
         loop {
-            if let Ok(client) = cluster.client([member], Spread::Sticky).await {
-                let kv = client.kv().with_read_mode(ReadMode::Eventual).with_timeout(EVENTUAL);
-                served += u64::from(kv.get(&key).await.is_ok_and(|read| read.served.node == id));
-                client.close().await;
-            }
+            let said =
+                cluster.ctl(member, &["--timeout", EVENTUAL_MS, "--json", "get", &key, "--read", "eventual"]).await;
+            served += u64::from(said.is_some_and(|said| said["read"] == "eventual" && said["node"] == *name));
             sleep(BETWEEN).await;
         }
     };

@@ -181,6 +181,17 @@ fn read_mode(text: &str) -> Result<ReadMode, String> {
     }
 }
 
+/// Its name, as it is asked for.
+pub(super) fn word(mode: ReadMode) -> &'static str {
+    match mode {
+        ReadMode::Strong => "strong",
+        ReadMode::ThroughChain => "chain",
+        ReadMode::Eventual => "eventual",
+        ReadMode::Bounded { .. } => "bounded",
+        _ => "another",
+    }
+}
+
 fn bounded(text: &str) -> Option<ReadMode> {
     let (versions, ms) = text.strip_prefix("bounded:")?.split_once(',')?;
     Some(ReadMode::Bounded { versions: versions.parse().ok()?, age: Duration::from_millis(ms.parse().ok()?) })
