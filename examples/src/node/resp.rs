@@ -17,6 +17,7 @@ mod reply;
 mod scan;
 mod script;
 mod table;
+mod together;
 mod write;
 
 use std::{
@@ -37,6 +38,7 @@ use tokio::{
 use self::{
     connection::Connection,
     reply::{Protocol, Reply},
+    together::Together,
 };
 use super::{args::NodeArgs, port::Bound};
 
@@ -75,6 +77,8 @@ impl Limits {
 struct Shared {
     node: Node,
     kv: Kv,
+    /// Makes writes of many connections together.
+    together: Together,
     limits: Limits,
     secret: Option<Arc<[u8]>>,
     places: Arc<Semaphore>,
@@ -95,7 +99,8 @@ pub(super) fn serve(port: Bound, node: Node, limits: Limits) -> String {
     let kv = node.kv().with_timeout(COMMAND_TIMEOUT);
     let large = Arc::new(Semaphore::new((limits.large_bytes >> 10).clamp(1, Semaphore::MAX_PERMITS)));
     let places = Arc::new(Semaphore::new(MAX_CLIENTS));
-    let shared = Shared { node, kv, limits, secret: port.secret, places, large, last_id: AtomicU64::new(0) };
+    let together = Together::new(&kv);
+    let shared = Shared { node, kv, together, limits, secret: port.secret, places, large, last_id: AtomicU64::new(0) };
     tokio::spawn(accept(port.listener, Arc::new(shared)));
     port.addr.to_string()
 }

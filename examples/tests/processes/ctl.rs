@@ -22,7 +22,12 @@ async fn values_versions_and_exit_codes() {
     cluster.ctl(at, 0, &["cas", "created", "0.0", "new"]).await;
 
     for mode in ["strong", "chain", "eventual", "bounded:10,60000"] {
-        assert_eq!(cluster.ctl(at, 0, &["get", "key", "--read", mode]).await.0, "two\n");
+        let (out, err) = cluster.ctl(at, 0, &["get", "key", "--read", mode]).await;
+        assert_eq!(out, "two\n");
+        // What may be old or not committed says so.
+        let word = mode.split(':').next().unwrap();
+        assert_eq!(err.contains(&format!("{word} read")), !["strong", "chain"].contains(&mode), "{err}");
+        assert_eq!(cluster.json(0, &["get", "key", "--read", mode]).await["read"], *word);
     }
     cluster.ctl(at, 0, &["del", "key"]).await;
     let absent = cluster.json(1, &["get", "key"]).await;

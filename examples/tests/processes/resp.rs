@@ -57,6 +57,45 @@ async fn every_node_answers() {
 }
 
 #[tokio::test]
+async fn writes_of_many_connections_travel_together() {
+    const CONNECTIONS: usize = 32;
+    const WRITES: usize = 40;
+    let cluster = cluster().await;
+    let (here, there) = (port(&cluster, 1), port(&cluster, 2));
+    let mut wire = Wire::to(&here).await;
+    // What a write has made: its sequence counts updates.
+    let mut sequence = async |key: &str| {
+        assert_eq!(wire.call(&["SET", key, "v"]).await, "+OK\r\n");
+        let got = wire.call(&["VGET", key]).await;
+        let version = got.split("\r\n").find(|line| line.contains('.')).unwrap();
+        version.split('.').nth(1).unwrap().parse::<usize>().unwrap()
+    };
+    let before = sequence("before").await;
+    let mut writers = tokio::task::JoinSet::new();
+    for connection in 0..CONNECTIONS {
+        let here = here.clone();
+        writers.spawn(async move {
+            let mut wire = Wire::to(&here).await;
+            for write in 0..WRITES {
+                let (key, value) = (format!("{connection}"), format!("{write}"));
+                assert_eq!(wire.call(&["SET", &key, &value]).await, "+OK\r\n");
+                assert_eq!(wire.call(&["GET", &key]).await, format!("${}\r\n{value}\r\n", value.len()));
+            }
+        });
+    }
+    while let Some(done) = writers.join_next().await {
+        done.unwrap();
+    }
+    let updates = sequence("after").await - before;
+    assert!(updates < CONNECTIONS * WRITES, "{updates} updates");
+    let mut wire = Wire::to(&there).await;
+    for connection in 0..CONNECTIONS {
+        let last = format!("{}", WRITES - 1);
+        assert_eq!(wire.call(&["GET", &connection.to_string()]).await, format!("${}\r\n{last}\r\n", last.len()));
+    }
+}
+
+#[tokio::test]
 async fn versions_are_conditions() {
     let (_node, port) = alone(&[]).await;
     let mut wire = Wire::to(&port).await;

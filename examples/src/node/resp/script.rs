@@ -20,11 +20,7 @@ use super::{
 /// Makes writes in their order, in one update. Says of each what came of it.
 pub(super) async fn make(kv: &Kv, writes: &[Write]) -> Vec<Reply> {
     if writes.iter().all(Write::is_plain) {
-        // A batch: its record is all there is to know of it.
-        return match kv.write(batch(writes)).await {
-            Ok(_) => vec![Reply::OK; writes.len()],
-            Err(error) => vec![told(&error); writes.len()],
-        };
+        return vec![make_plain(kv, writes).await; writes.len()];
     }
     let script = writes.iter().flat_map(of_write).collect::<Script>();
     match kv.run(script).await {
@@ -35,6 +31,15 @@ pub(super) async fn make(kv: &Kv, writes: &[Write]) -> Vec<Reply> {
         // It has no requirements of its own.
         Ok(Err(conflict)) => vec![conflict_with(conflict.version()); writes.len()],
         Err(error) => writes.iter().map(|write| without_results(write, &error)).collect(),
+    }
+}
+
+/// Makes plain writes in their order, in one update, and says what came of each of them: a batch's record is all there is
+/// to know of it.
+pub(super) async fn make_plain(kv: &Kv, writes: &[Write]) -> Reply {
+    match kv.write(batch(writes)).await {
+        Ok(_) => Reply::OK,
+        Err(error) => told(&error),
     }
 }
 

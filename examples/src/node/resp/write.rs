@@ -144,6 +144,12 @@ impl Write {
     }
 }
 
+/// The sizes of all of these together.
+pub(super) fn sizes(writes: &[Write]) -> (usize, usize) {
+    let sizes = writes.iter().map(Write::size);
+    sizes.fold((0, 0), |(bytes, steps), (more, others)| (bytes + more, steps + others))
+}
+
 async fn set_many(kv: &Kv, pairs: &[(Bytes, Bytes)], absent: bool) -> Result<Reply, Error> {
     let mut batch = Batch::new();
     if absent {

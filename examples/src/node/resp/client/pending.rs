@@ -3,10 +3,10 @@
 
 use std::{future::poll_fn, pin::Pin, task::Poll};
 
-use artillery_ddata::{Kv, update::MAX_KEY};
+use artillery_ddata::update::MAX_KEY;
 
 use super::{Client, Reply};
-use crate::node::resp::{read::Read, script, write::Write};
+use crate::node::resp::{Shared, read::Read, script, together::Together, write::Write};
 
 /// Commands that are made together, at most.
 const MOST: usize = 512;
@@ -47,7 +47,17 @@ impl Pending {
         self.slots.len() >= MOST || self.bytes + bytes > MOST_BYTES || self.steps + steps > MOST
     }
 
-    async fn answers(self, kv: &Kv) -> Vec<Reply> {
+    async fn answers(mut self, shared: &Shared) -> Vec<Reply> {
+        if self.slots.len() == 1
+            && let Some(slot) = self.slots.pop()
+        {
+            // Whoever doesn't pipeline has no more than this.
+            return match slot {
+                Slot::Said(reply) => vec![reply],
+                Slot::Read(read) => vec![read.ask(&shared.kv).await],
+                Slot::Write(write) => made(shared, vec![write]).await,
+            };
+        }
         let (mut reads, mut writes, mut said) = (Vec::new(), Vec::new(), Vec::new());
         for (at, slot) in self.slots.into_iter().enumerate() {
             match slot {
@@ -56,18 +66,20 @@ impl Pending {
                 Slot::Write(write) => writes.push((at, write)),
             }
         }
-        let read = all(reads.iter().map(|(_, read)| Box::pin(read.ask(kv))).collect()).await;
+        let read = all(reads.iter().map(|(_, read)| Box::pin(read.ask(&shared.kv))).collect()).await;
         said.extend(reads.iter().map(|(at, _)| *at).zip(read));
         let (places, writes): (Vec<_>, Vec<_>) = writes.into_iter().unzip();
-        said.extend(places.into_iter().zip(made(kv, writes).await));
+        said.extend(places.into_iter().zip(made(shared, writes).await));
         said.sort_unstable_by_key(|(at, _)| *at);
         said.into_iter().map(|(_, reply)| reply).collect()
     }
 }
 
-async fn made(kv: &Kv, mut writes: Vec<Write>) -> Vec<Reply> {
-    match writes.len() {
+async fn made(shared: &Shared, mut writes: Vec<Write>) -> Vec<Reply> {
+    let (kv, number) = (&shared.kv, writes.len());
+    match number {
         0 => Vec::new(),
+        _ if Together::takes(&writes) => vec![shared.together.make(writes).await; number],
         1 => match writes.pop() {
             Some(write) => vec![write.make(kv).await],
             None => Vec::new(),
@@ -130,7 +142,7 @@ impl Client {
             return;
         }
         let pending = std::mem::take(&mut self.pending);
-        for reply in pending.answers(&self.shared.kv).await {
+        for reply in pending.answers(&self.shared).await {
             reply.encode(&mut self.output, self.protocol);
         }
     }
