@@ -28,7 +28,8 @@ pub struct TransportConfig {
     pub max_frame_bytes: usize,
     /// How often something is sent on an idle connection.
     pub keep_alive: Duration,
-    /// A connection is given up when nothing was heard for so long.
+    /// A connection is given up when nothing was heard for so long, and one that a link dialled when nothing that was sent
+    /// was acknowledged: round trips that last longer carry nothing.
     pub idle_timeout: Duration,
     /// Largest UDP payload that path MTU discovery tries, in bytes (1,200 to 65,527).
     pub max_udp_payload: u16,

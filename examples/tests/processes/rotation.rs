@@ -89,10 +89,16 @@ async fn a_secret_is_replaced_under_load_and_stands_in_no_log() {
 
     files.write("also", &new);
     reread(&mut nodes, 1).await;
+    // Whoever is ahead is trusted already, and whoever is behind is trusted still.
+    let ctl = ["--cluster", &name, "--no-mdns", "--seed", &addrs[1], "--timeout", "20000", "--also-trust"];
+    files.write("other", &old);
+    expect(0, CTL, Some(&new), &[&ctl[..], &[&files.path("other"), "put", "ahead", "1"]].concat()).await;
     client.set_identity(as_client(&old).also_trust_secret(new.as_bytes()).unwrap()).unwrap();
     files.write("secret", &new);
     files.write("also", &old);
     reread(&mut nodes, 2).await;
+    files.write("other", &new);
+    expect(0, CTL, Some(&old), &[&ctl[..], &[&files.path("other"), "put", "behind", "1"]].concat()).await;
     client.set_identity(as_client(&new).also_trust_secret(old.as_bytes()).unwrap()).unwrap();
     files.write("also", "");
     reread(&mut nodes, 3).await;

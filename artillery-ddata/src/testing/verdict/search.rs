@@ -28,14 +28,20 @@ struct State {
     /// Which of them made versions that were seen, the last one first.
     made: Option<Rc<Made>>,
     /// Those of them that change other keys too.
-    shared: Rc<BTreeMap<Version, usize>>,
+    shared: Rc<Shared>,
 }
+
+/// Which write made which version, of those that change other keys too.
+type Shared = BTreeMap<Version, usize>;
 
 struct Made {
     version: Version,
     entry: usize,
     before: Option<Rc<Made>>,
 }
+
+/// A state, as far as others can be the same.
+type Met = (usize, Rc<BTreeSet<usize>>, Content, Rc<Shared>);
 
 /// The orders that explain a key, one after the other.
 pub(super) struct Search<'a> {
@@ -45,9 +51,9 @@ pub(super) struct Search<'a> {
     /// Still to be looked at, the last one first.
     states: Vec<State>,
     /// States that were met: each is looked at once.
-    met: BTreeSet<(usize, Rc<BTreeSet<usize>>, Content, Rc<BTreeMap<Version, usize>>)>,
+    met: BTreeSet<Met>,
     /// What was found already, as far as it matters to other keys.
-    found: BTreeSet<Rc<BTreeMap<Version, usize>>>,
+    found: BTreeSet<Rc<Shared>>,
     /// There was a script that may have done more than was looked at.
     undecided: bool,
     /// The last point that some order reached and none passed, and why.
