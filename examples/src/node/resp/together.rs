@@ -1,16 +1,15 @@
 //! Plain writes of many connections, made together: whoever comes while others are under way travels with the next ones,
 //! in one update. That a write always happens and tells nothing but that is why it can share an answer, and its record.
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 use artillery_ddata::Kv;
 use tokio::{
     sync::{
-        Mutex,
         mpsc::{self, Receiver, Sender},
         oneshot,
     },
-    task::yield_now,
+    task::{JoinSet, yield_now},
     time::timeout,
 };
 
@@ -20,12 +19,10 @@ use super::{
     write::{Write, sizes},
 };
 
-/// Updates under way at a time.
-const UPDATES: usize = 2;
 /// So often others go first before one leaves (`benches/README.md`).
-const YIELDS: usize = 4;
-/// One that takes longer than this holds nobody up any more.
-const PATIENCE: Duration = Duration::from_millis(50);
+const YIELDS: usize = 16;
+/// What takes longer than this, for whatever reason, holds nobody up any more.
+const PATIENCE: Duration = Duration::from_millis(5);
 /// Writes that wait, at most; others wait for room.
 const QUEUE: usize = 1024;
 /// Bytes and steps of one update, at most: larger ones would travel on streams of their own.
@@ -50,10 +47,7 @@ impl Together {
 
     pub(super) fn new(kv: &Kv) -> Self {
         let (sender, receiver) = mpsc::channel(QUEUE);
-        let receiver = Arc::new(Mutex::new(receiver));
-        for _ in 0..UPDATES {
-            tokio::spawn(carry(kv.clone(), receiver.clone()));
-        }
+        tokio::spawn(carry(kv.clone(), receiver));
         Self(sender)
     }
 
@@ -68,39 +62,41 @@ impl Together {
 }
 
 /// Carries one update after the other, until nobody can come any more.
-async fn carry(kv: Kv, queue: Arc<Mutex<Receiver<Waiting>>>) {
+async fn carry(kv: Kv, mut queue: Receiver<Waiting>) {
     let mut taken = Vec::new();
-    loop {
-        {
-            let mut queue = queue.lock().await;
-            if queue.recv_many(&mut taken, MOST_STEPS).await == 0 {
-                return;
-            }
-            // Those who were answered just now are about to come again.
-            for _ in 0..YIELDS {
-                yield_now().await;
-            }
-            while taken.len() < MOST_STEPS
-                && let Ok(more) = queue.try_recv()
-            {
-                taken.push(more);
-            }
+    while queue.recv_many(&mut taken, QUEUE).await > 0 {
+        // Those who were answered just now are about to come again.
+        for _ in 0..YIELDS {
+            yield_now().await;
         }
-        let mut rest = taken.drain(..).peekable();
-        while let Some(first) = rest.next() {
-            let (mut bytes, mut steps) = sizes(&first.writes);
-            let mut update = vec![first];
-            while let Some(next) = rest.next_if(|next| {
-                let (more, others) = sizes(&next.writes);
-                (bytes, steps) = (bytes + more, steps + others);
-                bytes <= MOST_BYTES && steps <= MOST_STEPS
-            }) {
-                update.push(next);
-            }
-            let mut made = tokio::spawn(make(kv.clone(), update));
-            drop(timeout(PATIENCE, &mut made).await);
+        while let Ok(more) = queue.try_recv() {
+            taken.push(more);
+        }
+        let mut under_way = JoinSet::new();
+        for update in updates(taken.drain(..)) {
+            under_way.spawn(make(kv.clone(), update));
+        }
+        let all = async { while under_way.join_next().await.is_some() {} };
+        drop(timeout(PATIENCE, all).await);
+        under_way.detach_all();
+    }
+}
+
+/// Puts writes into as few updates as their bytes and steps allow.
+fn updates(waiting: impl Iterator<Item = Waiting>) -> Vec<Vec<Waiting>> {
+    let (mut updates, mut bytes, mut steps) = (vec![Vec::new()], 0, 0);
+    for next in waiting {
+        let (more, others) = sizes(&next.writes);
+        (bytes, steps) = (bytes + more, steps + others);
+        if bytes > MOST_BYTES || steps > MOST_STEPS {
+            (bytes, steps) = (more, others);
+            updates.push(Vec::new());
+        }
+        if let Some(update) = updates.last_mut() {
+            update.push(next);
         }
     }
+    updates
 }
 
 async fn make(kv: Kv, update: Vec<Waiting>) {
@@ -113,5 +109,36 @@ async fn make(kv: Kv, update: Vec<Waiting>) {
     for done in done {
         // Whoever asked may have gone.
         drop(done.send(reply.clone()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::node::resp::write::{SetAnswer, When};
+
+    fn waiting(bytes: usize) -> Waiting {
+        let (key, value) = ("k".into(), vec![0; bytes - 1].into());
+        let write = Write::Set { key, value, when: When::Always, answer: SetAnswer::Word };
+        Waiting { writes: vec![write], done: oneshot::channel().0 }
+    }
+
+    #[test]
+    fn an_update_is_full_before_the_next_begins() {
+        let lengths = |sizes: &[usize]| {
+            let updates = updates(sizes.iter().map(|bytes| waiting(*bytes)));
+            updates.iter().map(Vec::len).collect::<Vec<_>>()
+        };
+        assert_eq!(lengths(&[1; 10]), [10]);
+        assert_eq!(lengths(&[MOST_BYTES / 8; 20]), [8, 8, 4]);
+        assert_eq!(lengths(&[1; MOST_STEPS]), [MOST_STEPS / 2; 2], "a set may be two steps");
+    }
+
+    #[test]
+    fn what_is_large_or_has_a_condition_travels_alone() {
+        assert!(Together::takes(&waiting(MOST_BYTES / 8).writes));
+        assert!(!Together::takes(&waiting(MOST_BYTES / 8 + 1).writes));
+        let (key, value) = ("k".into(), "v".into());
+        assert!(!Together::takes(&[Write::Set { key, value, when: When::Absent, answer: SetAnswer::Word }]));
     }
 }
