@@ -95,6 +95,40 @@ async fn writes_of_many_connections_travel_together() {
     }
 }
 
+/// Two nodes, of which the head takes in smaller values than the other one does. Returns the port of that.
+async fn strict_head() -> (Vec<Node>, String) {
+    loop {
+        let (name, token) = (format!("test-{}", token()), token());
+        let flags = ["--expect", "2", "--replicas", "2", "--resp", "127.0.0.1:0", "--max-value-bytes"];
+        let start = |most| Node::start(&name, &token, &[&flags[..], &[most]].concat());
+        let mut nodes = vec![start("1000"), start("1000000")];
+        let lines = [nodes[0].ready().await, nodes[1].ready().await];
+        if lines[0]["role"] == "head" {
+            return (nodes, lines[1]["resp"].as_str().unwrap().to_owned());
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_the_head_refuses_spoils_nothing_that_travels_with_it() {
+    let (_nodes, port) = strict_head().await;
+    let mut writers = tokio::task::JoinSet::new();
+    for connection in 0..32 {
+        let port = port.clone();
+        writers.spawn(async move {
+            let (mut wire, is_large) = (Wire::to(&port).await, connection % 8 == 0);
+            let (key, value) = (connection.to_string(), "v".repeat(if is_large { 3000 } else { 10 }));
+            for _ in 0..20 {
+                let said = wire.call(&["SET", &key, &value]).await;
+                assert_eq!(said == "+OK\r\n", !is_large, "{said}");
+            }
+        });
+    }
+    while let Some(done) = writers.join_next().await {
+        done.unwrap();
+    }
+}
+
 #[tokio::test]
 async fn versions_are_conditions() {
     let (_node, port) = alone(&[]).await;

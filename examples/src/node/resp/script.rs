@@ -20,7 +20,8 @@ use super::{
 /// Makes writes in their order, in one update. Says of each what came of it.
 pub(super) async fn make(kv: &Kv, writes: &[Write]) -> Vec<Reply> {
     if writes.iter().all(Write::is_plain) {
-        return vec![make_plain(kv, writes).await; writes.len()];
+        let reply = make_plain(kv, writes).await.map_or_else(|error| told(&error), |()| Reply::OK);
+        return vec![reply; writes.len()];
     }
     let script = writes.iter().flat_map(of_write).collect::<Script>();
     match kv.run(script).await {
@@ -34,13 +35,22 @@ pub(super) async fn make(kv: &Kv, writes: &[Write]) -> Vec<Reply> {
     }
 }
 
-/// Makes plain writes in their order, in one update, and says what came of each of them: a batch's record is all there is
-/// to know of it.
-pub(super) async fn make_plain(kv: &Kv, writes: &[Write]) -> Reply {
-    match kv.write(batch(writes)).await {
-        Ok(_) => Reply::OK,
-        Err(error) => told(&error),
+/// Makes plain writes in their order, in one update: its record is all there is to know of them.
+pub(super) async fn make_plain<'a>(kv: &Kv, writes: impl IntoIterator<Item = &'a Write>) -> Result<(), Error> {
+    let mut puts = Vec::new();
+    for write in writes {
+        match write {
+            Write::Set { key, value, .. } => puts.push((key, value)),
+            Write::SetMany { pairs, .. } => puts.extend(pairs.iter().map(|(key, value)| (key, value))),
+            _ => {}
+        }
     }
+    if let [(key, value)] = puts[..] {
+        return kv.put(key, value.clone()).await.map(drop);
+    }
+    let batch = puts.into_iter().fold(Batch::new(), |batch, (key, value)| batch.put(key, value.clone()));
+    // It has no conditions that could be in its way.
+    kv.write(batch).await.map(drop)
 }
 
 /// What is told of a write whose script may have run. If it did for certain, and only its results are lost, a write that
@@ -50,14 +60,6 @@ fn without_results(write: &Write, error: &Error) -> Reply {
         Error::OutcomeUnknown { reason: Unknown::ResultsLost(_), .. } if write.is_plain() => Reply::OK,
         error => told(error),
     }
-}
-
-fn batch(writes: &[Write]) -> Batch {
-    writes.iter().fold(Batch::new(), |batch, write| match write {
-        Write::Set { key, value, .. } => batch.put(key, value.clone()),
-        Write::SetMany { pairs, .. } => pairs.iter().fold(batch, |batch, (key, value)| batch.put(key, value.clone())),
-        _ => batch,
-    })
 }
 
 /// The steps of a read: one group, which never fails.

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use artillery_ddata::Kv;
+use artillery_ddata::{Error, Kv, Refusal};
 use tokio::{
     sync::{
         mpsc::{self, Receiver, Sender},
@@ -14,6 +14,7 @@ use tokio::{
 };
 
 use super::{
+    failure::told,
     reply::Reply,
     script,
     write::{Write, sizes},
@@ -36,6 +37,13 @@ pub(super) struct Together(Sender<Waiting>);
 struct Waiting {
     writes: Vec<Write>,
     done: oneshot::Sender<Reply>,
+}
+
+impl Waiting {
+    fn answer(self, done: Result<(), Error>) {
+        // Whoever asked may have gone.
+        drop(self.done.send(done.map_or_else(|error| told(&error), |()| Reply::OK)));
+    }
 }
 
 impl Together {
@@ -100,16 +108,23 @@ fn updates(waiting: impl Iterator<Item = Waiting>) -> Vec<Vec<Waiting>> {
 }
 
 async fn make(kv: Kv, update: Vec<Waiting>) {
-    let (writes, done): (Vec<_>, Vec<_>) = update.into_iter().map(|waiting| (waiting.writes, waiting.done)).unzip();
-    let writes: Vec<Write> = writes.into_iter().flatten().collect();
-    let reply = match <[Write; 1]>::try_from(writes) {
-        Ok([alone]) => alone.make(&kv).await,
-        Err(writes) => script::make_plain(&kv, &writes).await,
-    };
-    for done in done {
-        // Whoever asked may have gone.
-        drop(done.send(reply.clone()));
+    let writes = update.iter().flat_map(|waiting| &waiting.writes);
+    match script::make_plain(&kv, writes).await {
+        // The head may have other limits than this node. Whom that concerns, nobody knows: so each by itself.
+        Err(Error::Refused { reason, .. }) if update.len() > 1 && is_about_content(&reason) => {
+            for waiting in update {
+                let done = script::make_plain(&kv, &waiting.writes).await;
+                waiting.answer(done);
+            }
+        }
+        done => update.into_iter().for_each(|waiting| waiting.answer(done.clone())),
     }
+}
+
+/// Whether a refusal would be another one for a part of the same writes.
+fn is_about_content(refusal: &Refusal) -> bool {
+    use Refusal::{BatchSize, KeyTooLong, ManyChains, ValueTooLarge};
+    matches!(refusal, BatchSize { .. } | KeyTooLong { .. } | ManyChains | ValueTooLarge { .. })
 }
 
 #[cfg(test)]
