@@ -35,8 +35,8 @@ use tokio::{
 use crate::support::{Cluster, PATIENCE, token};
 
 const FLAGS: [&str; 6] = ["--queue-bytes", "8MiB", "--window-bytes", "8MiB", "--backlog-bytes", "16MiB"];
-/// One heap for all threads: see `overload`.
-const ENVIRONMENT: (&str, &str) = ("MALLOC_ARENA_MAX", "1");
+/// What is freed is given back at once: see `overload`.
+const ENVIRONMENT: (&str, &str) = ("MIMALLOC_PURGE_DELAY", "0");
 /// A value that nobody fetches from its stream.
 const LARGE: usize = 1 << 20;
 /// It has so many values, one after the other: an answer that waits keeps the one that it tells of.

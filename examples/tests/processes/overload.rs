@@ -21,10 +21,9 @@ const QUEUE: u64 = 1 << 20;
 /// Bounds that even twice the callers that saturate reach.
 const FLAGS: [&str; 4] = ["--window-bytes", "4MiB", "--queue-bytes", "1MiB"];
 
-/// Glibc gives each thread a heap of its own. A value is allocated by the thread that receives it and freed by another one,
-/// so each of these heaps keeps holes between values that live for long, and the more tasks move between threads the more of
-/// them: what is resident grows with the number of tasks, more than what is in use. With one heap holes are filled again.
-const ENVIRONMENT: (&str, &str) = ("MALLOC_ARENA_MAX", "1");
+/// The allocator of a node keeps what is freed for a while, to use it again. What is resident is to tell what is in use: so it
+/// gives it back at once.
+const ENVIRONMENT: (&str, &str) = ("MIMALLOC_PURGE_DELAY", "0");
 
 /// Every second key has a large value, so that bytes count and not only numbers.
 const SIZES: [usize; 2] = [1 << 10, 64 << 10];
