@@ -68,7 +68,7 @@ fn together(keys: &[Known<'_>]) -> Result<Makers, String> {
     let mut makers = Makers::new();
     let mut searches: Vec<Search<'_>> = Vec::new();
     let mut why = String::new();
-    for _ in 0..TRIES {
+    for _ in 0..TRIES + keys.len() {
         let Some(key) = keys.get(searches.len()) else { return Ok(makers) };
         searches.push(Search::new(key, makers));
         makers = loop {

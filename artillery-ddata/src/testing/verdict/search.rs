@@ -129,7 +129,10 @@ impl<'a> Search<'a> {
     fn with(&mut self, state: &State, index: usize, point: Option<&Point<'_>>) -> Vec<State> {
         let Hidden { entry, write, is_shared, .. } = self.known.hidden[index];
         let elsewhere = self.makers.iter().find(|(_, maker)| **maker == entry).map(|((_, version), _)| *version);
-        if elsewhere.is_some_and(|version| !self.may_be(version, state, point)) {
+        let is_anothers = |version| self.makers.iter().any(|((_, made), maker)| *made == version && *maker != entry);
+        if elsewhere.is_some_and(|version| !self.may_be(version, state, point))
+            || point.is_some_and(|point| is_anothers(point.version))
+        {
             return Vec::new();
         }
         let values = match write {

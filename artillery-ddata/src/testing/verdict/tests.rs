@@ -36,11 +36,15 @@ impl Run {
     }
 
     fn read(self, found: Option<(u64, &str)>) -> Self {
+        self.read_of("k", found)
+    }
+
+    fn read_of(self, key: &'static str, found: Option<(u64, &str)>) -> Self {
         let held = found.map(|(sequence, value)| Held {
             version: Version::new(1, sequence),
             value: Some(Bytes::copy_from_slice(value.as_bytes())),
         });
-        let query = Query::Key(Bytes::from_static(b"k"));
+        let query = Query::Key(Bytes::from_static(key.as_bytes()));
         let read = Read { held, clean: true, way: Way::Local, as_of: Sequence(1) };
         self.add(Ask::Read { query, mode: ReadMode::Strong, floor: None }, Told::Reply(Reply::Read(read)))
     }
@@ -150,4 +154,22 @@ fn long_runs_are_no_burden() {
         run = run.done(increment(1), n, Computed::Number(n as i64));
     }
     assert!(run.fits());
+}
+
+/// What two writes did to one key looks alike: which of them was first another key tells.
+#[test]
+fn keys_are_explained_together() {
+    let both = |alike: &'static str, own: &'static str| {
+        let put = |key: &'static str, value: &'static str| Step::Put { key: key.into(), value: value.into() };
+        Write::Batch(vec![put("a", alike), put("k", own)])
+    };
+    let run = |one, other| Run::default().unknown(both(one, "1")).unknown(both(other, "2"));
+    for (first, second) in [("1", "2"), ("2", "1")] {
+        let seen = run("x", "x").read_of("a", Some((1, "x"))).read(Some((1, first)));
+        let seen = seen.read_of("a", Some((2, "x"))).read(Some((2, second)));
+        assert!(seen.fits(), "{first} {second}");
+    }
+    // Each key alone could be so.
+    let seen = run("x", "y").read_of("a", Some((1, "x"))).read(Some((1, "2")));
+    assert!(seen.why().contains("no order of the writes"), "{}", seen.why());
 }
