@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use bytes::{Buf, BufMut, BytesMut};
+use bytes::{BufMut, BytesMut};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,
@@ -157,14 +157,9 @@ impl Connection {
         let output = &mut self.client.output;
         let large = output.len() > CHUNK;
         while !output.is_empty() {
-            match self.socket.try_write(output) {
-                Ok(0) => return Err(ErrorKind::WriteZero.into()),
-                Ok(written) => output.advance(written),
-                Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                    let writable = timeout(STALLED, self.socket.writable()).await;
-                    writable.map_err(|_| Error::from(ErrorKind::TimedOut))??;
-                }
-                Err(error) => return Err(error),
+            let written = timeout(STALLED, self.socket.write_buf(output)).await;
+            if written.map_err(|_| Error::from(ErrorKind::TimedOut))?? == 0 {
+                return Err(ErrorKind::WriteZero.into());
             }
         }
         // What many answers took is given back, and what few took is used again.
