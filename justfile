@@ -40,7 +40,7 @@ graphs *ARGS:
 
 # Only measures, into benches/results/throughput.json.
 throughput *ARGS:
-    cargo build --release -p artillery-examples --bin node --bin ctl
+    cargo build --release -p artillery-examples --bin node
     cargo run --release -p artillery-benches --bin throughput -- {{ARGS}}
 
 # Only draws what is stored there: --from FILE.

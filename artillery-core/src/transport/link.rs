@@ -10,9 +10,9 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
 };
 
-pub(super) use self::silence::Traffic;
 use tokio::sync::watch;
 
+pub(super) use self::silence::Traffic;
 use super::{CloseCode, Connection, PeerInfo, endpoint::Shared, waiters::Waiters};
 use crate::{error::ConnectError, id::NodeId};
 

@@ -1,6 +1,6 @@
 //! See `artillery_examples::node`.
 
-/// A node allocates on every command: this takes a tenth less of its time than the system's allocator (`benches/README.md`).
+/// A node allocates on every command: by this one more are served than by the system's (`benches/README.md`).
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
