@@ -24,7 +24,6 @@ use std::{
     time::Duration,
 };
 
-use artillery_ddata::client::Spread;
 use clap::Parser;
 use tokio::{
     task::JoinSet,
@@ -195,7 +194,7 @@ async fn hire(cluster: &Cluster, book: &Arc<Book>, seed: u64) -> Result<JoinSet<
             workers.spawn(Worker::new(door, book.clone(), seed).run());
         }
     }
-    let client = cluster.client(0..cluster.size(), Spread::RoundRobin).await?;
+    let client = cluster.client().await?;
     for _ in 0..LIBRARY {
         workers.spawn(Worker::new(Library::new(&client), book.clone(), seed).run());
     }

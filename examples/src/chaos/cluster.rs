@@ -108,17 +108,13 @@ impl Cluster {
         self.logs.join(format!("{}.log", name(node)))
     }
 
-    /// A client that begins its search at these nodes.
-    pub(super) async fn client(
-        &self,
-        seeds: impl IntoIterator<Item = usize>,
-        spread: Spread,
-    ) -> Result<Client, Failure> {
-        let seeds = seeds.into_iter().map(|node| SocketAddr::from((address(node), QUIC)));
+    /// A client that begins its search at all nodes, and asks each in turn.
+    pub(super) async fn client(&self) -> Result<Client, Failure> {
+        let seeds = (0..self.nodes.len()).map(|node| SocketAddr::from((address(node), QUIC)));
         // Nodes are beyond loopback.
         let transport = TransportConfig { listen: (Ipv4Addr::UNSPECIFIED, 0).into(), ..Default::default() };
         let builder = Client::builder().cluster(&self.name).secret(&self.secret).seeds(seeds).transport(transport);
-        builder.spread(spread).connect().await.map_err(Failure::failed)
+        builder.spread(Spread::RoundRobin).connect().await.map_err(Failure::failed)
     }
 
     /// What `ctl` says, as JSON, which begins its search at that node; `None`: it failed.

@@ -20,7 +20,7 @@ use super::{
 /// Makes writes in their order, in one update. Says of each what came of it.
 pub(super) async fn make(kv: &Kv, writes: &[Write]) -> Vec<Reply> {
     if writes.iter().all(Write::is_plain) {
-        let reply = make_plain(kv, writes).await.map_or_else(|error| told(&error), |()| Reply::OK);
+        let reply = make_plain(kv, writes).await.unwrap_or_else(|error| told(&error));
         return vec![reply; writes.len()];
     }
     let script = writes.iter().flat_map(of_write).collect::<Script>();
@@ -36,7 +36,7 @@ pub(super) async fn make(kv: &Kv, writes: &[Write]) -> Vec<Reply> {
 }
 
 /// Makes plain writes in their order, in one update: its record is all there is to know of them.
-pub(super) async fn make_plain<'a>(kv: &Kv, writes: impl IntoIterator<Item = &'a Write>) -> Result<(), Error> {
+pub(super) async fn make_plain<'a>(kv: &Kv, writes: impl IntoIterator<Item = &'a Write>) -> Result<Reply, Error> {
     let mut puts = Vec::new();
     for write in writes {
         match write {
@@ -46,11 +46,11 @@ pub(super) async fn make_plain<'a>(kv: &Kv, writes: impl IntoIterator<Item = &'a
         }
     }
     if let [(key, value)] = puts[..] {
-        return kv.put(key, value.clone()).await.map(drop);
+        return kv.put(key, value.clone()).await.map(|_| Reply::OK);
     }
     let batch = puts.into_iter().fold(Batch::new(), |batch, (key, value)| batch.put(key, value.clone()));
     // It has no conditions that could be in its way.
-    kv.write(batch).await.map(drop)
+    kv.write(batch).await.map(|_| Reply::OK)
 }
 
 /// What is told of a write whose script may have run. If it did for certain, and only its results are lost, a write that

@@ -17,7 +17,7 @@ use super::{
     failure::told,
     reply::Reply,
     script,
-    write::{Write, sizes},
+    write::{MOST_BYTES, MOST_STEPS, Write, sizes},
 };
 
 /// So often others go first before one leaves (`benches/README.md`).
@@ -26,9 +26,6 @@ const YIELDS: usize = 16;
 const PATIENCE: Duration = Duration::from_millis(5);
 /// Writes that wait, at most; others wait for room.
 const QUEUE: usize = 1024;
-/// Bytes and steps of one update, at most: larger ones would travel on streams of their own.
-const MOST_BYTES: usize = 48 << 10;
-const MOST_STEPS: usize = 512;
 
 /// The way in.
 pub(super) struct Together(Sender<Waiting>);
@@ -40,9 +37,9 @@ struct Waiting {
 }
 
 impl Waiting {
-    fn answer(self, done: Result<(), Error>) {
+    fn answer(self, done: Result<Reply, Error>) {
         // Whoever asked may have gone.
-        drop(self.done.send(done.map_or_else(|error| told(&error), |()| Reply::OK)));
+        drop(self.done.send(done.unwrap_or_else(|error| told(&error))));
     }
 }
 

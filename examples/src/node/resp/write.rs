@@ -6,6 +6,11 @@ use bytes::Bytes;
 
 use super::{failure::told, reply::Reply, script};
 
+/// Bytes of keys and values in one update, at most: larger ones would travel on streams of their own.
+pub(super) const MOST_BYTES: usize = 48 << 10;
+/// Steps of one update, and commands that are made together, at most.
+pub(super) const MOST_STEPS: usize = 512;
+
 /// A write.
 #[derive(Debug, Clone)]
 pub(super) enum Write {
@@ -115,10 +120,7 @@ impl Write {
 
     async fn made(self, kv: &Kv) -> Result<Reply, Error> {
         Ok(match self {
-            Self::Set { key, value, when: When::Always, answer: SetAnswer::Word } => {
-                kv.put(key, value).await?;
-                Reply::OK
-            }
+            plain if plain.is_plain() => script::make_plain(kv, [&plain]).await?,
             Self::Set { key, value, when: When::Absent, answer: answer @ (SetAnswer::Word | SetAnswer::Flag) } => {
                 answer.of(kv.compare_and_swap(key, Version::NONE, value).await?.is_ok())
             }
@@ -126,7 +128,7 @@ impl Write {
                 let batch = Batch::new().require(&key, Expected::Present).put(&key, value);
                 answer.of(kv.write(batch).await?.is_ok())
             }
-            Self::SetMany { pairs, absent } => set_many(kv, &pairs, absent).await?,
+            Self::SetMany { pairs, .. } => set_absent(kv, &pairs).await?,
             Self::Delete(ref keys) if let [key] = keys.as_slice() => {
                 let batch = Batch::new().require(key, Expected::Present).delete(key);
                 Reply::flag(kv.write(batch).await?.is_ok())
@@ -150,14 +152,11 @@ pub(super) fn sizes(writes: &[Write]) -> (usize, usize) {
     sizes.fold((0, 0), |(bytes, steps), (more, others)| (bytes + more, steps + others))
 }
 
-async fn set_many(kv: &Kv, pairs: &[(Bytes, Bytes)], absent: bool) -> Result<Reply, Error> {
-    let mut batch = Batch::new();
-    if absent {
-        batch = pairs.iter().fold(batch, |batch, (key, _)| batch.require(key, Expected::Absent));
-    }
-    batch = pairs.iter().fold(batch, |batch, (key, value)| batch.put(key, value.clone()));
-    let done = kv.write(batch).await?.is_ok();
-    Ok(if absent { Reply::flag(done) } else { Reply::OK })
+/// Sets all keys if all are absent.
+async fn set_absent(kv: &Kv, pairs: &[(Bytes, Bytes)]) -> Result<Reply, Error> {
+    let batch = pairs.iter().fold(Batch::new(), |batch, (key, _)| batch.require(key, Expected::Absent));
+    let batch = pairs.iter().fold(batch, |batch, (key, value)| batch.put(key, value.clone()));
+    Ok(Reply::flag(kv.write(batch).await?.is_ok()))
 }
 
 fn swapped(result: Result<Committed, Conflict>) -> Reply {

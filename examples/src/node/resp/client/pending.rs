@@ -6,12 +6,13 @@ use std::{future::poll_fn, pin::Pin, task::Poll};
 use artillery_ddata::update::MAX_KEY;
 
 use super::{Client, Reply};
-use crate::node::resp::{Shared, read::Read, script, together::Together, write::Write};
-
-/// Commands that are made together, at most.
-const MOST: usize = 512;
-/// Bytes of keys and values in one update, at most: larger ones would travel on streams of their own.
-const MOST_BYTES: usize = 48 << 10;
+use crate::node::resp::{
+    Shared,
+    read::Read,
+    script,
+    together::Together,
+    write::{MOST_BYTES, MOST_STEPS, Write},
+};
 
 /// Commands that aren't answered yet, in their order.
 #[derive(Debug, Default)]
@@ -44,7 +45,7 @@ impl Pending {
 
     /// Whether this many more bytes and steps are too many for one update.
     fn is_full(&self, (bytes, steps): (usize, usize)) -> bool {
-        self.slots.len() >= MOST || self.bytes + bytes > MOST_BYTES || self.steps + steps > MOST
+        self.slots.len() >= MOST_STEPS || self.bytes + bytes > MOST_BYTES || self.steps + steps > MOST_STEPS
     }
 
     async fn answers(mut self, shared: &Shared) -> Vec<Reply> {
