@@ -8,6 +8,7 @@
 //!   [`Replica::poll_control`] always first, then [`Replica::poll_updates`] as far as the link has room, and last, on a
 //!   stream of its own, [`Replica::poll_snapshot`]. Nothing is
 //!   queued here per link: controls are built from the present state, updates are read from the history by a cursor.
+//! - When all that is on its way, and nothing else has happened, have it do what it put off ([`Replica::settle`]).
 //! - Hand in [`Input::Tick`] at [`Replica::next_tick`].
 //!
 //! Local clean reads don't pass through here at all: [`Gate`] serves them from any thread.
@@ -33,6 +34,7 @@ mod resolve;
 mod resync;
 mod sessions;
 mod stream;
+mod trailing;
 mod types;
 mod watch;
 mod writes;
@@ -63,6 +65,7 @@ use reads::{Asked, Reads};
 pub use resync::ResyncProgress;
 use resync::{Filling, Outgoing, Resyncs};
 use sessions::Sessions;
+use trailing::Trailing;
 pub(crate) use types::bytes_of;
 pub use types::*;
 use watch::Watchers;
@@ -80,7 +83,7 @@ pub struct Replica {
     me: MemberId,
     chain: ChainId,
     settings: Settings,
-    store: Arc<dyn Store>,
+    store: Trailing,
     gate: Arc<Gate>,
     config: Option<Arc<ChainConfig>>,
     /// The newest epoch that was entered, or that doesn't name this member: no older one counts any more.
@@ -147,7 +150,7 @@ impl Replica {
             me,
             chain,
             settings,
-            store,
+            store: Trailing::new(store, gate.clone()),
             gate,
             config: None,
             newest: Epoch(0),
@@ -216,6 +219,19 @@ impl Replica {
         self.look_at_pace(now);
     }
 
+    /// Whether it has put off work that nobody waits for: [`settle`](Self::settle) does it.
+    pub fn is_behind(&self) -> bool {
+        self.store.is_behind() && self.halted.is_none()
+    }
+
+    /// Does what was put off. Nobody can tell whether that was done, but for the time that the next input takes, and that
+    /// local reads come here until then.
+    pub fn settle(&mut self) {
+        if let Err(error) = self.store.settle() {
+            self.halt(error.into());
+        }
+    }
+
     /// Which chain it is a member of.
     pub fn chain(&self) -> ChainId {
         self.chain
@@ -226,9 +242,12 @@ impl Replica {
         self.outputs.pop_front()
     }
 
-    /// The other members of the configuration entered last.
+    /// The other members of the configuration entered last. In front those who hold up a write until they have heard: the
+    /// successor of the update, and the head of the commit.
     pub fn peers(&self) -> impl Iterator<Item = MemberId> + '_ {
-        self.peers.keys().copied()
+        let first = [self.place.successor, self.place.head];
+        let others = self.peers.keys().filter(move |&&id| !first.contains(&Some(id)));
+        first.into_iter().flatten().filter(|id| self.peers.contains_key(id)).chain(others.copied())
     }
 
     /// When [`Input::Tick`] is wanted: while something waits for others, every heartbeat.

@@ -80,6 +80,7 @@ impl BareChain {
                         frames.push((from, to, frame));
                     }
                 }
+                replica.settle();
             }
             if frames.is_empty() {
                 return;

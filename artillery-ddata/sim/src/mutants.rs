@@ -16,6 +16,8 @@ pub enum MutantName {
     AnswerBelowOwnWatermark,
     /// A dirty version is shown as committed.
     DirtyAsCommitted,
+    /// Local readers aren't kept out while what was handed on isn't in the store (trap 47).
+    ReadBehind,
     /// A wait for a dirty read ends on any watermark, also one below the version that it saw.
     WaitEndsEarly,
     /// A retry is not known again, and runs once more.
@@ -143,7 +145,7 @@ const fn line(mutant: MutantName, name: &'static str, trap: u32, scenario: Scena
     Line { mutant, name, trap, scenario, guard }
 }
 
-const TABLE: [Line; 54] = {
+const TABLE: [Line; 55] = {
     use MutantName as M;
     use Scenario as S;
     use coordinator::Mutant as C;
@@ -159,6 +161,7 @@ const TABLE: [Line; 54] = {
             Guard::Replica(R::AnswerBelowOwnWatermark),
         ),
         line(M::DirtyAsCommitted, "dirty-as-committed", 18, S::Storm, Guard::Replica(R::DirtyAsCommitted)),
+        line(M::ReadBehind, "read-behind", 47, S::Stalls, Guard::Replica(R::ReadBehind)),
         line(M::WaitEndsEarly, "wait-ends-early", 29, S::Storm, Guard::Replica(R::WaitEndsEarly)),
         line(M::ForgetRecords, "forget-records", 7, S::Retries, Guard::Replica(R::ForgetRecords)),
         line(M::IgnoreFloor, "ignore-floor", 17, S::Sessions, Guard::Replica(R::IgnoreFloor)),

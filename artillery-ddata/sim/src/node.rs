@@ -88,6 +88,8 @@ pub struct Node {
     pub poll_scheduled: bool,
     /// Nanoseconds that it takes over an input.
     pub cost: u64,
+    /// Its task has no processor until then.
+    pub ready_at: u64,
     /// Whether it stopped for ever.
     pub crashed: bool,
     /// Whether it isn't there at the moment.
@@ -141,6 +143,7 @@ impl Node {
             scheduled: false,
             poll_scheduled: false,
             cost: setup.cost,
+            ready_at: 0,
             crashed: false,
             down: false,
             drained: false,

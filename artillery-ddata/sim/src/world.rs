@@ -243,6 +243,7 @@ impl World {
         match event {
             Event::Step(node) => return self.step(node),
             Event::Poll(node) => return self.poll(node),
+            Event::CatchUp(node) => return self.catch_up(node),
             Event::Request(arrival) => return self.request(*arrival),
             Event::Reply(origin, reply) => return self.reply(origin, *reply),
             Event::GiveUp { client, number } => self.give_up(client, number),

@@ -4,6 +4,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use artillery_core::{MemberId, Timestamp, clock};
 use slab::Slab;
+use smallvec::SmallVec;
 use tokio::sync::{Notify, mpsc, oneshot, watch};
 
 use super::{
@@ -184,6 +185,11 @@ impl Task {
                     self.replica.handle(now, Input::Served(lease.asked));
                 }
                 () = tokio::time::sleep(pause), if tick.is_some() => {}
+                () = tokio::task::yield_now(), if self.replica.is_behind() => {
+                    // What was said has left.
+                    self.replica.settle();
+                    continue;
+                }
             }
             if self.responders.len() > 1 {
                 // Others wait already: whoever is about to hand something in may share what is sent next.
@@ -318,7 +324,9 @@ impl Task {
             let _ = done.send(());
         }
         let now = clock::now();
-        for (&id, peer) in &self.peers {
+        let peers: SmallVec<[MemberId; 8]> = self.replica.peers().collect();
+        for id in peers {
+            let Some(peer) = self.peers.get(&id) else { continue };
             if let Ok(room) = peer.lanes.control.try_reserve()
                 && let Some(frame) = self.replica.poll_control(now, id)
             {

@@ -105,6 +105,7 @@ async fn run(
                 responder.reply(reply);
             }
         }
+        replica.settle();
     }
 }
 

@@ -29,7 +29,13 @@ impl Replica {
             .collect();
         let taken = self.taken_by(&update)?;
         if !ops.is_empty() {
-            self.store.apply(&StoreBatch { chain: self.chain, keep_from: self.watermark, ops })?;
+            let batch = StoreBatch { chain: self.chain, keep_from: self.watermark, ops };
+            // The tail commits it at once, and then readers may see it.
+            if self.place.is_tail {
+                self.store.apply(&batch)?;
+            } else {
+                self.store.put_later(batch, !self.is(Mutant::ReadBehind))?;
+            }
         }
         self.sessions.note(&update, taken);
         self.count_for_snapshots(update.cost());
@@ -59,13 +65,16 @@ impl Replica {
         }
     }
 
-    /// Everything up to `watermark` is committed: show it to readers first, then forget what it supersedes.
+    /// Everything up to `watermark` is committed: show it to readers first, then forget what it supersedes, after whoever
+    /// waits has heard of it.
     fn commit(&mut self, now: Timestamp, watermark: Sequence) {
+        if let Err(error) = self.store.settle() {
+            return self.halt(error.into());
+        }
         self.gate.commit(watermark);
         let before = std::mem::replace(&mut self.watermark, watermark);
         if let Err(error) = self.prune(before) {
-            self.halt(error);
-            return;
+            return self.halt(error);
         }
         let (sessions, history) = (&mut self.sessions, &self.history);
         let committed = history.from(before.next()).take_while(|update| update.version.sequence <= watermark);
@@ -90,7 +99,7 @@ impl Replica {
             .map(|change| StoreOp::Prune { key: change.key.clone() })
             .collect();
         if !ops.is_empty() {
-            self.store.apply(&StoreBatch { chain: self.chain, keep_from: self.watermark, ops })?;
+            self.store.later(StoreBatch { chain: self.chain, keep_from: self.watermark, ops })?;
         }
         Ok(())
     }

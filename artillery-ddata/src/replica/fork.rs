@@ -13,7 +13,7 @@ impl Replica {
             me: self.me,
             chain: self.chain,
             settings: self.settings.clone(),
-            store,
+            store: self.store.fork(store, gate.clone()),
             gate,
             config: self.config.clone(),
             newest: self.newest,
@@ -60,7 +60,7 @@ impl Replica {
             me,
             chain,
             settings: _,
-            store: _,
+            store,
             gate: _,
             config,
             newest,
@@ -107,7 +107,7 @@ impl Replica {
         }
         write!(out, "{:?}", (needs_resume, is_prefix, gap, incoming, promotion, outgoing, snapshot_number, filling))?;
         write!(out, "{:?}", (snapshot_seen, resyncs, writes, sessions, reads, snapshots, watchers))?;
-        write!(out, "{:?}", (outputs, next_heartbeat, halted, closing))
+        write!(out, "{:?}", (outputs, next_heartbeat, halted, closing, store.is_behind()))
     }
 }
 
@@ -116,6 +116,9 @@ impl Gate {
     pub fn fork(&self) -> Self {
         let fork = Self::new(self.chain);
         fork.serve(self.serving());
+        if self.is_held() {
+            fork.hold();
+        }
         fork.commit(self.watermark());
         fork.lease(self.lease_until());
         if let Some(mutant) = self.taken_out() {

@@ -17,7 +17,8 @@ pub use halves::Begun;
 #[derive(Debug)]
 pub struct Gate {
     pub(super) chain: ChainId,
-    /// The epoch in which this member may serve strong reads from its own state; 0 while it may not.
+    /// The epoch in which this member may serve strong reads from its own state; 0 while it may not. [`HELD`] with it while
+    /// the store trails what others know.
     serving: AtomicU64,
     watermark: AtomicU64,
     lease_until: AtomicU64,
@@ -25,6 +26,9 @@ pub struct Gate {
     #[cfg(feature = "mutants")]
     without: halves::Without,
 }
+
+/// Of the word that holds the epoch.
+const HELD: u64 = 1 << 63;
 
 /// What a local reader has found, which it may not tell yet.
 #[derive(Debug)]
@@ -37,7 +41,7 @@ struct Looked {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum NotLocal {
-    /// The newest version here isn't known to be committed.
+    /// The newest version here isn't known to be committed, or isn't here yet though others have heard of it.
     #[error("the newest version here is not known to be committed")]
     Dirty,
     /// The lease is out.
@@ -115,8 +119,11 @@ impl Gate {
 
     fn look(&self, store: &dyn Store, key: &[u8]) -> Result<Looked, NotLocal> {
         let epoch = self.serving.load(Ordering::Acquire);
-        if epoch == 0 {
+        if epoch & !HELD == 0 {
             return Err(NotLocal::NotHere);
+        }
+        if epoch & HELD != 0 {
+            return Err(NotLocal::Dirty);
         }
         let newest = store.read(self.chain, key, Sequence::MAX)?;
         if newest.as_ref().is_some_and(|held| held.version.sequence.0 > self.watermark.load(Ordering::Acquire)) {
@@ -132,7 +139,8 @@ impl Gate {
         }
         // The lookup must not sink below this load.
         fence(Ordering::SeqCst);
-        if self.serving.load(Ordering::Relaxed) != looked.epoch && !self.is(Mutant::LookOnce) {
+        let serving = self.serving.load(Ordering::Relaxed);
+        if serving & !HELD != looked.epoch && !self.is(Mutant::LookOnce) {
             return Err(NotLocal::NotHere);
         }
         self.counters.add();
@@ -141,7 +149,7 @@ impl Gate {
 
     /// The epoch in which this member may serve, if it may.
     pub fn serving(&self) -> Option<Epoch> {
-        Some(Epoch(self.serving.load(Ordering::Acquire))).filter(|&epoch| epoch != Epoch(0))
+        Some(Epoch(self.serving.load(Ordering::Acquire) & !HELD)).filter(|&epoch| epoch != Epoch(0))
     }
 
     /// The commit watermark.
@@ -162,8 +170,26 @@ impl Gate {
     /// Opens the gate in `epoch`, or closes it: then nobody reads locally once this has returned and the reader has
     /// looked again.
     pub(crate) fn serve(&self, epoch: Option<Epoch>) {
-        self.serving.store(epoch.map_or(0, |epoch| epoch.0), Ordering::SeqCst);
+        let held = self.serving.load(Ordering::Relaxed) & HELD;
+        self.serving.store(epoch.map_or(0, |epoch| epoch.0) | held, Ordering::SeqCst);
         fence(Ordering::SeqCst);
+    }
+
+    /// Sends all who come from now on to the replica, until [`release`](Self::release). Whoever has looked before may leave:
+    /// it came before others hear of what the store lacks.
+    pub(crate) fn hold(&self) {
+        self.serving.store(self.serving.load(Ordering::Relaxed) | HELD, Ordering::SeqCst);
+        fence(Ordering::SeqCst);
+    }
+
+    #[cfg(feature = "mutants")]
+    pub(super) fn is_held(&self) -> bool {
+        self.serving.load(Ordering::Relaxed) & HELD != 0
+    }
+
+    /// The store holds all that others know of.
+    pub(crate) fn release(&self) {
+        self.serving.store(self.serving.load(Ordering::Relaxed) & !HELD, Ordering::Release);
     }
 
     /// Raises the watermark; to be called after the update that it covers is wholly in the store.

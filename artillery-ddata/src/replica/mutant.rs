@@ -13,6 +13,8 @@ pub enum Mutant {
     AnswerBelowOwnWatermark,
     /// The newest version is served as committed without asking (trap 18).
     DirtyAsCommitted,
+    /// Local readers aren't kept out while what was handed on isn't in the store (trap 47).
+    ReadBehind,
     /// Any move of the own watermark ends the wait for a dirty read, even below the version that it saw (trap 29).
     WaitEndsEarly,
     /// A retry isn't known again, and runs once more (trap 7).

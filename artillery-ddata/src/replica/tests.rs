@@ -16,4 +16,5 @@ mod requests;
 mod resync;
 mod rig;
 mod scripts;
+mod trailing;
 mod watching;

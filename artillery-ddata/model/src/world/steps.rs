@@ -93,6 +93,8 @@ impl World {
                 self.links[link(node, to)].push_back(frame);
             }
         }
+        // In between nobody reads here without coming to the replica: the simulator looks at that.
+        self.nodes[node].replica.settle();
         self.settle(node);
     }
 

@@ -78,7 +78,8 @@ pub struct Setup {
     pub batch: usize,
     /// Whether nodes hold leases that run out now and then.
     pub leases: bool,
-    /// How many of a thousand local reads take long, because their thread isn't run for a while.
+    /// How many of a thousand local reads take long, because their thread isn't run for a while; and of ten thousand times
+    /// that a member hands on what it hasn't put into its store.
     pub stalls: u32,
     /// When clients stop, if they did enough.
     pub stop: u64,

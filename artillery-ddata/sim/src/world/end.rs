@@ -43,6 +43,9 @@ impl World {
 
     /// What must be true once everything has settled.
     pub(super) fn check_end(&mut self) -> Result<(), Failure> {
+        for index in 0..self.nodes.len() {
+            self.catch_up(index)?;
+        }
         self.check_progress()?;
         for chain in 0..self.setup.chains {
             self.check_chain(chain)?;

@@ -12,6 +12,8 @@ pub(crate) enum Event {
     Step(usize),
     /// Messages are taken from a node's replicas.
     Poll(usize),
+    /// A node's replicas do what they put off.
+    CatchUp(usize),
     /// A replica wanted a tick.
     Tick { node: usize, slot: usize, number: u64 },
     /// A copy of a frame arrives.
@@ -60,7 +62,7 @@ impl Event {
     /// The node that it waits for, if that does nothing at the moment.
     pub(super) fn waits_for(&self) -> Option<usize> {
         match self {
-            Self::Step(node) | Self::Poll(node) => Some(*node),
+            Self::Step(node) | Self::Poll(node) | Self::CatchUp(node) => Some(*node),
             Self::Tick { node, .. } | Self::Notice { node, .. } | Self::AskForChanges { node, .. } => Some(*node),
             Self::Request(arrival) => Some(arrival.node),
             Self::Leave { node, .. } => Some(*node),

@@ -15,6 +15,7 @@ use crate::{
     network::Flight,
     node::Work,
     oracle::{Failure, Oracle},
+    scenario::{HEALED, SECOND},
     trace::{Brief, name},
     wire,
 };
@@ -33,7 +34,7 @@ impl World {
         node.inbox.push_back(work);
         if !node.scheduled {
             node.scheduled = true;
-            let at = self.now + node.cost;
+            let at = node.ready_at.max(self.now + node.cost);
             self.queue.push(at, Event::Step(node_index));
         }
     }
@@ -54,10 +55,11 @@ impl World {
                 self.observe(index, slot)?;
             }
         }
+        self.put_off(index);
         let node = &mut self.nodes[index];
         node.scheduled = !node.inbox.is_empty();
         if node.scheduled {
-            self.queue.push(self.now + node.cost, Event::Step(index));
+            self.queue.push(node.ready_at.max(self.now + node.cost), Event::Step(index));
         }
         self.settle(index)?;
         let late = self.nodes[index].rng.chance(self.setup.late_polls);
@@ -79,6 +81,28 @@ impl World {
             return Ok(());
         }
         self.send_all(index)
+    }
+
+    /// What replicas put off is done a moment later, after what they said was sent; a task may lose its processor in between.
+    fn put_off(&mut self, index: usize) {
+        let (now, stalls) = (self.now, self.setup.stalls);
+        let node = &mut self.nodes[index];
+        if !node.slots.iter().any(|slot| slot.replica.is_behind()) {
+            return;
+        }
+        let stalls = stalls > 0 && now < HEALED && node.rng.chance(stalls / 10);
+        let pause = if stalls { node.rng.between(SECOND / 1000, SECOND / 20) } else { 0 };
+        node.ready_at = now + pause;
+        self.queue.push(node.ready_at + 2 * node.cost, Event::CatchUp(index));
+    }
+
+    /// Does what was put off, if no input has had it done before.
+    pub(super) fn catch_up(&mut self, index: usize) -> Result<(), Failure> {
+        if !self.nodes[index].is_alive() {
+            return Ok(());
+        }
+        self.nodes[index].slots.iter_mut().for_each(|slot| slot.replica.settle());
+        self.settle(index)
     }
 
     pub(super) fn take_in(&mut self, index: usize, Work { slot, input, flight }: Work) {

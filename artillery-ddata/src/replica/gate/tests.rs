@@ -72,6 +72,30 @@ fn pending_versions_are_dirty() {
 }
 
 #[test]
+fn a_held_gate_sends_everybody_to_the_replica() {
+    let (gate, store) = open();
+    gate.hold();
+    assert_eq!(gate.read(&store, KEY, || at(0)), Err(NotLocal::Dirty));
+    assert_eq!(gate.read(&store, b"absent", || at(0)), Err(NotLocal::Dirty), "whatever it asks for");
+    assert_eq!(gate.serving(), Some(Epoch(1)), "it serves all the same");
+    gate.serve(Some(Epoch(2)));
+    assert_eq!(gate.read(&store, KEY, || at(0)), Err(NotLocal::Dirty), "in a new epoch too");
+    gate.serve(None);
+    assert_eq!(gate.read(&store, KEY, || at(0)), Err(NotLocal::NotHere));
+    gate.serve(Some(Epoch(3)));
+    gate.release();
+    assert_eq!(gate.read(&store, KEY, || at(0)), Ok(Some(held(1, 1, Some("one")))));
+}
+
+#[test]
+fn who_looked_before_the_gate_was_held_may_leave() {
+    let (gate, store) = open();
+    let looked = gate.look(&store, KEY).unwrap();
+    gate.hold();
+    assert_eq!(gate.leave(looked, || at(0)), Ok(Some(held(1, 1, Some("one")))));
+}
+
+#[test]
 fn the_lease_ends_before_its_last_moment() {
     let (gate, store) = open();
     assert_eq!(gate.read(&store, KEY, || at(100)), Err(NotLocal::NoLease));

@@ -147,6 +147,7 @@ impl Rig {
                     queue.push_back(frame);
                 }
             }
+            replica.settle();
         }
     }
 

@@ -1,0 +1,87 @@
+//! What a member has handed on, and not put into its store.
+
+use super::rig::Rig;
+use crate::{
+    Sequence, Timestamp,
+    replica::{Input, NotLocal, Query, ReadMode, Reply, Token},
+    store::{Held, Store},
+};
+
+fn local(rig: &Rig, n: u8, key: &str) -> Result<Option<Held>, NotLocal> {
+    rig.gates[&n].read(&*rig.stores[&n], key.as_bytes(), || rig.now)
+}
+
+fn stored(rig: &Rig, n: u8, key: &str) -> Option<Held> {
+    rig.stores[&n].read(crate::ChainId(0), key.as_bytes(), Sequence::MAX).unwrap()
+}
+
+#[test]
+fn nobody_reads_at_the_gate_until_the_store_has_what_others_may_know() {
+    let mut rig = Rig::chain(&[1, 2, 3]);
+    rig.put(1, "k", "v");
+    assert!(rig.replicas[&1].is_behind());
+    assert_eq!(stored(&rig, 1, "k"), None, "not yet");
+    assert_eq!(local(&rig, 1, "k"), Err(NotLocal::Dirty));
+    assert_eq!(local(&rig, 1, "another"), Err(NotLocal::Dirty));
+    rig.transmit();
+    assert!(!rig.replicas[&1].is_behind());
+    assert!(stored(&rig, 1, "k").is_some());
+    assert_eq!(local(&rig, 1, "k"), Err(NotLocal::Dirty), "it isn't committed");
+    assert_eq!(local(&rig, 1, "another"), Ok(None));
+    rig.deliver(1, 2);
+    assert_eq!(local(&rig, 2, "another"), Err(NotLocal::Dirty), "the middle does the same");
+}
+
+#[test]
+fn the_tail_has_what_it_commits() {
+    let mut rig = Rig::chain(&[1, 2, 3]);
+    rig.put(1, "k", "v");
+    rig.run(1, 2);
+    rig.run(2, 3);
+    assert_eq!(rig.watermark(3), rig.last(1).sequence.0);
+    assert_eq!(local(&rig, 3, "k").unwrap(), stored(&rig, 1, "k"));
+}
+
+#[test]
+fn whoever_asks_the_replica_finds_what_it_put_off() {
+    let mut rig = Rig::chain(&[1, 2, 3]);
+    rig.put(1, "k", "v");
+    let (token, query) = (Token(1 << 40), Query::Key("k".into()));
+    rig.input(1, Input::Read { token, query, mode: ReadMode::Eventual, floor: None, deadline: Timestamp::MAX });
+    let Some(Reply::Read(read)) = rig.replies.get(&token.0) else { panic!("{:?}", rig.replies) };
+    assert_eq!(read.held, stored(&rig, 1, "k"));
+    assert!(read.held.is_some());
+    assert!(!rig.replicas[&1].is_behind());
+}
+
+#[test]
+fn a_commit_finds_the_store_complete() {
+    let mut rig = Rig::chain(&[1, 2]);
+    rig.put(1, "k", "v");
+    rig.settle();
+    rig.put(1, "k", "w");
+    rig.transmit();
+    rig.put(1, "l", "w");
+    assert!(rig.replicas[&1].is_behind());
+    rig.deliver(1, 2);
+    rig.transmit();
+    while rig.deliver(2, 1) {}
+    assert_eq!(rig.watermark(1), rig.watermark(2));
+    assert_eq!(local(&rig, 1, "k").unwrap(), stored(&rig, 2, "k"));
+    rig.settle();
+    rig.assert_same(1, 2);
+}
+
+#[test]
+fn no_more_is_put_off_than_is_done_in_a_moment() {
+    let mut rig = Rig::chain(&[1, 2]);
+    let keys: Vec<&'static str> = (0..600).map(|n| &*format!("k{n}").leak()).collect();
+    for key in &keys {
+        rig.put(1, key, "v");
+    }
+    assert_eq!(stored(&rig, 1, "k599"), None);
+    for key in &keys {
+        rig.put(1, key, "w");
+    }
+    assert!(stored(&rig, 1, "k599").is_some());
+}

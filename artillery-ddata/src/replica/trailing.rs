@@ -1,0 +1,127 @@
+//! A store that may trail what its replica has taken in: others hear of an update before it is put here.
+//!
+//! Along a chain only one member at a time works for an update, and most of its work is to put keys into its store.
+//! Whoever isn't the tail may hand the update on first, if nobody reads here meanwhile: the gate is held, so that local
+//! readers come to the replica, and that makes up for what it put off before it looks (docs/adr/0024-trailing-store.md).
+
+use std::{cell::RefCell, sync::Arc};
+
+use super::Gate;
+use crate::{
+    ChainId, Sequence,
+    store::{HashedIter, Held, RecordIter, Size, Store, StoreBatch, StoreError},
+};
+
+/// So many changes are put off at most: to make up for them must not take long.
+const MOST: usize = 1024;
+
+/// The store of one replica. Whatever is asked of it, what was put off is done first.
+pub(super) struct Trailing {
+    store: Arc<dyn Store>,
+    gate: Arc<Gate>,
+    behind: RefCell<Behind>,
+}
+
+/// What was put off.
+#[derive(Clone, Default)]
+struct Behind {
+    batches: Vec<StoreBatch>,
+    ops: usize,
+    /// The store has failed: nothing more is ever done.
+    failed: Option<StoreError>,
+}
+
+impl Trailing {
+    pub(super) fn new(store: Arc<dyn Store>, gate: Arc<Gate>) -> Self {
+        Self { store, gate, behind: RefCell::default() }
+    }
+
+    /// The same in front of copies of the store and the gate.
+    #[cfg(feature = "mutants")]
+    pub(super) fn fork(&self, store: Arc<dyn Store>, gate: Arc<Gate>) -> Self {
+        Self { store, gate, behind: self.behind.clone() }
+    }
+
+    /// Whether anything is put off.
+    pub(super) fn is_behind(&self) -> bool {
+        !self.behind.borrow().batches.is_empty()
+    }
+
+    /// Does what was put off.
+    pub(super) fn settle(&self) -> Result<(), StoreError> {
+        let mut behind = self.behind.borrow_mut();
+        if let Some(error) = &behind.failed {
+            return Err(error.clone());
+        }
+        if behind.batches.is_empty() {
+            return Ok(());
+        }
+        behind.ops = 0;
+        for batch in std::mem::take(&mut behind.batches) {
+            if let Err(error) = self.store.apply(&batch) {
+                behind.failed = Some(error.clone());
+                return Err(error);
+            }
+        }
+        self.gate.release();
+        Ok(())
+    }
+
+    /// Puts off new versions: until they are here nobody reads at the gate.
+    pub(super) fn put_later(&self, batch: StoreBatch, hold: bool) -> Result<(), StoreError> {
+        if hold {
+            self.gate.hold();
+        }
+        self.later(batch)
+    }
+
+    /// Puts off what makes no difference to readers.
+    pub(super) fn later(&self, batch: StoreBatch) -> Result<(), StoreError> {
+        let mut behind = self.behind.borrow_mut();
+        behind.ops += batch.ops.len();
+        behind.batches.push(batch);
+        let enough = behind.ops > MOST;
+        drop(behind);
+        if enough { self.settle() } else { Ok(()) }
+    }
+
+    pub(super) fn apply(&self, batch: &StoreBatch) -> Result<(), StoreError> {
+        self.settle()?;
+        self.store.apply(batch).map(drop)
+    }
+
+    pub(super) fn read(&self, chain: ChainId, key: &[u8], at_most: Sequence) -> Result<Option<Held>, StoreError> {
+        self.settle()?;
+        self.store.read(chain, key, at_most)
+    }
+
+    pub(super) fn scan(&self, chain: ChainId, from: &[u8], at_most: Sequence) -> RecordIter<'_> {
+        match self.settle() {
+            Ok(()) => self.store.scan(chain, from, at_most),
+            Err(error) => Box::new(std::iter::once(Err(error))),
+        }
+    }
+
+    pub(super) fn scan_hashed(&self, chain: ChainId, from: u64, at_most: Sequence) -> Option<HashedIter<'_>> {
+        match self.settle() {
+            Ok(()) => self.store.scan_hashed(chain, from, at_most),
+            Err(error) => Some(Box::new(std::iter::once(Err(error)))),
+        }
+    }
+
+    /// A store that has failed is noticed by whoever asks it for something next.
+    pub(super) fn pin(&self, chain: ChainId, at: Sequence) {
+        drop(self.settle());
+        self.store.pin(chain, at);
+    }
+
+    pub(super) fn unpin(&self, chain: ChainId, at: Sequence) {
+        drop(self.settle());
+        self.store.unpin(chain, at);
+    }
+
+    /// Without what is put off.
+    pub(super) fn size(&self, chain: ChainId) -> Size {
+        self.store.size(chain)
+    }
+}
