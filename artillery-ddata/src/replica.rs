@@ -224,6 +224,12 @@ impl Replica {
         self.store.is_behind() && self.halted.is_none()
     }
 
+    /// Whether what was put off had better wait for a moment: the successor works for the same update now, perhaps on the
+    /// same processor. The head has time until it is committed, and the tail until the next one comes.
+    pub fn is_between(&self) -> bool {
+        self.place.successor.is_some() && !self.place.is_head
+    }
+
     /// Does what was put off. Nobody can tell whether that was done, but for the time that the next input takes, and that
     /// local reads come here until then.
     pub fn settle(&mut self) {

@@ -1,6 +1,6 @@
 //! One task per chain: feeds the replica, and moves what it says into lanes and to callers.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use artillery_core::{MemberId, Timestamp, clock};
 use slab::Slab;
@@ -26,6 +26,8 @@ const FRAMES: usize = 64;
 const REQUESTS: usize = 1024;
 /// Of each kind of input, how many are taken in before something is sent.
 const BATCH: usize = 256;
+/// So long the middle of a chain leaves what it put off to the next input.
+const MOMENT: Duration = Duration::from_millis(1);
 
 /// A peer's frame, what the configuration log says, or a question.
 #[allow(clippy::large_enum_variant, reason = "nearly all commands are frames; a box would be one more allocation each")]
@@ -171,7 +173,7 @@ impl Task {
             self.flush();
             let room = self.replica.has_room();
             let tick = self.replica.next_tick();
-            let pause = tick.map_or(std::time::Duration::ZERO, |at| at - clock::now());
+            let pause = tick.map_or(Duration::ZERO, |at| at - clock::now());
             tokio::select! {
                 // Of whatever is ready something is taken in below: nobody is starved, and a run can be made again.
                 biased;
@@ -185,8 +187,7 @@ impl Task {
                     self.replica.handle(now, Input::Served(lease.asked));
                 }
                 () = tokio::time::sleep(pause), if tick.is_some() => {}
-                () = tokio::task::yield_now(), if self.replica.is_behind() => {
-                    // What was said has left.
+                () = until_said(self.replica.is_between()), if self.replica.is_behind() => {
                     self.replica.settle();
                     continue;
                 }
@@ -373,6 +374,15 @@ impl Task {
             Event::Halted(why) => standing.halted.replace(why).is_none(),
             _ => false,
         });
+    }
+}
+
+/// Returns when what was said has left, and, if somebody else is at work for it, has had time to get there.
+async fn until_said(is_between: bool) {
+    if is_between {
+        tokio::time::sleep(MOMENT).await;
+    } else {
+        tokio::task::yield_now().await;
     }
 }
 
