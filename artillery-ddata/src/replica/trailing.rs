@@ -4,7 +4,7 @@
 //! Whoever isn't the tail may hand the update on first, if nobody reads here meanwhile: the gate is held, so that local
 //! readers come to the replica, and that makes up for what it put off before it looks (docs/adr/0024-trailing-store.md).
 
-use std::{cell::RefCell, sync::Arc};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::Gate;
 use crate::{
@@ -19,7 +19,7 @@ const MOST: usize = 1024;
 pub(super) struct Trailing {
     store: Arc<dyn Store>,
     gate: Arc<Gate>,
-    behind: RefCell<Behind>,
+    behind: Mutex<Behind>,
 }
 
 /// What was put off.
@@ -33,23 +33,28 @@ struct Behind {
 
 impl Trailing {
     pub(super) fn new(store: Arc<dyn Store>, gate: Arc<Gate>) -> Self {
-        Self { store, gate, behind: RefCell::default() }
+        Self { store, gate, behind: Mutex::default() }
     }
 
     /// The same in front of copies of the store and the gate.
     #[cfg(feature = "mutants")]
     pub(super) fn fork(&self, store: Arc<dyn Store>, gate: Arc<Gate>) -> Self {
-        Self { store, gate, behind: self.behind.clone() }
+        Self { store, gate, behind: Mutex::new(self.behind().clone()) }
+    }
+
+    /// A panic leaves nothing half done in it, and the lock is never waited for: one replica has one driver.
+    fn behind(&self) -> MutexGuard<'_, Behind> {
+        self.behind.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whether anything is put off.
     pub(super) fn is_behind(&self) -> bool {
-        !self.behind.borrow().batches.is_empty()
+        !self.behind().batches.is_empty()
     }
 
     /// Does what was put off.
     pub(super) fn settle(&self) -> Result<(), StoreError> {
-        let mut behind = self.behind.borrow_mut();
+        let mut behind = self.behind();
         if let Some(error) = &behind.failed {
             return Err(error.clone());
         }
@@ -77,7 +82,7 @@ impl Trailing {
 
     /// Puts off what makes no difference to readers.
     pub(super) fn later(&self, batch: StoreBatch) -> Result<(), StoreError> {
-        let mut behind = self.behind.borrow_mut();
+        let mut behind = self.behind();
         behind.ops += batch.ops.len();
         behind.batches.push(batch);
         let enough = behind.ops > MOST;
