@@ -30,8 +30,7 @@ impl Replica {
         let taken = self.taken_by(&update)?;
         if !ops.is_empty() {
             let batch = StoreBatch { chain: self.chain, keep_from: self.watermark, ops };
-            // The tail commits it at once, and then readers may see it.
-            if self.place.is_tail {
+            if self.place.is_alone() {
                 self.store.apply(&batch)?;
             } else {
                 self.store.put_later(batch, !self.is(Mutant::ReadBehind))?;
@@ -65,13 +64,15 @@ impl Replica {
         }
     }
 
-    /// Everything up to `watermark` is committed: show it to readers first, then forget what it supersedes, after whoever
-    /// waits has heard of it.
+    /// Everything up to `watermark` is committed: show it to readers, and forget what it supersedes, when there is time.
     fn commit(&mut self, now: Timestamp, watermark: Sequence) {
-        if let Err(error) = self.store.settle() {
+        // Nobody else has what it is about to answer for.
+        if self.place.is_alone()
+            && let Err(error) = self.store.settle()
+        {
             return self.halt(error.into());
         }
-        self.gate.commit(watermark);
+        self.store.commit(watermark);
         let before = std::mem::replace(&mut self.watermark, watermark);
         if let Err(error) = self.prune(before) {
             return self.halt(error);

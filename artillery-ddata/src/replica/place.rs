@@ -32,6 +32,11 @@ impl Place {
         self.role == Some(Role::Serving)
     }
 
+    /// Whether it is head and tail.
+    pub(super) fn is_alone(&self) -> bool {
+        self.is_head && self.is_tail
+    }
+
     pub(super) fn serves_local_reads(&self, mode: Mode) -> bool {
         self.serves() && (self.is_tail || mode != Mode::Classic)
     }

@@ -1,8 +1,8 @@
 //! A store that may trail what its replica has taken in: others hear of an update before it is put here.
 //!
-//! Along a chain only one member at a time works for an update, and most of its work is to put keys into its store.
-//! Whoever isn't the tail may hand the update on first, if nobody reads here meanwhile: the gate is held, so that local
-//! readers come to the replica, and that makes up for what it put off before it looks (docs/adr/0024-trailing-store.md).
+//! Along a chain only one member at a time works for an update, and most of its work is to put keys into its store. So
+//! it hands the update on first, or its commit, if nobody reads here meanwhile: the gate is held, so that local readers
+//! come to the replica, and that makes up for what it put off before it looks (docs/adr/0024-trailing-store.md).
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -27,6 +27,10 @@ pub(super) struct Trailing {
 struct Behind {
     batches: Vec<StoreBatch>,
     ops: usize,
+    /// There are new versions among it.
+    puts: bool,
+    /// The watermark that local readers are to go by once they are here.
+    watermark: Option<Sequence>,
     /// The store has failed: nothing more is ever done.
     failed: Option<StoreError>,
 }
@@ -61,12 +65,15 @@ impl Trailing {
         if behind.batches.is_empty() {
             return Ok(());
         }
-        behind.ops = 0;
+        (behind.ops, behind.puts) = (0, false);
         for batch in std::mem::take(&mut behind.batches) {
             if let Err(error) = self.store.apply(&batch) {
                 behind.failed = Some(error.clone());
                 return Err(error);
             }
+        }
+        if let Some(watermark) = behind.watermark.take() {
+            self.gate.commit(watermark);
         }
         self.gate.release();
         Ok(())
@@ -77,7 +84,18 @@ impl Trailing {
         if hold {
             self.gate.hold();
         }
+        self.behind().puts = true;
         self.later(batch)
+    }
+
+    /// Local readers are to go by this watermark, from when the versions that it covers are here.
+    pub(super) fn commit(&self, watermark: Sequence) {
+        let mut behind = self.behind();
+        if behind.puts {
+            behind.watermark = Some(watermark);
+        } else {
+            self.gate.commit(watermark);
+        }
     }
 
     /// Puts off what makes no difference to readers.

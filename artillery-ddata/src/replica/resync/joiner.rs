@@ -246,6 +246,7 @@ impl Replica {
     /// Nothing that is here counts any more. It is marked so before the first change.
     fn begin_filling(&mut self, id: u64, beginning: Beginning) {
         self.gate.serve(None);
+        self.settle();
         self.snapshot_seen = id;
         let before = self.filling.replace(Box::new(Filling::new(id, beginning)));
         self.event(Event::Resyncing);
@@ -342,7 +343,7 @@ impl Replica {
         let Some(filling) = self.filling.take().filter(|_| self.halted.is_none()) else { return };
         let Filling { beginning, history, sessions, buffer, .. } = *filling;
         self.watermark = history.last().sequence;
-        self.gate.commit(self.watermark);
+        self.store.commit(self.watermark);
         (self.history, self.sessions) = (history, sessions);
         self.writes.follow_chain_time(beginning.chain_time);
         for update in buffer {

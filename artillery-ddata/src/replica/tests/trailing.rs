@@ -33,13 +33,27 @@ fn nobody_reads_at_the_gate_until_the_store_has_what_others_may_know() {
 }
 
 #[test]
-fn the_tail_has_what_it_commits() {
+fn the_tail_commits_what_it_has_not_stored_but_nobody_reads_before_it_has() {
     let mut rig = Rig::chain(&[1, 2, 3]);
     rig.put(1, "k", "v");
     rig.run(1, 2);
     rig.run(2, 3);
     assert_eq!(rig.watermark(3), rig.last(1).sequence.0);
+    assert_eq!(stored(&rig, 3, "k"), None);
+    assert_eq!(local(&rig, 3, "k"), Err(NotLocal::Dirty));
+    assert!(rig.gates[&3].watermark() < rig.last(1).sequence, "it covers what is there");
+    rig.transmit();
+    assert_eq!(rig.gates[&3].watermark(), rig.last(1).sequence);
     assert_eq!(local(&rig, 3, "k").unwrap(), stored(&rig, 1, "k"));
+}
+
+#[test]
+fn who_is_alone_stores_before_it_answers() {
+    let mut rig = Rig::chain(&[1]);
+    let token = rig.put(1, "k", "v");
+    let version = rig.committed(token);
+    assert_eq!(stored(&rig, 1, "k").unwrap().version, version);
+    assert_eq!(local(&rig, 1, "k").unwrap(), stored(&rig, 1, "k"));
 }
 
 #[test]
@@ -55,20 +69,21 @@ fn whoever_asks_the_replica_finds_what_it_put_off() {
 }
 
 #[test]
-fn a_commit_finds_the_store_complete() {
+fn a_commit_waits_for_what_came_later() {
     let mut rig = Rig::chain(&[1, 2]);
     rig.put(1, "k", "v");
     rig.settle();
     rig.put(1, "k", "w");
     rig.transmit();
-    rig.put(1, "l", "w");
-    assert!(rig.replicas[&1].is_behind());
     rig.deliver(1, 2);
     rig.transmit();
+    rig.put(1, "l", "w");
+    assert!(rig.replicas[&1].is_behind());
     while rig.deliver(2, 1) {}
     assert_eq!(rig.watermark(1), rig.watermark(2));
-    assert_eq!(local(&rig, 1, "k").unwrap(), stored(&rig, 2, "k"));
+    assert_eq!(local(&rig, 1, "k"), Err(NotLocal::Dirty), "the second one isn't there");
     rig.settle();
+    assert_eq!(local(&rig, 1, "k").unwrap(), stored(&rig, 2, "k"));
     rig.assert_same(1, 2);
 }
 
