@@ -225,9 +225,10 @@ impl Replica {
     }
 
     /// Whether what was put off had better wait for a moment: the successor works for the same update now, perhaps on the
-    /// same processor. The head has time until it is committed, and the tail until the next one comes.
+    /// same processor. The head has time until it is committed, and all have once it is.
     pub fn is_between(&self) -> bool {
-        self.place.successor.is_some() && !self.place.is_head
+        let place = &self.place;
+        place.successor.is_some() && !place.is_head && self.history.last().sequence > self.watermark
     }
 
     /// Does what was put off. Nobody can tell whether that was done, but for the time that the next input takes, and that

@@ -26,7 +26,7 @@ const FRAMES: usize = 64;
 const REQUESTS: usize = 1024;
 /// Of each kind of input, how many are taken in before something is sent.
 const BATCH: usize = 256;
-/// So long the middle of a chain leaves what it put off to the next input.
+/// Nothing is put off for longer.
 const MOMENT: Duration = Duration::from_millis(1);
 
 /// A peer's frame, what the configuration log says, or a question.
@@ -115,6 +115,7 @@ pub(crate) fn spawn(parts: Parts) -> (ChainHandle, mpsc::Sender<Command>) {
         wishes: None,
         done: Vec::new(),
         closed: false,
+        behind_since: None,
     };
     match rule {
         Rule::Fixed { config, lanes } => {
@@ -162,6 +163,8 @@ struct Task {
     done: Vec<oneshot::Sender<()>>,
     /// The head has closed: to be said with the next flush.
     closed: bool,
+    /// Since when something is put off.
+    behind_since: Option<Timestamp>,
 }
 
 impl Task {
@@ -171,6 +174,7 @@ impl Task {
         loop {
             self.follow_links();
             self.flush();
+            self.settle_in_time();
             let room = self.replica.has_room();
             let tick = self.replica.next_tick();
             let pause = tick.map_or(Duration::ZERO, |at| at - clock::now());
@@ -202,6 +206,17 @@ impl Task {
             writes.drain(..).for_each(|write| self.write(now, write));
             self.take_what_is_ready(now);
             self.replica.handle(now, Input::Tick);
+        }
+    }
+
+    /// However busy it is, what was put off isn't so for long: local readers wait for it.
+    fn settle_in_time(&mut self) {
+        let now = clock::now();
+        if !self.replica.is_behind() {
+            self.behind_since = None;
+        } else if now - *self.behind_since.get_or_insert(now) >= MOMENT {
+            self.replica.settle();
+            self.behind_since = None;
         }
     }
 

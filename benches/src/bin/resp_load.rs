@@ -1,101 +1,144 @@
 //! Many clients of the Redis protocol that set keys one at a time, with or without waiting for replicas: what
 //! `redis-benchmark` can't ask for. Prints operations a second.
 //!
-//! It knows nothing but the standard library: a thread for each client, which writes and reads as both servers see it.
+//! A thread for each client, as blocking client libraries have it; or one thread for all, as `redis-benchmark` does it.
 
 #![allow(clippy::disallowed_methods, reason = "it measures time")]
 
 use std::{
-    env,
-    io::{Read, Write},
+    io::{Error, Read, Result, Write},
     net::TcpStream,
     thread,
     time::{Duration, Instant},
 };
 
-/// What the command line says: ADDR CLIENTS SECONDS `[COPIES [apart]]`.
-#[derive(Clone)]
+use clap::Parser;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    runtime,
+    task::JoinSet,
+};
+
+#[derive(Parser, Clone)]
 struct Options {
+    /// Of the server.
     addr: String,
     clients: u64,
     seconds: u64,
-    /// Behind each SET a WAIT for so many replicas, in the same write.
-    copies: Option<u64>,
-    /// Not in the same write, but when the SET is answered: as client libraries do it.
+    /// Behind each SET a WAIT for so many replicas, in the same write
+    #[arg(long)]
+    wait: Option<u64>,
+    /// Not in the same write, but when the SET is answered: as client libraries do it
+    #[arg(long, requires = "wait")]
     apart: bool,
+    /// All clients in one thread
+    #[arg(long)]
+    one_thread: bool,
 }
 
-impl Options {
-    fn parse() -> Option<Self> {
-        let mut args = env::args().skip(1);
-        let addr = args.next()?;
-        let mut number = || args.next().map(|word| word.parse().ok());
-        let (clients, seconds) = (number()??, number()??);
-        let copies = number().map_or(Some(None), |n| n.map(Some))?;
-        let apart = match args.next() {
-            Some(word) if word == "apart" => true,
-            Some(_) => return None,
-            None => false,
-        };
-        Some(Self { addr, clients, seconds, copies, apart })
-    }
-}
-
-fn main() -> std::io::Result<()> {
-    let Some(options) = Options::parse() else {
-        return Err(std::io::Error::other("usage: resp_load ADDR CLIENTS SECONDS [COPIES [apart]]"));
-    };
+fn main() -> Result<()> {
+    let options = Options::parse();
     let begun = Instant::now();
     let end = begun + Duration::from_secs(options.seconds);
-    let done: std::io::Result<Vec<u64>> = thread::scope(|scope| {
-        let client = |number| {
-            let options = &options;
-            scope.spawn(move || client(options, number, end))
-        };
-        let clients: Vec<_> = (0..options.clients).map(client).collect();
-        clients
-            .into_iter()
-            .map(|client| client.join().map_err(|_| std::io::Error::other("a client panicked"))?)
-            .collect()
-    });
-    println!("{:.0}", done?.iter().sum::<u64>() as f64 / begun.elapsed().as_secs_f64());
+    let done = if options.one_thread { in_one_thread(&options, end)? } else { in_threads(&options, end)? };
+    println!("{:.0}", done as f64 / begun.elapsed().as_secs_f64());
     Ok(())
 }
 
-/// One after the other until the end. Returns how many.
-fn client(options: &Options, number: u64, end: Instant) -> std::io::Result<u64> {
-    let mut stream = TcpStream::connect(&options.addr)?;
-    stream.set_nodelay(true)?;
-    let (mut random, mut done) = (number, 0);
-    while Instant::now() < end {
-        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        let key = format!("key:{:012}", (random >> 33) % 10_000);
-        let set = format!("*3\r\n$3\r\nSET\r\n${}\r\n{key}\r\n$3\r\nxxx\r\n", key.len());
-        let wait = options.copies.map(|copies| {
-            let copies = copies.to_string();
-            let command = format!("*3\r\n$4\r\nWAIT\r\n${}\r\n{copies}\r\n$1\r\n0\r\n", copies.len());
-            (command, format!(":{copies}\r\n"))
-        });
-        match wait {
-            None => ask(&mut stream, &set, "+OK\r\n")?,
-            Some((wait, waited)) if options.apart => {
-                ask(&mut stream, &set, "+OK\r\n")?;
-                ask(&mut stream, &wait, &waited)?;
-            }
-            Some((wait, waited)) => ask(&mut stream, &(set + &wait), &format!("+OK\r\n{waited}"))?,
-        }
-        done += 1;
-    }
-    Ok(done)
+fn in_threads(options: &Options, end: Instant) -> Result<u64> {
+    let clients: Vec<_> = (0..options.clients)
+        .map(|number| {
+            let client = Client::new(options, number);
+            thread::spawn(move || client.run_blocking(end))
+        })
+        .collect();
+    clients.into_iter().map(|client| client.join().map_err(|_| Error::other("a client panicked"))?).sum()
 }
 
-/// Sends commands in one write, and takes in their answers.
-fn ask(stream: &mut TcpStream, commands: &str, wanted: &str) -> std::io::Result<()> {
-    let mut answer = vec![0; wanted.len()];
-    stream.write_all(commands.as_bytes())?;
-    stream.read_exact(&mut answer)?;
-    if answer == wanted.as_bytes() {
-        return Ok(());
+fn in_one_thread(options: &Options, end: Instant) -> Result<u64> {
+    runtime::Builder::new_current_thread().enable_io().build()?.block_on(async {
+        let mut clients: JoinSet<_> =
+            (0..options.clients).map(|number| Client::new(options, number).run(end)).collect();
+        let mut done = 0;
+        while let Some(client) = clients.join_next().await {
+            done += client??;
+        }
+        Ok(done)
+    })
+}
+
+/// Sets one key after the other.
+struct Client {
+    options: Options,
+    random: u64,
+    done: u64,
+}
+
+/// What is sent in one write, and what must be answered to it.
+struct Exchange {
+    commands: String,
+    wanted: String,
+}
+
+impl Client {
+    fn new(options: &Options, number: u64) -> Self {
+        Self { options: options.clone(), random: number, done: 0 }
     }
-    Err(std::io::Error::other(format!("answered {:?}", String::from_utf8_lossy(&answer))))
+
+    fn run_blocking(mut self, end: Instant) -> Result<u64> {
+        let mut stream = TcpStream::connect(&self.options.addr)?;
+        stream.set_nodelay(true)?;
+        while Instant::now() < end {
+            for exchange in self.next() {
+                stream.write_all(exchange.commands.as_bytes())?;
+                let mut answer = vec![0; exchange.wanted.len()];
+                stream.read_exact(&mut answer)?;
+                exchange.check(&answer)?;
+            }
+        }
+        Ok(self.done)
+    }
+
+    async fn run(mut self, end: Instant) -> Result<u64> {
+        let mut stream = tokio::net::TcpStream::connect(&self.options.addr).await?;
+        stream.set_nodelay(true)?;
+        while Instant::now() < end {
+            for exchange in self.next() {
+                stream.write_all(exchange.commands.as_bytes()).await?;
+                let mut answer = vec![0; exchange.wanted.len()];
+                stream.read_exact(&mut answer).await?;
+                exchange.check(&answer)?;
+            }
+        }
+        Ok(self.done)
+    }
+
+    /// One operation: one exchange, or two.
+    fn next(&mut self) -> Vec<Exchange> {
+        self.done += 1;
+        self.random = self.random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        let key = format!("key:{:012}", (self.random >> 33) % 10_000);
+        let mut set = Exchange {
+            commands: format!("*3\r\n$3\r\nSET\r\n${}\r\n{key}\r\n$3\r\nxxx\r\n", key.len()),
+            wanted: "+OK\r\n".into(),
+        };
+        let Some(copies) = self.options.wait.map(|copies| copies.to_string()) else { return vec![set] };
+        let commands = format!("*3\r\n$4\r\nWAIT\r\n${}\r\n{copies}\r\n$1\r\n0\r\n", copies.len());
+        let wait = Exchange { commands, wanted: format!(":{copies}\r\n") };
+        if self.options.apart {
+            return vec![set, wait];
+        }
+        set.commands += &wait.commands;
+        set.wanted += &wait.wanted;
+        vec![set]
+    }
+}
+
+impl Exchange {
+    fn check(&self, answer: &[u8]) -> Result<()> {
+        if answer == self.wanted.as_bytes() {
+            return Ok(());
+        }
+        Err(Error::other(format!("answered {:?}", String::from_utf8_lossy(answer))))
+    }
 }
