@@ -148,3 +148,57 @@ impl Trailing {
         self.store.size(chain)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use smallvec::smallvec;
+
+    use super::*;
+    use crate::{
+        Epoch, Timestamp, Version,
+        replica::NotLocal,
+        store::{MemoryStore, StoreOp},
+    };
+
+    const CHAIN: ChainId = ChainId(3);
+
+    fn put(sequence: u64) -> StoreBatch {
+        let held = Held { version: Version::new(1, sequence), value: Some("value".into()) };
+        StoreBatch { chain: CHAIN, keep_from: Sequence::ZERO, ops: smallvec![StoreOp::Put { key: "key".into(), held }] }
+    }
+
+    fn trailing() -> (Trailing, impl Fn() -> Result<Option<Held>, NotLocal>) {
+        let (store, gate) = (Arc::new(MemoryStore::with_seed(1)), Arc::new(Gate::new(CHAIN)));
+        gate.serve(Some(Epoch(1)));
+        gate.lease(Timestamp::MAX);
+        let trailing = Trailing::new(store.clone(), gate.clone());
+        (trailing, move || gate.read(&*store, b"key", || Timestamp::ZERO))
+    }
+
+    #[test]
+    fn readers_go_by_the_watermark_once_the_store_has_what_it_covers() {
+        let (trailing, read) = trailing();
+        trailing.put_later(put(1), true).unwrap();
+        trailing.commit(Sequence(1));
+        assert_eq!(read(), Err(NotLocal::Dirty));
+        trailing.settle().unwrap();
+        assert_eq!(read().unwrap().unwrap().version, Version::new(1, 1));
+        trailing.put_later(put(2), true).unwrap();
+        trailing.settle().unwrap();
+        assert_eq!(read(), Err(NotLocal::Dirty), "it isn't committed");
+        trailing.commit(Sequence(2));
+        assert_eq!(read().unwrap().unwrap().version, Version::new(1, 2));
+    }
+
+    #[test]
+    fn a_store_that_has_failed_is_never_asked_again() {
+        let (trailing, read) = trailing();
+        trailing.put_later(put(5), true).unwrap();
+        trailing.put_later(put(4), true).unwrap();
+        let failed = trailing.settle();
+        assert!(failed.is_err(), "versions of a key rise");
+        assert_eq!(trailing.read(CHAIN, b"key", Sequence::MAX).map(drop), failed);
+        assert_eq!(trailing.apply(&put(6)), failed);
+        assert_eq!(read(), Err(NotLocal::Dirty), "nobody reads what isn't whole");
+    }
+}
