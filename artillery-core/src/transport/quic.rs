@@ -4,8 +4,8 @@ use std::{io, net::UdpSocket, sync::Arc, time::Duration};
 
 use hkdf::hmac::{Hmac, KeyInit, Mac};
 use quinn::{
-    AckFrequencyConfig, ConnectionError, ConnectionId, ConnectionIdGenerator, EndpointConfig, MtuDiscoveryConfig,
-    RecvStream, ServerConfig, TokioRuntime, TransportConfig as QuinnTransport, TransportErrorCode, VarInt,
+    ConnectionError, ConnectionId, ConnectionIdGenerator, EndpointConfig, MtuDiscoveryConfig, RecvStream, ServerConfig,
+    TokioRuntime, TransportConfig as QuinnTransport, TransportErrorCode, VarInt,
     crypto::{
         CryptoError, HmacKey,
         rustls::{QuicClientConfig, QuicServerConfig},
@@ -29,10 +29,6 @@ const INITIAL_RTT: Duration = Duration::from_millis(100);
 
 /// Streams that the side that was dialled may have open at a time: answers too large for the stream of their requests.
 const STREAMS_BACK: u32 = 64;
-
-/// So many packets may come without an acknowledgement being sent for its own sake; most travel with what is said anyhow.
-/// It is delayed by 25 ms at most, as ever; what comes out of order is acknowledged at once.
-const UNACKNOWLEDGED: u32 = 8;
 
 /// Bytes of datagrams that wait to be sent or to be read; older ones are dropped for newer ones.
 const DATAGRAM_BUFFER: usize = 1 << 20;
@@ -93,10 +89,7 @@ fn transport(config: &TransportConfig, bidirectional: u32, unidirectional: u32) 
     let mut transport = QuinnTransport::default();
     let mut mtu = MtuDiscoveryConfig::default();
     mtu.upper_bound(config.max_udp_payload);
-    let mut acknowledgements = AckFrequencyConfig::default();
-    acknowledgements.ack_eliciting_threshold(UNACKNOWLEDGED.into());
     transport
-        .ack_frequency_config(Some(acknowledgements))
         .max_concurrent_bidi_streams(bidirectional.into())
         .max_concurrent_uni_streams(unidirectional.into())
         .stream_receive_window(config.stream_window_bytes.into())
