@@ -102,7 +102,8 @@ impl Member {
         }
     }
 
-    /// Everything that the replica has to say now: to those who asked, then to the other members.
+    /// Everything that the replica has to say now: to those who asked, then to the other members. Only then the store is
+    /// made up: nobody waits for that.
     fn say(&mut self) -> std::io::Result<()> {
         while let Some(output) = self.replica.poll_output() {
             if let Output::Reply(token, reply) = output
@@ -120,6 +121,7 @@ impl Member {
                 self.send(peer, &updates)?;
             }
         }
+        self.replica.settle();
         Ok(())
     }
 

@@ -132,6 +132,7 @@ impl World {
                 link.begin(self.clock);
             }
         }
+        self.replicas.iter_mut().flatten().for_each(Replica::settle);
     }
 
     /// Moves frames until `enough`, or until none is on its way.

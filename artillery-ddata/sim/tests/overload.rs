@@ -282,6 +282,7 @@ impl World {
                 }
             }
         }
+        self.replicas.iter_mut().for_each(Replica::settle);
     }
 
     /// Until `enough`, or until nothing happens any more.
