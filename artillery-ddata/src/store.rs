@@ -50,7 +50,8 @@ pub struct Size {
 /// One step of a [`StoreBatch`]. Exhaustive on purpose: a store that skips what it doesn't know loses data.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum StoreOp {
-    /// The key has this version from now on, the newest of all.
+    /// The key has this version from now on, the newest of all. At or below [`StoreBatch::keep_from`] it takes along what it
+    /// supersedes, as if a [`Prune`](Self::Prune) of the key came next, but stays itself if it is a tombstone.
     Put {
         /// The key.
         key: Bytes,

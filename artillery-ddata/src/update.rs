@@ -129,10 +129,12 @@ pub struct Update {
 }
 
 impl Update {
-    /// What it counts for in windows and backlogs, in bytes.
+    /// What it counts for in windows and backlogs, in bytes: about what it takes in memory.
     pub fn cost(&self) -> usize {
         const FIXED: usize = 112;
-        FIXED + self.bytes()
+        // The first one lies within the update itself.
+        const FURTHER: usize = 96;
+        FIXED + FURTHER * self.changes.len().saturating_sub(1) + self.bytes()
     }
 
     /// The bytes of its keys and values.

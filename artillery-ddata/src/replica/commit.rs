@@ -33,7 +33,7 @@ impl Replica {
             if self.place.is_alone() {
                 self.store.apply(&batch)?;
             } else {
-                self.store.put_later(batch, !self.is(Mutant::ReadBehind))?;
+                self.store.put_later(update.version.sequence, batch, !self.is(Mutant::ReadBehind))?;
             }
         }
         self.sessions.note(&update, taken);
@@ -92,11 +92,15 @@ impl Replica {
     }
 
     fn prune(&mut self, before: Sequence) -> Result<(), Halt> {
+        let put_off = self.store.supersede(self.watermark);
         let ops: SmallVec<[StoreOp; 2]> = self
             .history
             .from(before.next())
             .take_while(|update| update.version.sequence <= self.watermark)
-            .flat_map(|update| &update.changes)
+            .flat_map(|update| {
+                let is_put_off = update.version.sequence >= put_off;
+                update.changes.iter().filter(move |change| !is_put_off || change.value.is_none())
+            })
             .map(|change| StoreOp::Prune { key: change.key.clone() })
             .collect();
         if !ops.is_empty() {

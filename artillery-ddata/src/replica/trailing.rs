@@ -27,8 +27,10 @@ pub(super) struct Trailing {
 struct Behind {
     batches: Vec<StoreBatch>,
     ops: usize,
-    /// There are new versions among it.
-    puts: bool,
+    /// The first new version among it.
+    first: Option<Sequence>,
+    /// What puts supersede up to here goes with them.
+    keep_from: Sequence,
     /// The watermark that local readers are to go by once they are here.
     watermark: Option<Sequence>,
     /// The store has failed: nothing more is ever done.
@@ -65,8 +67,10 @@ impl Trailing {
         if behind.batches.is_empty() {
             return Ok(());
         }
-        (behind.ops, behind.puts) = (0, false);
-        for batch in std::mem::take(&mut behind.batches) {
+        (behind.ops, behind.first) = (0, None);
+        let keep_from = std::mem::take(&mut behind.keep_from);
+        for mut batch in std::mem::take(&mut behind.batches) {
+            batch.keep_from = batch.keep_from.max(keep_from);
             if let Err(error) = self.store.apply(&batch) {
                 behind.failed = Some(error.clone());
                 return Err(error);
@@ -79,19 +83,27 @@ impl Trailing {
         Ok(())
     }
 
-    /// Puts off new versions: until they are here nobody reads at the gate.
-    pub(super) fn put_later(&self, batch: StoreBatch, hold: bool) -> Result<(), StoreError> {
+    /// Puts off the new versions that an update made: until they are here nobody reads at the gate.
+    pub(super) fn put_later(&self, made: Sequence, batch: StoreBatch, hold: bool) -> Result<(), StoreError> {
         if hold {
             self.gate.hold();
         }
-        self.behind().puts = true;
+        self.behind().first.get_or_insert(made);
         self.later(batch)
+    }
+
+    /// What is superseded at or below `keep_from` may go. Tells from which update on the new versions are put off still:
+    /// those take along what they supersede, so nobody need look for it. Tombstones stay when they are put.
+    pub(super) fn supersede(&self, keep_from: Sequence) -> Sequence {
+        let mut behind = self.behind();
+        behind.keep_from = keep_from;
+        behind.first.unwrap_or(Sequence::MAX)
     }
 
     /// Local readers are to go by this watermark, from when the versions that it covers are here.
     pub(super) fn commit(&self, watermark: Sequence) {
         let mut behind = self.behind();
-        if behind.puts {
+        if behind.first.is_some() {
             behind.watermark = Some(watermark);
         } else {
             self.gate.commit(watermark);
@@ -178,12 +190,12 @@ mod tests {
     #[test]
     fn readers_go_by_the_watermark_once_the_store_has_what_it_covers() {
         let (trailing, read) = trailing();
-        trailing.put_later(put(1), true).unwrap();
+        trailing.put_later(Sequence(1), put(1), true).unwrap();
         trailing.commit(Sequence(1));
         assert_eq!(read(), Err(NotLocal::Dirty));
         trailing.settle().unwrap();
         assert_eq!(read().unwrap().unwrap().version, Version::new(1, 1));
-        trailing.put_later(put(2), true).unwrap();
+        trailing.put_later(Sequence(2), put(2), true).unwrap();
         trailing.settle().unwrap();
         assert_eq!(read(), Err(NotLocal::Dirty), "it isn't committed");
         trailing.commit(Sequence(2));
@@ -191,10 +203,28 @@ mod tests {
     }
 
     #[test]
+    fn what_is_put_late_takes_along_what_it_supersedes() {
+        let (trailing, read) = trailing();
+        let bytes = |count: u64| count * 5 + 3;
+        trailing.put_later(Sequence(1), put(1), true).unwrap();
+        assert_eq!(trailing.supersede(Sequence::ZERO), Sequence(1), "it isn't here");
+        trailing.settle().unwrap();
+        trailing.put_later(Sequence(2), put(2), true).unwrap();
+        trailing.put_later(Sequence(3), put(3), true).unwrap();
+        trailing.commit(Sequence(2));
+        assert_eq!(trailing.supersede(Sequence(2)), Sequence(2));
+        trailing.settle().unwrap();
+        assert_eq!(trailing.store.bytes(), bytes(2), "2 and 3");
+        assert_eq!(trailing.supersede(Sequence(3)), Sequence::MAX, "it is here: prune it");
+        trailing.commit(Sequence(3));
+        assert_eq!(read().unwrap().unwrap().version, Version::new(1, 3));
+    }
+
+    #[test]
     fn a_store_that_has_failed_is_never_asked_again() {
         let (trailing, read) = trailing();
-        trailing.put_later(put(5), true).unwrap();
-        trailing.put_later(put(4), true).unwrap();
+        trailing.put_later(Sequence(5), put(5), true).unwrap();
+        trailing.put_later(Sequence(4), put(4), true).unwrap();
         let failed = trailing.settle();
         assert!(failed.is_err(), "versions of a key rise");
         assert_eq!(trailing.read(CHAIN, b"key", Sequence::MAX).map(drop), failed);

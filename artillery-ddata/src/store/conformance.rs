@@ -23,7 +23,7 @@ const CHAIN: ChainId = ChainId(7);
 
 /// Runs all fixed cases, each on a store of its own that `make` makes, empty.
 pub fn run(make: impl Fn() -> Arc<dyn Store>) {
-    let cases: [fn(&Arc<dyn Store>); 18] = [
+    let cases: [fn(&Arc<dyn Store>); 20] = [
         |store| nothing_is_there_at_first(&**store),
         |store| reads_find_the_newest_version_at_or_below(&**store),
         |store| a_deleted_key_is_a_version(&**store),
@@ -31,6 +31,8 @@ pub fn run(make: impl Fn() -> Arc<dyn Store>) {
         |store| chains_are_apart(&**store),
         |store| operations_of_a_batch_have_an_order(&**store),
         |store| pruning_keeps_what_readers_need(&**store),
+        |store| puts_below_the_watermark_prune(&**store),
+        |store| puts_below_the_watermark_leave_what_is_pinned(&**store),
         |store| pruned_tombstones_vanish(&**store),
         |store| pins_hold_versions_and_are_counted(&**store),
         |store| dropped_versions_uncover_older_ones(&**store),
@@ -181,6 +183,29 @@ pub fn pruning_keeps_what_readers_need(store: &dyn Store) {
     apply(store, CHAIN, 7, [prune(b"a"), prune(b"absent")]);
     assert_eq!(read(store, CHAIN, b"a", u64::MAX), Some(held(7, Some("7"))));
     assert_eq!(store.bytes(), 1 + 1);
+}
+
+/// What is committed already when it is put takes along what it supersedes, and nothing else; a tombstone stays.
+pub fn puts_below_the_watermark_prune(store: &dyn Store) {
+    apply(store, CHAIN, 0, [put(b"a", 1, "1"), put(b"b", 2, "2"), put(b"c", 3, "3")]);
+    apply(store, CHAIN, 4, [put(b"a", 4, "4"), put(b"b", 5, "5")]);
+    assert_eq!(read(store, CHAIN, b"a", u64::MAX), Some(held(4, Some("4"))));
+    assert_eq!(read(store, CHAIN, b"b", 4), Some(held(2, Some("2"))), "what isn't committed supersedes nothing");
+    assert_eq!(store.bytes(), 3 + 1 + 2 + 1);
+    apply(store, CHAIN, 6, [delete(b"c", 6)]);
+    assert_eq!(read(store, CHAIN, b"c", u64::MAX), Some(held(6, None)));
+    assert_eq!(store.bytes(), 3 + 1 + 2);
+}
+
+/// The same while a position is pinned: what it holds back goes when it is unpinned.
+pub fn puts_below_the_watermark_leave_what_is_pinned(store: &dyn Store) {
+    apply(store, CHAIN, 1, [put(b"a", 1, "1")]);
+    store.pin(CHAIN, Sequence(1));
+    apply(store, CHAIN, 3, [put(b"a", 2, "2"), put(b"a", 3, "3")]);
+    assert_eq!(read(store, CHAIN, b"a", 1), Some(held(1, Some("1"))));
+    store.unpin(CHAIN, Sequence(1));
+    assert_eq!(read(store, CHAIN, b"a", u64::MAX), Some(held(3, Some("3"))));
+    assert_eq!(store.bytes(), 1 + 1, "nothing is held for a pin that is gone");
 }
 
 /// A committed tombstone leaves nothing behind, in reads, scans or bytes.

@@ -116,9 +116,19 @@ impl MemoryStore {
         if newest.sequence >= held.version.sequence {
             return Err(StoreError::Failed(format!("version {} was to follow {newest} of the same key", held.version)));
         }
-        let mut new = Versions::clone(&old);
-        new.push(held);
-        new.prune(chain.floor(keep_from));
+        let (floor, made) = (chain.floor(keep_from), held.version.sequence);
+        let new = if made <= floor {
+            Versions::new(held)
+        } else {
+            let mut new = Versions::clone(&old);
+            new.push(held);
+            new.prune(floor);
+            new
+        };
+        // But for the pins nothing older would be left.
+        if floor < made && made <= keep_from {
+            chain.held_back.insert(Bytes::copy_from_slice(key.bytes));
+        }
         self.replace(chain, key, &slot, &old, new);
         Ok(())
     }
