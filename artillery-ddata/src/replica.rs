@@ -224,11 +224,13 @@ impl Replica {
         self.store.is_behind() && self.halted.is_none()
     }
 
-    /// Whether what was put off had better wait for a moment: the successor works for the same update now, perhaps on the
-    /// same processor. The head has time until it is committed, and all have once it is.
+    /// Whether what was put off had better wait for a moment. If nobody reads elsewhere because of it, there will be better
+    /// times: when the next update is on its way. And in the middle the successor works for the same update now, perhaps on
+    /// the same processor. The head has time until it is committed, and all have once it is.
     pub fn is_between(&self) -> bool {
         let place = &self.place;
-        place.successor.is_some() && !place.is_head && self.history.last().sequence > self.watermark
+        let others_work = place.successor.is_some() && !place.is_head && self.history.last().sequence > self.watermark;
+        others_work || !self.store.is_held()
     }
 
     /// Does what was put off. Nobody can tell whether that was done, but for the time that the next input takes, and that

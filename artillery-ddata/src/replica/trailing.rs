@@ -58,6 +58,11 @@ impl Trailing {
         !self.behind().batches.is_empty()
     }
 
+    /// Whether local readers are sent elsewhere until that is done.
+    pub(super) fn is_held(&self) -> bool {
+        self.behind().first.is_some()
+    }
+
     /// Does what was put off.
     pub(super) fn settle(&self) -> Result<(), StoreError> {
         let mut behind = self.behind();
