@@ -7,13 +7,12 @@
 
 use std::{cmp::Ordering, ops::Bound, vec};
 
-use bytes::Bytes;
 use scc::{Comparable, Equivalent, Guard};
 
 use super::{
     MemoryStore,
     chains::{Chain, lock},
-    key::{Key, KeyRef},
+    key::{Key, KeyBytes, KeyRef},
 };
 use crate::{
     ChainId, Sequence,
@@ -33,7 +32,7 @@ pub(super) enum Filled {
     #[default]
     Not,
     /// All keys before this bound in byte order, and some behind it.
-    From(Bound<Bytes>),
+    From(Bound<KeyBytes>),
     /// All keys.
     Whole,
 }
@@ -43,7 +42,7 @@ pub(super) enum Filled {
 pub(super) struct Placed {
     chain: ChainId,
     position: u64,
-    key: Bytes,
+    key: KeyBytes,
 }
 
 /// The same, borrowed.
@@ -114,7 +113,7 @@ impl MemoryStore {
             let mut chain = lock(&chain);
             let from = match &chain.hashed {
                 Filled::Whole => return true,
-                Filled::Not => Bound::Included(Bytes::new()),
+                Filled::Not => Bound::Included(KeyBytes::EMPTY),
                 Filled::From(_) if left == 0 => return false,
                 Filled::From(from) => from.clone(),
             };
@@ -130,7 +129,7 @@ impl MemoryStore {
     }
 
     /// Up to `limit` keys of a chain in hash order.
-    fn placed(&self, chain: ChainId, from: Bound<(u64, Bytes)>, limit: usize) -> Vec<Placed> {
+    fn placed(&self, chain: ChainId, from: Bound<(u64, KeyBytes)>, limit: usize) -> Vec<Placed> {
         let from = from.as_ref().map(|(position, key)| PlacedRef { chain, position: *position, key });
         let guard = Guard::new();
         self.hashed
@@ -150,12 +149,12 @@ pub(super) struct HashedScan<'a> {
     at_most: Sequence,
     page: vec::IntoIter<Placed>,
     /// Where the next page begins; `None` after the last one.
-    next: Option<Bound<(u64, Bytes)>>,
+    next: Option<Bound<(u64, KeyBytes)>>,
 }
 
 impl<'a> HashedScan<'a> {
     pub(super) fn new(store: &'a MemoryStore, chain: ChainId, from: u64, at_most: Sequence) -> Self {
-        let next = Some(Bound::Included((from, Bytes::new())));
+        let next = Some(Bound::Included((from, KeyBytes::EMPTY)));
         Self { store, chain, at_most, page: Vec::new().into_iter(), next }
     }
 }
@@ -167,7 +166,7 @@ impl Iterator for HashedScan<'_> {
         loop {
             for Placed { chain, position, key } in self.page.by_ref() {
                 if let Some(held) = self.store.find(KeyRef { chain, bytes: &key }, self.at_most) {
-                    return Some(Ok((position, Record { key, held })));
+                    return Some(Ok((position, Record { key: key.to_bytes(), held })));
                 }
             }
             let page = self.store.placed(self.chain, self.next.take()?, PAGE);

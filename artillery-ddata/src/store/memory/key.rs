@@ -2,7 +2,9 @@
 
 use std::{
     cmp::Ordering,
+    fmt,
     hash::{BuildHasher, Hash, Hasher},
+    ops::Deref,
 };
 
 use bytes::Bytes;
@@ -11,11 +13,84 @@ use siphasher::sip::SipHasher13;
 
 use crate::ChainId;
 
+/// So many bytes of a key stand in its entry, without a place of their own. It takes up as much as [`Bytes`] do.
+const SHORT: usize = 23;
+
+/// The bytes of a key: whoever compares a short one finds it where he is.
+#[derive(Clone)]
+pub(super) enum KeyBytes {
+    Short(u8, [u8; SHORT]),
+    /// Shared between the indexes.
+    Long(Bytes),
+}
+
+impl KeyBytes {
+    pub(super) const EMPTY: Self = Self::Short(0, [0; SHORT]);
+
+    pub(super) fn to_bytes(&self) -> Bytes {
+        match self {
+            Self::Short(..) => Bytes::copy_from_slice(self),
+            Self::Long(bytes) => bytes.clone(),
+        }
+    }
+}
+
+/// Copied, so that an index never holds on to the frame or the value that a key came with.
+impl From<&[u8]> for KeyBytes {
+    fn from(bytes: &[u8]) -> Self {
+        let mut short = [0; SHORT];
+        match short.get_mut(..bytes.len()) {
+            Some(place) => {
+                place.copy_from_slice(bytes);
+                Self::Short(bytes.len() as u8, short)
+            }
+            None => Self::Long(Bytes::copy_from_slice(bytes)),
+        }
+    }
+}
+
+impl Deref for KeyBytes {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match self {
+            Self::Short(len, bytes) => &bytes[..usize::from(*len)],
+            Self::Long(bytes) => bytes,
+        }
+    }
+}
+
+impl PartialEq for KeyBytes {
+    fn eq(&self, other: &Self) -> bool {
+        **self == **other
+    }
+}
+
+impl Eq for KeyBytes {}
+
+impl PartialOrd for KeyBytes {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for KeyBytes {
+    fn cmp(&self, other: &Self) -> Ordering {
+        (**self).cmp(&**other)
+    }
+}
+
+impl fmt::Debug for KeyBytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "\"{}\"", self.escape_ascii())
+    }
+}
+
 /// A key of one chain, in memory of its own.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) struct Key {
     pub(super) chain: ChainId,
-    pub(super) bytes: Bytes,
+    pub(super) bytes: KeyBytes,
 }
 
 /// The same, borrowed.
@@ -26,9 +101,8 @@ pub(super) struct KeyRef<'a> {
 }
 
 impl KeyRef<'_> {
-    /// Copied, so that an index never holds on to the frame or the value that a key came with.
     pub(super) fn to_key(self) -> Key {
-        Key { chain: self.chain, bytes: Bytes::copy_from_slice(self.bytes) }
+        Key { chain: self.chain, bytes: self.bytes.into() }
     }
 }
 
@@ -93,13 +167,28 @@ mod tests {
     #[test]
     fn borrowed_and_owned_are_one_key() {
         let seeded = Seeded::new(7);
-        for (chain, bytes) in [(0, &b""[..]), (0, b"a"), (1, b"a"), (u32::MAX, b"abcdefghijk")] {
+        let long = [7; SHORT + 1];
+        for (chain, bytes) in [(0, &b""[..]), (0, b"a"), (1, b"a"), (u32::MAX, &long[..SHORT]), (2, &long)] {
             let borrowed = KeyRef { chain: ChainId(chain), bytes };
             let owned = borrowed.to_key();
             assert!(borrowed.equivalent(&owned));
             assert_eq!(borrowed.compare(&owned), Ordering::Equal);
             assert_eq!(seeded.hash_one(borrowed), seeded.hash_one(&owned));
+            assert_eq!((&owned.bytes[..], &owned.bytes.to_bytes()[..]), (bytes, bytes));
         }
+    }
+
+    #[test]
+    fn short_keys_take_no_more_room_than_long_ones() {
+        assert_eq!(size_of::<KeyBytes>(), size_of::<Bytes>());
+    }
+
+    #[test]
+    fn the_order_is_that_of_the_bytes_whatever_their_length() {
+        let long = [b'a'; SHORT + 1];
+        let keys = [&b""[..], b"a", &long[..SHORT], &long, b"ab", b"b"].map(KeyBytes::from);
+        assert!(keys.is_sorted_by(|a, b| a < b));
+        assert_eq!(format!("{:?}", KeyBytes::from(&b"a\n"[..])), r#""a\n""#);
     }
 
     #[test]

@@ -2,12 +2,11 @@
 
 use std::{ops::Bound, vec};
 
-use bytes::Bytes;
 use scc::Guard;
 
 use super::{
     MemoryStore,
-    key::{Key, KeyRef},
+    key::{Key, KeyBytes, KeyRef},
 };
 use crate::{
     ChainId, Sequence,
@@ -23,16 +22,16 @@ pub(super) struct Scan<'a> {
     at_most: Sequence,
     page: vec::IntoIter<Key>,
     /// Where the next page begins; `None` after the last one.
-    next: Option<Bound<Bytes>>,
+    next: Option<Bound<KeyBytes>>,
 }
 
 impl<'a> Scan<'a> {
     pub(super) fn new(store: &'a MemoryStore, chain: ChainId, from: &[u8], at_most: Sequence) -> Self {
-        let next = Some(Bound::Included(Bytes::copy_from_slice(from)));
+        let next = Some(Bound::Included(from.into()));
         Self { store, chain, at_most, page: Vec::new().into_iter(), next }
     }
 
-    fn turn(&mut self, from: &Bound<Bytes>) {
+    fn turn(&mut self, from: &Bound<KeyBytes>) {
         let page = self.store.keys(self.chain, from, PAGE);
         self.next = page.get(PAGE - 1).map(|last| Bound::Excluded(last.bytes.clone()));
         self.page = page.into_iter();
@@ -46,7 +45,7 @@ impl Iterator for Scan<'_> {
         loop {
             for key in self.page.by_ref() {
                 if let Some(held) = self.store.find(key.borrow(), self.at_most) {
-                    return Some(Ok(Record { key: key.bytes, held }));
+                    return Some(Ok(Record { key: key.bytes.to_bytes(), held }));
                 }
             }
             let from = self.next.take()?;
@@ -57,7 +56,7 @@ impl Iterator for Scan<'_> {
 
 impl MemoryStore {
     /// Up to `limit` keys of a chain, in order.
-    pub(super) fn keys(&self, chain: ChainId, from: &Bound<Bytes>, limit: usize) -> Vec<Key> {
+    pub(super) fn keys(&self, chain: ChainId, from: &Bound<KeyBytes>, limit: usize) -> Vec<Key> {
         let from = from.as_ref().map(|bytes| KeyRef { chain, bytes });
         let guard = Guard::new();
         self.ordered
@@ -71,7 +70,7 @@ impl MemoryStore {
 
     /// All keys of a chain, a page at a time.
     pub(super) fn all_keys(&self, chain: ChainId) -> impl Iterator<Item = Key> + '_ {
-        let mut from = Some(Bound::Included(Bytes::new()));
+        let mut from = Some(Bound::Included(KeyBytes::EMPTY));
         std::iter::from_fn(move || {
             let page = self.keys(chain, &from.take()?, PAGE);
             from = page.get(PAGE - 1).map(|last| Bound::Excluded(last.bytes.clone()));
