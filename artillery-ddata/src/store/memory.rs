@@ -10,6 +10,8 @@ mod chains;
 mod hashed;
 mod key;
 mod scan;
+mod slot;
+mod spares;
 mod versions;
 
 use std::{
@@ -20,7 +22,6 @@ use std::{
     },
 };
 
-use arc_swap::ArcSwapOption;
 use bytes::Bytes;
 use scc::{HashIndex, TreeIndex};
 
@@ -29,6 +30,7 @@ use self::{
     hashed::{FILL, HashedScan, Placed},
     key::{Key, KeyRef, Seeded},
     scan::Scan,
+    slot::Slot,
     versions::Versions,
 };
 use crate::{
@@ -39,12 +41,11 @@ use crate::{
     },
 };
 
-/// All versions of one key; empty once the key has left the index.
-type Slot = Arc<ArcSwapOption<Versions>>;
-
 /// A store in memory.
 pub struct MemoryStore {
-    slots: HashIndex<Key, Slot, Seeded>,
+    slots: HashIndex<Key, Arc<Slot>, Seeded>,
+    /// Slots that there ever were.
+    slots_made: AtomicU64,
     ordered: TreeIndex<Key, ()>,
     hashed: TreeIndex<Placed, ()>,
     position: fn(&[u8]) -> u64,
@@ -66,6 +67,7 @@ impl MemoryStore {
     pub fn with_seed(seed: u64) -> Self {
         Self {
             slots: HashIndex::with_hasher(Seeded::new(seed)),
+            slots_made: AtomicU64::new(0),
             ordered: TreeIndex::new(),
             hashed: TreeIndex::new(),
             position,
@@ -97,19 +99,19 @@ impl MemoryStore {
     }
 
     fn find(&self, key: KeyRef<'_>, at_most: Sequence) -> Option<Held> {
-        self.slots.peek_with(&key, |_, slot| slot.load().as_ref()?.at(at_most).cloned()).flatten()
+        self.slots.peek_with(&key, |_, slot| slot.read(|versions| versions.at(at_most).cloned())).flatten().flatten()
     }
 
     /// The slot of a key and what is in it, for writers: there is one at a time for each chain, so both stay as they are.
-    fn slot(&self, key: KeyRef<'_>) -> Option<(Slot, Arc<Versions>)> {
+    fn slot(&self, key: KeyRef<'_>) -> Option<(Arc<Slot>, Arc<Versions>)> {
         let slot = self.slots.read_sync(&key, |_, slot| slot.clone())?;
-        let versions = slot.load_full()?;
+        let versions = slot.load()?;
         Some((slot, versions))
     }
 
     fn put(&self, chain: &mut Chain, key: KeyRef<'_>, held: Held, keep_from: Sequence) -> Result<(), StoreError> {
         let Some((slot, old)) = self.slot(key) else {
-            self.insert(chain, key.to_key(), Versions::new(held));
+            self.insert(chain, key.to_key(), held);
             return Ok(());
         };
         let newest = old.newest().version;
@@ -118,10 +120,9 @@ impl MemoryStore {
         }
         let (floor, made) = (chain.floor(keep_from), held.version.sequence);
         let new = if made <= floor {
-            Versions::new(held)
+            Versions::new(slot.id(), held)
         } else {
-            let mut new = Versions::clone(&old);
-            new.push(held);
+            let mut new = old.with(held);
             new.prune(floor);
             new
         };
@@ -129,32 +130,37 @@ impl MemoryStore {
         if floor < made && made <= keep_from {
             chain.held_back.insert(Bytes::copy_from_slice(key.bytes));
         }
-        self.replace(chain, key, &slot, &old, new);
+        self.replace(chain, key, &slot, old, new);
         Ok(())
     }
 
-    fn insert(&self, chain: &mut Chain, key: Key, versions: Versions) {
+    fn insert(&self, chain: &mut Chain, key: Key, first: Held) {
+        let id = self.slots_made.fetch_add(1, Ordering::Relaxed);
+        let versions = Versions::new(id, first);
         self.bytes.fetch_add(key.bytes.len() as u64 + versions.bytes(), Ordering::Relaxed);
         chain.count(key.bytes.len(), None, Some(&versions));
-        let inserted = self.slots.insert_sync(key.clone(), Arc::new(ArcSwapOption::from_pointee(versions)));
+        let inserted = self.slots.insert_sync(key.clone(), Arc::new(Slot::new(versions)));
         debug_assert!(inserted.is_ok(), "another writer of the same chain");
         self.place(chain, &key);
         let inserted = self.ordered.insert_sync(key, ());
         debug_assert!(inserted.is_ok(), "a key left one index alone");
     }
 
-    fn replace(&self, chain: &mut Chain, key: KeyRef<'_>, slot: &Slot, old: &Versions, new: Versions) {
-        chain.count(key.bytes.len(), Some(old), Some(&new));
+    fn replace(&self, chain: &mut Chain, key: KeyRef<'_>, slot: &Slot, old: Arc<Versions>, new: Versions) {
+        chain.count(key.bytes.len(), Some(&old), Some(&new));
         self.bytes.fetch_add(new.bytes(), Ordering::Relaxed);
         self.bytes.fetch_sub(old.bytes(), Ordering::Relaxed);
-        slot.store(Some(Arc::new(new)));
+        drop(old);
+        if let Some(replaced) = slot.replace(Some(chain.spares.make(new))) {
+            chain.spares.keep(replaced);
+        }
     }
 
     /// The index frees what it removed at its leisure, hence the slot is emptied first.
     fn remove(&self, chain: &mut Chain, key: KeyRef<'_>, slot: &Slot, old: &Versions) {
         chain.count(key.bytes.len(), Some(old), None);
         self.bytes.fetch_sub(key.bytes.len() as u64 + old.bytes(), Ordering::Relaxed);
-        slot.store(None);
+        drop(slot.replace(None));
         self.slots.remove_sync(&key);
         self.ordered.remove_sync(&key);
         self.displace(chain, key);
@@ -176,7 +182,7 @@ impl MemoryStore {
             chain.held_back.insert(Bytes::copy_from_slice(key.bytes));
         }
         if changed {
-            self.replace(chain, key, &slot, &old, new);
+            self.replace(chain, key, &slot, old, new);
         }
     }
 
@@ -192,7 +198,7 @@ impl MemoryStore {
                 new
             });
             match left.filter(|new| !new.is_gone(floor)) {
-                Some(new) => self.replace(chain, key.borrow(), &slot, &old, new),
+                Some(new) => self.replace(chain, key.borrow(), &slot, old, new),
                 None => self.remove(chain, key.borrow(), &slot, &old),
             }
         }

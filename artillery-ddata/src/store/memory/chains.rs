@@ -7,7 +7,7 @@ use std::{
 
 use bytes::Bytes;
 
-use super::{hashed::Filled, versions::Versions};
+use super::{hashed::Filled, spares::Spares, versions::Versions};
 use crate::{ChainId, Sequence, store::Size};
 
 /// The chains of a store.
@@ -27,6 +27,7 @@ pub(super) struct Chain {
     pub(super) size: Size,
     /// How much of it stands in hash order.
     pub(super) hashed: Filled,
+    pub(super) spares: Spares,
 }
 
 impl Chains {

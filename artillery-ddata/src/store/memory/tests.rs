@@ -1,3 +1,9 @@
+use std::{
+    sync::atomic::AtomicBool,
+    thread::{self, ScopedJoinHandle},
+    time::Duration,
+};
+
 use proptest::prelude::*;
 use smallvec::smallvec;
 
@@ -13,7 +19,7 @@ fn conforms() {
 fn recount(store: &MemoryStore) -> u64 {
     let guard = scc::Guard::new();
     let slots = store.slots.iter(&guard);
-    slots.map(|(key, slot)| key.bytes.len() as u64 + slot.load().as_ref().map_or(0, |held| held.recount())).sum()
+    slots.map(|(key, slot)| key.bytes.len() as u64 + slot.load().map_or(0, |held| held.recount())).sum()
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -149,4 +155,47 @@ fn hash_order_is_made_a_bounded_way_at_a_time_and_only_when_asked_for() {
     assert_eq!(store.scan_hashed(ChainId(0), 0, Sequence::MAX).map(Iterator::count), Some(101));
     apply(StoreOp::DropAbove { last: Sequence(50) });
     assert_eq!(store.hashed.len(), 50);
+}
+
+/// Readers who lose the processor between any two steps meet versions of their own key. Two keys pass the same memory to
+/// and fro here, while sleepers take the processor away as often as they can: without the check in [`slot`] a reader finds
+/// the other key's value two or three times a second.
+#[test]
+fn readers_meet_versions_of_their_own_key() {
+    const WRITES: u64 = 1_000_000;
+    const CHAIN: ChainId = ChainId(0);
+    let store = MemoryStore::with_seed(1);
+    let keys = [Bytes::from_static(b"a"), Bytes::from_static(b"b")];
+    let put = |sequence: u64| {
+        let key = &keys[(sequence % 2) as usize];
+        let held = Held { version: Version::new(1, sequence), value: Some(key.clone()) };
+        let ops = smallvec![StoreOp::Put { key: key.clone(), held }];
+        store.apply(&StoreBatch { chain: CHAIN, keep_from: Sequence(sequence), ops }).unwrap();
+    };
+    put(1);
+    put(2);
+    let done = AtomicBool::new(false);
+    thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                while !done.load(Ordering::Relaxed) {
+                    thread::sleep(Duration::from_micros(10));
+                }
+            });
+        }
+        let readers = keys.each_ref().map(|key| {
+            let read = || store.read(CHAIN, key, Sequence::MAX).unwrap().unwrap().value;
+            let done = &done;
+            scope.spawn(move || while !done.load(Ordering::Relaxed) && read().as_ref() == Some(key) {})
+        });
+        for sequence in 3..WRITES {
+            if readers.iter().any(ScopedJoinHandle::is_finished) {
+                break;
+            }
+            put(sequence);
+        }
+        let wrong = readers.iter().any(ScopedJoinHandle::is_finished);
+        done.store(true, Ordering::Relaxed);
+        assert!(!wrong, "a reader met the other key's value");
+    });
 }

@@ -1,6 +1,6 @@
 //! The versions of one key.
 
-use std::sync::Arc;
+use std::{ops::Deref, slice, sync::Arc};
 
 use bytes::Bytes;
 use smallvec::SmallVec;
@@ -12,20 +12,47 @@ use crate::{Sequence, store::Held};
 /// The older ones stand in shared runs, the oldest run first. A new run swallows those before it that are not longer,
 /// so that a key with many pending versions has few runs, cloning is cheap, and each version is copied a logarithmic
 /// number of times.
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Versions {
+    /// Whose they are.
+    slot: u64,
     newest: Held,
-    older: SmallVec<[Arc<[Held]>; 1]>,
+    older: SmallVec<[Run; 1]>,
     bytes: u64,
+}
+
+/// Older versions that are shared, at least one.
+#[derive(Clone, Debug)]
+enum Run {
+    /// The newest of what was there before, which had no older ones: nothing is copied for the one version that most keys
+    /// have.
+    One(Arc<Versions>),
+    Many(Arc<[Held]>),
+}
+
+impl Deref for Run {
+    type Target = [Held];
+
+    fn deref(&self) -> &[Held] {
+        match self {
+            Self::One(before) => slice::from_ref(&before.newest),
+            Self::Many(run) => run,
+        }
+    }
 }
 
 /// Runs up to this length are cut exactly; of a longer one half must be superseded before the rest is copied.
 const SHORT: usize = 16;
 
 impl Versions {
-    pub(super) fn new(newest: Held) -> Self {
+    pub(super) fn new(slot: u64, newest: Held) -> Self {
         let bytes = size(&newest);
-        Self { newest, older: SmallVec::new(), bytes }
+        Self { slot, newest, older: SmallVec::new(), bytes }
+    }
+
+    /// The slot that they are in, or were.
+    pub(super) fn slot(&self) -> u64 {
+        self.slot
     }
 
     pub(super) fn newest(&self) -> &Held {
@@ -56,26 +83,32 @@ impl Versions {
         self.older.is_empty() && self.newest.value.is_none() && self.newest.version.sequence <= floor
     }
 
-    /// Adds a newer version.
-    pub(super) fn push(&mut self, held: Held) {
-        self.bytes += size(&held);
-        let before = std::mem::replace(&mut self.newest, held);
+    /// These and a newer version.
+    pub(super) fn with(self: &Arc<Self>, newest: Held) -> Self {
+        let (slot, bytes) = (self.slot, self.bytes + size(&newest));
+        if self.older.is_empty() {
+            return Self { slot, newest, older: SmallVec::from_buf([Run::One(self.clone())]), bytes };
+        }
         let mut first = self.older.len();
         let mut len = 1;
         while first > 0 && self.older[first - 1].len() <= len {
             first -= 1;
             len += self.older[first].len();
         }
-        let run: Arc<[Held]> = if len == 1 {
-            Arc::new([before])
-        } else {
-            let mut run = Vec::with_capacity(len);
-            self.older[first..].iter().for_each(|swallowed| run.extend_from_slice(swallowed));
-            run.push(before);
-            run.into()
-        };
-        self.older.truncate(first);
-        self.older.push(run);
+        let mut run = Vec::with_capacity(len);
+        self.older[first..].iter().for_each(|swallowed| run.extend_from_slice(swallowed));
+        run.push(self.newest.clone());
+        let older = self.older[..first].iter().cloned().chain([Run::Many(run.into())]).collect();
+        Self { slot, newest, older, bytes }
+    }
+
+    /// Frees all values. What the newest one replaced, if that stands alone, is returned.
+    pub(super) fn clear(&mut self) -> Option<Arc<Self>> {
+        (self.newest.value, self.bytes) = (None, 0);
+        match self.older.drain(..).next_back()? {
+            Run::One(before) => Some(before),
+            Run::Many(_) => None,
+        }
     }
 
     /// Drops versions that another one at or below `floor` supersedes: all of them if there are few, else at least
@@ -94,7 +127,7 @@ impl Versions {
         let cut = dead > 0 && (run.len() <= SHORT || dead * 2 >= run.len());
         if cut {
             self.bytes -= sum(&run[..dead]);
-            *run = run[dead..].into();
+            *run = Run::Many(run[dead..].into());
         }
         cut || at > 0
     }
@@ -113,8 +146,8 @@ impl Versions {
             .collect();
         let newest = left.pop()?;
         let bytes = size(&newest) + sum(&left);
-        let older = if left.is_empty() { SmallVec::new() } else { SmallVec::from_iter([left.into()]) };
-        Some(Self { newest, older, bytes })
+        let older = if left.is_empty() { SmallVec::new() } else { SmallVec::from_buf([Run::Many(left.into())]) };
+        Some(Self { slot: self.slot, newest, older, bytes })
     }
 
     #[cfg(test)]

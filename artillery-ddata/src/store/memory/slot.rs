@@ -1,0 +1,92 @@
+//! The place of one key's versions, which readers look into without a lock.
+
+use std::sync::Arc;
+
+use arc_swap::ArcSwapOption;
+
+use super::versions::Versions;
+
+/// All versions of one key; empty once the key has left the index.
+#[derive(Debug)]
+pub(super) struct Slot {
+    /// Which slot this is, of all that its store ever had.
+    id: u64,
+    versions: ArcSwapOption<Versions>,
+}
+
+impl Slot {
+    /// A slot for versions that were made for it.
+    pub(super) fn new(versions: Versions) -> Self {
+        Self { id: versions.slot(), versions: ArcSwapOption::from_pointee(versions) }
+    }
+
+    pub(super) fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// What `look` finds among the versions; `None` if there are none any more.
+    ///
+    /// Who loses the processor at the wrong moment may come by versions of another key: he announces that he is about to
+    /// use the memory that he saw here, but too late; another slot has it by then, and the writer who takes it from there
+    /// grants what was announced, which `arc_swap` takes for what was here. So versions say whose they are, and he looks
+    /// again (docs/adr/0025-versions-say-whose-they-are.md).
+    pub(super) fn read<T>(&self, look: impl FnOnce(&Versions) -> T) -> Option<T> {
+        loop {
+            match &*self.versions.load() {
+                Some(found) if found.slot() == self.id => return Some(look(found)),
+                Some(_) => {}
+                None => return None,
+            }
+        }
+    }
+
+    /// The same, to be kept.
+    pub(super) fn load(&self) -> Option<Arc<Versions>> {
+        loop {
+            let found = self.versions.load_full();
+            if found.as_ref().is_none_or(|found| found.slot() == self.id) {
+                return found;
+            }
+        }
+    }
+
+    /// Gives it other versions; returns those that were here.
+    pub(super) fn replace(&self, versions: Option<Arc<Versions>>) -> Option<Arc<Versions>> {
+        self.versions.swap(versions)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+
+    use super::*;
+    use crate::{Version, store::Held};
+
+    fn versions(slot: u64, sequence: u64) -> Versions {
+        Versions::new(slot, Held { version: Version::new(1, sequence), value: None })
+    }
+
+    #[test]
+    fn versions_of_another_slot_are_not_taken_for_its_own() {
+        let slot = Slot::new(versions(1, 1));
+        let sequence = |versions: &Versions| versions.newest().version.sequence.0;
+        assert_eq!(slot.read(sequence), Some(1));
+        // As they are met by who was away at the wrong moment.
+        slot.replace(Some(Arc::new(versions(2, 7))));
+        thread::scope(|scope| {
+            let readers =
+                [scope.spawn(|| slot.read(sequence)), scope.spawn(|| slot.load().map(|versions| sequence(&versions)))];
+            let early = (0..100).any(|_| {
+                thread::yield_now();
+                readers.iter().any(|reader| reader.is_finished())
+            });
+            slot.replace(Some(Arc::new(versions(1, 3))));
+            assert!(!early, "it had nothing of its own to show");
+            readers.into_iter().for_each(|reader| assert_eq!(reader.join().unwrap(), Some(3)));
+        });
+        slot.replace(None);
+        assert_eq!(slot.read(sequence), None);
+        assert!(slot.load().is_none());
+    }
+}
