@@ -85,7 +85,7 @@ pub enum Mutant {
     CacheClock,
     /// A member that is alone answers reads through the chain by itself, whatever it has asked for (trap 26).
     AnswerAlone,
-    /// A page in hash order ends between two keys of one position, and the next one begins behind that (trap 45).
+    /// A page in hash order ends between two keys of one position, and the next one begins behind that (trap 46).
     PartPositions,
 }
 

@@ -90,7 +90,7 @@ impl MemoryStore {
     }
 
     /// The same store without a guard: a key that comes while the order is being made, before where that is, is left out
-    /// (trap 45).
+    /// (trap 46).
     #[cfg(any(test, feature = "mutants"))]
     #[must_use]
     pub fn forgetting_new_keys(mut self) -> Self {
