@@ -161,6 +161,7 @@ fn hash_order_is_made_a_bounded_way_at_a_time_and_only_when_asked_for() {
 /// and fro here, while sleepers take the processor away as often as they can: without the check in [`slot`] a reader finds
 /// the other key's value two or three times a second.
 #[test]
+#[expect(clippy::disallowed_methods, reason = "who sleeps is woken, and takes the processor from somebody")]
 fn readers_meet_versions_of_their_own_key() {
     const WRITES: u64 = 1_000_000;
     const CHAIN: ChainId = ChainId(0);
