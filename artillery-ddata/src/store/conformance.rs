@@ -374,7 +374,6 @@ pub fn readers_meet_whole_entries(store: &dyn Store) {
                 }
             });
         }
-        // Ends the readers also when the writer panics.
         let _ending = Ending(&done);
         for n in STEADY + 1..ROUNDS {
             let passing = format!("passing/{}", n % 3000).into_bytes();
@@ -385,7 +384,8 @@ pub fn readers_meet_whole_entries(store: &dyn Store) {
     });
 }
 
-struct Ending<'a>(&'a AtomicBool);
+/// Has readers end also when their writer panics.
+pub(crate) struct Ending<'a>(pub(crate) &'a AtomicBool);
 
 impl Drop for Ending<'_> {
     fn drop(&mut self) {

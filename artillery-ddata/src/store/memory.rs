@@ -30,7 +30,7 @@ use self::{
     hashed::{FILL, HashedScan, Placed},
     key::{Key, KeyRef, Seeded},
     scan::Scan,
-    slot::Slot,
+    slot::{Slot, SlotId},
     versions::Versions,
 };
 use crate::{
@@ -44,8 +44,6 @@ use crate::{
 /// A store in memory.
 pub struct MemoryStore {
     slots: HashIndex<Key, Arc<Slot>, Seeded>,
-    /// Slots that there ever were.
-    slots_made: AtomicU64,
     ordered: TreeIndex<Key, ()>,
     hashed: TreeIndex<Placed, ()>,
     position: fn(&[u8]) -> u64,
@@ -67,7 +65,6 @@ impl MemoryStore {
     pub fn with_seed(seed: u64) -> Self {
         Self {
             slots: HashIndex::with_hasher(Seeded::new(seed)),
-            slots_made: AtomicU64::new(0),
             ordered: TreeIndex::new(),
             hashed: TreeIndex::new(),
             position,
@@ -135,8 +132,7 @@ impl MemoryStore {
     }
 
     fn insert(&self, chain: &mut Chain, key: Key, first: Held) {
-        let id = self.slots_made.fetch_add(1, Ordering::Relaxed);
-        let versions = Versions::new(id, first);
+        let versions = Versions::new(SlotId::new(), first);
         self.bytes.fetch_add(key.bytes.len() as u64 + versions.bytes(), Ordering::Relaxed);
         chain.count(key.bytes.len(), None, Some(&versions));
         let inserted = self.slots.insert_sync(key.clone(), Arc::new(Slot::new(versions)));

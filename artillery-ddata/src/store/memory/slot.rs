@@ -1,16 +1,29 @@
 //! The place of one key's versions, which readers look into without a lock.
 
-use std::sync::Arc;
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering},
+};
 
 use arc_swap::ArcSwapOption;
 
 use super::versions::Versions;
 
+/// Which slot it is, of all that there ever were in this process, in whatever store.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct SlotId(u64);
+
+impl SlotId {
+    pub(super) fn new() -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        Self(NEXT.fetch_add(1, Ordering::Relaxed))
+    }
+}
+
 /// All versions of one key; empty once the key has left the index.
 #[derive(Debug)]
 pub(super) struct Slot {
-    /// Which slot this is, of all that its store ever had.
-    id: u64,
+    id: SlotId,
     versions: ArcSwapOption<Versions>,
 }
 
@@ -20,7 +33,7 @@ impl Slot {
         Self { id: versions.slot(), versions: ArcSwapOption::from_pointee(versions) }
     }
 
-    pub(super) fn id(&self) -> u64 {
+    pub(super) fn id(&self) -> SlotId {
         self.id
     }
 
@@ -40,14 +53,9 @@ impl Slot {
         }
     }
 
-    /// The same, to be kept.
+    /// The same for the one who may change it: what doesn't change can't be missed.
     pub(super) fn load(&self) -> Option<Arc<Versions>> {
-        loop {
-            let found = self.versions.load_full();
-            if found.as_ref().is_none_or(|found| found.slot() == self.id) {
-                return found;
-            }
-        }
+        self.versions.load_full()
     }
 
     /// Gives it other versions; returns those that were here.
@@ -63,30 +71,29 @@ mod tests {
     use super::*;
     use crate::{Version, store::Held};
 
-    fn versions(slot: u64, sequence: u64) -> Versions {
+    fn versions(slot: SlotId, sequence: u64) -> Versions {
         Versions::new(slot, Held { version: Version::new(1, sequence), value: None })
     }
 
     #[test]
     fn versions_of_another_slot_are_not_taken_for_its_own() {
-        let slot = Slot::new(versions(1, 1));
+        let (own, other) = (SlotId::new(), SlotId::new());
+        let slot = Slot::new(versions(own, 1));
         let sequence = |versions: &Versions| versions.newest().version.sequence.0;
         assert_eq!(slot.read(sequence), Some(1));
         // As they are met by who was away at the wrong moment.
-        slot.replace(Some(Arc::new(versions(2, 7))));
+        slot.replace(Some(Arc::new(versions(other, 7))));
         thread::scope(|scope| {
-            let readers =
-                [scope.spawn(|| slot.read(sequence)), scope.spawn(|| slot.load().map(|versions| sequence(&versions)))];
+            let reader = scope.spawn(|| slot.read(sequence));
             let early = (0..100).any(|_| {
                 thread::yield_now();
-                readers.iter().any(|reader| reader.is_finished())
+                reader.is_finished()
             });
-            slot.replace(Some(Arc::new(versions(1, 3))));
+            slot.replace(Some(Arc::new(versions(own, 3))));
             assert!(!early, "it had nothing of its own to show");
-            readers.into_iter().for_each(|reader| assert_eq!(reader.join().unwrap(), Some(3)));
+            assert_eq!(reader.join().unwrap(), Some(3));
         });
         slot.replace(None);
         assert_eq!(slot.read(sequence), None);
-        assert!(slot.load().is_none());
     }
 }

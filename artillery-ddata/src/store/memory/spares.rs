@@ -1,5 +1,5 @@
-//! Memory of versions that were replaced, for those that replace the next ones: it was just looked at, while what an
-//! allocator has to give is memory that nobody has touched for long.
+//! Memory of versions that were replaced, for those that replace the next ones: it was looked at just now, and to free it
+//! and get other memory takes longer.
 
 use std::sync::Arc;
 
@@ -42,10 +42,13 @@ mod tests {
     use bytes::Bytes;
 
     use super::*;
-    use crate::{Version, store::Held};
+    use crate::{
+        Version,
+        store::{Held, memory::slot::SlotId},
+    };
 
     fn versions(value: &Bytes) -> Versions {
-        Versions::new(1, Held { version: Version::new(1, 1), value: Some(value.clone()) })
+        Versions::new(SlotId::new(), Held { version: Version::new(1, 1), value: Some(value.clone()) })
     }
 
     #[test]

@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use smallvec::smallvec;
 
 use super::*;
-use crate::store::conformance::{self, model::Step};
+use crate::store::conformance::{self, Ending, model::Step};
 
 #[test]
 fn conforms() {
@@ -157,6 +157,17 @@ fn hash_order_is_made_a_bounded_way_at_a_time_and_only_when_asked_for() {
     assert_eq!(store.hashed.len(), 50);
 }
 
+#[test]
+fn no_store_has_a_slot_of_another_one() {
+    let slot = || {
+        let store = MemoryStore::with_seed(1);
+        let op = StoreOp::Put { key: "a".into(), held: Held { version: Version::new(1, 1), value: None } };
+        store.apply(&StoreBatch { chain: ChainId(0), keep_from: Sequence(0), ops: smallvec![op] }).unwrap();
+        store.slot(KeyRef { chain: ChainId(0), bytes: b"a" }).unwrap().0.id()
+    };
+    assert_ne!(slot(), slot(), "memory goes from store to store");
+}
+
 /// Readers who lose the processor between any two steps meet versions of their own key. Two keys pass the same memory to
 /// and fro here, while sleepers take the processor away as often as they can: without the check in [`slot`] a reader finds
 /// the other key's value two or three times a second.
@@ -189,6 +200,7 @@ fn readers_meet_versions_of_their_own_key() {
             let done = &done;
             scope.spawn(move || while !done.load(Ordering::Relaxed) && read().as_ref() == Some(key) {})
         });
+        let ending = Ending(&done);
         for sequence in 3..WRITES {
             if readers.iter().any(ScopedJoinHandle::is_finished) {
                 break;
@@ -196,7 +208,7 @@ fn readers_meet_versions_of_their_own_key() {
             put(sequence);
         }
         let wrong = readers.iter().any(ScopedJoinHandle::is_finished);
-        done.store(true, Ordering::Relaxed);
+        drop(ending);
         assert!(!wrong, "a reader met the other key's value");
     });
 }

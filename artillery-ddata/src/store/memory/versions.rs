@@ -5,6 +5,7 @@ use std::{ops::Deref, slice, sync::Arc};
 use bytes::Bytes;
 use smallvec::SmallVec;
 
+use super::slot::SlotId;
 use crate::{Sequence, store::Held};
 
 /// All versions of one key, never empty.
@@ -15,7 +16,7 @@ use crate::{Sequence, store::Held};
 #[derive(Clone, Debug)]
 pub(super) struct Versions {
     /// Whose they are.
-    slot: u64,
+    slot: SlotId,
     newest: Held,
     older: SmallVec<[Run; 1]>,
     bytes: u64,
@@ -45,13 +46,13 @@ impl Deref for Run {
 const SHORT: usize = 16;
 
 impl Versions {
-    pub(super) fn new(slot: u64, newest: Held) -> Self {
+    pub(super) fn new(slot: SlotId, newest: Held) -> Self {
         let bytes = size(&newest);
         Self { slot, newest, older: SmallVec::new(), bytes }
     }
 
     /// The slot that they are in, or were.
-    pub(super) fn slot(&self) -> u64 {
+    pub(super) fn slot(&self) -> SlotId {
         self.slot
     }
 
