@@ -150,7 +150,9 @@ async fn rounds(
         members = cluster.whole(PATIENCE).await?;
         let whole_ms = heal.elapsed().as_millis() as u64;
         recovery::read_back(book, cluster.size()).await;
-        let (kind, fault, role) = (fault.kind.to_string(), fault.to_string(), role(place, length).to_owned());
+        let moved_out = fault.kind == Kind::Isolate && place.is_some() && isolation.is_none();
+        let role = role(place, length).to_owned() + if moved_out { ", moved out just before" } else { "" };
+        let (kind, fault) = (fault.kind.to_string(), fault.to_string());
         let round = Round { at, kind, fault, role, regained, whole_ms, isolation };
         story.say(&round.line());
         summary.round(round);
@@ -179,7 +181,10 @@ async fn suffer(
     let since = Instant::now();
     let end = since + fault.hold;
     if fault.kind == Kind::Isolate && is_member {
-        return Ok(Some(isolation::watch(cluster, book, fault.victim, since, end).await));
+        let seen = isolation::watch(cluster, book, fault.victim, since, end).await;
+        // What went before may have cost it its place after all: then it knows, and has no lease to speak of.
+        let moved_out = seen.is_of_a_stranger() && cluster.is_spare(fault.victim).await;
+        return Ok((!moved_out).then_some(seen));
     }
     sleep_until(end).await;
     Ok(None)

@@ -193,6 +193,12 @@ impl Cluster {
         }
     }
 
+    /// Whether a node says of itself that it is in no chain.
+    pub(super) async fn is_spare(&self, node: usize) -> bool {
+        let status = http::status(SocketAddr::from((address(node), HTTP))).await;
+        status.is_some_and(|status| status["role"] == "spare")
+    }
+
     /// No node has ended by itself.
     fn all_run(&mut self) -> Result<(), Failure> {
         for (node, process) in self.nodes.iter_mut().enumerate() {

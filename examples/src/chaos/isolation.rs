@@ -38,6 +38,12 @@ impl Isolation {
         self.nolease > 0 && self.served == 0 && self.other.is_empty() && self.eventual > 0
     }
 
+    /// Whether all that it said was that it reaches nobody, as a node does that is in no chain.
+    pub(super) fn is_of_a_stranger(&self) -> bool {
+        (self.nolease, self.served, self.eventual) == (0, 0, 0)
+            && self.other.iter().all(|what| what.contains("NOCHAIN"))
+    }
+
     pub(super) fn add(&mut self, other: &Self) {
         self.nolease += other.nolease;
         self.served += other.served;
@@ -90,4 +96,21 @@ async fn eventual(cluster: &Cluster, book: &Book, key: Key, member: usize, end: 
     };
     let _: Result<(), _> = timeout_at(end, reads).await;
     served
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_who_never_spoke_as_a_member_may_be_a_stranger() {
+        let chainless = || vec![format!("{:?}", Reply::Refused("NOCHAIN nothing was applied".into()))];
+        let alone = || Isolation { other: chainless(), ..Isolation::default() };
+        assert!(alone().is_of_a_stranger() && !alone().is_right());
+        assert!(!Isolation { nolease: 1, ..alone() }.is_of_a_stranger());
+        assert!(!Isolation { served: 1, ..alone() }.is_of_a_stranger());
+        assert!(!Isolation { eventual: 1, ..alone() }.is_of_a_stranger());
+        assert!(!Isolation { other: vec!["Unknown".into()], ..Isolation::default() }.is_of_a_stranger());
+        assert!(Isolation { nolease: 1, eventual: 1, ..Isolation::default() }.is_right());
+    }
 }
