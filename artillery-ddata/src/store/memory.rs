@@ -96,7 +96,7 @@ impl MemoryStore {
     }
 
     fn find(&self, key: KeyRef<'_>, at_most: Sequence) -> Option<Held> {
-        self.slots.peek_with(&key, |_, slot| slot.read(|versions| versions.at(at_most).cloned())).flatten().flatten()
+        self.slots.peek_with(&key, |_, slot| slot.read(|versions| versions.at(at_most).cloned())).flatten()
     }
 
     /// The slot of a key and what is in it, for writers: there is one at a time for each chain, so both stay as they are.

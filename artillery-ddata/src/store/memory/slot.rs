@@ -37,16 +37,16 @@ impl Slot {
         self.id
     }
 
-    /// What `look` finds among the versions; `None` if there are none any more.
+    /// What `look` finds among the versions, if it finds something, and there are any still.
     ///
     /// Who loses the processor at the wrong moment may come by versions of another key: he announces that he is about to
     /// use the memory that he saw here, but too late; another slot has it by then, and the writer who takes it from there
     /// grants what was announced, which `arc_swap` takes for what was here. So versions say whose they are, and he looks
     /// again (docs/adr/0025-versions-say-whose-they-are.md).
-    pub(super) fn read<T>(&self, look: impl FnOnce(&Versions) -> T) -> Option<T> {
+    pub(super) fn read<T>(&self, look: impl FnOnce(&Versions) -> Option<T>) -> Option<T> {
         loop {
             match &*self.versions.load() {
-                Some(found) if found.slot() == self.id => return Some(look(found)),
+                Some(found) if found.slot() == self.id => return look(found),
                 Some(_) => {}
                 None => return None,
             }
@@ -79,7 +79,7 @@ mod tests {
     fn versions_of_another_slot_are_not_taken_for_its_own() {
         let (own, other) = (SlotId::new(), SlotId::new());
         let slot = Slot::new(versions(own, 1));
-        let sequence = |versions: &Versions| versions.newest().version.sequence.0;
+        let sequence = |versions: &Versions| Some(versions.newest().version.sequence.0);
         assert_eq!(slot.read(sequence), Some(1));
         // As they are met by who was away at the wrong moment.
         slot.replace(Some(Arc::new(versions(other, 7))));
