@@ -41,7 +41,7 @@ impl Isolation {
     /// Whether all that it said was that it reaches nobody, as a node does that is in no chain.
     pub(super) fn is_of_a_stranger(&self) -> bool {
         (self.nolease, self.served, self.eventual) == (0, 0, 0)
-            && self.other.iter().all(|what| what.contains("NOCHAIN"))
+            && self.other.iter().all(|what| what.starts_with("Refused(\"NOCHAIN "))
     }
 
     pub(super) fn add(&mut self, other: &Self) {
