@@ -1,8 +1,9 @@
 //! How the programs end: exit codes, and what is said on the way out.
 
-use std::{fmt, process::ExitCode, time::Duration};
+use std::{env, fmt, num::NonZeroUsize, process::ExitCode, thread, time::Duration};
 
 use artillery_ddata::Error;
+use tokio::runtime::Builder;
 
 /// Done.
 pub(crate) const DONE: u8 = 0;
@@ -61,9 +62,16 @@ impl From<Error> for Failure {
 /// Lingering tasks, as a name being looked up, don't hold the program for longer.
 const LAST_WAIT: Duration = Duration::from_millis(500);
 
+/// For one thread, the scheduler that is made for one: it knows of no others that it would have to watch or wake.
+fn scheduler() -> Builder {
+    let asked = env::var("TOKIO_WORKER_THREADS").ok().and_then(|threads| threads.parse().ok());
+    let threads = asked.or_else(|| thread::available_parallelism().ok().map(NonZeroUsize::get));
+    if threads == Some(1) { Builder::new_current_thread() } else { Builder::new_multi_thread() }
+}
+
 /// Runs a program to its end, and says on standard error why it failed.
 pub(crate) fn run(program: impl Future<Output = Result<u8, Failure>>) -> ExitCode {
-    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+    let runtime = match scheduler().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {
             eprintln!("error: no runtime: {error}");

@@ -57,6 +57,16 @@ async fn every_node_answers() {
 }
 
 #[tokio::test]
+async fn nodes_of_one_thread_answer() {
+    let cluster = Cluster::start_with(("TOKIO_WORKER_THREADS", "1"), &["--resp", "127.0.0.1:0"]).await;
+    for node in 0..3 {
+        let mut wire = Wire::to(&port(&cluster, node)).await;
+        assert_eq!(wire.call(&["INCR", "n"]).await, format!(":{}\r\n", node + 1));
+        assert_eq!(wire.call(&["GET", "n"]).await, format!("$1\r\n{}\r\n", node + 1));
+    }
+}
+
+#[tokio::test]
 async fn writes_of_many_connections_travel_together() {
     const CONNECTIONS: usize = 32;
     const WRITES: usize = 40;
