@@ -2,6 +2,7 @@
 
 use std::{
     net::{Ipv4Addr, SocketAddr},
+    ops::RangeInclusive,
     time::Duration,
 };
 
@@ -35,6 +36,12 @@ pub struct TransportConfig {
     pub max_udp_payload: u16,
     /// Let the system cut large sends into packets (GSO).
     pub segmentation_offload: bool,
+    /// A peer acknowledges so many packets at once (1 to 100), and those that are fewer after [`Self::max_ack_delay`]. QUIC's
+    /// own 2 cost small messages to and fro as many packets again as they are.
+    pub packets_per_ack: u32,
+    /// Nothing that came is acknowledged later (1 ms to 25 ms). What is sent while little may be in flight, on a new
+    /// connection or after losses, waits for that.
+    pub max_ack_delay: Duration,
     /// Time for a handshake and hello together.
     pub hello_timeout: Duration,
     /// First pause before an address is dialled again; it doubles up to [`Self::redial_max`].
@@ -64,6 +71,8 @@ impl Default for TransportConfig {
             idle_timeout: Duration::from_secs(3),
             max_udp_payload: 6500,
             segmentation_offload: true,
+            packets_per_ack: 10,
+            max_ack_delay: Duration::from_millis(5),
             hello_timeout: Duration::from_secs(3),
             redial_min: Duration::from_millis(20),
             redial_max: Duration::from_secs(1),
@@ -101,6 +110,8 @@ impl TransportConfig {
         );
         check(self.socket_buffer_bytes <= MAX_FRAME_LIMIT, "socket_buffer_bytes", "must be at most 1 GiB");
         check((1200..=65527).contains(&self.max_udp_payload), "max_udp_payload", "must be between 1200 and 65527");
+        check((1..=100).contains(&self.packets_per_ack), "packets_per_ack", "must be between 1 and 100");
+        check(ACK_DELAYS.contains(&self.max_ack_delay), "max_ack_delay", "must be between 1 ms and 25 ms");
         check(!self.keep_alive.is_zero(), "keep_alive", not_zero);
         check(self.idle_timeout >= self.keep_alive * 2, "idle_timeout", "must be at least twice keep_alive");
         check(self.idle_timeout <= DAY, "idle_timeout", "must be at most a day");
@@ -119,6 +130,8 @@ impl TransportConfig {
 const MIN_WINDOW: u32 = 64 << 10;
 const MIN_FRAME_LIMIT: usize = 64 << 10;
 const MAX_FRAME_LIMIT: usize = 1 << 30;
+/// What quinn's timers can tell apart, and what it keeps to on paths of any length.
+const ACK_DELAYS: RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_millis(25);
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
 #[cfg(test)]
@@ -134,12 +147,17 @@ mod tests {
     fn every_problem_is_listed() {
         let config = TransportConfig {
             max_udp_payload: 1000,
+            packets_per_ack: 0,
+            max_ack_delay: Duration::from_millis(26),
             keep_alive: Duration::from_secs(5),
             idle_timeout: Duration::from_secs(6),
             max_streams_per_connection: 0,
             ..TransportConfig::default()
         };
         let fields: Vec<_> = config.validate().unwrap_err().iter().map(|problem| problem.field).collect();
-        assert_eq!(fields, ["max_udp_payload", "idle_timeout", "max_streams_per_connection"]);
+        assert_eq!(
+            fields,
+            ["max_udp_payload", "packets_per_ack", "max_ack_delay", "idle_timeout", "max_streams_per_connection"]
+        );
     }
 }

@@ -4,8 +4,8 @@ use std::{io, net::UdpSocket, sync::Arc, time::Duration};
 
 use hkdf::hmac::{Hmac, KeyInit, Mac};
 use quinn::{
-    ConnectionError, ConnectionId, ConnectionIdGenerator, EndpointConfig, MtuDiscoveryConfig, RecvStream, ServerConfig,
-    TokioRuntime, TransportConfig as QuinnTransport, TransportErrorCode, VarInt,
+    AckFrequencyConfig, ConnectionError, ConnectionId, ConnectionIdGenerator, EndpointConfig, MtuDiscoveryConfig,
+    RecvStream, ServerConfig, TokioRuntime, TransportConfig as QuinnTransport, TransportErrorCode, VarInt,
     crypto::{
         CryptoError, HmacKey,
         rustls::{QuicClientConfig, QuicServerConfig},
@@ -89,6 +89,10 @@ fn transport(config: &TransportConfig, bidirectional: u32, unidirectional: u32) 
     let mut transport = QuinnTransport::default();
     let mut mtu = MtuDiscoveryConfig::default();
     mtu.upper_bound(config.max_udp_payload);
+    let mut acks = AckFrequencyConfig::default();
+    // QUIC counts those that may wait, not the one that is waited for.
+    acks.ack_eliciting_threshold(config.packets_per_ack.saturating_sub(1).into())
+        .max_ack_delay(Some(config.max_ack_delay));
     transport
         .max_concurrent_bidi_streams(bidirectional.into())
         .max_concurrent_uni_streams(unidirectional.into())
@@ -101,6 +105,7 @@ fn transport(config: &TransportConfig, bidirectional: u32, unidirectional: u32) 
         .initial_rtt(INITIAL_RTT)
         .mtu_discovery_config(Some(mtu))
         .enable_segmentation_offload(config.segmentation_offload)
+        .ack_frequency_config(Some(acks))
         .datagram_receive_buffer_size(Some(DATAGRAM_BUFFER))
         .datagram_send_buffer_size(DATAGRAM_BUFFER);
     transport

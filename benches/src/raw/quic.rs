@@ -9,8 +9,8 @@ use std::{
 
 use artillery_core::config::TransportConfig;
 use quinn::{
-    ClientConfig, Connection, Endpoint, EndpointConfig, MtuDiscoveryConfig, RecvStream, SendStream, ServerConfig,
-    TokioRuntime, TransportConfig as QuinnTransport,
+    AckFrequencyConfig, ClientConfig, Connection, Endpoint, EndpointConfig, MtuDiscoveryConfig, RecvStream, SendStream,
+    ServerConfig, TokioRuntime, TransportConfig as QuinnTransport,
 };
 use rustls::{
     RootCertStore,
@@ -131,6 +131,9 @@ fn transport() -> io::Result<Arc<QuinnTransport>> {
     let settings = TransportConfig::default();
     let mut mtu = MtuDiscoveryConfig::default();
     mtu.upper_bound(settings.max_udp_payload);
+    let mut acks = AckFrequencyConfig::default();
+    acks.ack_eliciting_threshold(settings.packets_per_ack.saturating_sub(1).into())
+        .max_ack_delay(Some(settings.max_ack_delay));
     let mut transport = QuinnTransport::default();
     transport
         .stream_receive_window(settings.stream_window_bytes.into())
@@ -141,6 +144,7 @@ fn transport() -> io::Result<Arc<QuinnTransport>> {
         .max_concurrent_bidi_streams(settings.max_streams_per_connection.into())
         .initial_rtt(Duration::from_millis(100))
         .mtu_discovery_config(Some(mtu))
-        .enable_segmentation_offload(settings.segmentation_offload);
+        .enable_segmentation_offload(settings.segmentation_offload)
+        .ack_frequency_config(Some(acks));
     Ok(Arc::new(transport))
 }
