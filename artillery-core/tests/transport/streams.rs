@@ -1,5 +1,7 @@
 //! Frames and datagrams.
 
+use std::time::Duration;
+
 use artillery_core::{
     error::{CloseReason, DatagramError, ReadError, WriteError},
     transport::{CloseCode, FrameBatch, StreamKind},
@@ -63,6 +65,24 @@ async fn many_small_frames_are_one_write() {
     assert_eq!((counters.writes, counters.frames_sent, counters.frame_bytes_sent), (1, 1000, bytes));
     assert_eq!((counters.frames_received, counters.frame_bytes_received), (1000, bytes));
     assert_eq!(b.endpoint.counters().frames_received, 1000);
+}
+
+#[tokio::test]
+async fn packets_are_acknowledged_together() {
+    let mut spec = Spec::new("a");
+    // As late as may be: no machine is so busy that most packets wait for that.
+    spec.config.max_ack_delay = Duration::from_millis(25);
+    let (a, mut b) = (spec.bind(), Spec::new("b").bind());
+    let connection = within(a.endpoint.connect(b.addr())).await.unwrap();
+    let mut writer = connection.open_uni(RECORD, 0).await.unwrap();
+    let before = b.endpoint.counters().udp_sends;
+    for number in 0..1000u32 {
+        writer.send(&number.to_le_bytes(), &[]).await.unwrap();
+        assert_eq!(b.frame().await.header, number.to_le_bytes().as_slice());
+    }
+    // b says nothing but that they came; for every second one it would be 500 times.
+    let sends = b.endpoint.counters().udp_sends - before;
+    assert!(sends < 300, "{sends} acknowledgements of 1,000 packets");
 }
 
 #[tokio::test]
