@@ -1,7 +1,8 @@
 //! The Redis protocol: any client of Redis can try the cluster, at any node.
 //!
 //! One task for each connection reads what is there, makes commands in their order, gathers the answers and writes them at
-//! once. What a connection may hold is bounded: bytes that come, answers that wait, and how many connections there are.
+//! once. What a connection may hold is bounded, bytes that come and answers that wait; so is what is large at all of them together,
+//! and how many there are.
 
 mod about;
 mod ask;
@@ -12,6 +13,7 @@ mod frame;
 mod glob;
 mod inline;
 mod number;
+mod output;
 mod read;
 mod reply;
 mod scan;
@@ -37,6 +39,7 @@ use tokio::{
 
 use self::{
     connection::Connection,
+    output::Room,
     reply::{Protocol, Reply},
     together::Together,
 };
@@ -60,7 +63,7 @@ pub(super) struct Limits {
     word_bytes: usize,
     /// Bytes of a command, and of a transaction.
     command_bytes: usize,
-    /// Bytes of large commands that are on their way at all connections together.
+    /// Bytes of large commands that are on their way at all connections together, and of large answers.
     large_bytes: usize,
 }
 
@@ -84,6 +87,7 @@ struct Shared {
     places: Arc<Semaphore>,
     /// Room for large commands, in KiB.
     large: Arc<Semaphore>,
+    answers: Arc<Room>,
     last_id: AtomicU64,
 }
 
@@ -100,7 +104,9 @@ pub(super) fn serve(port: Bound, node: Node, limits: Limits) -> String {
     let large = Arc::new(Semaphore::new((limits.large_bytes >> 10).clamp(1, Semaphore::MAX_PERMITS)));
     let places = Arc::new(Semaphore::new(MAX_CLIENTS));
     let together = Together::new(&kv);
-    let shared = Shared { node, kv, together, limits, secret: port.secret, places, large, last_id: AtomicU64::new(0) };
+    let answers = Arc::new(Room::new(limits.large_bytes));
+    let (secret, last_id) = (port.secret, AtomicU64::new(0));
+    let shared = Shared { node, kv, together, limits, secret, places, large, answers, last_id };
     tokio::spawn(accept(port.listener, Arc::new(shared)));
     port.addr.to_string()
 }

@@ -7,14 +7,15 @@ mod transaction;
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use artillery_ddata::Version;
-use bytes::{Bytes, BytesMut};
-use tokio::{task::coop, time::timeout};
+use bytes::Bytes;
+use tokio::{net::tcp::OwnedWriteHalf, task::coop, time::timeout};
 
 use self::{pending::Pending, transaction::Transaction};
 use super::{
     Shared, about,
     ask::{AboutNode, Ask, Own, understand},
     frame::{Bounds, Words},
+    output::Output,
     reply::{Protocol, Reply},
     table::{self, Kind},
 };
@@ -37,7 +38,7 @@ pub(super) struct Client {
     /// Keys that it watches, and the versions that they had.
     watched: BTreeMap<Bytes, Version>,
     /// Answers on their way.
-    pub(super) output: BytesMut,
+    pub(super) output: Output,
 }
 
 /// How it goes on after a command.
@@ -54,8 +55,9 @@ pub(super) enum Then {
 }
 
 impl Client {
-    pub(super) fn new(shared: Arc<Shared>, id: u64) -> Self {
+    pub(super) fn new(shared: Arc<Shared>, id: u64, socket: OwnedWriteHalf) -> Self {
         Self {
+            output: Output::new(socket, shared.answers.clone()),
             trusted: shared.secret.is_none(),
             shared,
             id,
@@ -64,7 +66,6 @@ impl Client {
             pending: Pending::default(),
             transaction: None,
             watched: BTreeMap::new(),
-            output: BytesMut::new(),
         }
     }
 
@@ -110,11 +111,17 @@ impl Client {
         Then::Next
     }
 
-    /// Answers behind all commands before.
+    /// Answers behind all commands before, with what isn't large.
     pub(super) fn say(&mut self, reply: Reply) {
         if let Some(reply) = self.pending.behind(reply) {
-            reply.encode(&mut self.output, self.protocol);
+            self.output.say(&reply, self.protocol);
         }
+    }
+
+    /// Answers behind all commands before. `applied`: if the answer is lost, what it is about isn't.
+    async fn tell(&mut self, reply: Reply, applied: bool) {
+        self.flush().await;
+        self.output.tell(vec![reply], self.protocol, applied).await;
     }
 
     async fn own(&mut self, own: Own) -> Then {
@@ -143,7 +150,7 @@ impl Client {
         self.flush().await;
         if let AboutNode::Scan(scan) = about {
             let reply = scan.ask(&self.shared.kv).await;
-            self.say(reply);
+            self.tell(reply, false).await;
             return Then::Next;
         }
         let Ok(status) = timeout(PATIENCE, self.shared.node.status()).await else {

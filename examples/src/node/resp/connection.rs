@@ -8,8 +8,8 @@ use std::{
 
 use bytes::{BufMut, BytesMut};
 use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt},
-    net::TcpStream,
+    io::AsyncReadExt,
+    net::{TcpStream, tcp::OwnedReadHalf},
     sync::OwnedSemaphorePermit,
     time::{Instant, sleep_until, timeout},
 };
@@ -22,19 +22,17 @@ use super::{
 };
 
 /// Bytes that are read at a time.
-const CHUNK: usize = 16 << 10;
-/// Bytes of a command, or of a transaction, that every connection may hold.
-const FREE: usize = 64 << 10;
-/// Answers are written once there are so many bytes of them, though there is more to do.
-const GATHERED: usize = 64 << 10;
+pub(super) const CHUNK: usize = 16 << 10;
+/// Bytes of a command, of a transaction, or of answers that every connection may hold.
+pub(super) const FREE: usize = 64 << 10;
 /// Whoever sends a large command, or takes in answers, so slowly that nothing moves for so long, is cut off.
-const STALLED: Duration = Duration::from_secs(30);
+pub(super) const STALLED: Duration = Duration::from_secs(30);
 /// How often somebody who waits for members is looked after.
 const LOOK: Duration = Duration::from_millis(100);
 
 /// A connection.
 pub(super) struct Connection {
-    socket: TcpStream,
+    socket: OwnedReadHalf,
     shared: Arc<Shared>,
     client: Client,
     input: BytesMut,
@@ -53,21 +51,22 @@ enum Idle {
 
 impl Connection {
     pub(super) fn new(socket: TcpStream, shared: Arc<Shared>, id: u64) -> Self {
-        let client = Client::new(shared.clone(), id);
+        let (socket, output) = socket.into_split();
+        let client = Client::new(shared.clone(), id, output);
         Self { socket, shared, client, input: BytesMut::new(), frames: Frames::default(), room: None }
     }
 
     /// Serves it until one side ends it.
     pub(super) async fn run(mut self) -> Result<()> {
         // An answer that waits for the next one would wait for a timer.
-        self.socket.set_nodelay(true)?;
+        self.socket.as_ref().set_nodelay(true)?;
         loop {
             let idle = self.commands().await?;
             self.client.flush().await;
-            self.write().await?;
+            self.client.output.write_all().await?;
             let known = match idle {
                 Idle::Wants(known) => known,
-                Idle::Over => return self.socket.shutdown().await,
+                Idle::Over => return self.client.output.shutdown().await,
             };
             if !self.read(known).await? {
                 return Ok(());
@@ -102,9 +101,7 @@ impl Connection {
             if !self.hold(0).await {
                 return Ok(Idle::Over);
             }
-            if self.client.output.len() >= GATHERED {
-                self.write().await?;
-            }
+            self.client.output.write_much().await?;
         }
     }
 
@@ -123,7 +120,7 @@ impl Connection {
         let Some(lacking) = (more >> 10).checked_sub(held).filter(|lacking| *lacking > 0) else { return true };
         // Others wait for these answers perhaps, and free what is waited for.
         self.client.flush().await;
-        if self.write().await.is_err() {
+        if self.client.output.write_all().await.is_err() {
             return false;
         }
         let lacking = u32::try_from(lacking).unwrap_or(u32::MAX);
@@ -152,26 +149,9 @@ impl Connection {
         Ok(read > 0)
     }
 
-    /// Writes the answers that were gathered.
-    async fn write(&mut self) -> Result<()> {
-        let output = &mut self.client.output;
-        let large = output.len() > CHUNK;
-        while !output.is_empty() {
-            let written = timeout(STALLED, self.socket.write_buf(output)).await;
-            if written.map_err(|_| Error::from(ErrorKind::TimedOut))?? == 0 {
-                return Err(ErrorKind::WriteZero.into());
-            }
-        }
-        // What many answers took is given back, and what few took is used again.
-        if large {
-            *output = BytesMut::new();
-        }
-        Ok(())
-    }
-
     /// Waits for members. Whether the connection is still there.
     async fn wait(&mut self, copies: i64, ms: u64) -> Result<bool> {
-        self.write().await?;
+        self.client.output.write_all().await?;
         let end = (ms > 0).then(|| Instant::now() + Duration::from_millis(ms.min(u64::from(u32::MAX))));
         loop {
             let others = self.client.copies().await;

@@ -1,6 +1,6 @@
 //! Reads.
 
-use artillery_ddata::{Kv, Versioned, Way};
+use artillery_ddata::{Error, Kv, Versioned, Way};
 use bytes::Bytes;
 use smallvec::SmallVec;
 
@@ -37,6 +37,11 @@ impl Read {
         Self { what, keys }
     }
 
+    /// Whether its answer depends on nothing but what one key holds.
+    pub(super) fn is_plain(&self) -> bool {
+        self.keys.len() == 1 && self.what != What::Version
+    }
+
     /// The answer from this node's own state, if that can give it here and now.
     pub(super) fn here(&self, kv: &Kv) -> Option<Reply> {
         let [key] = self.keys.as_slice() else { return None };
@@ -55,8 +60,13 @@ impl Read {
         };
         match asked {
             Ok((found, dirty)) => self.answer(&found, dirty),
-            Err(error) => told_of_read(kv, self.keys.first().map_or(&[], |key| key), &error),
+            Err(error) => self.told(kv, &error),
         }
+    }
+
+    /// What is told if nobody has answered.
+    pub(super) fn told(&self, kv: &Kv, error: &Error) -> Reply {
+        told_of_read(kv, self.keys.first().map_or(&[], |key| key), error)
     }
 
     /// The answer, given what was found of each key.

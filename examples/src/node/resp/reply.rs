@@ -67,6 +67,26 @@ impl Reply {
         Self::Number(flag.into())
     }
 
+    /// Bytes of the values in it.
+    pub(super) fn bytes(&self) -> usize {
+        match self {
+            Self::Value(value) => value.len(),
+            Self::Text(text) => text.len(),
+            Self::List(all) => all.iter().map(Self::bytes).sum(),
+            Self::Map(all) => all.iter().map(|(name, value)| name.bytes() + value.bytes()).sum(),
+            Self::Word(_) | Self::Error(_) | Self::Number(_) | Self::Absent | Self::NoList => 0,
+        }
+    }
+
+    /// What is told if there is no room for the values in it. `applied`: what it answers has left something behind.
+    pub(super) fn lost(self, applied: bool) -> Self {
+        match self.bytes() {
+            0 => self,
+            _ if applied => Self::Error("UNKNOWN the command was done; for what it told there was no room".into()),
+            _ => Self::Error("BUSY too many bytes of large answers are on their way".into()),
+        }
+    }
+
     /// Appends its bytes.
     pub(super) fn encode(&self, out: &mut BytesMut, protocol: Protocol) {
         let new = protocol == Protocol::Three;

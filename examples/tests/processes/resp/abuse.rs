@@ -1,6 +1,9 @@
 //! What a port must stand: garbage, too much, and clients that don't read.
 
+use tokio::time::{Instant, timeout};
+
 use super::{Wire, alone, wire::command};
+use crate::support::{Node, PATIENCE, token};
 
 #[tokio::test]
 async fn garbage_ends_its_connection_alone() {
@@ -78,5 +81,66 @@ async fn who_does_not_read_is_not_read() {
     let mut wire = stuck.pop().unwrap();
     for _ in 0..1000 {
         assert_eq!(wire.reply().await.len(), (1 << 20) + 12);
+    }
+}
+
+/// However many there are: what they take up doesn't grow with them, and who does read is served once they are cut off.
+#[tokio::test]
+async fn all_who_do_not_read_share_some_room() {
+    const CLIENTS: usize = 64;
+    let (node, port) = alone(&["--max-value-bytes", "1MiB", "--queue-bytes", "1MiB"]).await;
+    let mut good = Wire::to(&port).await;
+    let value = "x".repeat(1 << 20);
+    assert_eq!(good.call(&["SET", "k", &value]).await, "+OK\r\n");
+    let before = node.resident();
+    let mut stuck = Vec::new();
+    for _ in 0..CLIENTS {
+        let mut wire = Wire::to(&port).await;
+        wire.write(&command(&[b"GET", b"k"]).repeat(100)).await;
+        stuck.push(wire);
+    }
+    let (began, mut refused) = (Instant::now(), 0);
+    loop {
+        let grown = node.resident().saturating_sub(before);
+        assert!(grown < 24 << 20, "{} MiB for {CLIENTS} clients", grown >> 20);
+        assert_eq!(good.call(&["PING"]).await, "+PONG\r\n");
+        let told = good.call(&["GET", "k"]).await;
+        if told.len() > value.len() {
+            break;
+        }
+        assert!(told.starts_with("-BUSY "), "{told}");
+        refused += 1;
+        assert!(began.elapsed() < PATIENCE, "refused {refused} times");
+    }
+}
+
+/// A spare has nothing itself: it asks others, and for no more than its client takes.
+#[tokio::test]
+async fn a_spare_does_not_ask_for_what_is_not_read() {
+    let (name, secret) = (format!("test-{}", token()), token());
+    let flags = ["--replicas", "2", "--max-value-bytes", "1MiB", "--resp", "127.0.0.1:0"];
+    let mut nodes: Vec<_> = (0..3).map(|_| Node::start(&name, &secret, &flags)).collect();
+    let mut lines = Vec::new();
+    for node in &mut nodes {
+        lines.push(node.ready().await);
+    }
+    let at = lines.iter().position(|line| line["role"] == "spare").expect("one too many for the chain");
+    let (spare, port) = (&nodes[at], lines[at]["resp"].as_str().unwrap());
+    let mut wire = Wire::to(port).await;
+    let value = "x".repeat(1 << 20);
+    assert_eq!(wire.call(&["MSET", "a", "1", "b", "2"]).await, "+OK\r\n");
+    assert_eq!(wire.call(&["INCR", "a"]).await, ":2\r\n");
+    assert_eq!(wire.call(&["SET", "k", &value]).await, "+OK\r\n");
+    let many: Vec<_> = (0..300).map(|n| if n % 2 == 0 { ["GET", "a"] } else { ["GET", "b"] }).collect();
+    wire.send(&many.iter().map(|words| &words[..]).collect::<Vec<_>>()).await;
+    for _ in 0..300 {
+        assert_eq!(wire.reply().await, "$1\r\n2\r\n");
+    }
+    let before = spare.resident();
+    wire.write(&command(&[b"GET", b"k"]).repeat(200)).await;
+    for n in 0..200 {
+        let grown = spare.resident().saturating_sub(before);
+        assert!(grown < 64 << 20, "{} MiB behind {n} answers", grown >> 20);
+        assert_eq!(timeout(PATIENCE, wire.reply()).await.unwrap().len(), value.len() + 12);
     }
 }

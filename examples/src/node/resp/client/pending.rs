@@ -1,13 +1,12 @@
-//! Commands of a pipeline that are made together: reads overlap each other, writes become one update. Never both at once,
+//! Commands of a pipeline that are made together: reads become one, at one moment, and writes one update. Never both at once,
 //! so that they take effect in their order.
 
-use std::{future::poll_fn, pin::Pin, task::Poll};
-
-use artillery_ddata::update::MAX_KEY;
+use artillery_ddata::{Error, update::MAX_KEY};
 
 use super::{Client, Reply};
 use crate::node::resp::{
     Shared,
+    connection::FREE,
     read::Read,
     script,
     together::Together,
@@ -48,27 +47,22 @@ impl Pending {
         self.slots.len() >= MOST_STEPS || self.bytes + bytes > MOST_BYTES || self.steps + steps > MOST_STEPS
     }
 
-    async fn answers(mut self, shared: &Shared) -> Vec<Reply> {
+    /// The answers of writes, which have room in one update.
+    async fn made(mut self, shared: &Shared) -> Vec<Reply> {
         if self.slots.len() == 1
-            && let Some(slot) = self.slots.pop()
+            && let Some(Slot::Write(write)) = self.slots.pop()
         {
             // Whoever doesn't pipeline has no more than this.
-            return match slot {
-                Slot::Said(reply) => vec![reply],
-                Slot::Read(read) => vec![read.ask(&shared.kv).await],
-                Slot::Write(write) => made(shared, vec![write]).await,
-            };
+            return made(shared, vec![write]).await;
         }
-        let (mut reads, mut writes, mut said) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut writes, mut said) = (Vec::new(), Vec::new());
         for (at, slot) in self.slots.into_iter().enumerate() {
             match slot {
-                Slot::Said(reply) => said.push((at, reply)),
-                Slot::Read(read) => reads.push((at, read)),
                 Slot::Write(write) => writes.push((at, write)),
+                Slot::Said(reply) => said.push((at, reply)),
+                Slot::Read(_) => {}
             }
         }
-        let read = all(reads.iter().map(|(_, read)| Box::pin(read.ask(&shared.kv))).collect()).await;
-        said.extend(reads.iter().map(|(at, _)| *at).zip(read));
         let (places, writes): (Vec<_>, Vec<_>) = writes.into_iter().unzip();
         said.extend(places.into_iter().zip(made(shared, writes).await));
         said.sort_unstable_by_key(|(at, _)| *at);
@@ -89,22 +83,24 @@ async fn made(shared: &Shared, mut writes: Vec<Write>) -> Vec<Reply> {
     }
 }
 
-/// Waits for all of these, in one task.
-async fn all<F: Future>(futures: Vec<Pin<Box<F>>>) -> Vec<F::Output> {
-    let mut futures: Vec<_> = futures.into_iter().map(|future| (Some(future), None)).collect();
-    poll_fn(|context| {
-        let mut ready = true;
-        for (future, output) in &mut futures {
-            let Some(waiting) = future else { continue };
-            match waiting.as_mut().poll(context) {
-                Poll::Ready(done) => (*future, *output) = (None, Some(done)),
-                Poll::Pending => ready = false,
-            }
-        }
-        if ready { Poll::Ready(()) } else { Poll::Pending }
-    })
-    .await;
-    futures.into_iter().filter_map(|(_, output)| output).collect()
+/// Reads of one key each at one moment, or nothing if they have to be made one by one: together they find no more than may be
+/// in one value, as one of them alone does.
+async fn together(shared: &Shared, slots: &[Slot]) -> Vec<Reply> {
+    let reads = slots.iter().filter_map(|slot| match slot {
+        Slot::Read(read) if read.is_plain() => Some(read),
+        _ => None,
+    });
+    let reads: Vec<_> = reads.collect();
+    if reads.len() < 2 {
+        return Vec::new();
+    }
+    let keys = reads.iter().flat_map(|read| read.keys.clone());
+    match shared.kv.get_many(keys).await {
+        Ok(cut) => reads.iter().zip(cut.found).map(|(read, found)| read.answer(&[found], false)).collect(),
+        Err(Error::Refused { .. }) => Vec::new(),
+        // Nor would others be served any sooner.
+        Err(error) => reads.iter().map(|read| read.told(&shared.kv, &error)).collect(),
+    }
 }
 
 impl Client {
@@ -114,7 +110,7 @@ impl Client {
             self.flush().await;
         }
         if let Some(reply) = read.here(&self.shared.kv) {
-            return self.say(reply);
+            return if reply.bytes() > FREE { self.tell(reply, false).await } else { self.say(reply) };
         }
         self.pending.reads += 1;
         self.pending.slots.push(Slot::Read(read));
@@ -129,7 +125,7 @@ impl Client {
         if key > MAX_KEY || value > self.shared.limits.value_bytes || self.pending.is_full((bytes, steps)) {
             self.flush().await;
             let reply = write.make(&self.shared.kv).await;
-            return self.say(reply);
+            return self.tell(reply, true).await;
         }
         self.pending.writes += 1;
         self.pending.bytes += bytes;
@@ -143,8 +139,29 @@ impl Client {
             return;
         }
         let pending = std::mem::take(&mut self.pending);
-        for reply in pending.answers(&self.shared).await {
-            reply.encode(&mut self.output, self.protocol);
+        if pending.reads > 0 {
+            return self.read_all(pending.slots).await;
         }
+        let replies = pending.made(&self.shared).await;
+        self.output.tell(replies, self.protocol, true).await;
+    }
+
+    /// Of what is large no more is asked for before it is told.
+    async fn read_all(&mut self, slots: Vec<Slot>) {
+        let shared = self.shared.clone();
+        let mut found = together(&shared, &slots).await.into_iter();
+        let mut replies = Vec::with_capacity(slots.len());
+        for slot in slots {
+            match slot {
+                Slot::Said(reply) => replies.push(reply),
+                Slot::Read(read) if read.is_plain() && found.len() > 0 => replies.extend(found.next()),
+                Slot::Read(read) => {
+                    self.output.tell(std::mem::take(&mut replies), self.protocol, false).await;
+                    replies.push(read.ask(&shared.kv).await);
+                }
+                Slot::Write(_) => {}
+            }
+        }
+        self.output.tell(replies, self.protocol, false).await;
     }
 }

@@ -143,7 +143,7 @@ impl Client {
             Ok(Err(_)) => Reply::NoList,
             Err(error) => told(&error),
         };
-        self.say(reply);
+        self.tell(reply, true).await;
     }
 
     /// Notes the versions that keys have.

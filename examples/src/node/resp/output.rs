@@ -1,0 +1,168 @@
+//! Answers on their way to one client: gathered, written at once, and of large ones no more at all connections together than
+//! there is room for.
+
+use std::{
+    io::{Error, ErrorKind, Result},
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use bytes::BytesMut;
+use tokio::{
+    io::AsyncWriteExt,
+    net::tcp::OwnedWriteHalf,
+    sync::{OwnedSemaphorePermit, Semaphore},
+    time::timeout,
+};
+
+use super::{
+    COMMAND_TIMEOUT,
+    connection::{CHUNK, FREE, STALLED},
+    reply::{Protocol, Reply},
+};
+
+/// Answers are written once there are so many bytes of them, though there is more to do.
+const GATHERED: usize = 64 << 10;
+/// How often somebody who has room for large answers is looked after.
+const LOOK: Duration = Duration::from_secs(1);
+/// Who takes fewer bytes between two looks is cut off if others wait for the room.
+const SLOW: usize = 1 << 20;
+
+/// Room for large answers, in KiB.
+#[derive(Debug)]
+pub(super) struct Room {
+    free: Arc<Semaphore>,
+    all: usize,
+    waiting: AtomicUsize,
+}
+
+impl Room {
+    pub(super) fn new(bytes: usize) -> Self {
+        let all = (bytes >> 10).clamp(1, u32::MAX as usize).min(Semaphore::MAX_PERMITS);
+        Self { free: Arc::new(Semaphore::new(all)), all, waiting: AtomicUsize::new(0) }
+    }
+
+    /// Room for so many bytes, or all that there is. `None`: it was taken up for too long.
+    async fn take(&self, bytes: usize) -> Option<OwnedSemaphorePermit> {
+        let wanted = (bytes >> 10).clamp(1, self.all) as u32;
+        if let Ok(taken) = self.free.clone().try_acquire_many_owned(wanted) {
+            return Some(taken);
+        }
+        self.waiting.fetch_add(1, Ordering::Relaxed);
+        let taken = timeout(COMMAND_TIMEOUT, self.free.clone().acquire_many_owned(wanted)).await;
+        self.waiting.fetch_sub(1, Ordering::Relaxed);
+        taken.ok()?.ok()
+    }
+
+    fn is_wanted(&self) -> bool {
+        self.waiting.load(Ordering::Relaxed) > 0
+    }
+}
+
+/// What one client has not taken yet.
+#[derive(Debug)]
+pub(super) struct Output {
+    socket: OwnedWriteHalf,
+    room: Arc<Room>,
+    bytes: BytesMut,
+    /// Why nothing can be written any more.
+    broken: Option<Error>,
+}
+
+impl Output {
+    pub(super) fn new(socket: OwnedWriteHalf, room: Arc<Room>) -> Self {
+        Self { socket, room, bytes: BytesMut::new(), broken: None }
+    }
+
+    /// Gathers an answer that isn't large.
+    pub(super) fn say(&mut self, reply: &Reply, protocol: Protocol) {
+        reply.encode(&mut self.bytes, protocol);
+    }
+
+    /// Gathers answers. If they are large together they have to find room first, and are written before this ends. Those
+    /// that find none are lost; `applied`: they were of commands that have left something behind.
+    pub(super) async fn tell(&mut self, replies: Vec<Reply>, protocol: Protocol, applied: bool) {
+        let bytes: usize = replies.iter().map(Reply::bytes).sum();
+        if bytes <= FREE {
+            return replies.iter().for_each(|reply| self.say(reply, protocol));
+        }
+        // Nobody else has to wait for what needs none.
+        self.write().await;
+        let room = self.room.take(bytes).await;
+        for reply in replies {
+            let reply = if room.is_some() { reply } else { reply.lost(applied) };
+            self.say(&reply, protocol);
+            if self.bytes.len() >= GATHERED {
+                self.write_large().await;
+            }
+        }
+        self.write_large().await;
+    }
+
+    /// Writes what was gathered, if that is much.
+    pub(super) async fn write_much(&mut self) -> Result<()> {
+        if self.bytes.len() >= GATHERED {
+            self.write().await;
+        }
+        self.check()
+    }
+
+    /// Writes what was gathered.
+    pub(super) async fn write_all(&mut self) -> Result<()> {
+        self.write().await;
+        self.check()
+    }
+
+    /// Says that there is no more.
+    pub(super) async fn shutdown(&mut self) -> Result<()> {
+        self.socket.shutdown().await
+    }
+
+    fn check(&mut self) -> Result<()> {
+        self.broken.take().map_or(Ok(()), Err)
+    }
+
+    async fn write(&mut self) {
+        let much = self.bytes.len() > CHUNK;
+        while !self.bytes.is_empty() && self.broken.is_none() {
+            let written = timeout(STALLED, self.socket.write_buf(&mut self.bytes)).await;
+            self.broken = match written {
+                Ok(Ok(0)) => Some(ErrorKind::WriteZero.into()),
+                Ok(Ok(_)) => None,
+                Ok(Err(error)) => Some(error),
+                Err(_) => Some(ErrorKind::TimedOut.into()),
+            };
+        }
+        self.end(much);
+    }
+
+    /// The same, looking after others who wait for the room that it takes.
+    async fn write_large(&mut self) {
+        let much = self.bytes.len() > CHUNK;
+        let mut stalled = Duration::ZERO;
+        while !self.bytes.is_empty() && self.broken.is_none() {
+            let before = self.bytes.len();
+            let done = timeout(LOOK, self.socket.write_all_buf(&mut self.bytes)).await;
+            let written = before - self.bytes.len();
+            stalled = if written == 0 { stalled + LOOK } else { Duration::ZERO };
+            self.broken = match done {
+                Ok(done) => done.err(),
+                Err(_) if stalled >= STALLED || (written < SLOW && self.room.is_wanted()) => {
+                    Some(ErrorKind::TimedOut.into())
+                }
+                Err(_) => None,
+            };
+        }
+        self.end(much);
+    }
+
+    /// What many answers took is given back, and what few took is used again.
+    fn end(&mut self, much: bool) {
+        if much || self.broken.is_some() {
+            self.bytes = BytesMut::new();
+        }
+    }
+}
