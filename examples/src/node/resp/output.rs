@@ -133,7 +133,7 @@ impl Output {
                 Ok(Ok(0)) => Some(ErrorKind::WriteZero.into()),
                 Ok(Ok(_)) => None,
                 Ok(Err(error)) => Some(error),
-                Err(_) => Some(ErrorKind::TimedOut.into()),
+                Err(_) => Some(self.cut_off()),
             };
         }
         self.end(much);
@@ -150,13 +150,19 @@ impl Output {
             stalled = if written == 0 { stalled + LOOK } else { Duration::ZERO };
             self.broken = match done {
                 Ok(done) => done.err(),
-                Err(_) if stalled >= STALLED || (written < SLOW && self.room.is_wanted()) => {
-                    Some(ErrorKind::TimedOut.into())
-                }
+                Err(_) if stalled >= STALLED || (written < SLOW && self.room.is_wanted()) => Some(self.cut_off()),
                 Err(_) => None,
             };
         }
         self.end(much);
+    }
+
+    /// The end is one at once: what the system holds for who doesn't take it goes too.
+    fn cut_off(&self) -> Error {
+        if let Err(error) = self.socket.as_ref().set_zero_linger() {
+            tracing::debug!(%error, "what a client hasn't taken stays for a while");
+        }
+        ErrorKind::TimedOut.into()
     }
 
     /// What many answers took is given back, and what few took is used again.

@@ -2,7 +2,7 @@
 
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
-    net::TcpStream,
+    net::{TcpSocket, TcpStream},
     time::timeout,
 };
 
@@ -28,6 +28,13 @@ pub(super) fn command(words: &[&[u8]]) -> Vec<u8> {
 impl Wire {
     pub(super) async fn to(addr: &str) -> Self {
         Self { stream: TcpStream::connect(addr).await.unwrap(), read: Vec::new() }
+    }
+
+    /// The same, where hardly anything is on its way to who doesn't read.
+    pub(super) async fn narrow(addr: &str) -> Self {
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.set_recv_buffer_size(4096).unwrap();
+        Self { stream: socket.connect(addr.parse().unwrap()).await.unwrap(), read: Vec::new() }
     }
 
     pub(super) async fn write(&mut self, bytes: &[u8]) {
