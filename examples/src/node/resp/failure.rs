@@ -34,6 +34,15 @@ pub(super) fn told_of_read(kv: &Kv, key: &[u8], error: &Error) -> Reply {
     }
 }
 
+/// Whether a read failed by what it asked for: another one may be served all the same.
+pub(super) fn is_about_keys(error: &Error) -> bool {
+    use Refusal::{BatchSize, KeyTooLong, ManyChains, ValueTooLarge};
+    matches!(
+        error,
+        Error::Refused { reason: KeyTooLong { .. } | ValueTooLarge { .. } | ManyChains | BatchSize { .. }, .. }
+    )
+}
+
 fn not_applied(reason: &NotApplied) -> Reply {
     let kind = match reason {
         NotApplied::TimedOut => "BUSY",

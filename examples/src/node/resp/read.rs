@@ -50,18 +50,15 @@ impl Read {
     }
 
     /// The answer, whoever has to be asked.
-    pub(super) async fn ask(&self, kv: &Kv) -> Reply {
-        let asked = match self.keys.as_slice() {
+    pub(super) async fn ask(&self, kv: &Kv) -> Result<Reply, Error> {
+        let (found, dirty) = match self.keys.as_slice() {
             [key] => kv.get(key).await.map(|read| {
                 let dirty = read.served.way == Way::Query;
                 (vec![read.into_versioned()], dirty)
-            }),
-            keys => kv.get_many(keys).await.map(|cut| (cut.found, false)),
+            })?,
+            keys => kv.get_many(keys).await.map(|cut| (cut.found, false))?,
         };
-        match asked {
-            Ok((found, dirty)) => self.answer(&found, dirty),
-            Err(error) => self.told(kv, &error),
-        }
+        Ok(self.answer(&found, dirty))
     }
 
     /// What is told if nobody has answered.

@@ -28,6 +28,15 @@ async fn without_a_lease_nothing_is_read() {
     // A write reaches nobody: either that is certain, or nobody knows.
     let told = wire.call(&["INCR", "n"]).await;
     assert!(["-NOCHAIN ", "-BUSY ", "-NOLEASE ", "-UNKNOWN "].iter().any(|word| told.starts_with(word)), "{told}");
+    // Each takes its five seconds, but those that were sent together take them together.
+    let begun = Instant::now();
+    let together = [&["VGET", "k"][..], &["MGET", "k", "n"], &["GET", "k"], &["GET", "n"]].repeat(3);
+    wire.send(&together).await;
+    for _ in &together {
+        let told = wire.reply().await;
+        assert!(told.starts_with("-NOLEASE "), "{told}");
+    }
+    assert!(begun.elapsed() < Duration::from_secs(25), "{:?} for {} reads", begun.elapsed(), together.len());
     for node in &cluster.nodes[..2] {
         node.signal("-CONT").await;
     }

@@ -7,6 +7,7 @@ use super::{Client, Reply};
 use crate::node::resp::{
     Shared,
     connection::FREE,
+    failure::is_about_keys,
     read::Read,
     script,
     together::Together,
@@ -49,7 +50,7 @@ impl Pending {
 
     /// The answers of writes, which have room in one update.
     async fn made(mut self, shared: &Shared) -> Vec<Reply> {
-        if self.slots.len() == 1
+        if matches!(*self.slots, [Slot::Write(_)])
             && let Some(Slot::Write(write)) = self.slots.pop()
         {
             // Whoever doesn't pipeline has no more than this.
@@ -84,22 +85,21 @@ async fn made(shared: &Shared, mut writes: Vec<Write>) -> Vec<Reply> {
 }
 
 /// Reads of one key each at one moment, or nothing if they have to be made one by one: together they find no more than may be
-/// in one value, as one of them alone does.
-async fn together(shared: &Shared, slots: &[Slot]) -> Vec<Reply> {
+/// in one value, as one of them alone does. Fails if nobody serves them.
+async fn together(shared: &Shared, slots: &[Slot]) -> Result<Vec<Reply>, Error> {
     let reads = slots.iter().filter_map(|slot| match slot {
         Slot::Read(read) if read.is_plain() => Some(read),
         _ => None,
     });
     let reads: Vec<_> = reads.collect();
     if reads.len() < 2 {
-        return Vec::new();
+        return Ok(Vec::new());
     }
     let keys = reads.iter().flat_map(|read| read.keys.clone());
     match shared.kv.get_many(keys).await {
-        Ok(cut) => reads.iter().zip(cut.found).map(|(read, found)| read.answer(&[found], false)).collect(),
-        Err(Error::Refused { .. }) => Vec::new(),
-        // Nor would others be served any sooner.
-        Err(error) => reads.iter().map(|read| read.told(&shared.kv, &error)).collect(),
+        Ok(cut) => Ok(reads.iter().zip(cut.found).map(|(read, found)| read.answer(&[found], false)).collect()),
+        Err(error) if is_about_keys(&error) => Ok(Vec::new()),
+        Err(error) => Err(error),
     }
 }
 
@@ -149,15 +149,30 @@ impl Client {
     /// Of what is large no more is asked for before it is told.
     async fn read_all(&mut self, slots: Vec<Slot>) {
         let shared = self.shared.clone();
-        let mut found = together(&shared, &slots).await.into_iter();
+        let kv = &shared.kv;
+        // Whom nobody serves has waited for that; those behind it needn't wait again.
+        let (found, mut unserved) = match together(&shared, &slots).await {
+            Ok(found) => (found, None),
+            Err(error) => (Vec::new(), Some(error)),
+        };
+        let mut found = found.into_iter();
         let mut replies = Vec::with_capacity(slots.len());
         for slot in slots {
             match slot {
                 Slot::Said(reply) => replies.push(reply),
                 Slot::Read(read) if read.is_plain() && found.len() > 0 => replies.extend(found.next()),
                 Slot::Read(read) => {
+                    if let Some(error) = &unserved {
+                        replies.push(read.told(kv, error));
+                        continue;
+                    }
                     self.output.tell(std::mem::take(&mut replies), self.protocol, false).await;
-                    replies.push(read.ask(&shared.kv).await);
+                    let asked = read.ask(kv).await;
+                    replies.push(asked.unwrap_or_else(|error| {
+                        let told = read.told(kv, &error);
+                        unserved = Some(error).filter(|error| !is_about_keys(error));
+                        told
+                    }));
                 }
                 Slot::Write(_) => {}
             }
