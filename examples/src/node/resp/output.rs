@@ -26,9 +26,9 @@ use super::{
 
 /// Answers are written once there are so many bytes of them, though there is more to do.
 const GATHERED: usize = 64 << 10;
-/// How often somebody who has room for large answers is looked after.
+/// How often somebody who is written to is looked after.
 const LOOK: Duration = Duration::from_secs(1);
-/// Who takes fewer bytes between two looks is cut off if others wait for the room.
+/// Who has room for large answers and takes fewer bytes between two looks is cut off if others wait for that.
 const SLOW: usize = 1 << 20;
 
 /// Room for large answers, in KiB.
@@ -90,29 +90,29 @@ impl Output {
             return replies.iter().for_each(|reply| self.say(reply, protocol));
         }
         // Nobody else has to wait for what needs none.
-        self.write().await;
+        self.write(false).await;
         let room = self.room.take(bytes).await;
         for reply in replies {
             let reply = if room.is_some() { reply } else { reply.lost(applied) };
             self.say(&reply, protocol);
             if self.bytes.len() >= GATHERED {
-                self.write_large().await;
+                self.write(true).await;
             }
         }
-        self.write_large().await;
+        self.write(true).await;
     }
 
     /// Writes what was gathered, if that is much.
     pub(super) async fn write_much(&mut self) -> Result<()> {
         if self.bytes.len() >= GATHERED {
-            self.write().await;
+            self.write(false).await;
         }
         self.check()
     }
 
     /// Writes what was gathered.
     pub(super) async fn write_all(&mut self) -> Result<()> {
-        self.write().await;
+        self.write(false).await;
         self.check()
     }
 
@@ -125,22 +125,8 @@ impl Output {
         self.broken.take().map_or(Ok(()), Err)
     }
 
-    async fn write(&mut self) {
-        let much = self.bytes.len() > CHUNK;
-        while !self.bytes.is_empty() && self.broken.is_none() {
-            let written = timeout(STALLED, self.socket.write_buf(&mut self.bytes)).await;
-            self.broken = match written {
-                Ok(Ok(0)) => Some(ErrorKind::WriteZero.into()),
-                Ok(Ok(_)) => None,
-                Ok(Err(error)) => Some(error),
-                Err(_) => Some(self.cut_off()),
-            };
-        }
-        self.end(much);
-    }
-
-    /// The same, looking after others who wait for the room that it takes.
-    async fn write_large(&mut self) {
+    /// Writes what was gathered. Who has room for it makes way if others wait for that.
+    async fn write(&mut self, has_room: bool) {
         let much = self.bytes.len() > CHUNK;
         let mut stalled = Duration::ZERO;
         while !self.bytes.is_empty() && self.broken.is_none() {
@@ -148,13 +134,17 @@ impl Output {
             let done = timeout(LOOK, self.socket.write_all_buf(&mut self.bytes)).await;
             let written = before - self.bytes.len();
             stalled = if written == 0 { stalled + LOOK } else { Duration::ZERO };
+            let is_in_the_way = has_room && written < SLOW && self.room.is_wanted();
             self.broken = match done {
                 Ok(done) => done.err(),
-                Err(_) if stalled >= STALLED || (written < SLOW && self.room.is_wanted()) => Some(self.cut_off()),
+                Err(_) if stalled >= STALLED || is_in_the_way => Some(self.cut_off()),
                 Err(_) => None,
             };
         }
-        self.end(much);
+        // What many answers took is given back, and what few took is used again.
+        if much || self.broken.is_some() {
+            self.bytes = BytesMut::new();
+        }
     }
 
     /// The end is one at once: what the system holds for who doesn't take it goes too.
@@ -163,12 +153,5 @@ impl Output {
             tracing::debug!(%error, "what a client hasn't taken stays for a while");
         }
         ErrorKind::TimedOut.into()
-    }
-
-    /// What many answers took is given back, and what few took is used again.
-    fn end(&mut self, much: bool) {
-        if much || self.broken.is_some() {
-            self.bytes = BytesMut::new();
-        }
     }
 }
