@@ -6,6 +6,7 @@ use hkdf::hmac::{Hmac, KeyInit, Mac};
 use quinn::{
     AckFrequencyConfig, ConnectionError, ConnectionId, ConnectionIdGenerator, EndpointConfig, MtuDiscoveryConfig,
     RecvStream, ServerConfig, TokioRuntime, TransportConfig as QuinnTransport, TransportErrorCode, VarInt,
+    congestion::CubicConfig,
     crypto::{
         CryptoError, HmacKey,
         rustls::{QuicClientConfig, QuicServerConfig},
@@ -26,6 +27,10 @@ use crate::{
 
 /// Quinn's guess of 333 ms would make the first lost packet of every handshake cost a second.
 const INITIAL_RTT: Duration = Duration::from_millis(100);
+
+/// What QUIC recommends (RFC 9002, section 7.2), and what nobody's queues are troubled with at once.
+const INITIAL_WINDOW: u64 = 14_720;
+const MAX_INITIAL_WINDOW: u64 = 1 << 20;
 
 /// Streams that the side that was dialled may have open at a time: answers too large for the stream of their requests.
 const STREAMS_BACK: u32 = 64;
@@ -93,7 +98,10 @@ fn transport(config: &TransportConfig, bidirectional: u32, unidirectional: u32) 
     // QUIC counts those that may wait, not the one that is waited for.
     acks.ack_eliciting_threshold(config.packets_per_ack.saturating_sub(1).into())
         .max_ack_delay(Some(config.max_ack_delay));
+    let mut cubic = CubicConfig::default();
+    cubic.initial_window(initial_window(config));
     transport
+        .congestion_controller_factory(Arc::new(cubic))
         .max_concurrent_bidi_streams(bidirectional.into())
         .max_concurrent_uni_streams(unidirectional.into())
         .stream_receive_window(config.stream_window_bytes.into())
@@ -109,6 +117,13 @@ fn transport(config: &TransportConfig, bidirectional: u32, unidirectional: u32) 
         .datagram_receive_buffer_size(Some(DATAGRAM_BUFFER))
         .datagram_send_buffer_size(DATAGRAM_BUFFER);
     transport
+}
+
+/// Bytes that may be in flight on a new connection: what is acknowledged at once, twice. With fewer, each time that they are
+/// all in flight the sender would wait for the peer to acknowledge less than it likes to, which takes `max_ack_delay`.
+fn initial_window(config: &TransportConfig) -> u64 {
+    let acknowledged = u64::from(config.packets_per_ack) * u64::from(config.max_udp_payload);
+    (acknowledged * 2).clamp(INITIAL_WINDOW, MAX_INITIAL_WINDOW)
 }
 
 /// Makes connection ids of eight random bytes.

@@ -171,3 +171,11 @@ fn within<T>(task: impl Future<Output = T>) -> impl Future<Output = T> {
 fn frame(header: &'static [u8], body: &'static [u8]) -> Bytes {
     Frame { header: Bytes::from_static(header), body: Bytes::from_static(body) }.to_bytes()
 }
+
+/// Else it would wait for the peer to acknowledge less than it likes to, whenever all that it may send is in flight.
+#[tokio::test]
+async fn a_new_connection_may_send_more_than_is_acknowledged_together() {
+    let TransportConfig { packets_per_ack, max_udp_payload, .. } = config();
+    let window = Raw::new("raw").dial(&Honest::new(config())).await.congestion_state().window();
+    assert!(window >= 2 * u64::from(packets_per_ack) * u64::from(max_udp_payload), "{window} bytes");
+}
