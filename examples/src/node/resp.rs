@@ -16,6 +16,7 @@ mod number;
 mod output;
 mod read;
 mod reply;
+mod room;
 mod scan;
 mod script;
 mod table;
@@ -39,8 +40,8 @@ use tokio::{
 
 use self::{
     connection::Connection,
-    output::Room,
     reply::{Protocol, Reply},
+    room::Room,
     together::Together,
 };
 use super::{args::NodeArgs, port::Bound};
@@ -85,8 +86,8 @@ struct Shared {
     limits: Limits,
     secret: Option<Arc<[u8]>>,
     places: Arc<Semaphore>,
-    /// Room for large commands, in KiB.
-    large: Arc<Semaphore>,
+    /// Room for large commands, and for large answers.
+    commands: Room,
     answers: Arc<Room>,
     last_id: AtomicU64,
 }
@@ -101,12 +102,11 @@ impl Shared {
 /// Answers from now on, in tasks that end with the program. Returns the address.
 pub(super) fn serve(port: Bound, node: Node, limits: Limits) -> String {
     let kv = node.kv().with_timeout(COMMAND_TIMEOUT);
-    let large = Arc::new(Semaphore::new((limits.large_bytes >> 10).clamp(1, Semaphore::MAX_PERMITS)));
     let places = Arc::new(Semaphore::new(MAX_CLIENTS));
     let together = Together::new(&kv);
-    let answers = Arc::new(Room::new(limits.large_bytes));
+    let (commands, answers) = (Room::new(limits.large_bytes), Arc::new(Room::new(limits.large_bytes)));
     let (secret, last_id) = (port.secret, AtomicU64::new(0));
-    let shared = Shared { node, kv, together, limits, secret, places, large, answers, last_id };
+    let shared = Shared { node, kv, together, limits, secret, places, commands, answers, last_id };
     tokio::spawn(accept(port.listener, Arc::new(shared)));
     port.addr.to_string()
 }

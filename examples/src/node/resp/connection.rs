@@ -15,7 +15,7 @@ use tokio::{
 };
 
 use super::{
-    COMMAND_TIMEOUT, Shared,
+    Shared,
     client::{Client, Then},
     frame::{Frames, Next},
     reply::Reply,
@@ -123,9 +123,7 @@ impl Connection {
         if self.client.output.write_all().await.is_err() {
             return false;
         }
-        let lacking = u32::try_from(lacking).unwrap_or(u32::MAX);
-        let taken = timeout(COMMAND_TIMEOUT, self.shared.large.clone().acquire_many_owned(lacking)).await;
-        let Ok(Ok(taken)) = taken else {
+        let Some(taken) = self.shared.commands.take(lacking).await else {
             self.client.say(Reply::Error("BUSY too many bytes of large commands are on their way".into()));
             return false;
         };

@@ -2,26 +2,18 @@
 //! there is room for.
 
 use std::{
-    io::{Error, ErrorKind, Result},
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
+    io::{self, Error, ErrorKind},
+    sync::Arc,
     time::Duration,
 };
 
 use bytes::BytesMut;
-use tokio::{
-    io::AsyncWriteExt,
-    net::tcp::OwnedWriteHalf,
-    sync::{OwnedSemaphorePermit, Semaphore},
-    time::timeout,
-};
+use tokio::{io::AsyncWriteExt, net::tcp::OwnedWriteHalf, time::timeout};
 
 use super::{
-    COMMAND_TIMEOUT,
     connection::{CHUNK, FREE, STALLED},
     reply::{Protocol, Reply},
+    room::{Room, Taken},
 };
 
 /// Answers are written once there are so many bytes of them, though there is more to do.
@@ -31,36 +23,9 @@ const LOOK: Duration = Duration::from_secs(1);
 /// Who has room for large answers and takes fewer bytes between two looks is cut off if others wait for that.
 const SLOW: usize = 1 << 20;
 
-/// Room for large answers, in KiB.
+/// So many KiB of room.
 #[derive(Debug)]
-pub(super) struct Room {
-    free: Arc<Semaphore>,
-    all: usize,
-    waiting: AtomicUsize,
-}
-
-impl Room {
-    pub(super) fn new(bytes: usize) -> Self {
-        let all = (bytes >> 10).clamp(1, u32::MAX as usize).min(Semaphore::MAX_PERMITS);
-        Self { free: Arc::new(Semaphore::new(all)), all, waiting: AtomicUsize::new(0) }
-    }
-
-    /// Room for so many bytes, or all that there is. `None`: it was taken up for too long.
-    async fn take(&self, bytes: usize) -> Option<OwnedSemaphorePermit> {
-        let wanted = (bytes >> 10).clamp(1, self.all) as u32;
-        if let Ok(taken) = self.free.clone().try_acquire_many_owned(wanted) {
-            return Some(taken);
-        }
-        self.waiting.fetch_add(1, Ordering::Relaxed);
-        let taken = timeout(COMMAND_TIMEOUT, self.free.clone().acquire_many_owned(wanted)).await;
-        self.waiting.fetch_sub(1, Ordering::Relaxed);
-        taken.ok()?.ok()
-    }
-
-    fn is_wanted(&self) -> bool {
-        self.waiting.load(Ordering::Relaxed) > 0
-    }
-}
+pub(super) struct Lacking(usize);
 
 /// What one client has not taken yet.
 #[derive(Debug)]
@@ -85,25 +50,70 @@ impl Output {
     /// Gathers answers. If they are large together they have to find room first, and are written before this ends. Those
     /// that find none are lost; `applied`: they were of commands that have left something behind.
     pub(super) async fn tell(&mut self, replies: Vec<Reply>, protocol: Protocol, applied: bool) {
-        let bytes: usize = replies.iter().map(Reply::bytes).sum();
-        if bytes <= FREE {
+        let kib = room_for(&replies);
+        if kib == 0 {
             return replies.iter().for_each(|reply| self.say(reply, protocol));
         }
         // Nobody else has to wait for what needs none.
         self.write(false).await;
-        let room = self.room.take(bytes).await;
-        for reply in replies {
-            let reply = if room.is_some() { reply } else { reply.lost(applied) };
-            self.say(&reply, protocol);
-            if self.bytes.len() >= GATHERED {
-                self.write(true).await;
-            }
+        match self.room.take_for_kept(kib).await {
+            Some(room) => self.tell_within(room, replies, protocol).await,
+            None => replies.into_iter().for_each(|reply| self.say(&reply.lost(applied), protocol)),
         }
-        self.write(true).await;
+    }
+
+    /// Gathers an answer if there is room for it now, or in `room`. If not it is gone, and what room it lacks is told.
+    pub(super) async fn tell_now(
+        &mut self,
+        room: Option<Taken>,
+        reply: Reply,
+        protocol: Protocol,
+    ) -> Result<(), Lacking> {
+        let replies = vec![reply];
+        let kib = room_for(&replies);
+        let room = self.room.try_take_with(room, kib).ok_or(Lacking(kib))?;
+        self.tell_within(room, replies, protocol).await;
+        Ok(())
+    }
+
+    /// Waits for room. `None`: for too long.
+    pub(super) async fn wait(&mut self, Lacking(kib): Lacking) -> Option<Taken> {
+        self.write(false).await;
+        self.room.take(kib).await
+    }
+
+    /// Room for answers, if there is any now.
+    pub(super) fn try_room(&self, replies: &[Reply]) -> Option<Taken> {
+        self.room.try_take(room_for(replies))
+    }
+
+    /// Gathers answers that have room, if they need any.
+    pub(super) async fn tell_within(&mut self, room: Taken, replies: Vec<Reply>, protocol: Protocol) {
+        for reply in replies {
+            self.tell_one(&room, reply, protocol).await;
+        }
+        self.give_back(room).await;
+    }
+
+    /// Gathers one of the answers that have room.
+    pub(super) async fn tell_one(&mut self, room: &Taken, reply: Reply, protocol: Protocol) {
+        self.say(&reply, protocol);
+        // Its bytes are here twice now.
+        drop(reply);
+        if self.bytes.len() >= GATHERED {
+            self.write(room.num_permits() > 0).await;
+        }
+    }
+
+    /// Nothing that has room is left behind.
+    pub(super) async fn give_back(&mut self, room: Taken) {
+        if room.num_permits() > 0 {
+            self.write(true).await;
+        }
     }
 
     /// Writes what was gathered, if that is much.
-    pub(super) async fn write_much(&mut self) -> Result<()> {
+    pub(super) async fn write_much(&mut self) -> io::Result<()> {
         if self.bytes.len() >= GATHERED {
             self.write(false).await;
         }
@@ -111,17 +121,22 @@ impl Output {
     }
 
     /// Writes what was gathered.
-    pub(super) async fn write_all(&mut self) -> Result<()> {
+    pub(super) async fn write_all(&mut self) -> io::Result<()> {
         self.write(false).await;
         self.check()
     }
 
     /// Says that there is no more.
-    pub(super) async fn shutdown(&mut self) -> Result<()> {
+    pub(super) async fn shutdown(&mut self) -> io::Result<()> {
         self.socket.shutdown().await
     }
 
-    fn check(&mut self) -> Result<()> {
+    /// Whether nothing that is gathered goes anywhere any more.
+    pub(super) fn is_broken(&self) -> bool {
+        self.broken.is_some()
+    }
+
+    fn check(&mut self) -> io::Result<()> {
         self.broken.take().map_or(Ok(()), Err)
     }
 
@@ -154,4 +169,10 @@ impl Output {
         }
         ErrorKind::TimedOut.into()
     }
+}
+
+/// The room that answers need, in KiB: none if they aren't large together.
+fn room_for(replies: &[Reply]) -> usize {
+    let bytes: usize = replies.iter().map(Reply::bytes).sum();
+    if bytes > FREE { bytes >> 10 } else { 0 }
 }

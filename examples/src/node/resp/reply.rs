@@ -83,8 +83,13 @@ impl Reply {
         match self.bytes() {
             0 => self,
             _ if applied => Self::Error("UNKNOWN the command was done; for what it told there was no room".into()),
-            _ => Self::Error("BUSY too many bytes of large answers are on their way".into()),
+            _ => Self::no_room(),
         }
+    }
+
+    /// What is told of a large answer that there is no room for.
+    pub(super) fn no_room() -> Self {
+        Self::Error("BUSY too many bytes of large answers are on their way".into())
     }
 
     /// Appends its bytes.

@@ -122,19 +122,55 @@ async fn all_who_do_not_read_share_some_room() {
     }
 }
 
-/// A spare has nothing itself: it asks others, and for no more than its client takes.
-#[tokio::test]
-async fn a_spare_does_not_ask_for_what_is_not_read() {
+/// A spare and its port, and the members. It has nothing itself: it asks others.
+async fn spare() -> (Node, String, Vec<Node>) {
     let (name, secret) = (format!("test-{}", token()), token());
-    let flags = ["--replicas", "2", "--max-value-bytes", "1MiB", "--resp", "127.0.0.1:0"];
+    let flags = ["--replicas", "2", "--max-value-bytes", "1MiB", "--queue-bytes", "1MiB", "--resp", "127.0.0.1:0"];
     let mut nodes: Vec<_> = (0..3).map(|_| Node::start(&name, &secret, &flags)).collect();
     let mut lines = Vec::new();
     for node in &mut nodes {
         lines.push(node.ready().await);
     }
     let at = lines.iter().position(|line| line["role"] == "spare").expect("one too many for the chain");
-    let (spare, port) = (&nodes[at], lines[at]["resp"].as_str().unwrap());
-    let mut wire = Wire::to(port).await;
+    (nodes.swap_remove(at), lines[at]["resp"].as_str().unwrap().to_owned(), nodes)
+}
+
+/// Nor does it keep what it was told while there is no room for that.
+#[tokio::test]
+async fn what_a_spare_has_no_room_for_it_does_not_keep() {
+    const CLIENTS: usize = 400;
+    /// Far less than a value each, and far more than what is on its way from members at a time.
+    const MOST: u64 = 256 << 20;
+    /// Long enough for all of them to be answered, and for those who wait to have done so.
+    const WATCHED: Duration = Duration::from_secs(8);
+    let (spare, port, _members) = spare().await;
+    let mut good = Wire::to(&port).await;
+    assert_eq!(good.call(&["SET", "k", &"x".repeat(1 << 20)]).await, "+OK\r\n");
+    assert_eq!(good.call(&["GET", "k"]).await.len(), (1 << 20) + 12);
+    let before = spare.resident();
+    let mut stuck = Vec::new();
+    for n in 0..CLIENTS {
+        let mut wire = Wire::narrow(&port).await;
+        let commands = match n % 2 {
+            0 => command(&[b"GET", b"k"]),
+            _ => [command(&[b"MULTI"]), command(&[b"GET", b"k"]), command(&[b"EXEC"])].concat(),
+        };
+        wire.write(&commands.repeat(20)).await;
+        stuck.push(wire);
+    }
+    let (began, mut most) = (Instant::now(), 0);
+    while began.elapsed() < WATCHED {
+        most = most.max(spare.resident().saturating_sub(before));
+        assert!(most < MOST, "{} MiB for {CLIENTS} clients", most >> 20);
+        assert_eq!(good.call(&["PING"]).await, "+PONG\r\n");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+#[tokio::test]
+async fn a_spare_does_not_ask_for_what_is_not_read() {
+    let (spare, port, _members) = spare().await;
+    let mut wire = Wire::to(&port).await;
     let value = "x".repeat(1 << 20);
     assert_eq!(wire.call(&["MSET", "a", "1", "b", "2"]).await, "+OK\r\n");
     assert_eq!(wire.call(&["INCR", "a"]).await, ":2\r\n");

@@ -14,6 +14,9 @@ use crate::node::resp::{
     write::{MOST_BYTES, MOST_STEPS, Write},
 };
 
+/// A value that grows while its reader waits for room is read so often.
+const READS: usize = 3;
+
 /// Commands that aren't answered yet, in their order.
 #[derive(Debug, Default)]
 pub(super) struct Pending {
@@ -110,7 +113,15 @@ impl Client {
             self.flush().await;
         }
         if let Some(reply) = read.here(&self.shared.kv) {
-            return if reply.bytes() > FREE { self.tell(reply, false).await } else { self.say(reply) };
+            if reply.bytes() <= FREE {
+                return self.say(reply);
+            }
+            drop(reply);
+            self.flush().await;
+            if let Err(error) = self.read_alone(&read).await {
+                self.say(read.told(&self.shared.kv, &error));
+            }
+            return;
         }
         self.pending.reads += 1;
         self.pending.slots.push(Slot::Read(read));
@@ -146,37 +157,71 @@ impl Client {
         self.output.tell(replies, self.protocol, true).await;
     }
 
+    /// Answers a read by itself. What finds no room isn't kept until there is some, but read again then. Fails if nobody
+    /// serves it.
+    async fn read_alone(&mut self, read: &Read) -> Result<(), Error> {
+        let mut room = None;
+        for _ in 0..READS {
+            let kv = &self.shared.kv;
+            let reply = match read.here(kv) {
+                Some(reply) => reply,
+                None => read.ask(kv).await?,
+            };
+            let Err(lacking) = self.output.tell_now(room, reply, self.protocol).await else { return Ok(()) };
+            room = self.output.wait(lacking).await;
+            if room.is_none() {
+                break;
+            }
+        }
+        self.output.say(&Reply::no_room(), self.protocol);
+        Ok(())
+    }
+
     /// Of what is large no more is asked for before it is told.
     async fn read_all(&mut self, slots: Vec<Slot>) {
         let shared = self.shared.clone();
-        let kv = &shared.kv;
         // Whom nobody serves has waited for that; those behind it needn't wait again.
-        let (found, mut unserved) = match together(&shared, &slots).await {
+        let (mut found, mut unserved) = match together(&shared, &slots).await {
             Ok(found) => (found, None),
             Err(error) => (Vec::new(), Some(error)),
         };
+        let room = self.output.try_room(&found);
+        if room.is_none() {
+            // Rather than kept until there is some, its keys are read one by one.
+            found.clear();
+        }
         let mut found = found.into_iter();
-        let mut replies = Vec::with_capacity(slots.len());
         for slot in slots {
-            match slot {
-                Slot::Said(reply) => replies.push(reply),
-                Slot::Read(read) if read.is_plain() && found.len() > 0 => replies.extend(found.next()),
-                Slot::Read(read) => {
-                    if let Some(error) = &unserved {
-                        replies.push(read.told(kv, error));
-                        continue;
-                    }
-                    self.output.tell(std::mem::take(&mut replies), self.protocol, false).await;
-                    let asked = read.ask(kv).await;
-                    replies.push(asked.unwrap_or_else(|error| {
-                        let told = read.told(kv, &error);
-                        unserved = Some(error).filter(|error| !is_about_keys(error));
-                        told
-                    }));
+            if self.output.is_broken() {
+                // Nobody is there to be told.
+                break;
+            }
+            let read = match slot {
+                Slot::Read(read) => read,
+                Slot::Said(reply) => {
+                    self.output.say(&reply, self.protocol);
+                    continue;
                 }
-                Slot::Write(_) => {}
+                Slot::Write(_) => continue,
+            };
+            if let Some(room) = &room
+                && read.is_plain()
+                && let Some(reply) = found.next()
+            {
+                self.output.tell_one(room, reply, self.protocol).await;
+                continue;
+            }
+            let failed = match unserved.take() {
+                None => self.read_alone(&read).await.err(),
+                error => error,
+            };
+            if let Some(error) = failed {
+                self.output.say(&read.told(&shared.kv, &error), self.protocol);
+                unserved = Some(error).filter(|error| !is_about_keys(error));
             }
         }
-        self.output.tell(replies, self.protocol, false).await;
+        if let Some(room) = room {
+            self.output.give_back(room).await;
+        }
     }
 }
