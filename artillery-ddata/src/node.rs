@@ -18,7 +18,7 @@ pub use self::{
     builder::{NodeBuilder, StartError},
     phase::{NeverReady, Ready, Stopped},
 };
-use crate::{Place, config::Config, kv::Kv, metrics::NodeMetrics, status::NodeStatus};
+use crate::{Place, Routing, config::Config, kv::Kv, metrics::NodeMetrics, status::NodeStatus};
 
 /// A member of a cluster, or a spare, in this process. Clones are the same node; dropping the last one is a crash.
 #[derive(Clone)]
@@ -98,6 +98,12 @@ impl Node {
     /// What it is, in the first chain that it serves.
     pub fn role(&self) -> Place {
         self.inner.data.role()
+    }
+
+    /// Chains, members and addresses as they are known here now, by a spare too: perhaps old, never invented. `None`: no
+    /// cluster has formed yet.
+    pub fn routing(&self) -> Option<Arc<Routing>> {
+        self.inner.data.routing()
     }
 
     /// The membership below the data: who seems to be there.

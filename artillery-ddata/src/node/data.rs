@@ -20,7 +20,7 @@ use super::{
     service::DataService,
 };
 use crate::{
-    ChainConfig, ChainId, Epoch, Place,
+    ChainConfig, ChainId, Epoch, Place, Routing,
     client::router::{HowToRead, Router},
     config::Config,
     control::{
@@ -348,9 +348,13 @@ impl Data {
         }
     }
 
+    pub(super) fn routing(&self) -> Option<Arc<Routing>> {
+        self.local.routing().borrow().clone()
+    }
+
     /// What this node is, in the first chain that it serves.
     pub(crate) fn role(&self) -> Place {
-        let routing = self.local.routing().borrow().clone();
+        let routing = self.routing();
         let places = routing.iter().flat_map(|routing| &routing.chains).map(|config| config.place(self.id()));
         places.into_iter().find(|&place| place != Place::Spare).unwrap_or(Place::Spare)
     }

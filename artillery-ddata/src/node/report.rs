@@ -48,7 +48,7 @@ impl Data {
     }
 
     fn status_of(&self, states: &[Status]) -> NodeStatus {
-        let routing = self.local.routing().borrow().clone();
+        let routing = self.routing();
         let cluster = self.cluster.get();
         let counters = cluster.map(|cluster| cluster.endpoint().counters()).unwrap_or_default();
         NodeStatus {

@@ -1,6 +1,6 @@
 //! What a node says of itself and of its commands.
 
-use artillery_ddata::{Place, status::NodeStatus};
+use artillery_ddata::{ChainConfig, Node, Place, status::NodeStatus};
 
 use super::{
     MAX_CLIENTS,
@@ -99,10 +99,11 @@ pub(super) fn role(status: &NodeStatus) -> Reply {
     Reply::List(vec![Reply::text("master"), Reply::Number(offset), Reply::List(others.map(replica).collect())])
 }
 
-/// How many other members serve: every write that was acknowledged is on them.
-pub(super) fn others(status: &NodeStatus) -> i64 {
-    let others = status.chains.first().map_or(0, |chain| chain.members.len().saturating_sub(1));
-    i64::try_from(others).unwrap_or(i64::MAX)
+/// How many members serve beside one: every write that was acknowledged is on them. A spare says what members say.
+pub(super) fn others(node: &Node) -> i64 {
+    let chains = node.routing();
+    let serving = chains.iter().flat_map(|known| known.chains.first()).flat_map(ChainConfig::serving).count();
+    i64::try_from(serving.saturating_sub(1)).unwrap_or(i64::MAX)
 }
 
 /// `DBSIZE`: the keys here.

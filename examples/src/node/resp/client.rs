@@ -153,6 +153,13 @@ impl Client {
             self.tell(reply, false).await;
             return Then::Next;
         }
+        if let AboutNode::Wait { copies, ms } = about {
+            match self.copies() {
+                others if copies > others => return Then::Wait { copies, ms },
+                others => self.say(Reply::Number(others)),
+            }
+            return Then::Next;
+        }
         let Ok(status) = timeout(PATIENCE, self.shared.node.status()).await else {
             self.say(Reply::Error("BUSY this node didn't say how it is".into()));
             return Then::Next;
@@ -161,18 +168,14 @@ impl Client {
             AboutNode::Info(sections) => about::info(&status, self.shared.clients(), &sections),
             AboutNode::DbSize => about::size(&status),
             AboutNode::Role => about::role(&status),
-            AboutNode::Wait { copies, ms } => match about::others(&status) {
-                others if copies > others => return Then::Wait { copies, ms },
-                others => Reply::Number(others),
-            },
-            AboutNode::Scan(_) => return Then::Next,
+            AboutNode::Scan(_) | AboutNode::Wait { .. } => return Then::Next,
         };
         self.say(reply);
         Then::Next
     }
 
     /// How many other members hold every write that was acknowledged.
-    pub(super) async fn copies(&self) -> i64 {
-        timeout(PATIENCE, self.shared.node.status()).await.map_or(0, |status| about::others(&status))
+    pub(super) fn copies(&self) -> i64 {
+        about::others(&self.shared.node)
     }
 }

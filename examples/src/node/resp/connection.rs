@@ -152,7 +152,7 @@ impl Connection {
         self.client.output.write_all().await?;
         let end = (ms > 0).then(|| Instant::now() + Duration::from_millis(ms.min(u64::from(u32::MAX))));
         loop {
-            let others = self.client.copies().await;
+            let others = self.client.copies();
             if others >= copies || end.is_some_and(|end| Instant::now() >= end) {
                 self.client.say(Reply::Number(others));
                 return Ok(true);

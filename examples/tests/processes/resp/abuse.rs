@@ -174,6 +174,8 @@ async fn a_spare_does_not_ask_for_what_is_not_read() {
     let value = "x".repeat(1 << 20);
     assert_eq!(wire.call(&["MSET", "a", "1", "b", "2"]).await, "+OK\r\n");
     assert_eq!(wire.call(&["INCR", "a"]).await, ":2\r\n");
+    // Two members have it, and the spare knows.
+    assert_eq!(wire.call(&["WAIT", "1", "1000"]).await, ":1\r\n");
     assert_eq!(wire.call(&["SET", "k", &value]).await, "+OK\r\n");
     let many: Vec<_> = (0..300).map(|n| if n % 2 == 0 { ["GET", "a"] } else { ["GET", "b"] }).collect();
     wire.send(&many.iter().map(|words| &words[..]).collect::<Vec<_>>()).await;

@@ -121,11 +121,8 @@ impl Client {
         let script = watched.iter().fold(script, |script, (key, version)| {
             script.require(key, if version.is_none() { Expected::Absent } else { Expected::Version(*version) })
         });
-        let copies = if transaction.queued.iter().any(|queued| matches!(queued, Queued::Copies)) {
-            self.copies().await
-        } else {
-            0
-        };
+        let copies =
+            if transaction.queued.iter().any(|queued| matches!(queued, Queued::Copies)) { self.copies() } else { 0 };
         if script.is_empty() && watched.is_empty() {
             return self.say(Reply::List(transaction.queued.into_iter().map(|queued| queued.plain(copies)).collect()));
         }
