@@ -8,6 +8,8 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let cluster = cluster.payload("role=example").start().await?;
     println!("{} is at {}; Ctrl-C ends it", cluster.name(), cluster.addr());
     let mut events = cluster.events();
+    // One for all turns of the loop: a new one each turn would miss what is pressed between two of them.
+    let mut interrupted = std::pin::pin!(tokio::signal::ctrl_c());
     loop {
         tokio::select! {
             event = events.next() => match event {
@@ -18,7 +20,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
                 Some(_) => {}
                 None => break,
             },
-            _ = tokio::signal::ctrl_c() => break,
+            _ = &mut interrupted => break,
         }
     }
     cluster.leave().await;
