@@ -32,6 +32,7 @@ use crate::{
     driver::handle::ChainHandle,
     error::Unknown,
     replica::{NotLocal, ReadMode},
+    wire::keep::{SHORT, copied},
 };
 
 /// How long a call tries, unless the handle or the call says otherwise.
@@ -94,7 +95,8 @@ impl Kv {
     /// When awaited, any [`Error`]. A call dropped before its end leaves an unknown outcome: use its
     /// timeout instead.
     pub fn put(&self, key: impl AsRef<[u8]>, value: impl Into<Bytes>) -> Put {
-        Put::new(self, copy(key), value.into())
+        let (key, value) = pair(key, value);
+        Put::new(self, key, value)
     }
 
     /// Makes a key absent, whether it was there or not.
@@ -117,7 +119,8 @@ impl Kv {
         expected: Version,
         value: impl Into<Bytes>,
     ) -> CompareAndSwap {
-        CompareAndSwap::new(self, copy(key), expected, Some(value.into()))
+        let (key, value) = pair(key, value);
+        CompareAndSwap::new(self, key, expected, Some(value))
     }
 
     /// Makes a key absent if its newest version is `expected`.
@@ -290,7 +293,21 @@ fn how_to_read(kv: &Kv) -> HowToRead {
 }
 
 fn copy(key: impl AsRef<[u8]>) -> Bytes {
-    Bytes::copy_from_slice(key.as_ref())
+    copied(key.as_ref())
+}
+
+/// A copy of a key, and the value that it is given. Where both are short that is copied too: together they take one
+/// allocation for as long as the chain keeps them, and nothing that the value came with.
+fn pair(key: impl AsRef<[u8]>, value: impl Into<Bytes>) -> (Bytes, Bytes) {
+    let (key, value) = (key.as_ref(), value.into());
+    let mut both = [0; SHORT];
+    let Some(place) = both.get_mut(..key.len() + value.len()) else { return (copied(key), value) };
+    let (key_place, value_place) = place.split_at_mut(key.len());
+    key_place.copy_from_slice(key);
+    value_place.copy_from_slice(&value);
+    let mut copy = copied(place);
+    let value = copy.split_off(key.len());
+    (copy, value)
 }
 
 impl fmt::Debug for Kv {

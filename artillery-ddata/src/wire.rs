@@ -7,7 +7,7 @@
 pub mod chain;
 pub mod control;
 pub mod formation;
-mod keep;
+pub(crate) mod keep;
 pub mod message;
 mod outline;
 mod raw;

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-use super::copy;
+use super::{copy, pair};
 use crate::replica::{Expected, Step};
 
 /// Changes and their conditions, all or nothing, within one chain. A plain value: write it by
@@ -30,7 +30,8 @@ impl Batch {
 
     /// Gives a key a value.
     pub fn put(mut self, key: impl AsRef<[u8]>, value: impl Into<Bytes>) -> Self {
-        self.steps.push(Step::Put { key: copy(key), value: value.into() });
+        let (key, value) = pair(key, value);
+        self.steps.push(Step::Put { key, value });
         self
     }
 

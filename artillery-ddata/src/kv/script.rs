@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-use super::copy;
+use super::{copy, pair};
 use crate::replica::{self, Expected, Requirement, ScriptStep};
 
 /// Groups of steps that run one after the other where the chain is ordered, and whose results come back. Its keys belong to
@@ -105,7 +105,8 @@ impl Group {
 
     /// Gives a key a value: [`StepOutcome::Done`](crate::StepOutcome::Done).
     pub fn put(self, key: impl AsRef<[u8]>, value: impl Into<Bytes>) -> Self {
-        self.step(ScriptStep::Put { key: copy(key), value: value.into() })
+        let (key, value) = pair(key, value);
+        self.step(ScriptStep::Put { key, value })
     }
 
     /// Makes a key absent: [`StepOutcome::Deleted`](crate::StepOutcome::Deleted).

@@ -321,6 +321,18 @@ async fn calls_wait_for_the_cluster_to_be_formed() {
 
 /// The promise of the local path: from a plain thread, without a runtime, and without an allocation.
 #[test]
+fn what_is_put_is_copied_if_it_is_short() {
+    let bytes = Bytes::from_iter(0..=255);
+    for (len, key) in (0..=255).flat_map(|len| [0, len / 3, len].map(|key| (len, key))) {
+        let (key, value) = (bytes.slice(..key), bytes.slice(key..len));
+        let (own_key, own_value) = pair(&key, value.clone());
+        assert_eq!((&own_key, &own_value), (&key, &value));
+        let is_copy = own_value.as_ptr() != value.as_ptr();
+        assert_eq!(is_copy, len <= SHORT, "{len} bytes");
+    }
+}
+
+#[test]
 fn local_reads_allocate_nothing() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let (_node, kv) = runtime.block_on(async {

@@ -144,8 +144,11 @@ impl MemoryStore {
 
     fn replace(&self, chain: &mut Chain, key: KeyRef<'_>, slot: &Slot, old: Arc<Versions>, new: Versions) {
         chain.count(key.bytes.len(), Some(&old), Some(&new));
-        self.bytes.fetch_add(new.bytes(), Ordering::Relaxed);
-        self.bytes.fetch_sub(old.bytes(), Ordering::Relaxed);
+        // Around zero both wrap alike.
+        let more = new.bytes().wrapping_sub(old.bytes());
+        if more != 0 {
+            self.bytes.fetch_add(more, Ordering::Relaxed);
+        }
         drop(old);
         if let Some(replaced) = slot.replace(Some(chain.spares.make(new))) {
             chain.spares.keep(replaced);

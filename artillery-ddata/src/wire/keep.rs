@@ -8,6 +8,9 @@ use bytes::Bytes;
 /// than half of its body: what is kept of a frame must not keep much more than itself in memory.
 pub(super) const COPY_BELOW: usize = 16 << 10;
 
+/// The longest copy that stands behind its own count, in bytes.
+pub(crate) const SHORT: usize = 127;
+
 /// The key and the value behind it that stand at `at` in a body whose length has been checked; the value begins at
 /// `value_at`. A copy of both is one allocation.
 pub(super) fn keep(body: &Bytes, at: Range<usize>, value_at: usize) -> (Bytes, Bytes) {
@@ -22,12 +25,12 @@ pub(super) fn keep(body: &Bytes, at: Range<usize>, value_at: usize) -> (Bytes, B
 
 /// A copy that is about to be shared. A short one stands behind its own count, where [`Bytes`] would make another
 /// allocation for that as soon as it is cloned.
-fn copied(bytes: &[u8]) -> Bytes {
+pub(crate) fn copied(bytes: &[u8]) -> Bytes {
     match bytes.len() {
         0 => Bytes::new(),
         1..=31 => Short::<31>::copied(bytes),
         32..=63 => Short::<63>::copied(bytes),
-        64..=127 => Short::<127>::copied(bytes),
+        64..=SHORT => Short::<SHORT>::copied(bytes),
         _ => Bytes::copy_from_slice(bytes),
     }
 }

@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use bytes::BytesMut;
+use bytes::{Buf, BytesMut};
 use tokio::{io::AsyncWriteExt, net::tcp::OwnedWriteHalf, time::timeout};
 
 use super::{
@@ -143,6 +143,13 @@ impl Output {
     /// Writes what was gathered. Who has room for it makes way if others wait for that.
     async fn write(&mut self, has_room: bool) {
         let much = self.bytes.len() > CHUNK;
+        // Nearly always all of it is taken at once, and no clock is needed. An error comes again below.
+        if !self.bytes.is_empty()
+            && self.broken.is_none()
+            && let Ok(written) = self.socket.try_write(&self.bytes)
+        {
+            self.bytes.advance(written);
+        }
         let mut stalled = Duration::ZERO;
         while !self.bytes.is_empty() && self.broken.is_none() {
             let before = self.bytes.len();
