@@ -12,7 +12,6 @@ use bytes::Bytes;
 
 use super::{
     failure::{NOT_AN_INTEGER, OVERFLOW, told},
-    frame::keep,
     read::{Found, Read},
     reply::Reply,
     write::{SetAnswer, When, Write, conflict_with, count},
@@ -47,9 +46,9 @@ pub(super) async fn make_plain<'a>(kv: &Kv, writes: impl IntoIterator<Item = &'a
         }
     }
     if let [(key, value)] = puts[..] {
-        return kv.put(key, keep(value)).await.map(|_| Reply::OK);
+        return kv.put(key, value.clone()).await.map(|_| Reply::OK);
     }
-    let batch = puts.into_iter().fold(Batch::new(), |batch, (key, value)| batch.put(key, keep(value)));
+    let batch = puts.into_iter().fold(Batch::new(), |batch, (key, value)| batch.put(key, value.clone()));
     // It has no conditions that could be in its way.
     kv.write(batch).await.map(|_| Reply::OK)
 }
