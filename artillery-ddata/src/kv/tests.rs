@@ -319,7 +319,6 @@ async fn calls_wait_for_the_cluster_to_be_formed() {
     put.await.unwrap().unwrap();
 }
 
-/// The promise of the local path: from a plain thread, without a runtime, and without an allocation.
 #[test]
 fn what_is_put_is_copied_if_it_is_short() {
     let bytes = Bytes::from_iter(0..=255);
@@ -332,6 +331,7 @@ fn what_is_put_is_copied_if_it_is_short() {
     }
 }
 
+/// The promise of the local path: from a plain thread, without a runtime, and without an allocation.
 #[test]
 fn local_reads_allocate_nothing() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
