@@ -137,6 +137,16 @@ impl Connection {
         }
     }
 
+    /// Has something sent that the peer acknowledges: a datagram without content, which it does nothing else about.
+    pub(super) fn ask_for_acknowledgement(&self) {
+        match &self.inner.carrier {
+            // It fails if the connection is gone, which shows anyway.
+            Carrier::Quic(quinn) => drop(quinn.send_datagram(Bytes::new())),
+            #[cfg(feature = "testing")]
+            Carrier::Simulated(_) => {}
+        }
+    }
+
     /// Who is at the other end.
     pub fn peer(&self) -> &Arc<PeerInfo> {
         &self.inner.peer
@@ -220,7 +230,8 @@ impl Connection {
         Ok(self.writer(stream.into()))
     }
 
-    /// Sends a datagram, which may be lost. It never waits: older unsent datagrams are dropped for it.
+    /// Sends a datagram, which may be lost. It never waits: older unsent datagrams are dropped for it. One without content
+    /// is acknowledged by the peer's endpoint and not handed on.
     ///
     /// # Errors
     /// [`DatagramError`]; what is not sent is counted.

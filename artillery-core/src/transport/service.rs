@@ -71,7 +71,7 @@ pub trait Service: Send + Sync + 'static {
     /// A peer opened a stream. Spawn a task that reads it; dropping it tells the peer that it is not wanted.
     fn stream(&self, peer: &Arc<PeerInfo>, stream: IncomingStream);
 
-    /// A datagram came.
+    /// A datagram with some content came.
     fn datagram(&self, peer: &Arc<PeerInfo>, payload: Bytes) {
         let _ = (peer, payload);
     }

@@ -116,3 +116,27 @@ async fn a_cluster_id_that_is_none() {
     assert_eq!(close.error_code, CloseCode::VIOLATION.0.into());
     honest.is_well().await;
 }
+
+#[tokio::test]
+async fn who_asks_for_an_acknowledgement_gets_it_and_nobody_else_hears_of_it() {
+    let (keep_alive, idle_timeout) = (Duration::from_secs(60), Duration::from_secs(120));
+    let quiet = TransportConfig { keep_alive, idle_timeout, ..config() };
+    let honest = Honest::new(quiet.clone());
+    let (events, _events) = mpsc::channel(1);
+    let asker = Endpoint::bind(quiet, identity("asker"), local(), Arc::new(Recorder(events))).unwrap();
+    let link = asker.link(NodeId::from_name("honest"), vec![honest.endpoint.local_addr()]);
+    let connection = within(link.connected()).await.unwrap();
+    let acknowledgements = || connection.traffic().unwrap().acknowledgements;
+    // More than come by themselves, for the search of the path's MTU.
+    for _ in 0..50 {
+        let before = acknowledgements();
+        connection.ask_for_acknowledgement();
+        within(async {
+            while acknowledgements() == before {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        })
+        .await;
+    }
+    assert_eq!(honest.endpoint.counters().datagrams_received, 0);
+}
