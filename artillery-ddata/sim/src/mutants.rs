@@ -106,6 +106,12 @@ pub enum MutantName {
     TolerateDeadHop,
     /// A member that alone makes its chain slow is left where it is.
     TolerateSlow,
+    /// Who holds its chain up again and again keeps away for longer and longer, with no end.
+    KeepAwayForLong,
+    /// Who is heard joins, whether it hears or not.
+    TakeDeaf,
+    /// A leader that hears nobody removes all others.
+    RemoveUnheard,
     /// The members of a chain change places while its head goes on.
     ReorderOpen,
     /// Whoever leaves goes on keeping the log.
@@ -145,7 +151,7 @@ const fn line(mutant: MutantName, name: &'static str, trap: u32, scenario: Scena
     Line { mutant, name, trap, scenario, guard }
 }
 
-const TABLE: [Line; 55] = {
+const TABLE: [Line; 58] = {
     use MutantName as M;
     use Scenario as S;
     use coordinator::Mutant as C;
@@ -218,6 +224,9 @@ const TABLE: [Line; 55] = {
         line(M::FormAgain, "form-again", 13, S::Crowd, Guard::Formation(F::FormAgain)),
         line(M::TolerateDeadHop, "tolerate-dead-hop", 39, S::Gray, Guard::Coordinator(C::TolerateDeadHop)),
         line(M::TolerateSlow, "tolerate-slow", 39, S::Gray, Guard::Coordinator(C::TolerateSlow)),
+        line(M::KeepAwayForLong, "keep-away-for-long", 49, S::Relapses, Guard::Coordinator(C::KeepAwayForLong)),
+        line(M::TakeDeaf, "take-deaf", 50, S::Relapses, Guard::Coordinator(C::TakeDeaf)),
+        line(M::RemoveUnheard, "remove-unheard", 51, S::Relapses, Guard::Coordinator(C::RemoveUnheard)),
         line(M::ReorderOpen, "reorder-open", 15, S::Orders, Guard::Coordinator(C::ReorderOpen)),
         line(M::KeepLeavers, "keep-leavers", 44, S::Leaves, Guard::Coordinator(C::KeepLeavers)),
         line(M::TakeAnyAnswer, "take-any-answer", 2, S::Partitions, Guard::Replica(R::TakeAnyAnswer)),
@@ -283,12 +292,12 @@ impl MutantName {
         }
     }
 
-    /// Whether this oracle's word is enough: what clients saw, or an invariant of the chain. Three traps break neither: a
-    /// catch-up that never ends (16) and a log that has lost its majority to those who left (44), which the bound on
-    /// recovery shows, and two groups of one cluster's nodes (13), none of whose clients ever meets the other.
+    /// Whether this oracle's word is enough: what clients saw, or an invariant of the chain. Six traps break neither: a
+    /// catch-up that never ends (16), a log that has lost its majority to those who left (44), a member that is kept away
+    /// (49), one that can't join and keeps others from it (50), a leader that hears nobody and stays alone (51), which the bound on recovery shows, and two groups of one cluster's nodes (13), none of whose clients ever meets the other.
     pub const fn is_convicted_by(self, oracle: Oracle) -> bool {
         match oracle {
-            Oracle::Liveness => matches!(self.trap(), 16 | 44),
+            Oracle::Liveness => matches!(self.trap(), 16 | 44 | 49..=51),
             Oracle::Formation => self.trap() == 13,
             _ => oracle.convicts(),
         }

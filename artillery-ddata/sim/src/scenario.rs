@@ -35,7 +35,7 @@ pub const OPERATIONS: u64 = 2_000;
 pub const TROUBLE: u64 = SECOND / 2;
 /// When nodes are restarted no more while they form a cluster.
 pub const FOUNDED: u64 = 5 * SECOND;
-/// When all faults but crashes are over.
+/// Usually, when all faults but crashes are over.
 pub const HEALED: u64 = 20 * SECOND;
 /// Within this time of healing every chain is whole and each member of it has served.
 pub const RECOVERY: u64 = 5 * SECOND;
@@ -132,6 +132,8 @@ pub enum Scenario {
     Crowd,
     /// A member that lives holds its chain up: a dead link, one way or both, or it is a hundred times slower.
     Gray,
+    /// A member holds its chain up again and again, each time for a moment; or it hears nothing any more, and there is a spare.
+    Relapses,
     /// An operator wants the members in another order, again and again, under load.
     Orders,
     /// An operator has members leave, one after the other, under load.
@@ -177,6 +179,7 @@ impl Scenario {
             Self::Disturbed => &[Restart, Isolate, Break],
             Self::Race | Self::Overlaps => &[Restart, Isolate, Delay],
             Self::Gray => &[Break, Cut, Far, Slow, Delay],
+            Self::Relapses => &[Cut, Far, Slow],
             Self::Orders => &[Order, Delay],
             Self::Drains => &[Drain, Delay],
             Self::Leaves => &[Leave, Delay],
@@ -264,6 +267,7 @@ impl Scenario {
             Self::Forks => forks(&mut rng, &mut setup),
             Self::Crowd => crowd(&mut rng, &mut setup),
             Self::Gray => gray::gray(&mut rng, &mut setup),
+            Self::Relapses => gray::relapses(&mut rng, &mut setup),
             Self::Orders => gray::orders(&mut rng, &mut setup),
             Self::Drains => gray::drains(&mut rng, &mut setup),
             Self::Leaves => leaves::leaves(&mut rng, &mut setup),
@@ -286,6 +290,7 @@ impl Scenario {
         let mut faults = Rng::new(seed, Concern::Faults);
         match self {
             Self::Gray => gray::slow_member(seed, &mut faults, setup),
+            Self::Relapses => Some(gray::member_relapses(&mut faults, setup)),
             Self::Orders => Some(gray::new_orders(&mut faults)),
             Self::Drains => Some(gray::members_drained(&mut faults, setup)),
             Self::Leaves => Some(leaves::members_leave(&mut faults, setup)),

@@ -13,6 +13,8 @@
 //!   it counts only in the term in which the fence was made.
 //! - A new leader knows nothing of the leases that others granted, so it waits for one whole lease and the drift before
 //!   it removes anybody.
+//! - Nobody is removed for silence until a quorum has confirmed, after the fence began, that this node still leads: it may be
+//!   this node that hears nothing, and what it says be heard (trap 51).
 //! - Nobody is removed unless another serving member is known to live: by the word of one that has heard this leader a
 //!   moment ago. A message alone may be as old as a pause of this node, or as the network likes (trap 42).
 //! - Every proposal names the epoch that it replaces, and at most one is under way.
@@ -183,8 +185,8 @@ struct Leading {
     term: Term,
     since: Timestamp,
     nodes: BTreeMap<MemberId, Seen>,
-    /// Members that are to be removed, for whom nothing is renewed.
-    fenced: BTreeSet<MemberId>,
+    /// Members that are to be removed, for whom nothing is renewed, and the last round that had begun by then.
+    fenced: BTreeMap<MemberId, u64>,
     watched: BTreeMap<ChainId, Watched>,
     reorder: Option<Wish>,
     grants: Grants,
@@ -384,7 +386,8 @@ impl Coordinator {
         let view = leading.view(now, self.me, &self.settings, self.mutant, &self.outside);
         let mut members = self.configs.iter().flat_map(|config| config.members.iter().map(|member| member.id));
         let still = leading.proposal.is_none() && !leading.sets_voters && view.change(&self.configs).is_none();
-        let joins = self.configs.iter().any(|config| config.syncing().is_some());
+        let joins = self.configs.iter().any(|config| config.syncing().is_some())
+            || self.configs.nodes().any(|founder| view.is_new(founder.id));
         still && !joins && !members.any(|id| view.is_gone(id)) && self.has_voters(now)
     }
 
@@ -398,8 +401,10 @@ impl Coordinator {
         let serving = self.configs.iter().flat_map(|config| config.serving());
         let gone = serving.filter(|&id| view.is_gone(id));
         let gone: BTreeSet<_> = gone.chain(slow::blamed(&leading.watched)).collect();
-        leading.fenced.retain(|_| proposed);
-        leading.fenced.extend(gone);
+        leading.fenced.retain(|id, _| proposed || gone.contains(id));
+        for id in gone {
+            leading.fenced.entry(id).or_insert(self.rounds);
+        }
     }
 }
 
@@ -409,7 +414,7 @@ impl Leading {
             term,
             since: now,
             nodes: BTreeMap::new(),
-            fenced: BTreeSet::new(),
+            fenced: BTreeMap::new(),
             watched: BTreeMap::new(),
             reorder: None,
             grants: Grants::default(),
@@ -428,8 +433,9 @@ impl Leading {
         mutant: Option<Mutant>,
         outside: &'a BTreeMap<NodeId, Outside>,
     ) -> View<'a> {
-        let Self { since, ref nodes, ref watched, ref reorder, .. } = *self;
-        View { now, me, since, nodes, watched, reorder: reorder.as_ref(), outside, settings, mutant }
+        let Self { since, ref nodes, ref fenced, ref watched, ref reorder, .. } = *self;
+        let (confirmed, reorder) = (self.grants.confirmed(), reorder.as_ref());
+        View { now, me, since, nodes, fenced, confirmed, watched, reorder, outside, settings, mutant }
     }
 }
 

@@ -18,13 +18,15 @@ pub enum Play {
     LostRest,
     /// The head is cut off.
     LostHead,
+    /// The head hears nobody, and all hear it.
+    DeafHead,
 }
 
 impl Play {
     /// What it counts as.
     pub const fn kind(self) -> Kind {
         match self {
-            Self::WhisperingTail | Self::LostRest => Kind::Cut,
+            Self::WhisperingTail | Self::LostRest | Self::DeafHead => Kind::Cut,
             Self::LostTail | Self::LostHead => Kind::Isolate,
         }
     }
@@ -37,6 +39,7 @@ impl fmt::Display for Play {
             Self::LostTail => "lost tail",
             Self::LostRest => "lost rest of a chain",
             Self::LostHead => "lost head",
+            Self::DeafHead => "deaf head",
         })
     }
 }

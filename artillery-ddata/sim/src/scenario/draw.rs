@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use artillery_ddata::Mode;
 
-use super::{ControlSetup, FoundingSetup, OPERATIONS, STOP, Setup};
+use super::{ControlSetup, FoundingSetup, HEALED, OPERATIONS, STOP, Setup};
 use crate::{
     client::{Keys, Mix},
     network::Profile,
@@ -66,10 +66,12 @@ pub(super) fn common(rng: &mut Rng) -> Setup {
         late_polls: rng.pick(&[0, 100, 500, 1000]),
         cost: QUICK,
         gray: None,
+        excused: true,
         peaceful: false,
         batch: rng.pick(&[1, 4, 64]),
         leases: false,
         stalls: 0,
+        healed: HEALED,
         stop: STOP,
         fewest: OPERATIONS,
         most: u64::MAX,
@@ -249,6 +251,7 @@ pub(super) fn controlled(rng: &mut Rng, setup: &mut Setup, founders: usize, repl
         replicas: replicas as u32,
         lease: Duration::from_millis(lease),
         suspect: Duration::from_millis(suspect),
+        slow: Duration::from_secs(2),
         // Two clocks differ by 1 % at most.
         drift: 4_900,
         whims: 2,

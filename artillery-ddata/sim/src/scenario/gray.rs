@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use super::{
-    HEALED, SECOND, Setup,
+    HEALED, OPERATIONS, RECOVERY, SECOND, Setup,
     draw::{common, moving},
 };
 use crate::{
     client::{Keys, Mix},
-    faults::{Fault, Planned},
+    faults::{Fault, Planned, Play},
     network::Profile,
     rng::{Concern, Rng},
 };
@@ -62,6 +62,27 @@ pub(super) fn gray(rng: &mut Rng, setup: &mut Setup) {
     setup.gray = Some(Gray { quiet: 2 * SECOND, start: 6 * SECOND, end: 16 * SECOND });
 }
 
+/// Three members, one of which holds its chain up again and again: the third and the fourth time it is kept away for 20 times
+/// `slow`, 12 s here, and would be for twice that if this had no end. Or a head that hears nobody any more, and a spare.
+pub(super) fn relapses(rng: &mut Rng, setup: &mut Setup) {
+    busy(rng, setup);
+    setup.mix.writes = 800;
+    setup.favourite = 0;
+    setup.excused = false;
+    setup.members = if rng.chance(300) { 3 } else { 4 };
+    if setup.members > 3 {
+        // Nobody has to be found slow.
+        (setup.clients, setup.pace, setup.fewest) = (4, 1, OPERATIONS / 2);
+        (setup.healed, setup.stop) = (14 * SECOND, 22 * SECOND);
+    } else {
+        (setup.healed, setup.stop) = (43 * SECOND, 50 * SECOND);
+    }
+    if let Some(control) = &mut setup.control {
+        control.lease = Duration::from_millis(300);
+        (control.suspect, control.slow) = (control.lease / 2, control.lease * 2);
+    }
+}
+
 pub(super) fn orders(rng: &mut Rng, setup: &mut Setup) {
     busy(rng, setup);
     setup.pace = 2;
@@ -96,6 +117,25 @@ pub(super) fn slow_member(seed: u64, rng: &mut Rng, setup: &Setup) -> Option<Vec
     let mut plan = vec![Planned { fault, start: gray.start, end: gray.end }];
     plan.extend(short_delays(rng, gray.end + SECOND));
     Some(plan)
+}
+
+/// Without a spare one member is far or slow four times, each time when it is back. With one the head is deaf from once on,
+/// until long after all should be well.
+pub(super) fn member_relapses(rng: &mut Rng, setup: &Setup) -> Vec<Planned> {
+    if setup.members > 3 {
+        let start = rng.between(4000, 8000) * MILLI;
+        return vec![Planned { fault: Fault::Play(Play::DeafHead), start, end: setup.healed + RECOVERY + SECOND }];
+    }
+    let node = rng.index(3);
+    let relapse = |start: u64| {
+        let fault = match rng.chance(500) {
+            true => Fault::Far(node, 100),
+            false => Fault::Slow(node, 100 * setup.cost),
+        };
+        let start = start * SECOND + rng.below(300 * MILLI);
+        Planned { fault, start, end: start + 2200 * MILLI }
+    };
+    [2, 8, 17, 32].map(relapse).into()
 }
 
 pub(super) fn new_orders(rng: &mut Rng) -> Vec<Planned> {

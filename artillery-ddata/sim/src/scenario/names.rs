@@ -4,7 +4,7 @@ use super::Scenario;
 
 impl Scenario {
     /// All of them.
-    pub const ALL: [Self; 46] = [
+    pub const ALL: [Self; 47] = [
         Self::Calm,
         Self::Lossy,
         Self::Links,
@@ -46,6 +46,7 @@ impl Scenario {
         Self::Forks,
         Self::Crowd,
         Self::Gray,
+        Self::Relapses,
         Self::Orders,
         Self::Drains,
         Self::Leaves,
@@ -97,6 +98,7 @@ impl Scenario {
             Self::Forks => "forks",
             Self::Crowd => "crowd",
             Self::Gray => "gray",
+            Self::Relapses => "relapses",
             Self::Orders => "orders",
             Self::Drains => "drains",
             Self::Leaves => "leaves",
@@ -149,6 +151,7 @@ impl Scenario {
             Self::Race => "snapshots over narrow links, while as much is written as gets through",
             Self::Overlaps => "snapshots that come before the updates that they show",
             Self::Gray => "a living member holds its chain up: a dead link, or a hundred times slower",
+            Self::Relapses => "one member holds its chain up again and again, or hears nothing any more",
             Self::Orders => "members change places under load, and nobody is to notice",
             Self::Drains => "members leave under load, one after the other, and start anew",
             Self::Walks => "walks through all keys in hash order, from member to member, while keys come and go",

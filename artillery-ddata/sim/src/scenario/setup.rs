@@ -72,6 +72,8 @@ pub struct Setup {
     pub cost: u64,
     /// One member holds its chain up for long: writes are to be back soon.
     pub gray: Option<Gray>,
+    /// Whether who is kept away for what it did before needn't be a member after healing.
+    pub excused: bool,
     /// Nothing fails: nobody is to be told of an unknown outcome.
     pub peaceful: bool,
     /// Most inputs that a node takes in before it polls.
@@ -81,6 +83,8 @@ pub struct Setup {
     /// How many of a thousand local reads take long, because their thread isn't run for a while; and of ten thousand times
     /// that a member hands on what it hasn't put into its store.
     pub stalls: u32,
+    /// When all faults but crashes are over.
+    pub healed: u64,
     /// When clients stop, if they did enough.
     pub stop: u64,
     /// Operations at least.
@@ -127,6 +131,8 @@ pub struct ControlSetup {
     pub lease: Duration,
     /// After how long a silent node is suspected.
     pub suspect: Duration,
+    /// A member that holds its chain up for so long is moved out.
+    pub slow: Duration,
     /// By how many millionths a clock may be fast or slow.
     pub drift: u32,
     /// How many of a thousand times there is an election for no reason.

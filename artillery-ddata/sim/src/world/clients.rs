@@ -15,7 +15,7 @@ use crate::{
     mutants::MutantName,
     node::{Origin, Work},
     oracle::{Failure, Oracle},
-    scenario::{CRASHES, HEALED, OPERATIONS, SECOND, STOP},
+    scenario::{CRASHES, OPERATIONS, SECOND, STOP},
 };
 
 /// A local read between its two halves.
@@ -148,7 +148,7 @@ impl World {
 
     /// Whether an operation begun then is to be served: all has healed, and nobody crashes before its client gives up.
     pub(super) fn is_measured(&self, since: u64) -> bool {
-        since >= HEALED && (self.setup.crash.is_none() || since + self.setup.patience.1 < CRASHES)
+        since >= self.setup.healed && (self.setup.crash.is_none() || since + self.setup.patience.1 < CRASHES)
     }
 
     fn attempt(&mut self, index: usize) {

@@ -110,6 +110,7 @@ impl Control {
             cluster,
             lease: control.lease,
             suspect: control.suspect,
+            slow: control.slow,
             // Of two clocks, one fast and one slow; and a little.
             drift_ppm: 2 * control.drift + 2 * control.drift / 10 + 200,
             replicas: control.replicas as usize,

@@ -17,6 +17,7 @@ impl World {
                 _ => vec![Fault::Isolate(tail)],
             },
             Play::LostHead => vec![Fault::Isolate(head)],
+            Play::DeafHead => others(head).map(|from| Fault::Cut(from, head)).collect(),
             Play::LostRest => {
                 let rest = members.get(1..).unwrap_or_default();
                 let outside = |node: &usize| !rest.contains(node);

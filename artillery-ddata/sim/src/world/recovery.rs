@@ -7,7 +7,7 @@ use artillery_ddata::{Mode, replica::Reply};
 use super::World;
 use crate::{
     oracle::{Failure, Oracle},
-    scenario::{HEALED, RECOVERY, SECOND},
+    scenario::{RECOVERY, SECOND},
 };
 
 /// So many operations after healing reach every node.
@@ -17,7 +17,7 @@ impl World {
     /// A node has answered something.
     pub(super) fn note_served(&mut self, node: usize, reply: &Reply) {
         let serves = !matches!(reply, Reply::Refused(_) | Reply::Expired);
-        if serves && self.now >= HEALED && self.counts.recovery.is_none() {
+        if serves && self.now >= self.setup.healed && self.counts.recovery.is_none() {
             self.served.insert(node);
         }
     }
@@ -27,7 +27,7 @@ impl World {
     /// # Errors
     /// [`Oracle::Liveness`]: it took too long.
     pub(super) fn check_recovery(&mut self) -> Result<(), Failure> {
-        if self.now < HEALED || self.counts.recovery.is_some() || self.unasked {
+        if self.now < self.setup.healed || self.counts.recovery.is_some() || self.unasked {
             return Ok(());
         }
         let whole = self.is_settled();
@@ -36,8 +36,8 @@ impl World {
         let lacking = |node: &usize| is_asked && !self.served.contains(node);
         let missing: BTreeSet<usize> = self.expected_to_serve().filter(lacking).collect();
         if whole && missing.is_empty() {
-            self.counts.recovery = Some(self.now - HEALED);
-        } else if self.now > HEALED + RECOVERY {
+            self.counts.recovery = Some(self.now - self.setup.healed);
+        } else if self.now > self.setup.healed + RECOVERY {
             // Clients that are far ahead of their schedule rest, and those that take each other's sessions away do
             // nothing else.
             let starves = self.counts.expired_sessions * 4 > self.counts.operations;

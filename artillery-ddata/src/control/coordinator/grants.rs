@@ -19,6 +19,15 @@ pub(super) struct Grants {
     /// Received since.
     next: Vec<Waiting>,
     round: Option<u64>,
+    /// The newest round that was.
+    confirmed: u64,
+}
+
+impl Grants {
+    /// The newest round by which a quorum has said that this node leads; 0: none in this term.
+    pub(super) fn confirmed(&self) -> u64 {
+        self.confirmed
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -82,8 +91,8 @@ impl Coordinator {
     /// Whether a lease may be granted: to a serving member that acts by the entry that made it one, and isn't to go.
     fn may_have_lease(&self, waiting: Waiting) -> bool {
         let Some(leading) = &self.leading else { return false };
-        let goes =
-            leading.fenced.contains(&waiting.from) || leading.nodes.get(&waiting.from).is_none_or(|seen| seen.leaving);
+        let goes = leading.fenced.contains_key(&waiting.from)
+            || leading.nodes.get(&waiting.from).is_none_or(|seen| seen.leaving);
         let since = self.configs.serves_since(waiting.from);
         let acts = since.is_some_and(|since| waiting.applied >= since || self.is(Mutant::GrantToFormerSelf));
         acts && !goes
@@ -104,6 +113,9 @@ impl Coordinator {
     pub(super) fn confirmed(&mut self, now: Timestamp, round: u64, leads: bool) {
         let Some(leading) = self.leading.as_mut().filter(|leading| leading.grants.round == Some(round)) else { return };
         leading.grants.round = None;
+        if leads {
+            leading.grants.confirmed = round;
+        }
         for waiting in std::mem::take(&mut leading.grants.asked) {
             self.say(now, waiting, leads);
         }

@@ -27,6 +27,12 @@ pub enum Mutant {
     TolerateDeadHop,
     /// A member that alone makes its chain slow is left where it is (trap 39).
     TolerateSlow,
+    /// Who held its chain up again and again keeps away for twice as long each time, with no end (trap 49).
+    KeepAwayForLong,
+    /// Who is heard joins a chain, whether it hears or not (trap 50).
+    TakeDeaf,
+    /// A leader that hears nobody removes all others (trap 51).
+    RemoveUnheard,
     /// The members of a chain change places while its head goes on (trap 15).
     ReorderOpen,
     /// Whoever leaves goes on keeping the log: when most of those have left it can't be changed any more (trap 44).

@@ -101,6 +101,9 @@ pub(super) struct View<'a> {
     /// When its term began.
     pub(super) since: Timestamp,
     pub(super) nodes: &'a BTreeMap<MemberId, Seen>,
+    pub(super) fenced: &'a BTreeMap<MemberId, u64>,
+    /// The newest round in which a quorum has confirmed that it leads.
+    pub(super) confirmed: u64,
     pub(super) watched: &'a BTreeMap<ChainId, Watched>,
     pub(super) reorder: Option<&'a Wish>,
     pub(super) outside: &'a BTreeMap<NodeId, Outside>,
@@ -167,6 +170,12 @@ impl View<'_> {
         seen.is_some_and(|seen| seen.leaving) || (others_are_out && seen.is_none_or(|seen| self.now >= seen.out))
     }
 
+    /// Whether this node has heard a quorum since the fence around this member began, or the member itself said that it goes.
+    fn is_sure(&self, id: MemberId) -> bool {
+        let heard = self.fenced.get(&id).is_some_and(|&before| self.confirmed > before);
+        heard || self.nodes.get(&id).is_some_and(|seen| seen.leaving) || self.is(Mutant::RemoveUnheard)
+    }
+
     fn of_chain(&self, configs: &Configs, config: &ChainConfig) -> Option<ChainChange> {
         let mut members = self.that_stay(config);
         let syncing = config.syncing().filter(|&id| !self.is_gone(id) && self.is_blamed(config, id).is_none());
@@ -198,7 +207,8 @@ impl View<'_> {
         if !serving().any(|member| lives(member.id) && !goes(member.id)) {
             return serving().collect();
         }
-        serving().filter(|member| !(goes(member.id) && self.is_out(member.id))).collect()
+        let may_go = |id| self.is_out(id) && self.is_sure(id);
+        serving().filter(|member| !(goes(member.id) && may_go(member.id))).collect()
     }
 
     /// Whether the tail asks, in this very epoch, to have the member behind it serve (rule 5.6).
@@ -238,12 +248,12 @@ impl View<'_> {
         reasons
     }
 
-    /// The node that should be a member next: the first by placement of those that are there. Who held the chain up a
-    /// while ago comes last, and may follow nobody whom it can't hear.
+    /// The node that should be a member next: the first by placement of those that are there and hear. Who held the chain
+    /// up a while ago comes last, and may follow nobody whom it can't hear.
     fn spare(&self, configs: &Configs, config: &ChainConfig, tail: Option<MemberId>) -> Option<MemberId> {
         let named: BTreeSet<NodeId> = config.members.iter().map(|member| member.id.node).collect();
         let free = configs.nodes().map(|founder| founder.id);
-        let free = free.filter(|id| !named.contains(&id.node) && self.is_there(*id));
+        let free = free.filter(|id| !named.contains(&id.node) && self.is_there(*id) && self.hears(*id));
         let free = free.filter(|id| self.outside.get(&id.node).is_none_or(|known| known.may_return(self.now, tail)));
         let mut ranked = rank(self.settings.cluster, config.chain, free);
         ranked.sort_by_key(|id| self.outside.contains_key(&id.node));

@@ -20,8 +20,8 @@ use crate::{
 const SOON: u32 = 4;
 /// Away for so many times `slow` at first; each time that it holds the chain up again soon afterwards, twice as long.
 const AWAY: u32 = 5;
-/// Never longer than so many times the first time.
-const LONGEST: u32 = 64;
+/// Never longer than so many times the first time: meanwhile its chain has one copy less than it is to have.
+const LONGEST: u32 = 4;
 /// Who behaved for so many times as long as it was away is trusted as if it had never been.
 const TRUSTED: u32 = 4;
 /// A way that takes less than this part of `slow` is no slow one.
@@ -69,7 +69,7 @@ pub(super) struct Blame {
     since: Timestamp,
 }
 
-/// A node that was moved out.
+/// A node that was moved out because what it held, or took long over, told of it: it shows by nothing that it is well again.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Outside {
     since: Timestamp,
@@ -85,13 +85,19 @@ impl Outside {
         now >= self.until || self.apart.is_some_and(|other| Some(other) != tail)
     }
 
-    fn again(entry: Entry<'_, NodeId, Self>, now: Timestamp, settings: &Settings, apart: Option<MemberId>) {
+    fn again(
+        entry: Entry<'_, NodeId, Self>,
+        now: Timestamp,
+        settings: &Settings,
+        apart: Option<MemberId>,
+        longest: u32,
+    ) {
         let first = settings.slow * AWAY;
         let soon = match &entry {
             Entry::Occupied(known) => Some(*known.get()).filter(|known| now - known.since < known.away * TRUSTED),
             Entry::Vacant(_) => None,
         };
-        let away = soon.map_or(first, |known| (known.away * 2).min(first * LONGEST));
+        let away = soon.map_or(first, |known| (known.away * 2).min(first * longest));
         let apart = apart.filter(|_| soon.is_none());
         entry.insert_entry(Self { since: now, until: now + away, away, apart });
     }
@@ -122,6 +128,7 @@ impl Coordinator {
     /// Looks for who holds up a chain.
     pub(super) fn judge(&mut self, now: Timestamp) {
         let Some(leading) = &mut self.leading else { return };
+        let longest = if self.mutant == Some(Mutant::KeepAwayForLong) { LONGEST * 16 } else { LONGEST };
         let mut watched = std::mem::take(&mut leading.watched);
         watched.retain(|&chain, _| self.configs.get(chain).is_some());
         for config in self.configs.iter() {
@@ -132,7 +139,10 @@ impl Coordinator {
                 if let Some(blame) = chain.blame.take().filter(|blame| config.role(blame.member).is_none()) {
                     chain.ends = blame.ends.map(|ends| (ends, now));
                     let apart = blame.ends.and_then(|ends| ends.into_iter().find(|&end| end != blame.member));
-                    Outside::again(self.outside.entry(blame.member.node), now, &self.settings, apart);
+                    // Who was deaf shows by itself that it hears again.
+                    if blame.why != Why::Deaf {
+                        Outside::again(self.outside.entry(blame.member.node), now, &self.settings, apart, longest);
+                    }
                 }
             }
             let view = leading.view(now, self.me, &self.settings, self.mutant, &self.outside);
@@ -219,6 +229,18 @@ impl View<'_> {
             *id != self.me && self.nodes.get(id).is_some_and(|seen| self.is_long(seen.proven.max(seen.first)))
         };
         serving.iter().copied().find(deaf).map(|id| self.guilty(id, Why::Deaf, None))
+    }
+
+    /// Whether it has shown that it hears, as none does that is about to be moved out for being deaf.
+    pub(super) fn hears(&self, id: MemberId) -> bool {
+        let shows = |seen: &Seen| seen.proven > Timestamp::ZERO && self.now - seen.proven < self.settings.slow;
+        id == self.me || self.nodes.get(&id).is_some_and(shows) || self.is(Mutant::TakeDeaf)
+    }
+
+    /// Whether it has yet to show whether it hears.
+    pub(super) fn is_new(&self, id: MemberId) -> bool {
+        let seen = self.nodes.get(&id).filter(|seen| seen.proven == Timestamp::ZERO && !self.hears(id));
+        seen.is_some_and(|seen| self.now - seen.first < self.settings.slow)
     }
 
     /// What one member has had for long doesn't get to the next one, and that one doesn't come on at all.

@@ -196,7 +196,7 @@ fn who_is_gone_is_removed_once_its_lease_is_out() {
     assert!((1010..=1100).contains(&at), "{at} ms after its last renewal");
     assert_eq!(world.serving().len(), 2);
     assert!(world.now > granted);
-    world.pass(3000, &[]);
+    world.pass(3000, &[0]);
     assert_eq!(world.serving(), [id(0)], "whoever decides is there");
     let leaving = Renewal { leaving: true, ..world.renewal(0) };
     world.renew_with(0, leaving);
@@ -283,6 +283,18 @@ fn a_spare_takes_the_empty_place_and_is_promoted_by_the_tails_word() {
 }
 
 #[test]
+fn a_leader_that_hears_nobody_removes_nobody() {
+    let mut world = World::new(3, 3);
+    world.pass(2000, &[0, 1, 2]);
+    world.confirms = false;
+    world.pass(5000, &[0]);
+    assert_eq!(world.serving().len(), 3, "they may be well, and only this node be deaf");
+    world.confirms = true;
+    world.pass(500, &[0]);
+    assert_eq!(world.serving(), [id(0)], "a quorum is heard: these two are silent");
+}
+
+#[test]
 fn a_joiner_that_dies_is_dropped() {
     let (mut world, spare, there) = joined();
     let left: Vec<u8> = there.into_iter().filter(|&n| n != spare).collect();
@@ -297,11 +309,12 @@ fn another_life_of_a_node_waits_until_the_known_one_is_silent() {
     let mut again = founder(2);
     again.id.incarnation.starts = 2;
     let renewal = Renewal { me: again.clone(), ..world.renewal(2) };
-    world.handle(Input::Renewal { from: again.id, renewal: renewal.clone() });
+    world.handle(Input::Renewal { from: again.id, renewal });
     assert_eq!(world.configs.node(id(2)).map(|known| known.id), Some(id(2)));
     for _ in 0..8 {
         world.pass(250, &[0, 1]);
-        world.handle(Input::Renewal { from: again.id, renewal: renewal.clone() });
+        let renewal = Renewal { me: again.clone(), ..world.renewal(2) };
+        world.handle(Input::Renewal { from: again.id, renewal });
     }
     assert_eq!(world.configs.node(again.id), Some(&again));
     assert_eq!(world.config().syncing(), Some(again.id), "and comes back as a new member");

@@ -85,7 +85,7 @@ impl World {
         let Some(control) = &self.control else { return true };
         let lives = |id: MemberId| self.ids.contains(&id);
         control.configs().iter().all(|config| {
-            let away = self.kept_away(config.tail());
+            let away = if self.setup.excused { self.kept_away(config.tail()) } else { BTreeSet::new() };
             let may_serve = |at: &usize| {
                 let node = &self.nodes[*at];
                 let serves = config.serving().any(|id| id == self.ids[*at]);

@@ -138,6 +138,27 @@ fn who_stands_between_two_slow_ways_is_moved_out() {
 }
 
 #[test]
+fn who_holds_the_chain_up_again_and_again_is_never_kept_away_for_longer_than_a_bound() {
+    let mut world = World::new(3, 3);
+    let (slow, mut away) = (places(&world)[2], Vec::new());
+    for _ in 0..6 {
+        calm(&mut world);
+        // Who comes back is the tail.
+        let places = places(&world);
+        pass(&mut world, 6000, ways(&places, [1, 100, 100])).expect("it is moved");
+        assert!(!world.serving().contains(&id(slow)));
+        away.push(pass(&mut world, 120_000, |world, _, _| Some(report(world, 9))).expect("it comes back") / 1000);
+        assert_eq!(world.config().syncing(), Some(id(slow)));
+        let tail = world.config().tail().unwrap().node.as_bytes()[0];
+        let wish = Promotion { chain: CHAIN, epoch: world.config().epoch, member: id(slow) };
+        let renewal = Renewal { promotions: vec![wish], ..world.renewal(tail) };
+        world.renew_with(tail, renewal);
+        assert_eq!(world.serving().len(), 3);
+    }
+    assert_eq!(away, [10, 20, 40, 40, 40, 40]);
+}
+
+#[test]
 fn a_way_that_is_far_longer_than_usual_needn_t_be_long_where_all_others_are_as_usual() {
     for (slow, moved) in [([20, 20, 1], true), ([20, 20, 10], true), ([20, 20, 18], false), ([4, 4, 0], false)] {
         let mut world = World::new(3, 3);
@@ -221,4 +242,7 @@ fn who_hears_nothing_is_moved_out() {
     }
     assert!(at.is_some_and(|at| at >= 1700), "{at:?}");
     assert!(world.why.contains(&Why::Deaf));
+    assert_eq!(world.config().syncing(), None, "it hears nothing yet");
+    world.pass(500, &[0, 1, 2]);
+    assert_eq!(world.config().syncing(), Some(id(2)), "it hears again");
 }
