@@ -13,8 +13,8 @@
 //!   it counts only in the term in which the fence was made.
 //! - A new leader knows nothing of the leases that others granted, so it waits for one whole lease and the drift before
 //!   it removes anybody.
-//! - Nobody is removed for silence until a quorum has confirmed, after the fence began, that this node still leads: it may be
-//!   this node that hears nothing, and what it says be heard (trap 51).
+//! - Nobody is removed, but who says that it goes, until a quorum has confirmed this node in a round that began behind the
+//!   fence: it may be this node that hears nobody, and what it proposes be heard (trap 51).
 //! - Nobody is removed unless another serving member is known to live: by the word of one that has heard this leader a
 //!   moment ago. A message alone may be as old as a pause of this node, or as the network likes (trap 42).
 //! - Every proposal names the epoch that it replaces, and at most one is under way.

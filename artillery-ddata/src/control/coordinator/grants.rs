@@ -19,7 +19,7 @@ pub(super) struct Grants {
     /// Received since.
     next: Vec<Waiting>,
     round: Option<u64>,
-    /// The newest round that was.
+    /// The newest round that was confirmed.
     confirmed: u64,
 }
 

@@ -69,7 +69,7 @@ pub(super) struct Blame {
     since: Timestamp,
 }
 
-/// A node that was moved out because what it held, or took long over, told of it: it shows by nothing that it is well again.
+/// A node that was moved out as unreached or slow: nothing that it says shows that it is well again.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Outside {
     since: Timestamp,

@@ -3,10 +3,10 @@
 use super::*;
 
 fn keep(world: &mut World, voters: &[u8]) {
-    let configs = Arc::new(world.configs.clone());
+    let (configs, leads) = (Arc::new(world.configs.clone()), Some(Term(world.term)));
     let voters = voters.iter().copied().map(id).collect();
     world.handle(Input::VotersSet);
-    world.handle(Input::Log { leads: Some(Term(1)), leader: Some(id(0)), configs, voters });
+    world.handle(Input::Log { leads, leader: Some(id(0)), configs, voters });
 }
 
 fn is_told(world: &mut World, n: u8) -> bool {
@@ -51,6 +51,25 @@ fn whoever_has_just_come_is_about_to_change_something() {
     }
     keep(&mut world, &[0, 1, 2]);
     assert!(is_told(&mut world, 3));
+}
+
+#[test]
+fn whoever_has_yet_to_show_whether_it_hears_may_be_about_to_join() {
+    let mut world = three();
+    world.pass(2_600, &[0, 1]);
+    assert_eq!(world.serving().len(), 2);
+    // Another leader has heard nobody yet.
+    world.term = 2;
+    keep(&mut world, &[0, 1, 2]);
+    world.voters = [0, 1, 2].map(id).into();
+    for n in [0, 0, 1, 1] {
+        world.renew(n);
+    }
+    assert!(!is_told(&mut world, 2));
+    assert!(!is_told(&mut world, 1));
+    assert_eq!(world.config().syncing(), None);
+    world.renew(2);
+    assert_eq!(world.config().syncing(), Some(id(2)));
 }
 
 #[test]
