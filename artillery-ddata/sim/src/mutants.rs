@@ -193,7 +193,7 @@ const TABLE: [Line; 58] = {
         line(M::AnswerBeforeOpen, "answer-before-open", 23, S::Whispers, Guard::Replica(R::AnswerBeforeOpen)),
         line(M::ForgetAsked, "forget-asked", 24, S::Sole, Guard::Replica(R::ForgetAsked)),
         line(M::AskBeforeOpen, "ask-before-open", 25, S::Whispers, Guard::Replica(R::AskBeforeOpen)),
-        line(M::KeepWaiting, "keep-waiting", 27, S::Unrest, Guard::Replica(R::KeepWaiting)),
+        line(M::KeepWaiting, "keep-waiting", 27, S::Stalls, Guard::Replica(R::KeepWaiting)),
         line(M::RollBackFirst, "roll-back-first", 37, S::Partitions, Guard::Replica(R::RollBackFirst)),
         line(M::RemoveAtOnce, "remove-at-once", 4, S::Partitions, Guard::Coordinator(C::RemoveAtOnce)),
         line(

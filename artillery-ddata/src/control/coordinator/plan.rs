@@ -173,7 +173,9 @@ impl View<'_> {
     /// Whether this node has heard a quorum since the fence around this member began, or the member itself said that it goes.
     fn is_sure(&self, id: MemberId) -> bool {
         let heard = self.fenced.get(&id).is_some_and(|&before| self.confirmed > before);
-        heard || self.nodes.get(&id).is_some_and(|seen| seen.leaving) || self.is(Mutant::RemoveUnheard)
+        // Without rounds it can't hear of one.
+        let unasked = self.is(Mutant::RemoveUnheard) || self.is(Mutant::GrantUnconfirmed);
+        heard || unasked || self.nodes.get(&id).is_some_and(|seen| seen.leaving)
     }
 
     fn of_chain(&self, configs: &Configs, config: &ChainConfig) -> Option<ChainChange> {
