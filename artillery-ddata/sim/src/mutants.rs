@@ -229,7 +229,7 @@ const TABLE: [Line; 58] = {
         line(M::RemoveUnheard, "remove-unheard", 51, S::Relapses, Guard::Coordinator(C::RemoveUnheard)),
         line(M::ReorderOpen, "reorder-open", 15, S::Orders, Guard::Coordinator(C::ReorderOpen)),
         line(M::KeepLeavers, "keep-leavers", 44, S::Leaves, Guard::Coordinator(C::KeepLeavers)),
-        line(M::TakeAnyAnswer, "take-any-answer", 2, S::Partitions, Guard::Replica(R::TakeAnyAnswer)),
+        line(M::TakeAnyAnswer, "take-any-answer", 2, S::Turmoil, Guard::Replica(R::TakeAnyAnswer)),
         line(M::AnswerScriptAtOnce, "answer-script-at-once", 20, S::Scripts, Guard::Replica(R::AnswerScriptAtOnce)),
         line(M::KeepFailedGroups, "keep-failed-groups", 45, S::Scripts, Guard::Replica(R::KeepFailedGroups)),
         line(M::PartPositions, "part-positions", 46, S::Walks, Guard::Replica(R::PartPositions)),
