@@ -179,7 +179,7 @@ impl Scenario {
             Self::Disturbed => &[Restart, Isolate, Break],
             Self::Race | Self::Overlaps => &[Restart, Isolate, Delay],
             Self::Gray => &[Break, Cut, Far, Slow, Delay],
-            Self::Relapses => &[Cut, Far, Slow],
+            Self::Relapses => &[Cut, Far, Slow, Delay],
             Self::Orders => &[Order, Delay],
             Self::Drains => &[Drain, Delay],
             Self::Leaves => &[Leave, Delay],

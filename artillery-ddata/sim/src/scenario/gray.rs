@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::{
-    HEALED, OPERATIONS, RECOVERY, SECOND, Setup,
+    HEALED, RECOVERY, SECOND, Setup,
     draw::{common, moving},
 };
 use crate::{
@@ -72,8 +72,8 @@ pub(super) fn relapses(rng: &mut Rng, setup: &mut Setup) {
     setup.members = if rng.chance(300) { 3 } else { 4 };
     if setup.members > 3 {
         // Nobody has to be found slow.
-        (setup.clients, setup.pace, setup.fewest) = (4, 1, OPERATIONS / 2);
-        (setup.healed, setup.stop) = (14 * SECOND, 22 * SECOND);
+        (setup.clients, setup.pace) = (4, 1);
+        (setup.healed, setup.stop) = (14 * SECOND, 31 * SECOND);
     } else {
         (setup.healed, setup.stop) = (43 * SECOND, 50 * SECOND);
     }
@@ -124,7 +124,10 @@ pub(super) fn slow_member(seed: u64, rng: &mut Rng, setup: &Setup) -> Option<Vec
 pub(super) fn member_relapses(rng: &mut Rng, setup: &Setup) -> Vec<Planned> {
     if setup.members > 3 {
         let start = rng.between(4000, 8000) * MILLI;
-        return vec![Planned { fault: Fault::Play(Play::DeafHead), start, end: setup.healed + RECOVERY + SECOND }];
+        let end = setup.healed + RECOVERY + SECOND;
+        let mut plan = vec![Planned { fault: Fault::Play(Play::DeafHead), start, end }];
+        plan.extend(short_delays(rng, SECOND));
+        return plan;
     }
     let node = rng.index(3);
     let relapse = |start: u64| {
@@ -135,7 +138,9 @@ pub(super) fn member_relapses(rng: &mut Rng, setup: &Setup) -> Vec<Planned> {
         let start = start * SECOND + rng.below(300 * MILLI);
         Planned { fault, start, end: start + 2200 * MILLI }
     };
-    [2, 8, 17, 32].map(relapse).into()
+    let mut plan: Vec<_> = [2, 8, 17, 32].map(relapse).into();
+    plan.extend(short_delays(rng, SECOND));
+    plan
 }
 
 pub(super) fn new_orders(rng: &mut Rng) -> Vec<Planned> {
