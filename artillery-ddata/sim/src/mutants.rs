@@ -292,9 +292,10 @@ impl MutantName {
         }
     }
 
-    /// Whether this oracle's word is enough: what clients saw, or an invariant of the chain. Six traps break neither: a
-    /// catch-up that never ends (16), a log that has lost its majority to those who left (44), a member that is kept away
-    /// (49), one that can't join and keeps others from it (50), a leader that hears nobody and stays alone (51), which the bound on recovery shows, and two groups of one cluster's nodes (13), none of whose clients ever meets the other.
+    /// Whether this oracle's word is enough: what clients saw, or an invariant of the chain. Six traps break neither. Five
+    /// show by the bound on recovery: a catch-up that never ends (16), a log that has lost its majority to those who left
+    /// (44), a member that is kept away (49), one that can't join and keeps others from it (50), a leader that hears nobody
+    /// and stays alone (51). And of two groups of one cluster's nodes (13) no client ever meets the other.
     pub const fn is_convicted_by(self, oracle: Oracle) -> bool {
         match oracle {
             Oracle::Liveness => matches!(self.trap(), 16 | 44 | 49..=51),

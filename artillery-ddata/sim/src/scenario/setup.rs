@@ -83,7 +83,7 @@ pub struct Setup {
     /// How many of a thousand local reads take long, because their thread isn't run for a while; and of ten thousand times
     /// that a member hands on what it hasn't put into its store.
     pub stalls: u32,
-    /// When all faults but crashes are over.
+    /// From when on all is to be well but for crashes: what still fails is somebody's who needn't serve.
     pub healed: u64,
     /// When clients stop, if they did enough.
     pub stop: u64,

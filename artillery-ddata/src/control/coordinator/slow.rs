@@ -239,8 +239,8 @@ impl View<'_> {
 
     /// Whether it has yet to show whether it hears.
     pub(super) fn is_new(&self, id: MemberId) -> bool {
-        let seen = self.nodes.get(&id).filter(|seen| seen.proven == Timestamp::ZERO && !self.hears(id));
-        seen.is_some_and(|seen| self.now - seen.first < self.settings.slow)
+        let new = |seen: &Seen| seen.proven == Timestamp::ZERO && self.now - seen.first < self.settings.slow;
+        !self.hears(id) && self.nodes.get(&id).is_some_and(new)
     }
 
     /// What one member has had for long doesn't get to the next one, and that one doesn't come on at all.
