@@ -186,7 +186,7 @@ const TABLE: [Line; 58] = {
         line(M::WatchUncommitted, "watch-uncommitted", 18, S::Watches, Guard::Replica(R::WatchUncommitted)),
         line(M::JoinPieces, "join-pieces", 41, S::Large, Guard::Replica(R::JoinPieces)),
         line(M::IgnoreLease, "ignore-lease", 1, S::Partitions, Guard::Replica(R::IgnoreLease)),
-        line(M::TakeOlderEpoch, "take-older-epoch", 22, S::Whispers, Guard::Replica(R::TakeOlderEpoch)),
+        line(M::TakeOlderEpoch, "take-older-epoch", 22, S::Unrest, Guard::Replica(R::TakeOlderEpoch)),
         line(M::PromoteTooEarly, "promote-too-early", 5, S::Failover, Guard::Replica(R::PromoteTooEarly)),
         line(M::ReuseEpoch, "reuse-epoch", 6, S::Failover, Guard::Replica(R::ReuseEpoch)),
         line(M::NoWipe, "no-wipe", 11, S::Resync, Guard::Replica(R::NoWipe)),
