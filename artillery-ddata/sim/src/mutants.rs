@@ -54,8 +54,6 @@ pub enum MutantName {
     AnswerBeforeOpen,
     /// A broken link to the joiner ends the wait for it.
     ForgetAsked,
-    /// A tail asks for a promotion before its epoch is open.
-    AskBeforeOpen,
     /// Reads that wait go on waiting when their member enters another epoch.
     KeepWaiting,
     /// A returning member drops what lies above its own watermark before it has met the chain.
@@ -114,6 +112,8 @@ pub enum MutantName {
     RemoveUnheard,
     /// The members of a chain change places while its head goes on.
     ReorderOpen,
+    /// A member follows its successor's position before its own history is known to be a prefix.
+    FollowTooSoon,
     /// Whoever leaves goes on keeping the log.
     KeepLeavers,
     /// Version queries, and answers to them, are taken in whatever the epoch in which they were said.
@@ -192,7 +192,6 @@ const TABLE: [Line; 58] = {
         line(M::NoWipe, "no-wipe", 11, S::Resync, Guard::Replica(R::NoWipe)),
         line(M::AnswerBeforeOpen, "answer-before-open", 23, S::Whispers, Guard::Replica(R::AnswerBeforeOpen)),
         line(M::ForgetAsked, "forget-asked", 24, S::Sole, Guard::Replica(R::ForgetAsked)),
-        line(M::AskBeforeOpen, "ask-before-open", 25, S::Whispers, Guard::Replica(R::AskBeforeOpen)),
         line(M::KeepWaiting, "keep-waiting", 27, S::Stalls, Guard::Replica(R::KeepWaiting)),
         line(M::RollBackFirst, "roll-back-first", 37, S::Partitions, Guard::Replica(R::RollBackFirst)),
         line(M::RemoveAtOnce, "remove-at-once", 4, S::Partitions, Guard::Coordinator(C::RemoveAtOnce)),
@@ -228,6 +227,7 @@ const TABLE: [Line; 58] = {
         line(M::TakeDeaf, "take-deaf", 50, S::Relapses, Guard::Coordinator(C::TakeDeaf)),
         line(M::RemoveUnheard, "remove-unheard", 51, S::Relapses, Guard::Coordinator(C::RemoveUnheard)),
         line(M::ReorderOpen, "reorder-open", 15, S::Orders, Guard::Coordinator(C::ReorderOpen)),
+        line(M::FollowTooSoon, "follow-too-soon", 52, S::Shuffles, Guard::Replica(R::FollowTooSoon)),
         line(M::KeepLeavers, "keep-leavers", 44, S::Leaves, Guard::Coordinator(C::KeepLeavers)),
         line(M::TakeAnyAnswer, "take-any-answer", 2, S::Turmoil, Guard::Replica(R::TakeAnyAnswer)),
         line(M::AnswerScriptAtOnce, "answer-script-at-once", 20, S::Scripts, Guard::Replica(R::AnswerScriptAtOnce)),

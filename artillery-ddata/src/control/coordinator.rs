@@ -209,6 +209,10 @@ struct Seen {
     leaving: bool,
     promotions: Vec<Promotion>,
     told: BTreeMap<ChainId, Told>,
+    /// The answer that it knew when it told that.
+    shown: u64,
+    /// The highest of its renewals that was answered.
+    newest: u64,
     /// Its newest renewals that were answered, and when.
     answered: VecDeque<(u64, Timestamp)>,
     /// It lived at some moment after this one: it has shown an answer that was given then (trap 42).
@@ -449,6 +453,8 @@ impl Seen {
             leaving: false,
             promotions: Vec::new(),
             told: BTreeMap::new(),
+            shown: 0,
+            newest: 0,
             answered: VecDeque::new(),
             proven: Timestamp::ZERO,
         }

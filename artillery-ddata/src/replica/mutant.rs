@@ -85,6 +85,13 @@ pub enum Mutant {
     CacheClock,
     /// A member that is alone answers reads through the chain by itself, whatever it has asked for (trap 26).
     AnswerAlone,
+    /// A member follows its successor's position before its own history is known to be a prefix of its predecessor's (trap 52).
+    /// Three guards: the version before a frame's first update is not compared, and a cut behind that halts nothing.
+    FollowTooSoon,
+    /// A local reader compares what it found with the watermark as it is after the lookup (trap 53).
+    LoadWatermarkLate,
+    /// The version before a frame's first update is not compared, only its sequence (trap 54).
+    CompareSequences,
     /// A page in hash order ends between two keys of one position, and the next one begins behind that (trap 46).
     PartPositions,
 }

@@ -12,6 +12,7 @@ mod large;
 mod opening;
 mod promotion;
 mod reading;
+mod reorder;
 mod requests;
 mod resync;
 mod rig;

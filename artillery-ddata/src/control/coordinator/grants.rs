@@ -53,6 +53,7 @@ impl Coordinator {
         seen.founder = me;
         seen.leaving |= leaving;
         seen.reports(now, reports);
+        seen.shown = answered;
         if self.mutant == Some(Mutant::PromoteInAnyEpoch) {
             seen.promotions.extend(promotions);
         } else {
@@ -146,6 +147,7 @@ impl Coordinator {
         let is_part = configs.is_none() && self.configs.node(to).is_some();
         let settled = leader == Some(self.me) && is_part && self.is_settled(now);
         let close = self.to_close(to);
+        self.says_close(to, number, &close);
         let released = self.releases(now, to);
         let renewed = Renewed { number, lease, leader, configs, settled, released, close };
         self.outputs.push_back(Output::Answer { to, renewed });

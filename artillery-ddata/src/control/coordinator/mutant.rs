@@ -35,6 +35,8 @@ pub enum Mutant {
     RemoveUnheard,
     /// The members of a chain change places while its head goes on (trap 15).
     ReorderOpen,
+    /// The members change places because the head was closed once, whether it still is or not (trap 55).
+    BelieveOldClosing,
     /// Whoever leaves goes on keeping the log: when most of those have left it can't be changed any more (trap 44).
     KeepLeavers,
 }

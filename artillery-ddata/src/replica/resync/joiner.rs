@@ -85,8 +85,12 @@ impl Filling {
     }
 
     /// The newest update that has come, kept for afterwards or applied.
+    pub(in super::super) fn reached(&self) -> Version {
+        self.buffer.back().map_or(self.history.last(), |update| update.version)
+    }
+
     pub(in super::super) fn upto(&self) -> Sequence {
-        self.buffer.back().map_or(self.history.last(), |update| update.version).sequence
+        self.reached().sequence
     }
 
     /// Whether updates are of any use: some snapshot of this epoch has begun, and there is room.

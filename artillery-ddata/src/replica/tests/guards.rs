@@ -39,7 +39,16 @@ fn a_tail_that_is_not_open_would_answer_from_the_watermark_it_brought_along() {
 fn a_tail_that_is_not_open_would_promote_who_lacks_what_was_committed() {
     let asked = |mutant| {
         let mut rig = tail_lost(mutant);
-        rig.enter(&[3, 5], &joining(2, &[1, 2, 3], 5));
+        rig.put(1, "k", "the head alone has it");
+        rig.wire.clear();
+        rig.enter(&[1, 2, 3, 5], &joining(2, &[1, 2, 3], 5));
+        rig.run(2, 1);
+        // The middle hears that its history is a prefix, and gets nothing of what it lacks: it isn't open.
+        rig.transmit();
+        rig.wire.get_mut(&(1, 2)).unwrap().retain(|frame| matches!(frame.message, ChainMessage::Control(_)));
+        while rig.deliver(1, 2) {}
+        rig.run(3, 2);
+        rig.run(2, 3);
         rig.run(5, 3);
         assert_eq!(rig.last(5), Version::NONE);
         rig.promotions.clone()
