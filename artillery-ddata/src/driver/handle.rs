@@ -119,6 +119,13 @@ impl ChainHandle {
         self.gate.read(&*self.store, key, clock::now)
     }
 
+    /// Hands a read to the chain's task if there is room now.
+    #[cfg(test)]
+    pub(crate) fn try_read(&self, request: ReadRequest) -> Option<ReadRequest> {
+        let bytes = budget::of_query(&request.query);
+        self.reads.try_send(request, bytes).err()
+    }
+
     /// Hands a read to the chain's task, waiting while its queue is full. Whoever calls bounds the wait; a call given
     /// up has left nothing behind. The responder gets exactly one reply, or is dropped if the node stops.
     pub(crate) async fn read(&self, request: ReadRequest) {
