@@ -21,9 +21,9 @@ use super::{
     turn::{Taken, Turn},
 };
 use crate::{
-    ChainConfig, Epoch,
+    ChainConfig, ClusterId, Epoch,
     control::message::Promotion,
-    replica::{Event, Gate, Input, Output, Replica, Token},
+    replica::{Event, Gate, Input, Output, Refusal, Replica, Reply, Token},
     wire::message::ChainFrame,
 };
 
@@ -54,6 +54,7 @@ fn task(parts: Parts) -> (Task, ChainHandle, mpsc::Sender<Command>) {
         replica: Replica::new(me, chain, settings, store, gate),
         peers: BTreeMap::new(),
         responders: Slab::new(),
+        history: None,
         commands: command_queue,
         reads: read_queue,
         writes: write_queue,
@@ -68,11 +69,12 @@ fn task(parts: Parts) -> (Task, ChainHandle, mpsc::Sender<Command>) {
         mutant: None,
     };
     match rule {
-        Rule::Fixed { config, lanes } => {
+        Rule::Fixed { config, history, lanes } => {
             // In a configuration that never changes nobody is ever fenced, so the lease never ends.
             let now = clock::now();
             task.replica.handle(now, Input::Lease(Timestamp::MAX));
             task.replica.handle(now, Input::Served(now));
+            task.history = Some(history);
             task.enter(now, config, lanes);
         }
         Rule::Log { leases, wishes } => (task.leases, task.wishes) = (Some(leases), Some(wishes)),
@@ -101,7 +103,10 @@ impl Peer {
 struct Task {
     replica: Replica,
     peers: BTreeMap<MemberId, Peer>,
-    responders: Slab<Responder>,
+    /// Who waits for a reply, and in which history alone it means something.
+    responders: Slab<(Responder, Option<ClusterId>)>,
+    /// The history of the configuration entered last.
+    history: Option<ClusterId>,
     commands: mpsc::Receiver<Command>,
     reads: mpsc::Receiver<Queued<ReadRequest>>,
     writes: mpsc::Receiver<Queued<WriteRequest>>,
@@ -213,7 +218,8 @@ impl Task {
             Command::Frame { from, frame } => self.replica.handle(now, Input::Receive { from, frame }),
             // Whoever asked may have gone.
             Command::Status(asker) => drop(asker.send(self.replica.status())),
-            Command::Enter { config, lanes, done } => {
+            Command::Enter { config, history, lanes, done } => {
+                self.history = Some(history);
                 self.enter(now, config, lanes);
                 self.done.push(done);
             }
@@ -255,15 +261,28 @@ impl Task {
     }
 
     fn read(&mut self, now: Timestamp, queued: Queued<ReadRequest>) {
-        let request = queued.request;
-        let token = Token(self.responders.insert(request.responder) as u64);
-        let ReadRequest { query, mode, floor, deadline, .. } = request;
+        let ReadRequest { query, mode, floor, history, deadline, responder } = queued.request;
+        if self.is_another(history) {
+            return responder.reply(Reply::Refused(Refusal::OtherHistory));
+        }
+        let token = Token(self.responders.insert((responder, history)) as u64);
         self.replica.handle(now, Input::Read { token, query, mode, floor, deadline });
+    }
+
+    /// Whether a request belongs to another history than this chain. A floor or a position of one says nothing about
+    /// another: a session would be shown less than it has seen, and a watch pass over changes (docs/DESIGN.md §5.12, traps
+    /// 59, 60).
+    fn is_another(&self, history: Option<ClusterId>) -> bool {
+        #[cfg(test)]
+        if self.mutant == Some(Mutant::MixHistories) {
+            return false;
+        }
+        history.zip(self.history).is_some_and(|(asked, mine)| asked != mine)
     }
 
     fn write(&mut self, now: Timestamp, queued: Queued<WriteRequest>) {
         let request = queued.request;
-        let token = Token(self.responders.insert(request.responder) as u64);
+        let token = Token(self.responders.insert((request.responder, None)) as u64);
         let WriteRequest { request, write, deadline, .. } = request;
         self.replica.handle(now, Input::Write { token, request, write, deadline, wall_clock: clock::wall() });
     }
@@ -290,8 +309,10 @@ impl Task {
         while let Some(output) = self.replica.poll_output() {
             match output {
                 Output::Reply(token, reply) => {
-                    if let Some(responder) = self.responders.try_remove(token.0 as usize) {
-                        responder.reply(reply);
+                    if let Some((responder, history)) = self.responders.try_remove(token.0 as usize) {
+                        // It may have waited while another history began.
+                        let is_late = self.is_another(history);
+                        responder.reply(if is_late { Reply::Refused(Refusal::OtherHistory) } else { reply });
                     }
                 }
                 Output::Event(event) => self.tell(event),

@@ -15,7 +15,7 @@ use tokio::sync::{
 
 use super::serve::Answering;
 use crate::{
-    ChainId, Sequence,
+    ChainId, ClusterId, Sequence,
     budget::{self, Budget, Share},
     replica::{Gate, NotLocal, Query, ReadMode, Refusal, Reply, Write},
     store::{Held, Store},
@@ -44,6 +44,8 @@ pub(crate) struct ReadRequest {
     pub(crate) query: Query,
     pub(crate) mode: ReadMode,
     pub(crate) floor: Option<Sequence>,
+    /// The history that its session, or its watch, belongs to.
+    pub(crate) history: Option<ClusterId>,
     pub(crate) deadline: Timestamp,
     pub(crate) responder: Responder,
 }

@@ -8,4 +8,6 @@ pub(super) enum Mutant {
     KeepReading,
     /// The lease is taken in turns in which nothing else was received (trap 58).
     LeaseLast,
+    /// A floor, or a position, of another history is taken for one of this history (traps 59, 60).
+    MixHistories,
 }

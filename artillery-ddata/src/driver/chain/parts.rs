@@ -6,7 +6,7 @@ use artillery_core::{MemberId, Timestamp};
 use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::{
-    ChainConfig, ChainId, Epoch,
+    ChainConfig, ChainId, ClusterId, Epoch,
     driver::{control, lanes::Lanes},
     replica::{Halt, Progress, Settings, Status},
     store::Store,
@@ -24,6 +24,8 @@ pub(crate) enum Command {
     /// This configuration names this member. `done` is told once it is acted by.
     Enter {
         config: Arc<ChainConfig>,
+        /// The history that it belongs to.
+        history: ClusterId,
         lanes: BTreeMap<MemberId, Lanes>,
         done: oneshot::Sender<()>,
     },
@@ -44,7 +46,7 @@ pub(crate) enum Command {
 /// Who says what the chain's configuration is.
 pub(crate) enum Rule {
     /// Nobody changes it: all its other members, and the lanes to them.
-    Fixed { config: Arc<ChainConfig>, lanes: BTreeMap<MemberId, Lanes> },
+    Fixed { config: Arc<ChainConfig>, history: ClusterId, lanes: BTreeMap<MemberId, Lanes> },
     /// The configuration log does.
     Log {
         /// Until when the lease runs.

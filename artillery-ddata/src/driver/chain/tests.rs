@@ -8,13 +8,17 @@ use std::{
 
 use super::*;
 use crate::{
-    ChainId,
+    ChainId, Sequence,
     driver::fake::{config, member},
-    replica::{Query, Read, ReadMode, Reply, Settings, Way},
+    replica::{Changes, Query, Read, ReadMode, Settings, Watch, Way, Write},
     store::MemoryStore,
 };
 
 const MINUTE: Duration = Duration::from_secs(60);
+
+/// A history, and the one that a recovery begins.
+const FIRST: ClusterId = ClusterId(1);
+const RECOVERED: ClusterId = ClusterId(2);
 
 /// The task of a chain that has these members, and acts by leases.
 struct Rig {
@@ -45,15 +49,23 @@ impl Rig {
         task.mutant = mutant;
         tokio::spawn(task.run());
         let rig = Self { handle, commands, leases, _wishes };
-        rig.enter(config(members, 1)).await;
+        rig.enter(config(members, 1), FIRST).await;
         rig
     }
 
-    async fn enter(&self, config: ChainConfig) {
+    async fn enter(&self, config: ChainConfig, history: ClusterId) {
         let (done, entered) = oneshot::channel();
-        let command = Command::Enter { config: Arc::new(config), lanes: BTreeMap::new(), done };
+        let command = Command::Enter { config: Arc::new(config), history, lanes: BTreeMap::new(), done };
         assert!(self.commands.send(command).await.is_ok());
         entered.await.unwrap();
+    }
+
+    async fn put(&self) -> Reply {
+        let (caller, reply) = oneshot::channel();
+        let write = Write::Put { key: "k".into(), value: "v".into() };
+        let deadline = clock::now() + MINUTE;
+        self.handle.write(WriteRequest { request: None, write, deadline, responder: Responder::Caller(caller) }).await;
+        reply.await.unwrap()
     }
 
     async fn lease(&self, lease: control::Lease) {
@@ -96,10 +108,20 @@ impl<T: Send, F: Fn() -> T + Send + Sync> Wake for Meanwhile<F, T> {
 
 /// Hands in a read, for which there is room.
 fn ask(handle: &ChainHandle, mode: ReadMode) -> oneshot::Receiver<Reply> {
+    ask_in(None, handle, mode, Query::Key("k".into()), None)
+}
+
+/// The same for one that belongs to a history.
+fn ask_in(
+    history: Option<ClusterId>,
+    handle: &ChainHandle,
+    mode: ReadMode,
+    query: Query,
+    floor: Option<Sequence>,
+) -> oneshot::Receiver<Reply> {
     let (caller, reply) = oneshot::channel();
     let deadline = clock::now() + MINUTE;
-    let (query, responder) = (Query::Key("k".into()), Responder::Caller(caller));
-    let request = ReadRequest { query, mode, floor: None, deadline, responder };
+    let request = ReadRequest { query, mode, floor, history, deadline, responder: Responder::Caller(caller) };
     assert!(handle.try_read(request).is_none(), "there is room");
     reply
 }
@@ -207,4 +229,49 @@ async fn reads_until_the_lease_is_taken(mutant: Option<Mutant>) -> Option<usize>
 async fn a_chain_that_always_has_a_read_takes_its_lease() {
     assert_eq!(reads_until_the_lease_is_taken(None).await, Some(BEFORE + 1));
     assert_eq!(reads_until_the_lease_is_taken(Some(Mutant::LeaseLast)).await, None);
+}
+
+/// Goes on under a new history with one write, and comes to the fourth.
+async fn recover_and_write(rig: &Rig) {
+    rig.enter(config(&[member("alone")], 1 << 20), RECOVERED).await;
+    for _ in 0..3 {
+        rig.put().await;
+    }
+}
+
+/// What a watch hears that waits behind the third change of one history, of which the next history has only the first.
+async fn heard_of_the_fourth_change(mutant: Option<Mutant>) -> Reply {
+    let rig = Rig::without(mutant, &[member("alone")]).await;
+    rig.put().await;
+    let query = Query::Changes(Watch { prefix: "".into(), after: Some(Sequence(3)) });
+    let heard = ask_in(Some(FIRST), &rig.handle, ReadMode::Eventual, query, None);
+    recover_and_write(&rig).await;
+    heard.await.unwrap()
+}
+
+#[tokio::test]
+async fn a_watch_that_waits_while_another_history_begins_is_refused() {
+    assert_eq!(heard_of_the_fourth_change(None).await, Reply::Refused(Refusal::OtherHistory));
+    let passed_over = heard_of_the_fourth_change(Some(Mutant::MixHistories)).await;
+    assert!(matches!(&passed_over, Reply::Changes(Changes { records, .. }) if records.len() == 1), "{passed_over:?}");
+}
+
+/// What a session reads that has seen the fourth change of one history, when its member has gone on with another.
+async fn read_behind_the_fourth_change(mutant: Option<Mutant>, before: bool) -> Reply {
+    let rig = Rig::without(mutant, &[member("alone")]).await;
+    rig.put().await;
+    let ask = || ask_in(Some(FIRST), &rig.handle, ReadMode::Eventual, Query::Key("k".into()), Some(Sequence(4)));
+    let asked = before.then(ask);
+    recover_and_write(&rig).await;
+    asked.unwrap_or_else(ask).await.unwrap()
+}
+
+#[tokio::test]
+async fn a_session_of_another_history_is_refused() {
+    for before in [false, true] {
+        let reply = read_behind_the_fourth_change(None, before).await;
+        assert_eq!(reply, Reply::Refused(Refusal::OtherHistory), "asked before the recovery: {before}");
+        let shown = read_behind_the_fourth_change(Some(Mutant::MixHistories), before).await;
+        assert!(matches!(shown, Reply::Read(_)), "{shown:?}");
+    }
 }
