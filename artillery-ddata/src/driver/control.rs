@@ -61,7 +61,7 @@ pub(crate) enum Command {
 }
 
 /// A lease of this node, by its own clock.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Lease {
     /// When it ends.
     pub(crate) until: Timestamp,

@@ -273,8 +273,10 @@ impl Data {
         let mut standings = Vec::new();
         for config in configs.iter() {
             let handle = config.role(self.id()).map(|_| {
-                let rule = Rule::Fixed { config: Arc::new(config.clone()), lanes: self.lanes(founding, config, hub) };
-                let (handle, standing) = self.serve(config.chain, rule);
+                let chain = config.chain;
+                let (config, lanes) = (Arc::new(config.clone()), self.lanes(founding, config, hub));
+                let rule = Rule::Fixed { config, history: configs.history().life(), lanes };
+                let (handle, standing) = self.serve(chain, rule);
                 standings.push(standing);
                 handle
             });

@@ -25,6 +25,11 @@ impl Control {
             return;
         }
         self.acting = Some(configs.applied());
+        let life = configs.history().life();
+        if self.parts.local.life() != Some(life) {
+            // Before the chains: a local reader of a session asks for the history behind its lookup (trap 58).
+            self.parts.local.update(routing(self.parts.cluster, &configs));
+        }
         let told: Vec<_> = configs.iter().filter_map(|config| self.tell(&configs, config)).collect();
         self.tasks.spawn(async move { if all_done(told).await { Done::Acted(configs) } else { Done::Stopped } });
     }
@@ -35,7 +40,8 @@ impl Control {
         let command = match config.role(self.parts.me) {
             Some(_) => {
                 let lanes = self.lanes(configs, config);
-                Command::Enter { config: Arc::new(config.clone()), lanes, done }
+                let history = configs.history().life();
+                Command::Enter { config: Arc::new(config.clone()), history, lanes, done }
             }
             None => Command::Expelled { epoch: config.epoch, done },
         };
