@@ -1,5 +1,6 @@
 //! `chaos`: real nodes under real faults, driven by clients whose histories a judge reads.
 
+mod aim;
 mod args;
 mod book;
 mod cluster;

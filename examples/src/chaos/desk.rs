@@ -7,7 +7,10 @@ use tokio::{
     time::{Instant, sleep_until, timeout_at},
 };
 
-use super::{fault::Fault, orders::Order};
+use super::{
+    fault::Fault,
+    orders::{Moment, Order},
+};
 
 /// The longest that a look at the nodes after a heal waits for the order under way.
 pub(super) const ORDER_BOUND: Duration = Duration::from_secs(60);
@@ -16,6 +19,8 @@ pub(super) const ORDER_BOUND: Duration = Duration::from_secs(60);
 struct State {
     /// The fault that lasts, and since when.
     fault: Option<(Fault, Instant)>,
+    /// When the next one is to begin.
+    next: Option<Instant>,
     /// Faults so far.
     faults: u64,
     /// No order begins.
@@ -55,6 +60,7 @@ impl Desk {
     pub(super) fn strikes(&self, fault: Fault) {
         self.state.send_modify(|state| {
             state.fault = Some((fault, Instant::now()));
+            state.next = None;
             state.faults += 1;
             state.taken = state.order.iter().filter_map(Order::takes).collect();
         });
@@ -95,22 +101,34 @@ impl Desk {
         if state.order.is_some() { Some(Instant::now()) } else { state.ended }
     }
 
-    /// Waits until an order may begin: with a lag, while a fault has lasted for so long.
-    pub(super) async fn opens(&self, lag: Option<Duration>) {
-        let mut state = self.state.subscribe();
+    /// Waits for the moment at which an order is to be given, and until one may be.
+    pub(super) async fn waits(&self, moment: Moment) {
+        let at = |state: &State| match (moment, state.fault, state.next) {
+            (Moment::Any, ..) => Some(Instant::now()),
+            (Moment::During(lag), Some((_, since)), _) => Some(since + lag),
+            (Moment::Before(lead), None, Some(next)) => next.checked_sub(lead),
+            _ => None,
+        };
+        let may = |state: &State| if state.is_closed { None } else { at(state) };
+        let mut changes = self.state.subscribe();
         loop {
-            let ready = |state: &State| !state.is_closed && (lag.is_none() || state.fault.is_some());
-            // The sender lives as long as this.
-            let Ok(since) = state.wait_for(ready).await.map(|state| state.fault.map(|(_, since)| since)) else {
-                return;
+            // Sees each change from here on.
+            let due = may(&changes.borrow_and_update());
+            let Some(due) = due else {
+                // The sender lives as long as this.
+                _ = changes.changed().await;
+                continue;
             };
-            let (Some(lag), Some(since)) = (lag, since) else { return };
-            sleep_until(since + lag).await;
-            let state = self.state.borrow();
-            if !state.is_closed && state.fault.is_some_and(|(_, now)| now == since) {
-                return;
+            tokio::select! {
+                () = sleep_until(due) => return,
+                _ = changes.changed() => {}
             }
         }
+    }
+
+    /// A fault is to begin then.
+    pub(super) fn plans(&self, next: Instant) {
+        self.state.send_modify(|state| state.next = Some(next));
     }
 
     /// The fault that lasts, and how many there were.
@@ -138,6 +156,8 @@ impl Desk {
 
 #[cfg(test)]
 mod tests {
+    use tokio::time::sleep;
+
     use super::{super::fault::Kind, *};
 
     fn fault(kind: Kind, victim: usize) -> Fault {
@@ -170,21 +190,35 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_order_beside_a_fault_waits_for_one_that_lasts_long_enough() {
+    async fn an_order_during_a_fault_waits_for_one_that_lasts_long_enough() {
         let desk = Desk::new();
         let lag = Duration::from_millis(500);
-        let waits = desk.opens(Some(lag));
         let faults = async {
             desk.strikes(fault(Kind::Slow, 0));
-            tokio::time::sleep(lag / 2).await;
+            sleep(lag / 2).await;
             desk.heals();
             desk.open();
-            tokio::time::sleep(lag * 2).await;
+            sleep(lag * 2).await;
             desk.strikes(fault(Kind::Slow, 1));
             Instant::now()
         };
-        let ((), second) = tokio::join!(waits, faults);
+        let ((), second) = tokio::join!(desk.waits(Moment::During(lag)), faults);
         assert_eq!(Instant::now(), second + lag);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_order_before_a_fault_comes_when_one_is_planned() {
+        let desk = Desk::new();
+        let lead = Duration::from_millis(200);
+        let next = Instant::now() + Duration::from_secs(3);
+        let faults = async {
+            sleep(Duration::from_secs(1)).await;
+            desk.plans(next);
+        };
+        tokio::join!(desk.waits(Moment::Before(lead)), faults);
+        assert_eq!(Instant::now(), next - lead);
+        desk.waits(Moment::Any).await;
+        assert_eq!(Instant::now(), next - lead);
     }
 
     #[tokio::test(start_paused = true)]

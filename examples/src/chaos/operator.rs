@@ -66,7 +66,7 @@ impl Operator<'_> {
     /// Waits until an order may begin, and says what it is; `None`: none that is allowed.
     async fn begin(&self, draw: &Draw, last: Option<usize>) -> Option<Order> {
         loop {
-            self.desk.opens(draw.beside.then_some(draw.lag)).await;
+            self.desk.waits(draw.moment).await;
             let _decision = self.desk.decide().await;
             let view = self.cluster.view().await;
             let order = self.choose(draw, &view, last)?;

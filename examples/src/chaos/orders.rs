@@ -18,19 +18,32 @@ pub(super) enum Work {
 
 /// One bag of work: faults and orders meet most often in a reorder.
 const BAG: [Work; 6] = [Work::Reorder, Work::Reorder, Work::Reorder, Work::Reorder, Work::Drain, Work::Restart];
-/// Of so many orders all but one are given while a fault lasts.
-const BESIDE: usize = 4;
+/// When orders are given, one after the other: each is drawn once before any comes again.
+const MOMENTS: [fn(&mut Orders) -> Moment; 4] = [
+    |orders| Moment::During(orders.often_short(300, 3000)),
+    |orders| Moment::During(orders.often_short(300, 3000)),
+    // A reorder takes some 200 ms: the fault finds it halfway.
+    |orders| Moment::Before(orders.up_to(300)),
+    |_| Moment::Any,
+];
+
+/// When an order is given.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Moment {
+    /// When a fault has lasted for so long.
+    During(Duration),
+    /// So long before a fault.
+    Before(Duration),
+    Any,
+}
 
 /// What was drawn. Which members and nodes there are is known only when it is given.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Draw {
     pub(super) work: Work,
-    /// Given only while a fault lasts.
-    pub(super) beside: bool,
+    pub(super) moment: Moment,
     /// Behind the order before.
     pub(super) pause: Duration,
-    /// Behind the begin of the fault.
-    pub(super) lag: Duration,
     /// Chooses an order of the members, or a node.
     pub(super) pick: u64,
     /// The node that `ctl` asks first.
@@ -89,30 +102,28 @@ pub(super) struct Orders {
     dice: Dice,
     nodes: usize,
     bag: Vec<Work>,
-    /// Places left in this round of [`BESIDE`], and the one that needs no fault.
-    places: (usize, usize),
+    moments: Vec<fn(&mut Self) -> Moment>,
 }
 
 impl Orders {
     pub(super) fn new(seed: u64, nodes: usize) -> Self {
         // Faults have the seed itself.
-        Self { dice: Dice::new(!seed), nodes, bag: Vec::new(), places: (0, 0) }
+        Self { dice: Dice::new(!seed), nodes, bag: Vec::new(), moments: Vec::new() }
     }
 
     pub(super) fn next(&mut self) -> Draw {
         if self.bag.is_empty() {
             self.bag.extend(BAG);
         }
-        if self.places.0 == 0 {
-            self.places = (BESIDE, self.below(BESIDE));
+        if self.moments.is_empty() {
+            self.moments.extend(MOMENTS);
         }
-        self.places.0 -= 1;
-        let place = self.below(self.bag.len());
+        let (place, moment) = (self.below(self.bag.len()), self.below(self.moments.len()));
+        let moment = self.moments.swap_remove(moment);
         Draw {
             work: self.bag.swap_remove(place),
-            beside: self.places.0 != self.places.1,
-            pause: self.often_short(300, 6000),
-            lag: self.often_short(500, 3000),
+            moment: moment(self),
+            pause: self.often_short(300, 3000),
             pick: self.dice.below(u64::MAX),
             asked: self.below(self.nodes),
             down: self.often_short(200, 3000),
@@ -126,7 +137,11 @@ impl Orders {
     /// Every other time below `short`, else below `long`, in milliseconds.
     fn often_short(&mut self, short: u64, long: u64) -> Duration {
         let end = if self.dice.below(2) == 0 { short } else { long };
-        Duration::from_millis(self.dice.below(end))
+        self.up_to(end)
+    }
+
+    fn up_to(&mut self, ms: u64) -> Duration {
+        Duration::from_millis(self.dice.below(ms))
     }
 }
 
@@ -160,12 +175,14 @@ mod tests {
     }
 
     #[test]
-    fn three_of_four_orders_wait_for_a_fault() {
+    fn half_of_the_orders_wait_for_a_fault() {
         for seed in 0..20 {
             let mut orders = Orders::new(seed, 3);
             for _ in 0..10 {
-                let beside = (0..BESIDE).filter(|_| orders.next().beside).count();
-                assert_eq!(beside, BESIDE - 1);
+                let all: Vec<_> = MOMENTS.iter().map(|_| orders.next().moment).collect();
+                let count = |of: fn(&Moment) -> bool| all.iter().filter(|moment| of(moment)).count();
+                assert_eq!(count(|moment| matches!(moment, Moment::During(_))), 2);
+                assert_eq!(count(|moment| matches!(moment, Moment::Before(_))), 1);
             }
         }
     }

@@ -5,6 +5,7 @@ use std::{sync::Arc, time::Duration};
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::{
+    aim::Aims,
     args::ChaosArgs,
     book::Book,
     cluster::Cluster,
@@ -43,10 +44,14 @@ impl Rounds<'_> {
     pub(super) async fn run(&self, args: &ChaosArgs, summary: &mut Summary) -> Result<(), Failure> {
         let end = Instant::now() + Duration::from_secs(args.seconds);
         let mut plan = Plan::new(args.seed, self.cluster.size(), &args.kinds);
+        // By a seed of its own, so that the faults of a seed stay what they are without orders.
+        let mut aims = args.orders.then(|| Aims::new(args.seed));
         while Instant::now() < end {
-            sleep(CALM).await;
+            let next = Instant::now() + CALM;
+            self.desk.plans(next);
+            sleep_until(next).await;
             self.book.next_generation();
-            let (fault, view) = self.draw(&mut plan).await;
+            let (fault, view) = self.draw(&mut plan, &mut aims).await;
             let at = self.begin.elapsed().as_secs_f64();
             let suffered = self.suffer(&fault, &view).await?;
             self.desk.heals();
@@ -69,11 +74,14 @@ impl Rounds<'_> {
     }
 
     /// The next fault that is allowed now, and what the nodes said just before. From now on it lasts.
-    async fn draw(&self, plan: &mut Plan) -> (Fault, View) {
+    async fn draw(&self, plan: &mut Plan, aims: &mut Option<Aims>) -> (Fault, View) {
         loop {
             let decision = self.desk.decide().await;
             let view = self.cluster.view().await;
-            let fault = plan.next();
+            let mut fault = plan.next();
+            if let Some(aims) = aims {
+                aims.adjust(&mut fault, &view);
+            }
             match self.forbids(&fault, &view) {
                 None => {
                     self.desk.strikes(fault);

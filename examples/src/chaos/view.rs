@@ -13,6 +13,8 @@ pub(super) struct View {
     pub(super) members: Vec<String>,
     /// Those of them that say so themselves.
     pub(super) serving: BTreeSet<String>,
+    /// The node that decides on the configuration.
+    pub(super) leader: Option<String>,
     /// Nodes that keep the configuration.
     pub(super) voters: BTreeSet<String>,
     /// Nodes that say that they are ready.
@@ -29,10 +31,11 @@ impl View {
             |(node, chain): &(&str, &Value)| chain["role"] != "syncing" && members.iter().any(|member| member == node);
         let serving = same().filter(serves).map(|(node, _)| node.to_owned()).collect();
         let log = all.iter().map(|status| &status["log"]).max_by_key(|log| log["applied"].as_u64());
+        let leader = log.and_then(|log| Some(log["leader"].as_str()?.to_owned()));
         let voters = log.map(|log| names(&log["voters"]).into_iter().collect()).unwrap_or_default();
         let ready = all.iter().filter(|status| status["ready"] == true);
         let ready = ready.filter_map(|status| Some(status["node"].as_str()?.to_owned())).collect();
-        Self { members, serving, voters, ready }
+        Self { members, serving, leader, voters, ready }
     }
 
     /// Why a node must not be taken away; `away`: the others that are out of reach, or are being taken away.
@@ -92,7 +95,7 @@ mod tests {
 
     fn status(node: &str, epoch: u64, role: &str, members: &[&str]) -> Value {
         json!({"node": node, "ready": role != "syncing", "chains": [{"epoch": epoch, "role": role, "members": members}],
-               "log": {"applied": epoch, "voters": ["n1", "n3"]}})
+               "log": {"applied": epoch, "leader": "n3", "voters": ["n1", "n3"]}})
     }
 
     #[test]
@@ -107,6 +110,7 @@ mod tests {
         assert_eq!(view.members, ["n2", "n3"]);
         assert_eq!(view.serving, set(&["n3"]), "n2 has come back empty under its old name");
         assert_eq!(view.voters, set(&["n1", "n3"]));
+        assert_eq!(view.leader.as_deref(), Some("n3"));
         assert_eq!(view.ready, set(&["n1", "n3", "n4"]));
         assert!(View::of(&[]).members.is_empty());
     }
