@@ -120,6 +120,7 @@ async fn play(args: &ChaosArgs, mut net: Net, logs: &Path, story: &Story) -> Res
     let done = tokio::select! {
         done = rounds.run(args, &mut summary) => done,
         failure = operator.run(args.seed), if args.orders => Err(failure),
+        failure = aim::stall(&cluster, &desk, args.seed), if args.orders => Err(failure),
     };
     summary.error = done.err().map(|failure| failure.to_string());
     summary.orders = args.orders.then(|| tally.into_inner());

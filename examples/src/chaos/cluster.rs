@@ -96,6 +96,11 @@ impl Cluster {
         self.nodes.stop(node).await
     }
 
+    /// Signals a node, if it runs.
+    pub(super) fn signal(&self, node: usize, signal: Signal) -> Result<(), Failure> {
+        self.nodes.signal(node, signal)
+    }
+
     pub(super) fn runs(&self, node: usize) -> bool {
         self.nodes.runs(node)
     }

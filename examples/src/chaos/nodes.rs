@@ -56,7 +56,9 @@ impl Nodes {
 
     /// Signals a node, if it runs.
     pub(super) fn signal(&self, node: usize, signal: Signal) -> Result<(), Failure> {
-        self.slots()[node].process.as_ref().map_or(Ok(()), |process| process.signal(signal))
+        // One that has ended by itself is found by `all_run`.
+        let slots = self.slots();
+        slots[node].process.as_ref().map_or(Ok(()), |process| process.signal(signal))
     }
 
     /// Kills a node, and waits until it is gone.

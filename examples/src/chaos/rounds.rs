@@ -43,8 +43,8 @@ impl Rounds<'_> {
     /// Goes on until the time is up.
     pub(super) async fn run(&self, args: &ChaosArgs, summary: &mut Summary) -> Result<(), Failure> {
         let end = Instant::now() + Duration::from_secs(args.seconds);
-        let mut plan = Plan::new(args.seed, self.cluster.size(), &args.kinds);
-        // By a seed of its own, so that the faults of a seed stay what they are without orders.
+        let kinds = if args.orders { Aims::kinds(&args.kinds) } else { args.kinds.clone() };
+        let mut plan = Plan::new(args.seed, self.cluster.size(), &kinds);
         let mut aims = args.orders.then(|| Aims::new(args.seed));
         while Instant::now() < end {
             let next = Instant::now() + CALM;
