@@ -49,7 +49,7 @@ impl<C, R, W> Turn<C, R, W> {
     ///
     /// The clock is read here, behind the receipt of all of it: by an older reading a member would serve a strong read that
     /// arrived after the end of its lease, when others may have committed newer values without it (docs/DESIGN.md §6, trap
-    /// 57). While `act` runs, the turn is borrowed, so nothing more can be put in under this reading.
+    /// 56). While `act` runs, the turn is borrowed, so nothing more can be put in under this reading.
     ///
     /// The lease comes first, in every turn: a chain that always has requests would never take it otherwise (trap 57). What
     /// changes or ends a configuration comes before the requests that it decides about.
