@@ -271,7 +271,7 @@ impl Task {
 
     /// Whether a request belongs to another history than this chain. A floor or a position of one says nothing about
     /// another: a session would be shown less than it has seen, and a watch pass over changes (docs/DESIGN.md §5.12, traps
-    /// 59, 60).
+    /// 58, 59).
     fn is_another(&self, history: Option<ClusterId>) -> bool {
         #[cfg(test)]
         if self.mutant == Some(Mutant::MixHistories) {

@@ -8,6 +8,6 @@ pub(super) enum Mutant {
     KeepReading,
     /// The lease is taken in turns in which nothing else was received (trap 57).
     LeaseLast,
-    /// A floor, or a position, of another history is taken for one of this history (traps 58, 60).
+    /// A floor, or a position, of another history is taken for one of this history (traps 58, 59).
     MixHistories,
 }
