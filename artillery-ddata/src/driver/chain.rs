@@ -55,6 +55,11 @@ pub(crate) enum Command {
     },
     /// Take no lease any more, and act by none.
     Resign(oneshot::Sender<()>),
+    /// Take leases again.
+    ServeAgain {
+        leases: watch::Receiver<control::Lease>,
+        done: oneshot::Sender<()>,
+    },
 }
 
 /// Who says what the chain's configuration is.
@@ -257,6 +262,10 @@ impl Task {
             Command::Resign(done) => {
                 self.leases = None;
                 self.replica.handle(now, Input::Lease(Timestamp::ZERO));
+                self.done.push(done);
+            }
+            Command::ServeAgain { leases, done } => {
+                self.leases = Some(leases);
                 self.done.push(done);
             }
         }
