@@ -20,6 +20,7 @@
 //! - Every proposal names the epoch that it replaces, and at most one is under way.
 
 mod grants;
+mod leave;
 mod mutant;
 mod plan;
 mod reorder;
@@ -40,6 +41,7 @@ pub use self::mutant::Mutant;
 use self::mutant::Mutant;
 use self::{
     grants::Grants,
+    leave::Leaver,
     plan::View,
     reorder::Wish,
     slow::{Outside, Told, Watched},
@@ -206,7 +208,7 @@ struct Seen {
     heard: Timestamp,
     /// Leases granted by this leader are certainly out then.
     out: Timestamp,
-    leaving: bool,
+    leaver: Leaver,
     promotions: Vec<Promotion>,
     told: BTreeMap<ChainId, Told>,
     /// The answer that it knew when it told that.
@@ -450,7 +452,7 @@ impl Seen {
             first: now,
             heard: now,
             out: Timestamp::ZERO,
-            leaving: false,
+            leaver: Leaver::default(),
             promotions: Vec::new(),
             told: BTreeMap::new(),
             shown: 0,
@@ -467,13 +469,14 @@ impl Seen {
         }
     }
 
-    /// It has shown that it knows the answer to this renewal of its own.
-    fn shows(&mut self, number: u64) {
+    /// It has shown that it knows the answer to this renewal of its own. Whether this leader gave that answer, in this term.
+    fn shows(&mut self, number: u64) -> bool {
         let known = self.answered.iter().find(|&&(answered, _)| answered == number);
         self.proven = self.proven.max(known.map_or(Timestamp::ZERO, |&(_, at)| at));
+        known.is_some()
     }
 
     fn is_gone(&self, now: Timestamp, since: Timestamp, settings: &Settings) -> bool {
-        self.leaving || now - self.heard.max(since) >= settings.suspect
+        self.leaver.has_resigned() || now - self.heard.max(since) >= settings.suspect
     }
 }

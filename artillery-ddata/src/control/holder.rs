@@ -12,7 +12,7 @@ use std::{
 use super::{
     Founder,
     log::{Configs, LogIndex},
-    message::{Promotion, Renewal, Renewed},
+    message::{Leave, Promotion, Renewal, Renewed, Stage},
 };
 use crate::{MemberId, NodeId, Timestamp};
 
@@ -47,6 +47,11 @@ pub struct Learned {
     pub configs: Option<Arc<Configs>>,
     /// The log needs this node no more, which is about to leave.
     pub released: bool,
+    /// A leader agrees to the change that this node wants to leave by: its chains are to act by no lease any more, and
+    /// [`Holder::resign`] follows.
+    pub resigns: bool,
+    /// That change can't be made any more: this node serves again as soon as it gets a lease, and wants to leave as before.
+    pub serves_again: bool,
 }
 
 /// Asks for leases.
@@ -74,7 +79,7 @@ pub struct Holder {
     sent: BTreeMap<u64, Timestamp>,
     next_at: Timestamp,
     until: Timestamp,
-    leaving: bool,
+    leave: Leave,
     promotions: BTreeSet<Promotion>,
 }
 
@@ -97,7 +102,7 @@ impl Holder {
             sent: BTreeMap::new(),
             next_at: Timestamp::ZERO,
             until: Timestamp::ZERO,
-            leaving: false,
+            leave: Leave::default(),
             promotions: BTreeSet::new(),
         }
     }
@@ -168,9 +173,42 @@ impl Holder {
         self.next_at = now;
     }
 
-    /// Says with the next renewal, which is due now, that this node serves nothing any more. For good.
+    /// Whether this node wants to leave, and how far that has come.
+    pub fn leaves(&self) -> Leave {
+        self.leave
+    }
+
+    /// Asks with the next renewal, which is due now, to leave. It serves on until a leader agrees.
     pub fn leave(&mut self, now: Timestamp) {
-        self.leaving = true;
+        if !self.leave.is_asked() {
+            self.leave.stage = Stage::Asks;
+            self.next_at = now;
+        }
+    }
+
+    /// Says with the next renewal, which is due now, that this node serves nothing any more, as a leader has agreed. Its
+    /// chains act by no lease any more.
+    pub fn resign(&mut self, now: Timestamp) {
+        if self.leave.is_asked() {
+            self.leave = self.leave.resigned();
+            self.until = Timestamp::ZERO;
+            self.next_at = now;
+        }
+    }
+
+    /// Wants to leave no more, and serves again if it has resigned.
+    pub fn stay(&mut self, now: Timestamp) {
+        if self.leave.is_asked() {
+            self.take_back(now, self.leave.back(Stage::Stays));
+        }
+    }
+
+    /// A lease that was asked for before this may be one that a leader no longer reckons with: the removal of this node may
+    /// be decided by what it said until now (trap 62). So no answer to an earlier renewal counts.
+    fn take_back(&mut self, now: Timestamp, leave: Leave) {
+        self.leave = leave;
+        self.sent.clear();
+        self.until = Timestamp::ZERO;
         self.next_at = now;
     }
 
@@ -193,7 +231,7 @@ impl Holder {
             answered,
             me: self.me.clone(),
             applied: self.acted,
-            leaving: self.leaving,
+            leave: self.leave,
             promotions: self.promotions.iter().copied().collect(),
             reports: Vec::new(),
         };
@@ -242,15 +280,24 @@ impl Holder {
             None if self.leader == Some(from) => self.leader = None,
             None => {}
         }
-        let mut learned = Learned { released: renewed.released && self.leaving, ..Learned::default() };
+        let mut learned = Learned { released: renewed.released && self.leave.is_asked(), ..Learned::default() };
         if let Some(configs) = renewed.configs {
             let configs = Arc::<Configs>::from(configs);
             if self.learn(&configs) {
                 learned.configs = Some(configs);
             }
         }
+        match renewed.leave {
+            Some(next) if self.leave.stage == Stage::Asks && next == self.leave.resigned() => learned.resigns = true,
+            Some(next) if self.leave.has_resigned() && next == self.leave.back(Stage::Asks) => {
+                self.take_back(now, next);
+                learned.serves_again = true;
+            }
+            _ => {}
+        }
         if let Some(lease) = renewed.lease
-            && !self.leaving
+            && !self.leave.has_resigned()
+            && !learned.resigns
             && sent + lease > self.until
         {
             self.until = sent + lease;
@@ -286,11 +333,11 @@ impl Holder {
             sent,
             next_at,
             until,
-            leaving,
+            leave,
             promotions,
         } = self;
         write!(out, "{:?}", (me.id, configs.applied(), acted, leader, met, silent, probed, due, sent_at))?;
-        write!(out, "{:?}", (number, answered, sent, next_at, until, leaving, promotions))
+        write!(out, "{:?}", (number, answered, sent, next_at, until, leave, promotions))
     }
 }
 
@@ -326,7 +373,7 @@ mod tests {
     }
 
     fn answer(number: u64, leader: Option<MemberId>, lease: Option<Duration>) -> Renewed {
-        Renewed { number, lease, leader, configs: None, settled: false, released: false, close: vec![] }
+        Renewed { number, lease, leader, configs: None, settled: false, released: false, leave: None, close: vec![] }
     }
 
     #[test]
@@ -361,5 +408,33 @@ mod tests {
         holder.answered(holder.next_tick(), id(1), answer(number, None, None));
         let asked: Vec<_> = (0..3).map(|_| asked(&mut holder).1.into_keys().collect::<Vec<_>>()).collect();
         assert_eq!(asked, [1, 2, 3].map(|n| vec![id(n)]));
+    }
+
+    #[test]
+    fn a_node_serves_until_a_leader_agrees_and_again_when_it_is_told_to() {
+        let (mut holder, lease) = (holder(), Some(Duration::from_secs(1)));
+        let say = |holder: &mut Holder, next, lease| {
+            let (at, numbers) = asked(holder);
+            holder.answered(at, id(1), Renewed { leave: next, ..answer(numbers[&id(1)], Some(id(1)), lease) })
+        };
+        let asks = Leave { number: 0, stage: Stage::Asks };
+        holder.leave(Timestamp::ZERO);
+        assert_eq!(holder.leaves(), asks);
+        assert!(say(&mut holder, None, lease).lease.is_some(), "it serves until then");
+        let agreed = say(&mut holder, Some(asks.resigned()), lease);
+        assert_eq!((agreed.resigns, agreed.lease), (true, None));
+        holder.resign(holder.next_tick());
+        let (_, before) = asked(&mut holder);
+        assert_eq!(say(&mut holder, None, lease).lease, None, "for what it has resigned from");
+        let back = say(&mut holder, Some(asks.resigned().back(Stage::Asks)), None);
+        assert!(back.serves_again);
+        assert_eq!(holder.leaves(), Leave { number: 1, stage: Stage::Asks });
+        let late = holder.answered(holder.next_tick(), id(1), answer(before[&id(1)], Some(id(1)), lease));
+        assert_eq!(late, Learned::default(), "an answer to what it said before it took that back (trap 62)");
+        assert!(say(&mut holder, None, lease).lease.is_some());
+        assert!(!say(&mut holder, Some(asks.resigned()), lease).resigns, "an agreement to what it took back");
+        holder.stay(holder.next_tick());
+        assert_eq!(holder.leaves(), Leave { number: 2, stage: Stage::Stays });
+        assert!(!say(&mut holder, Some(Leave { number: 2, stage: Stage::Resigned }), lease).resigns, "it hasn't asked");
     }
 }

@@ -234,6 +234,10 @@ impl Task {
                 self.replica.handle(now, Input::Lease(Timestamp::ZERO));
                 self.done.push(done);
             }
+            Command::ServeAgain { leases, done } => {
+                self.leases = Some(leases);
+                self.done.push(done);
+            }
         }
     }
 

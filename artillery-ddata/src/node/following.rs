@@ -39,6 +39,9 @@ const PATIENCE: u32 = 10;
 /// Those that leave together would wait for each other: no longer than so many times the lease.
 const FAREWELL: u32 = 3;
 
+/// A node that an operator drains stays if it couldn't leave in so many times the lease.
+const DRAIN: u32 = 10;
+
 /// A spare that no leader has answered for so many leases may not reach the members either.
 const LONG_UNHEARD: u32 = 3;
 
@@ -245,7 +248,8 @@ impl Data {
                 }
                 // Whoever asked looks at the configuration for the end of it.
                 let (done, _) = oneshot::channel();
-                door.commands.send(Command::Leave { done }).await.map_err(|_| ArrangeError::Stopped)?;
+                let until = Some(clock::now() + self.config.lease.duration * DRAIN);
+                door.commands.send(Command::Leave { until, done }).await.map_err(|_| ArrangeError::Stopped)?;
                 Ok(None)
             }
             Arrange::Reorder { chain, order } => {
@@ -257,11 +261,11 @@ impl Data {
         }
     }
 
-    /// Serves nothing more, and waits until no configuration names this node, as far as that can be.
+    /// Leaves the chains, and waits until no configuration names this node, as far as that can be.
     pub(crate) async fn resign(&self) {
         let (Some(door), Some(state)) = (self.door.get(), self.state.get()) else { return };
         let (done, left) = oneshot::channel();
-        if door.commands.send(Command::Leave { done }).await.is_err() {
+        if door.commands.send(Command::Leave { until: None, done }).await.is_err() {
             return;
         }
         let alone = state.borrow().configs.iter().all(|config| config.serving().all(|id| id == self.id()));

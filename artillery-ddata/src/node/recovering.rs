@@ -148,11 +148,11 @@ impl Data {
         let (parts, state) = self.recovery.get().zip(self.state.get()).ok_or(NotRecovered::Static)?;
         let _turn = parts.turn.lock().await;
         let begun = Instant::now();
-        self.plan(parts, cluster, history).await?;
+        self.plan(parts, cluster, history, Duration::ZERO).await?;
         // Whoever had been granted a lease before has none any more; and whoever can answer has had its time.
         let lease = coordinator_lease(&self.config.lease);
         sleep_until(begun + lease).await;
-        let plan = self.plan(parts, cluster, history).await?;
+        let plan = self.plan(parts, cluster, history, begun.elapsed()).await?;
         let configs = parts.configs(&state.borrow().configs);
         let next = plan.history.next(u128::from(super::builder::random()) << 64 | u128::from(super::builder::random()));
         let configs = configs.recovered(next, self.id(), plan.newest, plan.upto);
@@ -166,9 +166,15 @@ impl Data {
         }
     }
 
-    async fn plan(&self, parts: &Parts, cluster: ClusterId, history: History) -> Result<Plan, NotRecovered> {
+    async fn plan(
+        &self,
+        parts: &Parts,
+        cluster: ClusterId,
+        history: History,
+        waited: Duration,
+    ) -> Result<Plan, NotRecovered> {
         let standings = self.survey(parts).await;
-        let plan = recovery::plan(cluster, &standings)?;
+        let plan = recovery::plan(cluster, &standings, waited)?;
         if plan.history != history {
             return Err(NotRecovered::OtherHistory { found: plan.history });
         }

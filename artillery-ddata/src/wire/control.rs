@@ -219,7 +219,7 @@ mod tests {
         control::{
             ChainSettings, Configs, Founding,
             log::LogIndex,
-            message::{Close, Promotion, Report, Way},
+            message::{Close, Leave, Promotion, Report, Stage, Way},
         },
     };
 
@@ -235,7 +235,7 @@ mod tests {
             answered: 6,
             me,
             applied: LogIndex(2),
-            leaving: true,
+            leave: Leave { number: 3, stage: Stage::Resigned },
             promotions: vec![promotion],
             reports: vec![report()],
         }
@@ -271,6 +271,7 @@ mod tests {
             configs,
             settled: true,
             released: true,
+            leave: Some(Leave { number: 4, stage: Stage::Asks }),
             close: vec![Close { chain: ChainId(0), epoch: Epoch(1) }],
         }
     }
@@ -289,7 +290,15 @@ mod tests {
         ] {
             assert_eq!(decode_call(&frame(encode_call(&call).unwrap())), Ok(call));
         }
-        let empty = Renewed { lease: None, leader: None, configs: None, settled: false, released: false, ..renewed() };
+        let empty = Renewed {
+            lease: None,
+            leader: None,
+            configs: None,
+            settled: false,
+            released: false,
+            leave: None,
+            ..renewed()
+        };
         for answer in [
             Answer::Renewed(Some(history), renewed()),
             Answer::Renewed(None, empty),

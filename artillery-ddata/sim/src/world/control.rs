@@ -217,7 +217,7 @@ impl World {
     fn hear_of_log(&mut self, node: usize, id: MemberId) -> Result<(), Failure> {
         let Some((leads, leader, configs)) = self.said_of_log(id) else { return Ok(()) };
         let Some(control) = &mut self.control else { return Ok(()) };
-        let voters = control.group.voters().clone();
+        let voters = control.group.voters();
         let now = self.nodes[node].clock(self.now);
         let half = &mut control.nodes[node];
         half.holder.leads(now, leader);
@@ -367,6 +367,12 @@ impl World {
                         let served = replica::Input::Served(learned.asked);
                         self.enqueue(to, Work { slot, input: served, flight: None });
                     }
+                }
+                if learned.resigns {
+                    self.resign(to);
+                }
+                if learned.serves_again {
+                    self.serve_again(to);
                 }
                 self.schedule_renewal(to);
             }

@@ -39,4 +39,14 @@ pub enum Mutant {
     BelieveOldClosing,
     /// Whoever leaves goes on keeping the log: when most of those have left it can't be changed any more (trap 44).
     KeepLeavers,
+    /// After a leave the log is kept by nodes that nothing proves to live (trap 60).
+    KeepUnproven,
+    /// A node that asks to leave may resign, whatever is left of its chains (trap 61).
+    AgreeAtOnce,
+    /// A member that has resigned, and can't be removed any more, stays so (trap 61).
+    KeepResigned,
+    /// A message says that a node has resigned which has taken that back since (trap 62).
+    TakeOldResignation,
+    /// A resignation of before this leader's term counts, though another leader may have had it taken back (trap 62).
+    TakeUnvouchedResignation,
 }

@@ -41,6 +41,11 @@ pub(crate) enum Command {
     },
     /// Take no lease any more, and act by none.
     Resign(oneshot::Sender<()>),
+    /// Take leases again.
+    ServeAgain {
+        leases: watch::Receiver<control::Lease>,
+        done: oneshot::Sender<()>,
+    },
 }
 
 /// Who says what the chain's configuration is.
