@@ -300,8 +300,8 @@ impl MutantName {
 
     /// Whether this oracle's word is enough: what clients saw, or an invariant of the chain. Eight traps break neither. Seven
     /// show by the bound on recovery: a catch-up that never ends (16), a log that has lost its majority to those who left
-    /// (44) or to the dead (62), a member that is kept away (49), one that can't join and keeps others from it (50), a leader
-    /// that hears nobody and stays alone (51), a last member that has resigned (63). And of two groups of one cluster's nodes (13) no client ever meets the other.
+    /// (44) or to the dead (60), a member that is kept away (49), one that can't join and keeps others from it (50), a leader
+    /// that hears nobody and stays alone (51), a last member that has resigned (61). And of two groups of one cluster's nodes (13) no client ever meets the other.
     pub const fn is_convicted_by(self, oracle: Oracle) -> bool {
         match oracle {
             Oracle::Liveness => matches!(self.trap(), 16 | 44 | 49..=51 | 60 | 61),
