@@ -84,7 +84,8 @@ impl Replica {
             updates.push(update.clone());
         }
         let next = updates.last()?.version.sequence.next();
-        let after = self.version_before(cursor.next);
+        // The backlog may have moved on beyond the cursor.
+        let after = self.version_before(updates.first()?.version.sequence);
         Some((ChainMessage::Updates(Updates { watermark: self.watermark, after, updates }), Cursor::at(next)))
     }
 
@@ -107,7 +108,7 @@ impl Replica {
         let begun = Some(Partial { version, bytes: end });
         let next = if end < len { Cursor { begun, ..cursor } } else { Cursor::at(cursor.next.next()) };
         let part = if at == 0 { Part::First(large.outline()) } else { Part::Behind(at) };
-        let after = self.version_before(cursor.next);
+        let after = self.version_before(version.sequence);
         Some((ChainMessage::Chunk(Chunk { watermark: self.watermark, after, version, part, bytes }), next))
     }
 
