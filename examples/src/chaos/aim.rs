@@ -26,20 +26,26 @@ impl Aims {
         Self(Dice::new(seed.rotate_left(32)))
     }
 
-    /// Which kinds there are: a slow node that decides has its word come late, while all others go on.
+    /// Which kinds there are: those come more often with which the victim is heard on, but doesn't hear what was decided in time.
     pub(super) fn kinds(kinds: &[Kind]) -> Vec<Kind> {
-        if kinds.is_empty() { [Kind::value_variants(), &[Kind::Slow; 2]].concat() } else { kinds.to_vec() }
+        let more = [Kind::Deaf, Kind::OneWay, Kind::Slow];
+        if kinds.is_empty() { [Kind::value_variants(), &more].concat() } else { kinds.to_vec() }
     }
 
     /// Two of three faults are aimed; half of those that may be short are.
     pub(super) fn adjust(&mut self, fault: &mut Fault, view: &View) {
         let (aim, short, ms) = (self.0.below(3), self.0.below(2), self.0.below(SHORT_MS.1 - SHORT_MS.0));
+        let (head, leader) = (node(view.members.first()), node(view.leader.as_ref()));
         let target = match (aim, fault.kind) {
-            (1, _) | (0, Kind::Slow) => view.leader.as_ref(),
-            (0, _) => view.members.first(),
+            // What is decided comes late.
+            (1, _) | (0, Kind::Slow) => leader,
+            // It isn't heard at the head.
+            (0, _) => {
+                fault.other = leader.filter(|leader| Some(*leader) != head).unwrap_or(fault.other);
+                head
+            }
             _ => None,
         };
-        let target = target.and_then(|target| (0..u8::MAX.into()).find(|node| name(*node) == *target));
         if let Some(victim) = target {
             // The two ends of a cut stay two.
             if fault.other == victim {
@@ -53,6 +59,12 @@ impl Aims {
             fault.hold = Duration::from_millis(SHORT_MS.0 + ms);
         }
     }
+}
+
+/// The number of a node.
+fn node(called: Option<&String>) -> Option<usize> {
+    let called = called?;
+    (0..u8::MAX.into()).find(|node| name(*node) == *called)
 }
 
 /// Has nodes stand still for a moment again and again, until it is dropped; ends only if that fails.
@@ -90,6 +102,7 @@ mod tests {
                 Fault { kind: Kind::Cut, victim: 0, other: 3, hold: Duration::from_secs(60), kilobits: 1, keeps_ms: 1 };
             aims.adjust(&mut fault, &view);
             assert_ne!(fault.victim, fault.other);
+            assert!(fault.victim != 3 || [0, 2].contains(&fault.other), "the head and the leader, or those drawn");
             hits[fault.victim] += 1;
         }
         assert_eq!(hits.iter().sum::<u32>(), 300);

@@ -104,7 +104,6 @@ impl Desk {
     /// Waits for the moment at which an order is to be given, and until one may be.
     pub(super) async fn waits(&self, moment: Moment) {
         let at = |state: &State| match (moment, state.fault, state.next) {
-            (Moment::Any, ..) => Some(Instant::now()),
             (Moment::During(lag), Some((_, since)), _) => Some(since + lag),
             (Moment::Before(lead), None, Some(next)) => next.checked_sub(lead),
             _ => None,
@@ -216,8 +215,6 @@ mod tests {
             desk.plans(next);
         };
         tokio::join!(desk.waits(Moment::Before(lead)), faults);
-        assert_eq!(Instant::now(), next - lead);
-        desk.waits(Moment::Any).await;
         assert_eq!(Instant::now(), next - lead);
     }
 

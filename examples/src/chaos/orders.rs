@@ -23,8 +23,8 @@ const MOMENTS: [fn(&mut Orders) -> Moment; 4] = [
     |orders| Moment::During(orders.often_short(300, 3000)),
     |orders| Moment::During(orders.often_short(300, 3000)),
     // A reorder takes some 200 ms: the fault finds it halfway.
-    |orders| Moment::Before(orders.up_to(300)),
-    |_| Moment::Any,
+    |orders| Moment::Before(orders.up_to(250)),
+    |orders| Moment::Before(orders.up_to(250)),
 ];
 
 /// When an order is given.
@@ -34,7 +34,6 @@ pub(super) enum Moment {
     During(Duration),
     /// So long before a fault.
     Before(Duration),
-    Any,
 }
 
 /// What was drawn. Which members and nodes there are is known only when it is given.
@@ -182,7 +181,7 @@ mod tests {
                 let all: Vec<_> = MOMENTS.iter().map(|_| orders.next().moment).collect();
                 let count = |of: fn(&Moment) -> bool| all.iter().filter(|moment| of(moment)).count();
                 assert_eq!(count(|moment| matches!(moment, Moment::During(_))), 2);
-                assert_eq!(count(|moment| matches!(moment, Moment::Before(_))), 1);
+                assert_eq!(count(|moment| matches!(moment, Moment::Before(_))), 2);
             }
         }
     }
