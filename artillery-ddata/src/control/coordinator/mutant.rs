@@ -37,4 +37,6 @@ pub enum Mutant {
     ReorderOpen,
     /// Whoever leaves goes on keeping the log: when most of those have left it can't be changed any more (trap 44).
     KeepLeavers,
+    /// A node goes by the times that it was started with, whatever its cluster has settled (trap 61).
+    KeepOwnTimes,
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::*;
 use crate::{
     ChainConfig, ChainId, ClusterId, Epoch, Incarnation, NodeId, Role,
-    control::{ChainSettings, Founding, log::LogEntry},
+    control::{ChainSettings, Founding, Timing, log::LogEntry},
 };
 
 fn id(n: u8) -> MemberId {
@@ -43,7 +43,8 @@ impl World {
     fn new(founders: u8, replicas: u32) -> Self {
         let settings = ChainSettings { replicas, ..ChainSettings::default() };
         let members = (0..founders).map(founder).collect();
-        let founding = Founding { cluster: ClusterId(5), name: "shop".into(), members, settings };
+        let founding =
+            Founding { cluster: ClusterId(5), name: "shop".into(), members, settings, timing: Timing::default() };
         let settings = Settings { replicas: replicas as usize, ..Settings::default() };
         let mut world = Self {
             coordinator: Coordinator::new(id(0), settings),
