@@ -341,6 +341,7 @@ fn the_log_is_kept_by_nodes_that_live() {
 }
 
 mod gray;
+mod guards;
 mod reorder;
 
 #[test]
