@@ -15,7 +15,7 @@ use std::{
 use artillery_ddata::{
     ClusterId, Incarnation, MemberId, Mode, NodeId, Timestamp,
     control::{
-        ChainSettings, Configs, Founding, Term,
+        ChainSettings, Configs, Founding, Term, Timing,
         coordinator::{self, Coordinator},
         log::LogEntry,
         message::{Renewal, Renewed},
@@ -132,17 +132,11 @@ impl World {
         let settings = ChainSettings { chains: 1, replicas: NODES as u32, mode: Mode::Craq, min_members: 1 };
         let members = (0..NODES).map(founder).collect();
         let cluster = ClusterId(1);
-        let founding = Founding { cluster, name: "modelled".into(), members, settings };
+        let timing = Timing { lease: UNIT * LEASE, suspect: UNIT * SUSPECT, slow: UNIT * SLOW, ..Timing::default() };
+        let founding = Founding { cluster, name: "modelled".into(), members, settings, timing };
         let configs = Arc::new(Configs::of(&founding));
-        let settings = coordinator::Settings {
-            cluster,
-            lease: UNIT * LEASE,
-            suspect: UNIT * SUSPECT,
-            slow: UNIT * SLOW,
-            replicas: NODES,
-            tick: UNIT,
-            ..coordinator::Settings::default()
-        };
+        let settings =
+            coordinator::Settings { cluster, replicas: NODES, tick: UNIT, ..coordinator::Settings::default() };
         let mut nodes: Vec<_> =
             (0..NODES).map(|at| Part::new(Node::new(founder(at), configs.clone(), &bounds))).collect();
         if let Some(config) = configs.iter().next() {

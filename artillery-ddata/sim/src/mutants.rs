@@ -130,6 +130,8 @@ pub enum MutantName {
     PartPositions,
     /// A key that comes while hash order is being made is left out of it.
     ForgetNewKeys,
+    /// A node goes by the times that it was started with, whatever its cluster has settled.
+    KeepOwnTimes,
 }
 
 /// What is taken out.
@@ -155,7 +157,7 @@ const fn line(mutant: MutantName, name: &'static str, trap: u32, scenario: Scena
     Line { mutant, name, trap, scenario, guard }
 }
 
-const TABLE: [Line; 60] = {
+const TABLE: [Line; 61] = {
     use MutantName as M;
     use Scenario as S;
     use coordinator::Mutant as C;
@@ -240,6 +242,7 @@ const TABLE: [Line; 60] = {
         line(M::KeepFailedGroups, "keep-failed-groups", 45, S::Scripts, Guard::Replica(R::KeepFailedGroups)),
         line(M::PartPositions, "part-positions", 46, S::Walks, Guard::Replica(R::PartPositions)),
         line(M::ForgetNewKeys, "forget-new-keys", 46, S::Walks, Guard::Node),
+        line(M::KeepOwnTimes, "keep-own-times", 63, S::Unrest, Guard::Coordinator(C::KeepOwnTimes)),
     ]
 };
 

@@ -299,6 +299,10 @@ impl Coordinator {
                 self.leader = leader;
                 self.voters = voters;
                 self.configs = configs;
+                // A leader with a shorter lease than the others' would remove a member whose lease still runs (trap 63).
+                if !self.is(Mutant::KeepOwnTimes) {
+                    self.settings.adopt(self.configs.timing());
+                }
                 self.follow_log(now, leads);
             }
             Input::Renewal { from, renewal } => self.renewal(now, from, renewal),

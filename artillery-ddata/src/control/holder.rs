@@ -23,19 +23,6 @@ const PATIENCE: u32 = 2;
 /// Renewals whose answers are still taken in.
 const REMEMBERED: usize = 64;
 
-/// How often to renew.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Settings {
-    /// The time between two renewals.
-    pub renew: Duration,
-}
-
-impl Default for Settings {
-    fn default() -> Self {
-        Self { renew: Duration::from_millis(250) }
-    }
-}
-
 /// What an answer came to.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Learned {
@@ -59,7 +46,6 @@ pub struct Learned {
 #[cfg_attr(feature = "mutants", derive(Clone))]
 pub struct Holder {
     me: Founder,
-    settings: Settings,
     configs: Arc<Configs>,
     /// The last entry that all chains of this node act by.
     acted: LogIndex,
@@ -85,10 +71,9 @@ pub struct Holder {
 
 impl Holder {
     /// A node that knows this much of the log and has acted by it.
-    pub fn new(me: Founder, settings: Settings, configs: Arc<Configs>) -> Self {
+    pub fn new(me: Founder, configs: Arc<Configs>) -> Self {
         Self {
             me,
-            settings,
             acted: configs.applied(),
             configs,
             leader: None,
@@ -156,9 +141,14 @@ impl Holder {
         }
     }
 
+    /// By the cluster's lease, whatever this node was started with (trap 63).
+    fn renew_every(&self) -> Duration {
+        self.configs.timing().renew()
+    }
+
     /// The next renewal that comes before its time.
     fn soon(&self, now: Timestamp) -> Timestamp {
-        now.max(self.sent_at + self.settings.renew / 4)
+        now.max(self.sent_at + self.renew_every() / 4)
     }
 
     /// A chain of this node asks for a promotion as its tail.
@@ -215,7 +205,7 @@ impl Holder {
     /// A renewal that is due, and to whom; to be called until there is none.
     pub fn renew(&mut self, now: Timestamp) -> Option<(MemberId, Renewal)> {
         if self.due.is_empty() && now >= self.next_at {
-            self.next_at = now + self.settings.renew;
+            self.next_at = now + self.renew_every();
             self.sent_at = now;
             self.choose();
         }
@@ -310,7 +300,7 @@ impl Holder {
 
 #[cfg(feature = "mutants")]
 impl Holder {
-    /// Test-only: writes down all that its conduct depends on, but for its settings and what the entries say that it
+    /// Test-only: writes down all that its conduct depends on, but for what the entries say that it
     /// knows of: two holders that write the same and share a log go on in the same way.
     ///
     /// # Errors
@@ -319,7 +309,6 @@ impl Holder {
         // Names every field: a new one that is forgotten here doesn't compile.
         let Self {
             me,
-            settings: _,
             configs,
             acted,
             leader,
@@ -346,10 +335,8 @@ mod tests {
     use super::*;
     use crate::{
         ClusterId, Incarnation,
-        control::{ChainSettings, Founding},
+        control::{ChainSettings, Founding, Timing},
     };
-
-    const RENEW: Duration = Duration::from_millis(250);
 
     fn id(n: u8) -> MemberId {
         MemberId { node: NodeId::from_bytes([n; 16]), incarnation: Incarnation { store: 1, starts: 1 } }
@@ -360,8 +347,9 @@ mod tests {
         let founder = |n| Founder { id: id(n), name: format!("n{n}"), addrs: vec![] };
         let members = (1..4).map(founder).collect();
         let settings = ChainSettings::default();
-        let founding = Founding { cluster: ClusterId(5), name: "shop".into(), members, settings };
-        let mut holder = Holder::new(founder(3), Settings { renew: RENEW }, Arc::new(Configs::of(&founding)));
+        let founding =
+            Founding { cluster: ClusterId(5), name: "shop".into(), members, settings, timing: Timing::default() };
+        let mut holder = Holder::new(founder(3), Arc::new(Configs::of(&founding)));
         holder.leads(Timestamp::ZERO, id(1));
         holder
     }
@@ -391,6 +379,23 @@ mod tests {
         let learned = holder.answered(holder.next_tick(), id(1), answer(numbers[&id(1)], Some(id(1)), Some(lease)));
         assert_eq!(learned.lease, Some(first + lease), "a late answer still counts, from when it was asked for");
         assert_eq!(asked(&mut holder).1.into_keys().collect::<Vec<_>>(), [id(1)], "it answers: nobody else is asked");
+    }
+
+    #[test]
+    fn renewals_follow_the_lease_of_the_cluster() {
+        let lease = Duration::from_secs(8);
+        let timing = Timing { lease, ..Timing::default() };
+        let founding = Founding {
+            cluster: ClusterId(5),
+            name: "shop".into(),
+            members: vec![],
+            settings: ChainSettings::default(),
+            timing,
+        };
+        let me = Founder { id: id(3), name: "n3".into(), addrs: vec![] };
+        let mut holder = Holder::new(me, Arc::new(Configs::of(&founding)));
+        let (first, second) = (asked(&mut holder).0, asked(&mut holder).0);
+        assert_eq!(second - first, lease / 4);
     }
 
     #[test]

@@ -25,6 +25,8 @@ pub enum Mutant {
     BelieveOldMessages,
     /// A member that lives is left where it is, though its neighbour can't reach it (trap 39).
     TolerateDeadHop,
+    /// A joiner that lives and holds up what is to be committed is left where it is (trap 39).
+    TolerateDeadJoiner,
     /// A member that alone makes its chain slow is left where it is (trap 39).
     TolerateSlow,
     /// Who held its chain up again and again keeps away for twice as long each time, with no end (trap 49).
@@ -49,4 +51,6 @@ pub enum Mutant {
     TakeOldResignation,
     /// A resignation of before this leader's term counts, though another leader may have had it taken back (trap 62).
     TakeUnvouchedResignation,
+    /// A node goes by the times that it was started with, whatever its cluster has settled (trap 63).
+    KeepOwnTimes,
 }

@@ -7,7 +7,7 @@ use super::*;
 use crate::{
     ChainConfig, ChainId, ClusterId, Epoch, Incarnation, NodeId, Role,
     control::{
-        ChainSettings, Founding,
+        ChainSettings, Founding, Timing,
         log::LogEntry,
         message::{Leave, Stage},
     },
@@ -51,7 +51,8 @@ impl World {
     fn new(founders: u8, replicas: u32) -> Self {
         let settings = ChainSettings { replicas, ..ChainSettings::default() };
         let members = (0..founders).map(founder).collect();
-        let founding = Founding { cluster: ClusterId(5), name: "shop".into(), members, settings };
+        let founding =
+            Founding { cluster: ClusterId(5), name: "shop".into(), members, settings, timing: Timing::default() };
         let settings = Settings { replicas: replicas as usize, ..Settings::default() };
         let mut world = Self {
             coordinator: Coordinator::new(id(0), settings),
@@ -369,6 +370,7 @@ fn the_log_is_kept_by_nodes_that_live() {
 }
 
 mod gray;
+mod guards;
 mod reorder;
 
 #[test]
