@@ -55,6 +55,7 @@ fn renewed() -> Answer {
         configs: Some(Box::new(configs)),
         settled: true,
         released: false,
+        leave: None,
         close: Vec::new(),
     };
     Answer::Renewed(Some(History::first(ClusterId(1 << 70))), renewed)

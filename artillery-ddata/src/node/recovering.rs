@@ -5,6 +5,7 @@ use std::{
     collections::BTreeMap,
     net::SocketAddr,
     sync::{Arc, Weak},
+    time::Duration,
 };
 
 use artillery_core::clock;

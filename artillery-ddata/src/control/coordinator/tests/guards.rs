@@ -62,7 +62,9 @@ fn the_last_member_known_to_live_stays_when_the_others_are_heard_by_old_messages
                 world.handle(Input::Renewal { from: id(n), renewal: renewal.clone() });
             }
         }
-        let leaving = Renewal { leaving: true, ..world.renewal(0) };
+        world.renew(0);
+        let leave = Leave { number: 0, stage: Stage::Resigned };
+        let leaving = Renewal { leave, ..world.renewal(0) };
         world.renew_with(0, leaving);
         world.serving().contains(&id(0))
     };
