@@ -154,11 +154,11 @@ fn another_cluster_and_two_recoveries_are_told_apart() {
 fn a_lease_asked_for_since_the_order_shows_that_a_majority_lives() {
     let (waited, ago) = (Duration::from_millis(1_010), Duration::from_millis(200));
     let lost = three(2);
-    assert_eq!(plan_after(CLUSTER, &[lost.clone()], waited).map(|plan| plan.by.id), Ok(id(2)));
+    assert_eq!(plan_after(CLUSTER, std::slice::from_ref(&lost), waited).map(|plan| plan.by.id), Ok(id(2)));
     let touched = Standing { in_touch: Some(ago), ..lost.clone() };
     let refused = NotRecovered::InTouch { node: id(2), ago };
     assert!(refused.to_string().starts_with("nothing is lost"));
-    assert_eq!(plan_after(CLUSTER, &[touched.clone()], waited), Err(refused));
+    assert_eq!(plan_after(CLUSTER, std::slice::from_ref(&touched), waited), Err(refused));
     // A spare knows as well as a member does: all that answer count.
     let five = |standing: Standing| Standing { voters: vec![[1, 2, 3, 4, 5].map(id).into()], ..standing };
     let both = [five(lost), five(Standing { me: three(3).me, ..touched.clone() })];
