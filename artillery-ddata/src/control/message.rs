@@ -35,7 +35,7 @@ pub struct Renewal {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug, Serialize, Deserialize)]
 pub struct Leave {
     /// Counts the times that the node took back that it leaves, or that it has resigned.
-    pub number: u64,
+    pub number: u32,
     /// How far it has come since.
     pub stage: Stage,
 }

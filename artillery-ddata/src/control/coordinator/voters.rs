@@ -37,9 +37,10 @@ impl Coordinator {
         if now - leading.since < patience {
             return None;
         }
-        let there = |id: &MemberId| self.can_keep(leading, *id, now, patience);
-        let others = wanted(&self.configs, &self.voters, Some(self.me), self.settings.max_voters, there)?;
         let lives = |id| self.lived_since(leading, id, |proven| now - proven < self.settings.suspect * PROOF);
+        let there =
+            |id: &MemberId| self.can_keep(leading, *id, now, patience) && (self.voters.contains(id) || lives(*id));
+        let others = wanted(&self.configs, &self.voters, Some(self.me), self.settings.max_voters, there)?;
         (is_majority(&self.voters, lives) && is_majority(&others, lives)).then_some(others)
     }
 

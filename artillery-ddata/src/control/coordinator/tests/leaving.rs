@@ -307,3 +307,17 @@ fn a_node_that_leaves_is_no_spare() {
     world.pass(3_000, &there);
     assert_eq!((world.serving().len(), world.config().syncing()), (1, None));
 }
+
+#[test]
+fn a_dead_node_does_not_become_a_voter_again_when_another_one_comes() {
+    let mut world = three();
+    go(&mut world, 2, &[0, 1, 2]);
+    assert_eq!(wanted(&mut world), ids(&[0]));
+    keep(&mut world, &[0]);
+    // Node 1 is killed, and node 3 comes while that is not yet missed for long.
+    world.pass(1_200, &[0]);
+    world.pass(700, &[0, 3]);
+    assert_eq!(wanted(&mut world), None, "nodes 0 and 3 are no better than node 0");
+    world.pass(1_000, &[0, 3, 4]);
+    assert_eq!(wanted(&mut world), ids(&[0, 3, 4]));
+}
