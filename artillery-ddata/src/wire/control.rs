@@ -24,7 +24,6 @@ pub const MAX_NAME: usize = 255;
 
 /// What one node asks of another one.
 #[derive(Clone, PartialEq, Eq, Debug)]
-#[allow(clippy::large_enum_variant, reason = "nearly all calls are renewals; a box would be one more allocation each")]
 pub enum Call {
     /// It lives, and asks for a lease; of which history it is, if of any yet.
     Renewal(Option<History>, Renewal),
