@@ -86,7 +86,7 @@ impl Replica {
         if self.history.last() != cut.said {
             return;
         }
-        if self.is_prefix && !self.is(Mutant::FollowTooSoon) {
+        if self.is_prefix && !self.is(Mutant::FollowTooSoon) && !self.is(Mutant::RollBackFirst) {
             return self.halt(Halt::CutPrefix { said: cut.said, keep: cut.keep });
         }
         if cut.keep.sequence < self.watermark {

@@ -65,7 +65,8 @@ pub enum Mutant {
     KeepWaiting,
     /// A local read doesn't look again whether its member still serves (trap 28).
     LookOnce,
-    /// A returning member drops what lies above its own watermark before it has met the chain (trap 37).
+    /// A returning member drops what lies above its own watermark before it has met the chain (trap 37). Two guards: a cut
+    /// behind that halts nothing.
     RollBackFirst,
     /// A snapshot that begins anew goes on where the last one was broken off (trap 38).
     SkipFinished,

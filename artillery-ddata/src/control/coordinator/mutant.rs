@@ -21,7 +21,7 @@ pub enum Mutant {
     ForgetDrift,
     /// A request for a promotion counts in later epochs too (trap 5).
     PromoteInAnyEpoch,
-    /// Whoever is heard of is taken to live, however old the message (trap 42).
+    /// A node that is heard of is taken to live, however old the message (trap 42). Two guards: also as the heir of a leaver.
     BelieveOldMessages,
     /// A member that lives is left where it is, though its neighbour can't reach it (trap 39).
     TolerateDeadHop,
