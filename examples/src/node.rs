@@ -66,7 +66,7 @@ async fn run(args: NodeArgs) -> Result<u8, Failure> {
         served = serve(&node, resp, http) => served,
         () = signals.asked_to_stop() => Ok(exit::DONE),
     };
-    // By the lease of the cluster, which counts whatever this node was started with.
+    // By the lease of the cluster, not by the one that this node was started with.
     let lease = node.timing().map_or(Duration::ZERO, |timing| timing.lease);
     if timeout(FAREWELL.max(lease * FAREWELL_LEASES), node.leave()).await.is_err() {
         tracing::warn!("leaving took too long: the others will miss this node");

@@ -118,7 +118,7 @@ pub enum MutantName {
     KeepLeavers,
     /// After a leave the log is kept by nodes that nothing proves to live.
     KeepUnproven,
-    /// A node that asks to leave may resign, whatever is left of its chains.
+    /// A node that asks to leave may resign though no other member of its chains stays.
     AgreeAtOnce,
     /// Version queries, and answers to them, are taken in whatever the epoch in which they were said.
     TakeAnyAnswer,
@@ -130,7 +130,7 @@ pub enum MutantName {
     PartPositions,
     /// A key that comes while hash order is being made is left out of it.
     ForgetNewKeys,
-    /// A node goes by the times that it was started with, whatever its cluster has settled.
+    /// A node goes by the times that it was started with, not by those of its cluster.
     KeepOwnTimes,
 }
 
@@ -304,7 +304,7 @@ impl MutantName {
     /// Whether this oracle's word is enough: what clients saw, or an invariant of the chain. Eight traps break neither. Seven
     /// show by the bound on recovery: a catch-up that never ends (16), a log that has lost its majority to those who left
     /// (44) or to the dead (60), a member that is kept away (49), one that can't join and keeps others from it (50), a leader
-    /// that hears nobody and stays alone (51), a last member that has resigned (61). And of two groups of one cluster's nodes (13) no client ever meets the other.
+    /// that hears no other node and stays alone (51), a last member that has resigned (61). And of two groups of one cluster's nodes (13) no client ever meets the other.
     pub const fn is_convicted_by(self, oracle: Oracle) -> bool {
         match oracle {
             Oracle::Liveness => matches!(self.trap(), 16 | 44 | 49..=51 | 60 | 61),

@@ -141,7 +141,7 @@ impl Holder {
         }
     }
 
-    /// By the cluster's lease, whatever this node was started with (trap 63).
+    /// By the cluster's lease, not by the one that this node was started with (trap 63).
     fn renew_every(&self) -> Duration {
         self.configs.timing().renew()
     }

@@ -4,8 +4,8 @@ use std::{ops::RangeInclusive, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
-/// Times that a cluster settles when it is formed. Each node goes by these, whatever it was started with: leases are safe
-/// only if the one who grants a lease and the one who waits for its end count alike (docs/DESIGN.md §6, trap 63).
+/// Times that a cluster settles when it is formed. Each node goes by these, not by those that it was started with: leases are
+/// safe only if the leader that grants a lease and the leader that waits for its end count alike (docs/DESIGN.md §6, trap 63).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Timing {
     /// How long a lease runs from the moment at which its renewal was sent.

@@ -103,7 +103,7 @@ impl Peer {
 struct Task {
     replica: Replica,
     peers: BTreeMap<MemberId, Peer>,
-    /// Who waits for a reply, and in which history alone it means something.
+    /// The callers that wait for a reply, and in which history alone it means something to them.
     responders: Slab<(Responder, Option<ClusterId>)>,
     /// The history of the configuration entered last.
     history: Option<ClusterId>,

@@ -222,7 +222,7 @@ impl Server {
         Ok(())
     }
 
-    /// A strong read that this node can serve from its own state needs nobody else. One of another history's session goes to
+    /// A strong read that this node can serve from its own state needs no other node. One of another history's session goes to
     /// the chain, which refuses it.
     fn local_read(&self, chain: ChainId, key: &[u8], history: Option<ClusterId>) -> Option<Reply> {
         if !self.belongs(key, chain) {

@@ -133,7 +133,7 @@ impl Source for State {
     async fn fetch(&mut self) -> Result<(), Error> {
         let position = self.position.as_ref().unwrap_or(&self.from);
         // A position counts in one history alone: in another one changes behind it would be passed over (trap 59). Each
-        // question names the history too, since the one who answers may be in another.
+        // question names the history too, since the answering node may be in another.
         let routing = self.kv.router.routing_of(position.cluster(), from_now(self.how.timeout)).await?;
         if self.position.is_none() {
             self.begin(&routing).await?;

@@ -1,4 +1,4 @@
-//! The operator: gives orders by a clock of its own, whatever faults there are.
+//! The operator: gives orders by a clock of its own, beside the faults.
 
 use std::{cell::RefCell, time::Duration};
 

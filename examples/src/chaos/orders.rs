@@ -96,7 +96,7 @@ impl fmt::Display for Order {
     }
 }
 
-/// Orders that come from a seed alone, whatever faults come meanwhile.
+/// Orders that come from a seed alone: the faults that come meanwhile change nothing.
 pub(super) struct Orders {
     dice: Dice,
     nodes: usize,

@@ -105,7 +105,7 @@ impl Router {
             Some(session) => Some(session.floor(routing.life(), chain).ok_or(refused(Refusal::OtherHistory))?),
         };
         let timing = Some(Timing::of_query(&query));
-        // Floors and positions count in one history alone, and the one who answers may be in another (traps 58, 60).
+        // Floors and positions count in one history alone, and the answering node may be in another (traps 58, 59).
         let is_bound = how.session.is_some() || matches!(query, Query::Changes(_));
         let history = is_bound.then(|| routing.life());
         let operation = Operation::Read { query, mode: how.mode, floor, history };
@@ -117,7 +117,7 @@ impl Router {
         #[cfg(feature = "testing")]
         super::observed::noted_read(noted, chain, &answer);
         if let Err(Error::Refused { reason: Refusal::OtherHistory, .. }) = &answer {
-            // Whoever asks next is to know better.
+            // The next request is to go by newer routing.
             self.refresh_routing(deadline).await;
         }
         let answer = answer.map_err(|error| self.unserved(chain, how.mode, error))?;

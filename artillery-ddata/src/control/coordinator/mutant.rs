@@ -43,7 +43,7 @@ pub enum Mutant {
     KeepLeavers,
     /// After a leave the log is kept by nodes that nothing proves to live (trap 60).
     KeepUnproven,
-    /// A node that asks to leave may resign, whatever is left of its chains (trap 61).
+    /// A node that asks to leave may resign though no other member of its chains stays (trap 61).
     AgreeAtOnce,
     /// A member that has resigned, and can't be removed any more, stays so (trap 61).
     KeepResigned,
@@ -51,6 +51,6 @@ pub enum Mutant {
     TakeOldResignation,
     /// A resignation of before this leader's term counts, though another leader may have had it taken back (trap 62).
     TakeUnvouchedResignation,
-    /// A node goes by the times that it was started with, whatever its cluster has settled (trap 63).
+    /// A node goes by the times that it was started with, not by those of its cluster (trap 63).
     KeepOwnTimes,
 }

@@ -48,9 +48,9 @@ pub(crate) enum Command {
     },
 }
 
-/// Who says what the chain's configuration is.
+/// Where the chain's configuration comes from.
 pub(crate) enum Rule {
-    /// Nobody changes it: all its other members, and the lanes to them.
+    /// It never changes: all its other members, and the lanes to them.
     Fixed { config: Arc<ChainConfig>, history: ClusterId, lanes: BTreeMap<MemberId, Lanes> },
     /// The configuration log does.
     Log {
@@ -68,7 +68,7 @@ pub(crate) struct Standing {
     pub(crate) open: Option<Epoch>,
     /// Why it stopped serving.
     pub(crate) halted: Option<Halt>,
-    /// How far it has come. Nobody is told when that changes.
+    /// How far it has come. Receivers are not woken when that changes.
     pub(crate) progress: Progress,
 }
 

@@ -10,7 +10,7 @@ use super::{
 use crate::driver::chain::Command;
 
 impl Control {
-    /// Asks to leave. A node that is to stop goes on asking, whatever an operator wants besides.
+    /// Asks to leave. A node that is to stop goes on asking until it ends, also when a drain of it is given up.
     pub(super) fn leave(&mut self, now: Timestamp, until: Option<Timestamp>, done: oneshot::Sender<()>) {
         let is_to_stop = self.parts.holder.leaves().is_asked() && self.stays_at.is_none();
         self.stays_at = until.filter(|_| !is_to_stop);
@@ -34,11 +34,11 @@ impl Control {
         }
     }
 
-    /// Whether no configuration names this node any more and the log can do without it, for whoever waits for that.
+    /// Whether no configuration names this node any more and the log can do without it, for the callers that wait for that.
     pub(super) fn see_whether_left(&mut self) {
         let may_end = self.released || !self.keeps_log();
         if may_end && !self.parts.holder.configs().names(self.parts.me) {
-            // Whoever waited may have gone.
+            // The caller may have gone.
             for done in self.leaving.drain(..) {
                 let _ = done.send(());
             }

@@ -1,5 +1,5 @@
-//! The members of a chain change places (docs/DESIGN.md §5.4, §5.10): every order of three members before and after, whatever
-//! became of the proposal, and links that hold back what lies on them or are made anew.
+//! The members of a chain change places (docs/DESIGN.md §5.4, §5.10): every order of three members before and after, each
+//! fate of the proposal, and links that hold back what lies on them or are made anew.
 
 use super::{super::*, rig::*};
 use crate::{Epoch, Version};
