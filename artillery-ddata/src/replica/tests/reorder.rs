@@ -42,6 +42,16 @@ fn courses(before: [u8; 3], after: [u8; 3]) -> impl Iterator<Item = Course> {
     })
 }
 
+/// Settings without this guard.
+#[cfg_attr(not(feature = "mutants"), expect(unused_variables, reason = "without the feature no guard can be out"))]
+fn without(mutant: Option<Mutant>) -> Settings {
+    Settings {
+        #[cfg(feature = "mutants")]
+        mutant,
+        ..Settings::default()
+    }
+}
+
 fn close(rig: &mut Rig, head: u8) {
     let until = rig.now + std::time::Duration::from_millis(50);
     rig.input(head, Input::Close { epoch: Epoch(1), until });
@@ -50,7 +60,7 @@ fn close(rig: &mut Rig, head: u8) {
 
 impl Course {
     fn run(self, mutant: Option<Mutant>) -> Result<(), String> {
-        let mut rig = Rig::new(&[1, 2, 3], &Settings { mutant, ..Settings::default() });
+        let mut rig = Rig::new(&[1, 2, 3], &without(mutant));
         rig.enter_all(&config(1, &self.before));
         rig.put(self.before[0], "k", "before");
         rig.beat(2);
@@ -175,7 +185,7 @@ fn a_probe_that_waits_for_a_dropped_version_ends_with_the_cut() {
 
 /// An update of a predecessor whose history has parted from ours under the same sequence.
 fn parted(mutant: Option<Mutant>) -> Version {
-    let mut rig = Rig::new(&[1, 2], &Settings { mutant, ..Settings::default() });
+    let mut rig = Rig::new(&[1, 2], &without(mutant));
     rig.enter_all(&config(1, &[1, 2]));
     rig.put(1, "k", "1");
     rig.beat(2);
