@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, fmt::Write as _, sync::Arc};
 use artillery_ddata::{
     ClusterId, MemberId, Timestamp,
     control::{
-        ChainSettings, Founder, Founding,
+        ChainSettings, Founder, Founding, Timing,
         formation::{Candidate, Formation, FormationMessage, Input, Output, Settings},
         placement::first_configs,
     },
@@ -153,7 +153,10 @@ impl World {
         let id = self.renew_node(seed, index, life);
         let Some(founders) = &mut self.founding else { return Ok(()) };
         let seed = u128::from(founders.rng.below(u64::MAX)) << 64 | u128::from(founders.rng.below(u64::MAX));
-        let machine = Formation::new(Founders::founder(index, id), founders.settings.clone(), seed);
+        // Started with times of its own: whichever is founded, all nodes of it agree on them.
+        let timing = Timing { drift_ppm: index as u32, ..Timing::default() };
+        let settings = Settings { timing, ..founders.settings.clone() };
+        let machine = Formation::new(Founders::founder(index, id), settings, seed);
         let mut machine = machine.map_err(|error| Failure::new(Oracle::Formation, error.to_string()))?;
         if let Some(mutant) = self.setup.mutant.and_then(MutantName::formation) {
             machine.mutate(mutant);
