@@ -60,7 +60,8 @@ impl Rounds<'_> {
             let since = self.after_orders(heal, &fault, summary).await;
             let regained = recovery::watch(self.book, self.cluster.size(), since).await;
             self.desk.open();
-            self.whole(heal).await?;
+            let after = |failure| Failure::failed(format!("{failure}, after {fault}"));
+            self.whole(heal).await.map_err(after)?;
             let whole_ms = heal.elapsed().as_millis() as u64;
             recovery::read_back(self.book, self.cluster.size()).await;
             let Suffered { role, isolation } = suffered;

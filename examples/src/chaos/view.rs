@@ -49,10 +49,18 @@ impl View {
         };
         match taking {
             Taking::Kill if is_last(&self.voters) => Some("kill of the only voter"),
+            Taking::Kill if self.may_become_only_voter(node, away) => {
+                Some("kill of what may be the only voter by then")
+            }
             Taking::Kill if is_last(&self.serving) => Some("kill of the only serving member"),
             Taking::Stop if is_last(&self.serving) => Some("SIGTERM or drain of the only serving member"),
             Taking::Kill | Taking::Stop => None,
         }
+    }
+    /// Three voters become one when one of them leaves: that one may be any of the others.
+    fn may_become_only_voter(&self, node: usize, away: &BTreeSet<usize>) -> bool {
+        let leaving = away.iter().filter(|away| self.voters.contains(&name(**away))).count();
+        self.voters.contains(&name(node)) && leaving > 0 && self.voters.len() - leaving <= 2
     }
 }
 
@@ -122,7 +130,21 @@ mod tests {
         assert_eq!(kill(0, &[]), None);
         assert_eq!(kill(0, &[2]), Some("kill of the only voter"));
         assert_eq!(kill(0, &[1]), Some("kill of the only serving member"));
-        assert_eq!(kill(3, &[0, 1, 2]), None, "a spare is neither");
+        assert_eq!(kill(3, &[1, 2]), None, "a spare is neither");
+    }
+
+    #[test]
+    fn no_voter_is_killed_while_three_become_one() {
+        let serving = set(&["n4", "n5"]);
+        let view = View { serving, voters: set(&["n1", "n2", "n3"]), ..View::default() };
+        let kill = |node, away: &[usize]| view.forbids(Taking::Kill, node, &away.iter().copied().collect());
+        assert_eq!(kill(0, &[]), None);
+        assert_eq!(kill(0, &[3]), None, "another node leaves");
+        assert_eq!(kill(0, &[1]), Some("kill of what may be the only voter by then"));
+        assert_eq!(kill(3, &[1]), None, "no voter");
+        let voters = ["n1", "n2", "n3", "n6", "n7"];
+        let view = View { voters: set(&voters), ..view };
+        assert_eq!(view.forbids(Taking::Kill, 0, &BTreeSet::from([1])), None, "five become three");
     }
 
     #[test]
