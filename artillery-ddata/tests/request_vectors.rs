@@ -63,10 +63,10 @@ fn requests() -> Vec<(&'static str, Request)> {
     let key = || Bytes::from("stock/7");
     let request =
         |operation| Request { number: 300, chain: ChainId(2), deadline_ms: 5000, forwarded: false, operation };
-    let write = |write| request(Operation::Write { request: None, write });
+    let write = |write| request(Operation::Write { request: None, history: None, write });
     let requested = |write| {
         let key = RequestKey { session: Version::new(1, 900), number: 17, lowest: 5 };
-        request(Operation::Write { request: Some(key), write })
+        request(Operation::Write { request: Some(key), history: Some(ClusterId(1 << 100)), write })
     };
     let read = |mode| request(Operation::Read { query: Query::Key(key()), mode, floor: None, history: None });
     let look = |query| {

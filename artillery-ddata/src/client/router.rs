@@ -240,7 +240,7 @@ pub(crate) fn check_value(value: &Bytes, limit: u64) -> Result<(), Refusal> {
 fn repeat(operation: &Operation) -> Repeat {
     match operation {
         Operation::Write { request: Some(_), .. } => Repeat::Recorded,
-        Operation::Write { request: None, write: Write::OpenSession } => Repeat::Harmless,
+        Operation::Write { request: None, write: Write::OpenSession, .. } => Repeat::Harmless,
         Operation::Write { .. } => Repeat::Twice,
         Operation::Read { .. }
         | Operation::Routing

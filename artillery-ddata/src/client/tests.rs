@@ -11,7 +11,8 @@ use tokio::{sync::mpsc, task::JoinSet};
 
 use super::*;
 use crate::{
-    Group, NodeAddress, Place, ReadMode, Refusal, Script, StepOutcome, Version,
+    Group, NodeAddress, Place, ReadMode, Refusal, Script, Session, StepOutcome, Version,
+    control::History,
     driver::fake::{self, FakeNode, SECRET, alone, config, member, routing, unique},
     error::NotApplied,
     kv::ReadState,
@@ -164,6 +165,38 @@ async fn callers_with_little_time_find_a_moved_chain() {
             Ok(seen) => return assert_eq!(seen.served.node, new.me().node),
             Err(error) => assert!(error.is_not_applied() && left > 0, "{error}"),
         }
+    }
+}
+
+/// What a client makes whose routing is of before a recovery, when the chain has gone on in a new history.
+#[tokio::test]
+async fn what_has_seen_nothing_goes_on_in_the_history_that_there_is() {
+    let cluster = unique("client");
+    let node = alone(&cluster);
+    let mut routing = routing(config(&[node.me()], 2), &[&node]);
+    let [old, read, written] = [(); 3].map(|()| Session::new());
+    let client = connect(&cluster, &node).await;
+    client.kv().put("k", "old").session(&old).await.unwrap();
+    for generation in 2..5 {
+        let lagging = connect(&cluster, &node).await;
+        let kv = lagging.kv();
+        routing.history = History { generation, id: generation.into() };
+        node.form(&routing);
+        let seen = match generation {
+            2 => kv.get("k").session(&read).await.map(|_| read.frontier().cluster()),
+            3 => kv.put("k", "new").session(&written).await.map(|_| written.frontier().cluster()),
+            _ => {
+                let mut watch = kv.watch("");
+                let none = tokio::time::timeout(Duration::from_millis(500), watch.next()).await;
+                assert!(none.is_err(), "it waits for the first change: {none:?}");
+                kv.put("watched", "new").await.unwrap();
+                assert_eq!(watch.next().await.unwrap().unwrap().key, "watched");
+                Ok(watch.position().unwrap().cluster())
+            }
+        };
+        assert_eq!(seen, Ok(Some(routing.life())));
+        let refused = client.kv().put("k", "lost").session(&old).await.unwrap_err();
+        assert!(matches!(refused, Error::Refused { reason: Refusal::OtherHistory, .. }), "{refused:?}");
     }
 }
 

@@ -285,9 +285,11 @@ impl Task {
     }
 
     fn write(&mut self, now: Timestamp, queued: Queued<WriteRequest>) {
-        let request = queued.request;
-        let token = Token(self.responders.insert((request.responder, None)) as u64);
-        let WriteRequest { request, write, deadline, .. } = request;
+        let WriteRequest { request, history, write, deadline, responder } = queued.request;
+        if self.is_another(history) {
+            return responder.reply(Reply::Refused(Refusal::OtherHistory));
+        }
+        let token = Token(self.responders.insert((responder, history)) as u64);
         self.replica.handle(now, Input::Write { token, request, write, deadline, wall_clock: clock::wall() });
     }
 
@@ -316,7 +318,7 @@ impl Task {
                     if let Some((responder, history)) = self.responders.try_remove(token.0 as usize) {
                         // It may have waited while another history began.
                         let is_late = self.is_another(history);
-                        responder.reply(if is_late { Reply::Refused(Refusal::OtherHistory) } else { reply });
+                        responder.reply(if is_late { of_another_history(reply) } else { reply });
                     }
                 }
                 Output::Event(event) => self.tell(event),
@@ -387,6 +389,16 @@ impl Task {
 }
 
 /// Returns when what was said has left, and, if somebody else is at work for it, has had time to get there.
+/// What came of a request during which another history began: what was read means nothing in its own, and whether what was
+/// written is in its own nobody knows.
+fn of_another_history(reply: Reply) -> Reply {
+    match reply {
+        Reply::Committed(_) => Reply::Expired,
+        Reply::Refused(_) | Reply::Expired => reply,
+        _ => Reply::Refused(Refusal::OtherHistory),
+    }
+}
+
 async fn until_said(is_between: bool) {
     if is_between {
         tokio::time::sleep(MOMENT).await;

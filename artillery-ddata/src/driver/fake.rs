@@ -95,7 +95,11 @@ async fn run(
             }
             write = writes.recv() => {
                 let Some(write) = write else { return };
-                let WriteRequest { request, write, deadline, responder } = write.request;
+                let WriteRequest { request, history, write, deadline, responder } = write.request;
+                if history.is_some_and(|history| history != life) {
+                    responder.reply(Reply::Refused(Refusal::OtherHistory));
+                    continue;
+                }
                 waiting.insert(token, responder);
                 replica.handle(now(), Input::Write { token, request, write, deadline, wall_clock: 1 });
             }

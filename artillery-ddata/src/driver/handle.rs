@@ -55,6 +55,7 @@ pub(crate) type InLine = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 pub(crate) struct WriteRequest {
     pub(crate) request: Option<RequestKey>,
+    pub(crate) history: Option<ClusterId>,
     pub(crate) write: Write,
     pub(crate) deadline: Timestamp,
     pub(crate) responder: Responder,
@@ -176,7 +177,13 @@ mod tests {
     fn write(key: &'static str, bytes: usize) -> WriteRequest {
         let (answer, _) = oneshot::channel();
         let write = Write::Put { key: key.into(), value: vec![0; bytes].into() };
-        WriteRequest { request: None, write, deadline: Timestamp::MAX, responder: Responder::Caller(answer) }
+        WriteRequest {
+            request: None,
+            history: None,
+            write,
+            deadline: Timestamp::MAX,
+            responder: Responder::Caller(answer),
+        }
     }
 
     fn chain() -> (ChainHandle, mpsc::Receiver<Queued<WriteRequest>>) {

@@ -390,9 +390,9 @@ async fn write_here(
     room: &Room,
 ) {
     let (number, timing) = (request.number, answering.timing);
-    let Operation::Write { request, write } = request.operation else { return };
+    let Operation::Write { request, history, write } = request.operation else { return };
     let responder = Responder::Stream(answering);
-    let write = WriteRequest { request, write, deadline: on_the_clock(deadline), responder };
+    let write = WriteRequest { request, history, write, deadline: on_the_clock(deadline), responder };
     let Some(write) = handle.try_write(write) else { return };
     // Without room for one more that waits, nothing more is read from the stream.
     let share = room.writes.take(budget::of_write(&write.write)).await;
@@ -418,8 +418,8 @@ async fn serve_here(handle: &ChainHandle, request: Request, deadline: Instant, a
         Operation::Read { query, mode, floor, history } => {
             handle.read(ReadRequest { query, mode, floor, history, deadline, responder }).await;
         }
-        Operation::Write { request, write } => {
-            handle.write(WriteRequest { request, write, deadline, responder }).await;
+        Operation::Write { request, history, write } => {
+            handle.write(WriteRequest { request, history, write, deadline, responder }).await;
         }
         Operation::Routing
         | Operation::Status

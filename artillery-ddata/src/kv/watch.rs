@@ -19,7 +19,7 @@ use super::{
     how_to_read,
 };
 use crate::{
-    ChainId, Error, Frontier, Routing, Sequence, Version,
+    ChainId, Error, Frontier, Refusal, Routing, Sequence, Version,
     client::router::{Answer, HowToRead, from_now},
     error::NotApplied,
     replica::{self, Changes, Query, ReadMode, Reply},
@@ -134,9 +134,16 @@ impl Source for State {
         let position = self.position.as_ref().unwrap_or(&self.from);
         // A position counts in one history alone: in another one changes behind it would be passed over (trap 59). Each
         // question names the history too, since the answering node may be in another.
-        let routing = self.kv.router.routing_of(position.cluster(), from_now(self.how.timeout)).await?;
+        let mut routing = self.kv.router.routing_of(position.cluster(), from_now(self.how.timeout)).await?;
         if self.position.is_none() {
-            self.begin(&routing).await?;
+            match self.begin(&routing).await {
+                // One from now on belongs to no history yet: the routing here lagged behind.
+                Err(Error::Refused { reason: Refusal::OtherHistory, .. }) if self.from.cluster().is_none() => {
+                    routing = self.kv.router.routing(from_now(self.how.timeout)).await?;
+                    self.begin(&routing).await?;
+                }
+                begun => begun?,
+            }
         }
         while self.ready.is_empty() {
             // With several chains none of them is waited for so long that another one would have to wait for it.

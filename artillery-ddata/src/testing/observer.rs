@@ -240,7 +240,7 @@ impl Observer {
 /// Writes that have a request id: of others nobody is told an unknown outcome. To settle one is no write of its own.
 fn is_numbered(question: &Question) -> bool {
     match &question.operation {
-        Operation::Write { request: Some(_), write } => *write != Write::Resolve,
+        Operation::Write { request: Some(_), write, .. } => *write != Write::Resolve,
         _ => false,
     }
 }

@@ -69,6 +69,8 @@ pub enum Operation {
     Write {
         /// Under which request id, if under one.
         request: Option<RequestKey>,
+        /// The history that its session belongs to, if it is in one: a member of another history refuses it.
+        history: Option<ClusterId>,
         /// What.
         write: Write,
     },

@@ -44,6 +44,31 @@ pub(crate) struct HowToWrite {
     pub(crate) request_id: Option<RequestId>,
 }
 
+impl HowToWrite {
+    /// The history that its session belongs to, if it is in one that has seen something.
+    fn life(&self) -> Option<ClusterId> {
+        self.session.as_ref().and_then(Session::life)
+    }
+}
+
+/// A write, and where it belongs.
+#[derive(Clone)]
+struct Placed {
+    cluster: ClusterId,
+    chain: ChainId,
+    /// The history in which alone it is to be applied, if there is one.
+    history: Option<ClusterId>,
+    write: Write,
+}
+
+impl Placed {
+    fn under(self, key: RequestKey) -> Question {
+        let Self { chain, history, write, .. } = self;
+        let operation = Operation::Write { request: Some(key), history, write };
+        Question { chain, forwarded: false, only: None, operation }
+    }
+}
+
 impl Router {
     /// Waits for the cluster to be formed, since until then no key belongs anywhere.
     pub(crate) async fn routing(&self, deadline: Instant) -> Result<std::sync::Arc<Routing>, Error> {
@@ -158,12 +183,38 @@ impl Router {
     async fn write_once(&self, write: Write, how: HowToWrite) -> Result<(Answer, RequestId), Error> {
         let deadline = from_now(how.timeout);
         self.check(&write)?;
-        let routing = self.routing_of(how.session.as_ref().and_then(Session::life), deadline).await?;
-        let chain = one_chain(&routing, write.keys())?;
-        let (answer, id) = match how.request_id {
-            Some(id) => (self.write_under(&routing, chain, write, id, deadline).await?, id),
-            None => self.write_anew(&routing, chain, write, deadline).await?,
+        let routing = self.routing_of(how.life(), deadline).await?;
+        // As for a read: a session that has seen nothing belongs to no history.
+        let again = (how.session.is_some() && how.life().is_none()).then(|| write.clone());
+        match (self.write_in(&routing, write, &how, deadline).await, again) {
+            (Err(Error::Refused { reason: Refusal::OtherHistory, .. }), Some(write)) => {
+                let routing = self.routing(deadline).await?;
+                self.write_in(&routing, write, &how, deadline).await
+            }
+            (outcome, _) => outcome,
+        }
+    }
+
+    async fn write_in(
+        &self,
+        routing: &Routing,
+        write: Write,
+        how: &HowToWrite,
+        deadline: Instant,
+    ) -> Result<(Answer, RequestId), Error> {
+        let chain = one_chain(routing, write.keys())?;
+        // The node that answers may be in another history than the one that is known here (trap 58).
+        let history = how.session.as_ref().map(|_| routing.life());
+        let placed = Placed { cluster: routing.cluster, chain, history, write };
+        let outcome = match how.request_id {
+            Some(id) => self.write_under(placed, id, deadline).await.map(|answer| (answer, id)),
+            None => self.write_anew(placed, deadline).await,
         };
+        if let Err(Error::Refused { reason: Refusal::OtherHistory, .. }) = &outcome {
+            // The next request is to go by newer routing.
+            self.refresh_routing(deadline).await;
+        }
+        let (answer, id) = outcome?;
         if let (Some(session), Some(sequence)) = (&how.session, as_of(&answer.reply)) {
             session.raise(routing.life(), chain, sequence);
         }
@@ -171,22 +222,14 @@ impl Router {
     }
 
     /// Under an id that may have been used before.
-    async fn write_under(
-        &self,
-        routing: &Routing,
-        chain: ChainId,
-        write: Write,
-        id: RequestId,
-        deadline: Instant,
-    ) -> Result<Answer, Error> {
-        if id.cluster != routing.cluster {
+    async fn write_under(&self, placed: Placed, id: RequestId, deadline: Instant) -> Result<Answer, Error> {
+        if id.cluster != placed.cluster {
             return Err(refused(Refusal::OtherHistory));
         }
-        if id.chain != chain {
+        if id.chain != placed.chain {
             return Err(refused(Refusal::ManyChains));
         }
-        let question = question(chain, Some(id.key(0)), write);
-        match self.call_again(question, deadline, Some(Tries::settling())).await {
+        match self.call_again(placed.under(id.key(0)), deadline, Some(Tries::settling())).await {
             Ok(answer) => Ok(answer),
             Err(Failed::Certainly(error)) => Err(error),
             Err(Failed::Perhaps(reason)) => Err(Error::unknown(reason, id)),
@@ -195,19 +238,13 @@ impl Router {
 
     /// Under a new id of this client's session. A session that was evicted meanwhile is replaced, as long as it is certain
     /// that nothing was applied.
-    async fn write_anew(
-        &self,
-        routing: &Routing,
-        chain: ChainId,
-        write: Write,
-        deadline: Instant,
-    ) -> Result<(Answer, RequestId), Error> {
+    async fn write_anew(&self, placed: Placed, deadline: Instant) -> Result<(Answer, RequestId), Error> {
+        let Placed { cluster, chain, .. } = placed;
         loop {
             let numbered = self.number(chain, deadline).await?;
             let RequestKey { session, number, .. } = numbered.key;
-            let id = RequestId { cluster: routing.cluster, chain, session, number };
-            let question = question(chain, Some(numbered.key), write.clone());
-            match self.call(question, deadline).await {
+            let id = RequestId { cluster, chain, session, number };
+            match self.call(placed.clone().under(numbered.key), deadline).await {
                 Ok(answer) => return Ok((answer, id)),
                 Err(Failed::Certainly(Error::Refused {
                     reason: Refusal::SessionExpired | Refusal::Forgotten, ..
@@ -233,7 +270,9 @@ impl Router {
     }
 
     async fn open_session(&self, chain: ChainId, deadline: Instant) -> Result<crate::Version, Error> {
-        match self.call(question(chain, None, Write::OpenSession), deadline).await {
+        let operation = Operation::Write { request: None, history: None, write: Write::OpenSession };
+        let question = Question { chain, forwarded: false, only: None, operation };
+        match self.call(question, deadline).await {
             Ok(Answer { reply: Reply::Committed(done), .. }) => Ok(done.version),
             Ok(_) | Err(Failed::Perhaps(_)) => Err(Error::not_applied(NotApplied::TimedOut)),
             Err(Failed::Certainly(error)) => Err(error),
@@ -256,7 +295,8 @@ impl Router {
         #[cfg(feature = "testing")]
         let noted = self.note(|| crate::testing::Ask::Write(Write::Resolve), Some(id));
         let timing = Timing::of_write(&Write::Resolve);
-        let outcome = self.write_under(&routing, id.chain, Write::Resolve, id, deadline).await;
+        let placed = Placed { cluster: routing.cluster, chain: id.chain, history: None, write: Write::Resolve };
+        let outcome = self.write_under(placed, id, deadline).await;
         self.count(timing, outcome.as_ref().map(|answer| &answer.reply));
         #[cfg(feature = "testing")]
         super::observed::noted_write(noted, outcome.as_ref().map(|answer| (&answer.reply, id)));
@@ -279,10 +319,6 @@ impl Router {
 
 fn refused(reason: Refusal) -> Error {
     Error::refused(reason, None)
-}
-
-fn question(chain: ChainId, request: Option<RequestKey>, write: Write) -> Question {
-    Question { chain, forwarded: false, only: None, operation: Operation::Write { request, write } }
 }
 
 /// The chain that all of these keys belong to.

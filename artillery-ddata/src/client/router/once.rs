@@ -154,9 +154,9 @@ async fn ask_here(handle: ChainHandle, me: MemberId, place: Place, question: &Qu
                 let (query, mode, floor, history) = (query.clone(), *mode, *floor, *history);
                 handle.read(ReadRequest { query, mode, floor, history, deadline: until, responder }).await;
             }
-            Operation::Write { request, write } => {
-                let (request, write) = (*request, write.clone());
-                handle.write(WriteRequest { request, write, deadline: until, responder }).await;
+            Operation::Write { request, history, write } => {
+                let (request, history, write) = (*request, *history, write.clone());
+                handle.write(WriteRequest { request, history, write, deadline: until, responder }).await;
             }
             Operation::Routing
             | Operation::Status

@@ -61,10 +61,16 @@ impl Rig {
     }
 
     async fn put(&self) -> Reply {
+        self.put_in(None).await
+    }
+
+    /// In a session of this history.
+    async fn put_in(&self, history: Option<ClusterId>) -> Reply {
         let (caller, reply) = oneshot::channel();
         let write = Write::Put { key: "k".into(), value: "v".into() };
         let deadline = clock::now() + MINUTE;
-        self.handle.write(WriteRequest { request: None, write, deadline, responder: Responder::Caller(caller) }).await;
+        let responder = Responder::Caller(caller);
+        self.handle.write(WriteRequest { request: None, history, write, deadline, responder }).await;
         reply.await.unwrap()
     }
 
@@ -273,5 +279,18 @@ async fn a_session_of_another_history_is_refused() {
         assert_eq!(reply, Reply::Refused(Refusal::OtherHistory), "asked before the recovery: {before}");
         let shown = read_behind_the_fourth_change(Some(Mutant::MixHistories), before).await;
         assert!(matches!(shown, Reply::Read(_)), "{shown:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_session_of_another_history_writes_nothing() {
+    for (mutant, may) in [(None, false), (Some(Mutant::MixHistories), true)] {
+        let rig = Rig::without(mutant, &[member("alone")]).await;
+        rig.put_in(Some(FIRST)).await;
+        recover_and_write(&rig).await;
+        let reply = rig.put_in(Some(FIRST)).await;
+        assert_eq!(matches!(reply, Reply::Committed(_)), may, "{reply:?}");
+        assert_eq!(reply == Reply::Refused(Refusal::OtherHistory), !may, "{reply:?}");
+        assert!(matches!(rig.put_in(Some(RECOVERED)).await, Reply::Committed(_)));
     }
 }

@@ -28,7 +28,7 @@ pub(super) struct RequestHeader {
 #[derive(Serialize, Deserialize)]
 pub(super) enum OperationHeader {
     Read { query: QueryHeader, mode: ReadMode, floor: Option<Sequence>, history: Option<ClusterId> },
-    Write { request: Option<RequestKey>, write: WriteHeader },
+    Write { request: Option<RequestKey>, history: Option<ClusterId>, write: WriteHeader },
     Routing,
     Status,
     Arrange(Arrange),

@@ -21,8 +21,9 @@ pub fn encode_request(request: &Request) -> Result<Encoded, EncodeError> {
             let query = query_header(query, &mut body)?;
             OperationHeader::Read { query, mode: *mode, floor: *floor, history: *history }
         }
-        Operation::Write { request, write } => {
-            OperationHeader::Write { request: *request, write: write_header(write, &mut body)? }
+        Operation::Write { request, history, write } => {
+            let write = write_header(write, &mut body)?;
+            OperationHeader::Write { request: *request, history: *history, write }
         }
         Operation::Routing => OperationHeader::Routing,
         Operation::Status => OperationHeader::Status,
@@ -93,7 +94,9 @@ pub fn decode_request(frame: &Frame) -> Result<Request, DecodeError> {
         OperationHeader::Read { query, mode, floor, history } => {
             Operation::Read { query: take_query(query, &mut body), mode, floor, history }
         }
-        OperationHeader::Write { request, write } => Operation::Write { request, write: take_write(write, &mut body) },
+        OperationHeader::Write { request, history, write } => {
+            Operation::Write { request, history, write: take_write(write, &mut body) }
+        }
         OperationHeader::Routing => Operation::Routing,
         OperationHeader::Status => Operation::Status,
         OperationHeader::Arrange(wish) => Operation::Arrange(wish),

@@ -122,15 +122,19 @@ fn request_key() -> impl Strategy<Value = RequestKey> {
 
 fn operation() -> impl Strategy<Value = Operation> {
     let floor = option::of(any::<u64>().prop_map(Sequence));
-    let history = option::of(any::<u128>().prop_map(ClusterId));
+    let history = || option::of(any::<u128>().prop_map(ClusterId));
     prop_oneof![
-        (query(), mode(), floor, history).prop_map(|(query, mode, floor, history)| Operation::Read {
+        (query(), mode(), floor, history()).prop_map(|(query, mode, floor, history)| Operation::Read {
             query,
             mode,
             floor,
             history
         }),
-        (option::of(request_key()), write()).prop_map(|(request, write)| Operation::Write { request, write }),
+        (option::of(request_key()), history(), write()).prop_map(|(request, history, write)| Operation::Write {
+            request,
+            history,
+            write
+        }),
         Just(Operation::Routing),
         Just(Operation::Status),
         Just(Operation::Survey),
@@ -350,7 +354,7 @@ fn the_largest_script_fits() {
     let groups = vec![Group { require, steps: Vec::new() }; 4096];
     let script = Script { require: Vec::new(), groups };
     assert_eq!(script.size(), 4096);
-    let operation = Operation::Write { request: None, write: Write::Script(script) };
+    let operation = Operation::Write { request: None, history: None, write: Write::Script(script) };
     let request = Request { number: 7, chain: ChainId(0), deadline_ms: 1, forwarded: false, operation };
     assert_eq!(decode_request(&whole(&encode_request(&request).unwrap())).unwrap(), request);
 
