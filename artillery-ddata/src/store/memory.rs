@@ -11,8 +11,11 @@ mod hashed;
 mod key;
 mod scan;
 mod slot;
+mod sorted;
 mod spares;
 mod versions;
+#[cfg(test)]
+pub(crate) mod work;
 
 use std::{
     fmt,
@@ -23,7 +26,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use scc::{HashIndex, TreeIndex};
+use scc::HashIndex;
 
 use self::{
     chains::{Chain, Chains, lock},
@@ -31,6 +34,7 @@ use self::{
     key::{Key, KeyRef, Seeded},
     scan::Scan,
     slot::{Slot, SlotId},
+    sorted::SortedIndex,
     versions::Versions,
 };
 use crate::{
@@ -44,8 +48,8 @@ use crate::{
 /// A store in memory.
 pub struct MemoryStore {
     slots: HashIndex<Key, Arc<Slot>, Seeded>,
-    ordered: TreeIndex<Key, ()>,
-    hashed: TreeIndex<Placed, ()>,
+    ordered: SortedIndex<Key>,
+    hashed: SortedIndex<Placed>,
     position: fn(&[u8]) -> u64,
     /// Keys put into hash order by one call at most.
     fill: usize,
@@ -65,8 +69,8 @@ impl MemoryStore {
     pub fn with_seed(seed: u64) -> Self {
         Self {
             slots: HashIndex::with_hasher(Seeded::new(seed)),
-            ordered: TreeIndex::new(),
-            hashed: TreeIndex::new(),
+            ordered: SortedIndex::new(),
+            hashed: SortedIndex::new(),
             position,
             fill: FILL,
             #[cfg(any(test, feature = "mutants"))]
@@ -138,8 +142,8 @@ impl MemoryStore {
         let inserted = self.slots.insert_sync(key.clone(), Arc::new(Slot::new(versions)));
         debug_assert!(inserted.is_ok(), "another writer of the same chain");
         self.place(chain, &key);
-        let inserted = self.ordered.insert_sync(key, ());
-        debug_assert!(inserted.is_ok(), "a key left one index alone");
+        let inserted = self.ordered.insert(key);
+        debug_assert!(inserted, "a key left one index alone");
     }
 
     fn replace(&self, chain: &mut Chain, key: KeyRef<'_>, slot: &Slot, old: Arc<Versions>, new: Versions) {
@@ -161,7 +165,7 @@ impl MemoryStore {
         self.bytes.fetch_sub(key.bytes.len() as u64 + old.bytes(), Ordering::Relaxed);
         drop(slot.replace(None));
         self.slots.remove_sync(&key);
-        self.ordered.remove_sync(&key);
+        self.ordered.remove(&key);
         self.displace(chain, key);
     }
 
@@ -185,21 +189,19 @@ impl MemoryStore {
         }
     }
 
-    fn drop_above(&self, id: ChainId, chain: &mut Chain, last: Sequence, keep_from: Sequence) {
+    fn drop_above(&self, chain: &mut Chain, key: KeyRef<'_>, last: Sequence, keep_from: Sequence) {
+        let Some((slot, old)) = self.slot(key) else { return };
+        if old.newest().version.sequence <= last {
+            return;
+        }
         let floor = chain.floor(keep_from);
-        for key in self.all_keys(id) {
-            let Some((slot, old)) = self.slot(key.borrow()) else { continue };
-            if old.newest().version.sequence <= last {
-                continue;
-            }
-            let left = old.without_above(last).map(|mut new| {
-                new.prune(floor);
-                new
-            });
-            match left.filter(|new| !new.is_gone(floor)) {
-                Some(new) => self.replace(chain, key.borrow(), &slot, old, new),
-                None => self.remove(chain, key.borrow(), &slot, &old),
-            }
+        let left = old.without_above(last).map(|mut new| {
+            new.prune(floor);
+            new
+        });
+        match left.filter(|new| !new.is_gone(floor)) {
+            Some(new) => self.replace(chain, key, &slot, old, new),
+            None => self.remove(chain, key, &slot, &old),
         }
     }
 }
@@ -228,7 +230,9 @@ impl Store for MemoryStore {
                     self.put(&mut chain, key(bytes), held.clone(), batch.keep_from)?;
                 }
                 StoreOp::Prune { key: bytes } => self.prune(&mut chain, key(bytes), batch.keep_from),
-                StoreOp::DropAbove { last } => self.drop_above(batch.chain, &mut chain, *last, batch.keep_from),
+                StoreOp::DropAbove { key: bytes, last } => {
+                    self.drop_above(&mut chain, key(bytes), *last, batch.keep_from);
+                }
             }
         }
         Ok(Applied(self.applied.fetch_add(1, Ordering::Relaxed) + 1))
