@@ -11,6 +11,7 @@ mod hashed;
 mod key;
 mod scan;
 mod slot;
+mod slots;
 mod sorted;
 mod spares;
 mod versions;
@@ -26,14 +27,14 @@ use std::{
 };
 
 use bytes::Bytes;
-use scc::HashIndex;
 
 use self::{
     chains::{Chain, Chains, lock},
     hashed::{FILL, HashedScan, Placed},
-    key::{Key, KeyRef, Seeded},
+    key::{Key, KeyRef},
     scan::Scan,
     slot::{Slot, SlotId},
+    slots::{PARTS, Slots},
     sorted::SortedIndex,
     versions::Versions,
 };
@@ -47,7 +48,7 @@ use crate::{
 
 /// A store in memory.
 pub struct MemoryStore {
-    slots: HashIndex<Key, Arc<Slot>, Seeded>,
+    slots: Slots,
     ordered: SortedIndex<Key>,
     hashed: SortedIndex<Placed>,
     position: fn(&[u8]) -> u64,
@@ -67,8 +68,12 @@ impl MemoryStore {
     /// Nothing that can be observed depends on the seed, except that who knows it can choose keys that make the store
     /// slow: take a random one wherever keys come from outside.
     pub fn with_seed(seed: u64) -> Self {
+        Self::in_parts(seed, PARTS)
+    }
+
+    fn in_parts(seed: u64, parts: usize) -> Self {
         Self {
-            slots: HashIndex::with_hasher(Seeded::new(seed)),
+            slots: Slots::new(seed, parts),
             ordered: SortedIndex::new(),
             hashed: SortedIndex::new(),
             position,
@@ -90,6 +95,12 @@ impl MemoryStore {
         self
     }
 
+    /// An empty store that is made in no time, and slow with many keys: for those who make millions of them.
+    #[cfg(any(test, feature = "mutants"))]
+    pub fn small(seed: u64) -> Self {
+        Self::in_parts(seed, 1)
+    }
+
     /// The same store without a guard: a key that comes while the order is being made, before where that is, is left out
     /// (trap 46).
     #[cfg(any(test, feature = "mutants"))]
@@ -100,12 +111,12 @@ impl MemoryStore {
     }
 
     fn find(&self, key: KeyRef<'_>, at_most: Sequence) -> Option<Held> {
-        self.slots.peek_with(&key, |_, slot| slot.read(|versions| versions.at(at_most).cloned())).flatten()
+        self.slots.peek(key, |slot| slot.read(|versions| versions.at(at_most).cloned())).flatten()
     }
 
     /// The slot of a key and what is in it, for writers: there is one at a time for each chain, so both stay as they are.
     fn slot(&self, key: KeyRef<'_>) -> Option<(Arc<Slot>, Arc<Versions>)> {
-        let slot = self.slots.read_sync(&key, |_, slot| slot.clone())?;
+        let slot = self.slots.get(key)?;
         let versions = slot.load()?;
         Some((slot, versions))
     }
@@ -139,8 +150,8 @@ impl MemoryStore {
         let versions = Versions::new(SlotId::new(), first);
         self.bytes.fetch_add(key.bytes.len() as u64 + versions.bytes(), Ordering::Relaxed);
         chain.count(key.bytes.len(), None, Some(&versions));
-        let inserted = self.slots.insert_sync(key.clone(), Arc::new(Slot::new(versions)));
-        debug_assert!(inserted.is_ok(), "another writer of the same chain");
+        let inserted = self.slots.insert(key.clone(), Arc::new(Slot::new(versions)));
+        debug_assert!(inserted, "another writer of the same chain");
         self.place(chain, &key);
         let inserted = self.ordered.insert(key);
         debug_assert!(inserted, "a key left one index alone");
@@ -164,7 +175,7 @@ impl MemoryStore {
         chain.count(key.bytes.len(), Some(old), None);
         self.bytes.fetch_sub(key.bytes.len() as u64 + old.bytes(), Ordering::Relaxed);
         drop(slot.replace(None));
-        self.slots.remove_sync(&key);
+        self.slots.remove(key);
         self.ordered.remove(&key);
         self.displace(chain, key);
     }
