@@ -51,6 +51,11 @@ draw *ARGS:
 redis *ARGS:
     benches/redis {{ARGS}}
 
+# An operator's orders beside crashes, with real nodes, N times each.
+operators N="20":
+    cargo build --release -p artillery-examples --bin node --bin ctl
+    .ci/leaving target/release {{N}}
+
 # What one operation costs in allocations, calls of the system and bytes.
 per-operation *ARGS:
     cargo run --release -p artillery-benches --bin per_operation -- {{ARGS}}

@@ -4,7 +4,10 @@ use std::time::Duration;
 
 use artillery_core::config::TransportConfig;
 
-use crate::{control::ChainSettings, update::MAX_KEY};
+use crate::{
+    control::{ChainSettings, Timing},
+    update::MAX_KEY,
+};
 
 /// How a node finds its cluster, what it settles if it forms one, and how much memory it may take.
 #[derive(Debug, Clone)]
@@ -29,12 +32,12 @@ pub struct Config {
     /// Whether the cluster's nodes keep a log of configurations, by which others take the place of members that are gone.
     /// Without it the configuration is the one that the founders made, for ever. The same at all nodes of a cluster.
     pub failover: bool,
-    /// Leases, by which members serve strong reads alone. The same at all nodes of a cluster.
+    /// Leases, by which members serve strong reads alone. Settled when the cluster is formed, by the node that proposes it.
     pub lease: LeaseConfig,
-    /// A member that was not heard of for so long is taken to be gone. The same at all nodes of a cluster.
+    /// A member that was not heard of for so long is taken to be gone. Settled as [`lease`](Self::lease) is.
     pub suspect: Duration,
-    /// A member that holds up its chain for so long, though it lives, is moved out until it keeps up. The same at all nodes
-    /// of a cluster.
+    /// A member that holds up its chain for so long, though it lives, is moved out until it keeps up. Settled as
+    /// [`lease`](Self::lease) is.
     pub slow: Duration,
 }
 
@@ -84,6 +87,7 @@ pub struct Limits {
 
 impl Default for Config {
     fn default() -> Self {
+        let Timing { lease, drift_ppm, suspect, slow } = Timing::default();
         Self {
             cluster: "artillery".to_owned(),
             name: None,
@@ -100,9 +104,9 @@ impl Default for Config {
             },
             timeout: Duration::from_secs(5),
             failover: true,
-            lease: LeaseConfig { duration: Duration::from_secs(1), drift_ppm: 10_000 },
-            suspect: Duration::from_millis(500),
-            slow: Duration::from_secs(2),
+            lease: LeaseConfig { duration: lease, drift_ppm },
+            suspect,
+            slow,
         }
     }
 }
@@ -123,13 +127,13 @@ const MAX_EXPECT: u32 = 1000;
 /// Room for some sessions, and in half of it for some records with the values that they took away.
 const MIN_SESSIONS: usize = 64 << 10;
 
-/// Shorter ones are lost by a machine that is busy for a moment.
-const MIN_LEASE: Duration = Duration::from_millis(200);
-const MAX_LEASE: Duration = Duration::from_secs(3600);
-/// A clock that is so wrong is broken.
-const MAX_DRIFT: u32 = 500_000;
-
 impl Config {
+    /// The times that a cluster goes by if this node proposes it.
+    pub(crate) fn timing(&self) -> Timing {
+        let LeaseConfig { duration, drift_ppm } = self.lease;
+        Timing { lease: duration, drift_ppm, suspect: self.suspect, slow: self.slow }
+    }
+
     /// Checks every setting.
     ///
     /// # Errors
@@ -171,17 +175,8 @@ impl Config {
         if self.timeout.is_zero() {
             problem("timeout", "must not be zero".to_owned());
         }
-        if self.lease.duration < MIN_LEASE || self.lease.duration > MAX_LEASE {
-            problem("lease.duration", format!("must be from {MIN_LEASE:?} to {MAX_LEASE:?}"));
-        }
-        if self.lease.drift_ppm > MAX_DRIFT {
-            problem("lease.drift_ppm", format!("must be at most {MAX_DRIFT}"));
-        }
-        if self.suspect < self.lease.duration / 2 || self.suspect > MAX_LEASE {
-            problem("suspect", format!("must be from half of lease.duration to {MAX_LEASE:?}"));
-        }
-        if self.slow < MIN_LEASE || self.slow > MAX_LEASE {
-            problem("slow", format!("must be from {MIN_LEASE:?} to {MAX_LEASE:?}"));
+        for error in self.timing().problems() {
+            problem(error.field(), error.to_string());
         }
         if problems.is_empty() { Ok(()) } else { Err(problems) }
     }
@@ -209,7 +204,7 @@ mod tests {
         config.limits.max_value_bytes = usize::MAX;
         config.limits.sessions_bytes = MIN_SESSIONS - 1;
         config.slow = Duration::ZERO;
-        config.lease = LeaseConfig { duration: MAX_LEASE * 2, drift_ppm: MAX_DRIFT + 1 };
+        config.lease = LeaseConfig { duration: Duration::MAX, drift_ppm: u32::MAX };
         let fields: Vec<_> = config.validate().unwrap_err().into_iter().map(|problem| problem.field).collect();
         let expected = [
             "cluster",

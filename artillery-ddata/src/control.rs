@@ -15,6 +15,7 @@ pub mod log;
 pub mod message;
 pub mod placement;
 pub mod recovery;
+mod timing;
 
 use std::net::SocketAddr;
 
@@ -24,6 +25,7 @@ pub use self::{
     history::{History, ParseHistoryError, Relation},
     log::{ConfigLog, Configs, Static, Term},
     placement::{chain_of, first_configs},
+    timing::{InvalidTiming, Timing},
 };
 use crate::{ClusterId, MemberId, Mode};
 
@@ -38,6 +40,8 @@ pub struct Founding {
     pub members: Vec<Founder>,
     /// What was settled for good.
     pub settings: ChainSettings,
+    /// The times that all nodes of it go by.
+    pub timing: Timing,
 }
 
 impl Founding {
@@ -49,6 +53,15 @@ impl Founding {
     /// Founders that make a majority.
     pub fn majority(&self) -> usize {
         self.members.len() / 2 + 1
+    }
+
+    /// Checks what it settles: it may come from any peer.
+    ///
+    /// # Errors
+    /// [`InvalidSettings`](formation::InvalidSettings).
+    pub(crate) fn validate(&self) -> Result<(), formation::InvalidSettings> {
+        self.settings.validate()?;
+        Ok(self.timing.validate()?)
     }
 
     pub(crate) fn position(&self, id: MemberId) -> Option<usize> {

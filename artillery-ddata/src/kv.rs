@@ -272,10 +272,13 @@ impl Kv {
         let read = |handle: &ChainHandle, place| {
             let held = handle.local(key)?;
             if let Some(session) = session {
-                // The watermark is loaded after the lookup: an absence raises the floor too.
-                let cluster = local.cluster().ok_or(NotLocal::NotHere)?;
-                session.floor(cluster, handle.chain).ok_or(NotLocal::NotHere)?;
-                session.raise(cluster, handle.chain, handle.gate.watermark());
+                // The watermark is loaded after the lookup: an absence raises the floor too. The history comes last
+                // (`Local::life`): a session of another one is refused, by the chain, and no floor is taken for that of
+                // another history (trap 58).
+                let watermark = handle.gate.watermark();
+                let life = local.life().ok_or(NotLocal::NotHere)?;
+                session.floor(life, handle.chain).ok_or(NotLocal::NotHere)?;
+                session.raise(life, handle.chain, watermark);
             }
             #[cfg(feature = "testing")]
             if let Some(noted) = noted {

@@ -18,7 +18,7 @@ pub use self::{
     builder::{NodeBuilder, StartError},
     phase::{NeverReady, Ready, Stopped},
 };
-use crate::{Place, Routing, config::Config, kv::Kv, metrics::NodeMetrics, status::NodeStatus};
+use crate::{Place, Routing, config::Config, control::Timing, kv::Kv, metrics::NodeMetrics, status::NodeStatus};
 
 /// A member of a cluster, or a spare, in this process. Clones are the same node; dropping the last one is a crash.
 #[derive(Clone)]
@@ -104,6 +104,12 @@ impl Node {
     /// cluster has formed yet.
     pub fn routing(&self) -> Option<Arc<Routing>> {
         self.inner.data.routing()
+    }
+
+    /// The times that its cluster settled when it was formed, by which this node goes instead of those that it was started with. `None`: no
+    /// cluster has formed yet.
+    pub fn timing(&self) -> Option<Timing> {
+        self.inner.data.timing()
     }
 
     /// The membership below the data: who seems to be there.

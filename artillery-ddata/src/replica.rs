@@ -100,7 +100,8 @@ pub struct Replica {
     peers: BTreeMap<MemberId, Peer>,
     /// The predecessor doesn't know, or hasn't shown to know, where our history stands.
     needs_resume: bool,
-    /// In this epoch our history is known to be a prefix of our predecessor's.
+    /// In this epoch our history is known to be a prefix of the head's: the head's is; another one is once a predecessor that
+    /// knows it of its own says that it follows, or sends behind our end. From then on nothing of it is ever cut.
     is_prefix: bool,
     /// An update came before the ones that it follows.
     gap: bool,
@@ -324,7 +325,7 @@ impl Replica {
         }
         if self.is(Mutant::RollBackFirst) {
             let keep = self.history.version_at(self.watermark).unwrap_or_default();
-            self.cut(message::Cut { said: self.history.last(), keep });
+            self.cut(now, message::Cut { said: self.history.last(), keep });
         }
         self.pace.begin(now);
         self.event(Event::Entered(config.epoch));
@@ -354,6 +355,7 @@ impl Replica {
         self.event(Event::Opened(epoch));
         self.due_for(self.place.successor);
         self.due_for(self.place.predecessor);
+        self.follow_heard(now);
         self.commit_as_tail(now);
         self.peers.values_mut().for_each(|peer| peer.due |= peer.owed);
         self.consider_promotion(now);

@@ -100,6 +100,12 @@ impl Session {
         Self { frontier: Arc::new(Mutex::new(frontier)) }
     }
 
+    /// The history that it belongs to; `None` while it has seen nothing.
+    #[cfg(feature = "net")]
+    pub(crate) fn life(&self) -> Option<ClusterId> {
+        self.lock().cluster
+    }
+
     /// What it has seen so far.
     pub fn frontier(&self) -> Frontier {
         self.lock().clone()

@@ -6,7 +6,7 @@ use std::{fmt::Debug, fs, path::PathBuf, time::Duration};
 
 use artillery_core::frame::{Frame, FrameDecoder};
 use artillery_ddata::{
-    ChainId, Incarnation, MemberId, NodeId, ReadMode, Refusal, Sequence, Version, Way,
+    ChainId, ClusterId, Incarnation, MemberId, NodeId, ReadMode, Refusal, Sequence, Version, Way,
     replica::{
         Changes, Committed, Computed, Cut, Expected, Group, GroupFailure, Hashed, HashedPage, Page, Query, Read, Reply,
         Requirement, Scan, Script, ScriptStep, Snapshot, Step, StepOutcome, Watch, Write,
@@ -68,8 +68,11 @@ fn requests() -> Vec<(&'static str, Request)> {
         let key = RequestKey { session: Version::new(1, 900), number: 17, lowest: 5 };
         request(Operation::Write { request: Some(key), write })
     };
-    let read = |mode| request(Operation::Read { query: Query::Key(key()), mode, floor: None });
-    let look = |query| request(Operation::Read { query, mode: ReadMode::Strong, floor: Some(Sequence(70_000)) });
+    let read = |mode| request(Operation::Read { query: Query::Key(key()), mode, floor: None, history: None });
+    let look = |query| {
+        let (floor, history) = (Some(Sequence(70_000)), Some(ClusterId(1 << 100)));
+        request(Operation::Read { query, mode: ReadMode::Strong, floor, history })
+    };
     let scan = |after, snapshot| look(Query::Scan(Scan { prefix: key(), after, limit: 100, snapshot }));
     let steps = vec![
         Step::Require { key: key(), expected: Expected::Absent },

@@ -42,7 +42,9 @@ fn control(chain: ChainId, epoch: Epoch, index: u64, control: Control) -> ChainF
 }
 
 fn updates(updates: Vec<Update>) -> ChainFrame {
-    let message = ChainMessage::Updates(Updates { watermark: Sequence(65_535), updates });
+    let first = updates[0].version;
+    let after = if first.sequence == Sequence(1) { Version::NONE } else { Version::new(4, first.sequence.0 - 1) };
+    let message = ChainMessage::Updates(Updates { watermark: Sequence(65_535), after, updates });
     ChainFrame { chain: ChainId(3), epoch: Epoch(5), index: 1 << 32, message }
 }
 
@@ -55,7 +57,8 @@ fn ran() -> Vec<Update> {
 
 fn chunk(part: Part, bytes: &'static str) -> ChainFrame {
     let (watermark, version) = (Sequence(250), Version::new(5, 251));
-    let message = ChainMessage::Chunk(Chunk { watermark, version, part, bytes: Bytes::from(bytes) });
+    let after = Version::new(4, 250);
+    let message = ChainMessage::Chunk(Chunk { watermark, after, version, part, bytes: Bytes::from(bytes) });
     ChainFrame { chain: ChainId(3), epoch: Epoch(5), index: 6, message }
 }
 

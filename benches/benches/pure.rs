@@ -96,7 +96,7 @@ fn codec(c: &mut Criterion) {
     };
     let updates: Vec<_> = (0..100).map(update).collect();
     let bytes: usize = updates.iter().map(Update::cost).sum();
-    let message = ChainMessage::Updates(Updates { watermark: Sequence(7), updates });
+    let message = ChainMessage::Updates(Updates { watermark: Sequence(7), after: Version::NONE, updates });
     let frame = ChainFrame { chain: ChainId(0), epoch: Epoch(1), index: 1, message };
     let mut group = c.benchmark_group("codec");
     group.throughput(Throughput::Bytes(bytes as u64));

@@ -1,22 +1,31 @@
 //! `chaos`: real nodes under real faults, driven by clients whose histories a judge reads.
 
+mod aim;
 mod args;
 mod book;
 mod cluster;
+mod desk;
 mod door;
 mod fault;
 mod http;
 mod isolation;
 mod net;
+mod nodes;
+mod operator;
+mod orders;
 mod process;
 mod recovery;
 mod report;
+mod rounds;
+mod tally;
 mod teeth;
 mod verdict;
+mod view;
 mod worker;
 mod zones;
 
 use std::{
+    cell::RefCell,
     env, fs,
     path::{Path, PathBuf},
     process::ExitCode,
@@ -25,20 +34,19 @@ use std::{
 };
 
 use clap::Parser;
-use tokio::{
-    task::JoinSet,
-    time::{Instant, sleep, sleep_until},
-};
+use tokio::{task::JoinSet, time::Instant};
 
 use self::{
     args::ChaosArgs,
     book::Book,
     cluster::{Cluster, Programs},
+    desk::Desk,
     door::{Library, Resp},
-    fault::{Fault, Kind, Plan, name},
-    isolation::Isolation,
     net::Net,
-    report::{Round, Story, Summary},
+    operator::Operator,
+    report::{Skipped, Story, Summary},
+    rounds::Rounds,
+    tally::Tally,
     worker::Worker,
 };
 use crate::{
@@ -50,10 +58,6 @@ use crate::{
 
 /// As `.ci/run` has it.
 const SKIPPED: u8 = 77;
-/// The longest that nodes may take until all is as it should be.
-const PATIENCE: Duration = Duration::from_secs(60);
-/// How long all is well between two faults.
-const CALM: Duration = Duration::from_millis(700);
 /// The Redis clients at each node, by how long they wait for an answer: one sooner gives up than the node.
 const REDIS: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(7)];
 /// Handles of the library's client.
@@ -102,15 +106,25 @@ async fn play(args: &ChaosArgs, mut net: Net, logs: &Path, story: &Story) -> Res
         node: program(args.node_binary.as_deref(), "node")?,
         ctl: program(args.ctl_binary.as_deref(), "ctl")?,
     };
-    let mut cluster = Cluster::new(net, args.nodes, args.replicas, programs, logs.to_owned());
+    let cluster = Cluster::new(net, args.nodes, args.replicas, programs, logs.to_owned());
     cluster.start_all()?;
-    let members = cluster.whole(PATIENCE).await?;
+    let members = cluster.whole(|| begin).await?;
     story.say(&format!("{:7.1} s  the chain is {}", begin.elapsed().as_secs_f64(), members.join(" ")));
     let book = Arc::new(Book::new(chance::token(), true));
     let mut workers = hire(&cluster, &book, args.seed).await?;
     let mut summary = Summary { nodes: args.nodes, replicas: args.replicas, seed: args.seed, ..Summary::default() };
-    let done = rounds(args, &mut cluster, &book, members, &mut summary, story, begin).await;
+    let (tally, skipped) = (RefCell::new(Tally::new(args.seconds)), Skipped::default());
+    let desk = Desk::new();
+    let rounds = Rounds { cluster: &cluster, desk: &desk, book: &book, skipped: &skipped, story, begin };
+    let operator = Operator { cluster: &cluster, desk: &desk, tally: &tally, skipped: &skipped, story, begin };
+    let done = tokio::select! {
+        done = rounds.run(args, &mut summary) => done,
+        failure = operator.run(args.seed), if args.orders => Err(failure),
+        failure = aim::stall(&cluster, &desk, args.seed), if args.orders => Err(failure),
+    };
     summary.error = done.err().map(|failure| failure.to_string());
+    summary.orders = args.orders.then(|| tally.into_inner());
+    summary.not_drawn = skipped.into_counts();
     book.close();
     while let Some(done) = workers.join_next().await {
         done.map_err(Failure::failed)?;
@@ -122,72 +136,6 @@ async fn play(args: &ChaosArgs, mut net: Net, logs: &Path, story: &Story) -> Res
         println!("{}", serde_json::to_string(&summary).map_err(Failure::failed)?);
     }
     Ok(summary.is_fine())
-}
-
-/// Fault upon fault, until the time is up.
-async fn rounds(
-    args: &ChaosArgs,
-    cluster: &mut Cluster,
-    book: &Arc<Book>,
-    mut members: Vec<String>,
-    summary: &mut Summary,
-    story: &Story,
-    begin: Instant,
-) -> Result<(), Failure> {
-    let end = Instant::now() + Duration::from_secs(args.seconds);
-    let mut plan = Plan::new(args.seed, cluster.size(), &args.kinds);
-    while Instant::now() < end {
-        sleep(CALM).await;
-        book.next_generation();
-        let fault = plan.next();
-        let place = members.iter().position(|member| *member == name(fault.victim));
-        let at = begin.elapsed().as_secs_f64();
-        let isolation = suffer(cluster, book, &fault, place.is_some()).await?;
-        let heal = Instant::now();
-        cluster.heal(&fault)?;
-        let regained = recovery::watch(book, cluster.size(), heal).await;
-        let length = members.len();
-        members = cluster.whole(PATIENCE).await?;
-        let whole_ms = heal.elapsed().as_millis() as u64;
-        recovery::read_back(book, cluster.size()).await;
-        let moved_out = fault.kind == Kind::Isolate && place.is_some() && isolation.is_none();
-        let role = role(place, length).to_owned() + if moved_out { ", moved out just before" } else { "" };
-        let (kind, fault) = (fault.kind.to_string(), fault.to_string());
-        let round = Round { at, kind, fault, role, regained, whole_ms, isolation };
-        story.say(&round.line());
-        summary.round(round);
-    }
-    Ok(())
-}
-
-/// What a member is in its place.
-fn role(place: Option<usize>, members: usize) -> &'static str {
-    match place {
-        None => "spare",
-        Some(0) => "head",
-        Some(place) if place + 1 == members => "tail",
-        Some(_) => "middle",
-    }
-}
-
-/// Strikes, and waits for as long as it is to last.
-async fn suffer(
-    cluster: &mut Cluster,
-    book: &Book,
-    fault: &Fault,
-    is_member: bool,
-) -> Result<Option<Isolation>, Failure> {
-    cluster.strike(fault).await?;
-    let since = Instant::now();
-    let end = since + fault.hold;
-    if fault.kind == Kind::Isolate && is_member {
-        let seen = isolation::watch(cluster, book, fault.victim, since, end).await;
-        // What went before may have cost it its place after all: then it knows, and has no lease to speak of.
-        let moved_out = seen.is_of_a_stranger() && cluster.is_spare(fault.victim).await;
-        return Ok((!moved_out).then_some(seen));
-    }
-    sleep_until(end).await;
-    Ok(None)
 }
 
 /// Clients, who begin to work at once.

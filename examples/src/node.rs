@@ -53,7 +53,6 @@ async fn run(args: NodeArgs) -> Result<u8, Failure> {
     let mut signals = Signals::listen().map_err(Failure::failed)?;
     let hangups = Hangups::listen().map_err(Failure::failed)?;
     let ports = Ports::new(&args)?;
-    let farewell = FAREWELL.max(Duration::from_millis(args.lease_ms) * FAREWELL_LEASES);
     let builder = settings::builder(&args)?;
     // Bound before the node starts: a port that is taken shouldn't leave a node behind.
     let (http, resp) = (bound(ports.http).await?, bound(ports.resp).await?);
@@ -67,7 +66,9 @@ async fn run(args: NodeArgs) -> Result<u8, Failure> {
         served = serve(&node, resp, http) => served,
         () = signals.asked_to_stop() => Ok(exit::DONE),
     };
-    if timeout(farewell, node.leave()).await.is_err() {
+    // By the lease of the cluster, not by the one that this node was started with.
+    let lease = node.timing().map_or(Duration::ZERO, |timing| timing.lease);
+    if timeout(FAREWELL.max(lease * FAREWELL_LEASES), node.leave()).await.is_err() {
         tracing::warn!("leaving took too long: the others will miss this node");
     }
     served

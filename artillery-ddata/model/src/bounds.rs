@@ -14,10 +14,14 @@ pub const WRITES: usize = 2;
 pub struct Bounds {
     /// Writes: 0 to [`WRITES`]. The second begins after the first has begun.
     pub writes: usize,
+    /// Whether there is a read, to the same key.
+    pub reads: bool,
     /// Steps of the clock after the chain has opened.
     pub ticks: u64,
     /// Nodes that crash or are cut off.
     pub faults: u32,
+    /// Reorders, to any other order. The head isn't closed for them: safety may not depend on that.
+    pub reorders: u32,
     /// Entries that the configuration log takes.
     pub changes: u32,
     /// Elections: the coordinator begins another term.
@@ -36,8 +40,10 @@ impl Default for Bounds {
     fn default() -> Self {
         Self {
             writes: WRITES,
+            reads: true,
             ticks: 6,
             faults: 1,
+            reorders: 0,
             changes: 1,
             elections: 0,
             in_flight: 1,
@@ -50,9 +56,10 @@ impl Default for Bounds {
 
 impl fmt::Display for Bounds {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { writes, ticks, faults, changes, elections, in_flight, late_renewals, .. } = self;
+        let Self { writes, reads, ticks, faults, reorders, changes, elections, in_flight, late_renewals, .. } = self;
         let late = if *late_renewals { "may be late" } else { "are never late" };
-        write!(f, "{NODES} nodes, {writes} writes, 1 read, {faults} crashed or cut off, {changes} reconfigurations, ")?;
+        write!(f, "{NODES} nodes, {writes} writes, {} read, {faults} crashed or cut off, ", u8::from(*reads))?;
+        write!(f, "{reorders} reorders, {changes} reconfigurations, ")?;
         write!(f, "{elections} elections, {ticks} steps of the clock, {in_flight} frames under way on each link, ")?;
         write!(f, "renewals {late}")
     }

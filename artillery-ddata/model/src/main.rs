@@ -22,12 +22,18 @@ struct Arguments {
     /// Writes, 0 to 2; with a guard out, one is enough unless you say otherwise.
     #[arg(long, value_parser = clap::value_parser!(u8).range(0..=WRITES as i64))]
     writes: Option<u8>,
+    /// Leave the read out.
+    #[arg(long)]
+    no_read: bool,
     /// Steps of the clock, of a quarter of a lease each. A member that is gone is removed at the fifth.
     #[arg(long, default_value_t = 6)]
     ticks: u64,
     /// Nodes that crash or are cut off.
     #[arg(long, default_value_t = 1)]
     faults: u32,
+    /// Reorders of the chain, to any other order.
+    #[arg(long, default_value_t = 0)]
+    reorders: u32,
     /// Entries that the configuration log takes.
     #[arg(long, default_value_t = 1)]
     changes: u32,
@@ -66,6 +72,8 @@ enum Guard {
     NewLeaderDoesNotWait,
     /// Local reads go on when the lease is out (trap 1).
     IgnoreLease,
+    /// A successor is followed before its predecessor is known to be a prefix (trap 52).
+    FollowTooSoon,
 }
 
 impl Arguments {
@@ -74,13 +82,15 @@ impl Arguments {
         let elections = u32::from(matches!(self.mutant, Some(Guard::NewLeaderDoesNotWait)));
         let mut bounds = Bounds {
             writes: self.writes.map_or(by_default, usize::from),
+            reads: !self.no_read,
             ticks: self.ticks,
             faults: self.faults,
+            reorders: self.reorders,
             changes: self.changes,
             elections: self.elections.unwrap_or(elections),
             in_flight: self.in_flight.into(),
             late_renewals: self.late_renewals,
-            coordinator: None,
+            coordinator: (self.reorders > 0).then_some(coordinator::Mutant::ReorderOpen),
             replica: None,
         };
         match self.mutant {
@@ -88,6 +98,7 @@ impl Arguments {
             Some(Guard::RemoveAtOnce) => bounds.coordinator = Some(coordinator::Mutant::RemoveAtOnce),
             Some(Guard::NewLeaderDoesNotWait) => bounds.coordinator = Some(coordinator::Mutant::NewLeaderDoesNotWait),
             Some(Guard::IgnoreLease) => bounds.replica = Some(replica::Mutant::IgnoreLease),
+            Some(Guard::FollowTooSoon) => bounds.replica = Some(replica::Mutant::FollowTooSoon),
         }
         bounds
     }

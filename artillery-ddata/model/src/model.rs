@@ -76,22 +76,24 @@ impl Model for Bounds {
             Property::always("nobody halts", |_: &Self, state: &State| state.world.nobody_halted()),
             Property::always("nobody joins", |_: &Self, state: &State| state.world.nobody_joins()),
             Property::sometimes("all operations are done", |_: &Self, state: &State| state.world.all_done()),
-            Property::sometimes("the head serves the read at its gate", |_: &Self, state: &State| {
-                state.world.read_at(0, true)
-            }),
-            Property::sometimes("the middle serves the read at its gate", |_: &Self, state: &State| {
-                state.world.read_at(1, true)
-            }),
-            Property::sometimes("the tail serves the read at its gate", |_: &Self, state: &State| {
-                state.world.read_at(2, true)
-            }),
         ];
-        if self.writes > 0 {
+        if self.reads {
+            all.push(Property::sometimes("the head serves the read at its gate", |_: &Self, state: &State| {
+                state.world.read_at(0, true)
+            }));
+            all.push(Property::sometimes("the middle serves the read at its gate", |_: &Self, state: &State| {
+                state.world.read_at(1, true)
+            }));
+            all.push(Property::sometimes("the tail serves the read at its gate", |_: &Self, state: &State| {
+                state.world.read_at(2, true)
+            }));
+        }
+        if self.reads && self.writes > 0 {
             all.push(Property::sometimes("the middle asks the tail", |_: &Self, state: &State| {
                 state.world.read_at(1, false)
             }));
         }
-        if self.faults > 0 {
+        if self.reads && self.faults > 0 {
             all.push(Property::sometimes("one who is cut off serves the read", |_: &Self, state: &State| {
                 state.world.read_cut_off()
             }));

@@ -15,7 +15,7 @@ use std::{
 use artillery_ddata::{
     ClusterId, Incarnation, MemberId, Mode, NodeId, Timestamp,
     control::{
-        ChainSettings, Configs, Founding, Term,
+        ChainSettings, Configs, Founding, Term, Timing,
         coordinator::{self, Coordinator},
         log::LogEntry,
         message::{Renewal, Renewed},
@@ -49,6 +49,9 @@ const SLOW: u32 = 1_000_000;
 /// Steps of the clock before the exploration begins: the first leader has waited, and all hold leases.
 const BEFORE: u64 = 8;
 
+/// Other orders of the members, by their places at first.
+const ORDERS: [[usize; NODES]; 5] = [[0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]];
+
 /// What happens next.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Action {
@@ -77,6 +80,8 @@ pub enum Action {
     CutOff(u8),
     /// The coordinator begins another term.
     Elect,
+    /// An operator wants one of the other orders of the members.
+    Reorder(u8),
 }
 
 /// All that there is at one moment.
@@ -98,6 +103,7 @@ pub struct World {
     /// What this run has shown.
     seen: Seen,
     faults: u32,
+    reorders: u32,
     changes: u32,
 }
 
@@ -126,17 +132,11 @@ impl World {
         let settings = ChainSettings { chains: 1, replicas: NODES as u32, mode: Mode::Craq, min_members: 1 };
         let members = (0..NODES).map(founder).collect();
         let cluster = ClusterId(1);
-        let founding = Founding { cluster, name: "modelled".into(), members, settings };
+        let timing = Timing { lease: UNIT * LEASE, suspect: UNIT * SUSPECT, slow: UNIT * SLOW, ..Timing::default() };
+        let founding = Founding { cluster, name: "modelled".into(), members, settings, timing };
         let configs = Arc::new(Configs::of(&founding));
-        let settings = coordinator::Settings {
-            cluster,
-            lease: UNIT * LEASE,
-            suspect: UNIT * SUSPECT,
-            slow: UNIT * SLOW,
-            replicas: NODES,
-            tick: UNIT,
-            ..coordinator::Settings::default()
-        };
+        let settings =
+            coordinator::Settings { cluster, replicas: NODES, tick: UNIT, ..coordinator::Settings::default() };
         let mut nodes: Vec<_> =
             (0..NODES).map(|at| Part::new(Node::new(founder(at), configs.clone(), &bounds))).collect();
         if let Some(config) = configs.iter().next() {
@@ -157,6 +157,7 @@ impl World {
             history: History::default(),
             seen: Seen::default(),
             faults: 0,
+            reorders: 0,
             changes: 0,
         };
         new.begin();
@@ -210,11 +211,14 @@ impl World {
                 nodes().filter(|&at| node(at).works() && self.takes_itself_for_head(at.into())).map(Action::Write),
             );
         }
-        if !self.history.has_begun(crate::history::READ) {
+        if self.bounds.reads && !self.history.has_begun(crate::history::READ) {
             out.extend(nodes().filter(|&at| node(at).works()).map(Action::Read));
         }
         if self.faults < self.bounds.faults {
             out.extend(nodes().flat_map(|at| [Action::Crash(at), Action::CutOff(at)]));
+        }
+        if self.reorders < self.bounds.reorders {
+            out.extend((0..ORDERS.len() as u8).map(Action::Reorder));
         }
         if self.term <= u64::from(self.bounds.elections) {
             out.push(Action::Elect);
@@ -224,7 +228,7 @@ impl World {
     /// As long as all are well and each renews at every step of the clock, a step only moves all moments on by one:
     /// nothing that is possible after it is not possible before.
     fn time_counts(&self) -> bool {
-        self.bounds.late_renewals || self.faults > 0 || self.term > 1
+        self.bounds.late_renewals || self.faults > 0 || self.reorders > 0 || self.term > 1
     }
 
     fn takes_itself_for_head(&self, node: usize) -> bool {
@@ -251,11 +255,16 @@ impl World {
             history,
             seen,
             faults,
+            reorders,
             changes,
         } = self;
         let nodes: Vec<_> = nodes.iter().map(Part::fingerprint).collect();
         fingerprint(|out| {
-            write!(out, "{:?}", (now, term, faults, changes, history, seen, nodes, coordinator.fingerprint()))?;
+            write!(
+                out,
+                "{:?}",
+                (now, term, faults, reorders, changes, history, seen, nodes, coordinator.fingerprint())
+            )?;
             // All of the log: replicas, holders and the coordinator only say how much of it they know.
             write!(out, "{log:?}{links:?}{renewals:?}{answers:?}")
         })

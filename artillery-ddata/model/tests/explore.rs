@@ -33,6 +33,31 @@ fn a_write_and_a_read_while_one_is_lost() {
     passes(Bounds { writes: 1, ticks: 1, changes: 0, ..Bounds::default() });
 }
 
+/// A reorder in place of the fault, before or after a write was begun.
+fn reordered(replica: Option<artillery_ddata::replica::Mutant>) -> Bounds {
+    Bounds {
+        writes: 1,
+        reads: false,
+        ticks: 0,
+        faults: 0,
+        reorders: 1,
+        coordinator: Some(Mutant::ReorderOpen),
+        replica,
+        ..Bounds::default()
+    }
+}
+
+#[test]
+fn a_write_and_a_read_while_members_change_places() {
+    passes(reordered(None));
+}
+
+#[test]
+fn following_too_soon_is_found_out() {
+    let bounds = reordered(Some(artillery_ddata::replica::Mutant::FollowTooSoon));
+    explore(bounds, 1, false, ENDLESS).failure.expect("a failing run");
+}
+
 #[test]
 fn whoever_removes_a_member_too_early_is_found_out() {
     let bounds = Bounds { writes: 1, ticks: 3, coordinator: Some(Mutant::RemoveAtOnce), ..Bounds::default() };

@@ -54,8 +54,6 @@ pub enum MutantName {
     AnswerBeforeOpen,
     /// A broken link to the joiner ends the wait for it.
     ForgetAsked,
-    /// A tail asks for a promotion before its epoch is open.
-    AskBeforeOpen,
     /// Reads that wait go on waiting when their member enters another epoch.
     KeepWaiting,
     /// A returning member drops what lies above its own watermark before it has met the chain.
@@ -116,8 +114,14 @@ pub enum MutantName {
     RemoveUnheard,
     /// The members of a chain change places while its head goes on.
     ReorderOpen,
+    /// A member follows its successor's position before its own history is known to be a prefix.
+    FollowTooSoon,
     /// Whoever leaves goes on keeping the log.
     KeepLeavers,
+    /// After a leave the log is kept by nodes that nothing proves to live.
+    KeepUnproven,
+    /// A node that asks to leave may resign though no other member of its chains stays.
+    AgreeAtOnce,
     /// Version queries, and answers to them, are taken in whatever the epoch in which they were said.
     TakeAnyAnswer,
     /// What a script told is answered before the script is committed.
@@ -128,6 +132,8 @@ pub enum MutantName {
     PartPositions,
     /// A key that comes while hash order is being made is left out of it.
     ForgetNewKeys,
+    /// A node goes by the times that it was started with, not by those of its cluster.
+    KeepOwnTimes,
 }
 
 /// What is taken out.
@@ -153,7 +159,7 @@ const fn line(mutant: MutantName, name: &'static str, trap: u32, scenario: Scena
     Line { mutant, name, trap, scenario, guard }
 }
 
-const TABLE: [Line; 58] = {
+const TABLE: [Line; 61] = {
     use MutantName as M;
     use Scenario as S;
     use coordinator::Mutant as C;
@@ -194,7 +200,6 @@ const TABLE: [Line; 58] = {
         line(M::NoWipe, "no-wipe", 11, S::Resync, Guard::Replica(R::NoWipe)),
         line(M::AnswerBeforeOpen, "answer-before-open", 23, S::Whispers, Guard::Replica(R::AnswerBeforeOpen)),
         line(M::ForgetAsked, "forget-asked", 24, S::Sole, Guard::Replica(R::ForgetAsked)),
-        line(M::AskBeforeOpen, "ask-before-open", 25, S::Whispers, Guard::Replica(R::AskBeforeOpen)),
         line(M::KeepWaiting, "keep-waiting", 27, S::Stalls, Guard::Replica(R::KeepWaiting)),
         line(M::RollBackFirst, "roll-back-first", 37, S::Partitions, Guard::Replica(R::RollBackFirst)),
         line(M::RemoveAtOnce, "remove-at-once", 4, S::Partitions, Guard::Coordinator(C::RemoveAtOnce)),
@@ -215,7 +220,7 @@ const TABLE: [Line; 58] = {
         line(M::TakeNewerEpoch, "take-newer-epoch", 36, S::Unrest, Guard::Replica(R::TakeNewerEpoch)),
         line(M::LookOnce, "look-once", 28, S::Stalls, Guard::Replica(R::LookOnce)),
         line(M::SkipFinished, "skip-finished", 38, S::Disturbed, Guard::Replica(R::SkipFinished)),
-        line(M::TakeWhileClearing, "take-while-clearing", 70, S::Disturbed, Guard::Replica(R::TakeWhileClearing)),
+        line(M::TakeWhileClearing, "take-while-clearing", 64, S::Disturbed, Guard::Replica(R::TakeWhileClearing)),
         line(M::WholeTooSoon, "whole-too-soon", 43, S::Overlaps, Guard::Replica(R::WholeTooSoon)),
         line(M::AnswerUnleased, "answer-unleased", 2, S::Halves, Guard::Replica(R::AnswerUnleased)),
         line(M::LoseInFlight, "lose-in-flight", 8, S::Failover, Guard::Replica(R::LoseInFlight)),
@@ -231,12 +236,16 @@ const TABLE: [Line; 58] = {
         line(M::TakeDeaf, "take-deaf", 50, S::Relapses, Guard::Coordinator(C::TakeDeaf)),
         line(M::RemoveUnheard, "remove-unheard", 51, S::Relapses, Guard::Coordinator(C::RemoveUnheard)),
         line(M::ReorderOpen, "reorder-open", 15, S::Orders, Guard::Coordinator(C::ReorderOpen)),
+        line(M::FollowTooSoon, "follow-too-soon", 52, S::Shuffles, Guard::Replica(R::FollowTooSoon)),
         line(M::KeepLeavers, "keep-leavers", 44, S::Leaves, Guard::Coordinator(C::KeepLeavers)),
+        line(M::KeepUnproven, "keep-unproven", 60, S::Leaves, Guard::Coordinator(C::KeepUnproven)),
+        line(M::AgreeAtOnce, "agree-at-once", 61, S::Leaves, Guard::Coordinator(C::AgreeAtOnce)),
         line(M::TakeAnyAnswer, "take-any-answer", 2, S::Turmoil, Guard::Replica(R::TakeAnyAnswer)),
         line(M::AnswerScriptAtOnce, "answer-script-at-once", 20, S::Scripts, Guard::Replica(R::AnswerScriptAtOnce)),
         line(M::KeepFailedGroups, "keep-failed-groups", 45, S::Scripts, Guard::Replica(R::KeepFailedGroups)),
         line(M::PartPositions, "part-positions", 46, S::Walks, Guard::Replica(R::PartPositions)),
         line(M::ForgetNewKeys, "forget-new-keys", 46, S::Walks, Guard::Node),
+        line(M::KeepOwnTimes, "keep-own-times", 63, S::Unrest, Guard::Coordinator(C::KeepOwnTimes)),
     ]
 };
 
@@ -295,13 +304,13 @@ impl MutantName {
         }
     }
 
-    /// Whether this oracle's word is enough: what clients saw, or an invariant of the chain. Six traps break neither. Five
+    /// Whether this oracle's word is enough: what clients saw, or an invariant of the chain. Eight traps break neither. Seven
     /// show by the bound on recovery: a catch-up that never ends (16), a log that has lost its majority to those who left
-    /// (44), a member that is kept away (49), one that can't join and keeps others from it (50), a leader that hears nobody
-    /// and stays alone (51). And of two groups of one cluster's nodes (13) no client ever meets the other.
+    /// (44) or to the dead (60), a member that is kept away (49), one that can't join and keeps others from it (50), a leader
+    /// that hears no other node and stays alone (51), a last member that has resigned (61). And of two groups of one cluster's nodes (13) no client ever meets the other.
     pub const fn is_convicted_by(self, oracle: Oracle) -> bool {
         match oracle {
-            Oracle::Liveness => matches!(self.trap(), 16 | 44 | 49..=51),
+            Oracle::Liveness => matches!(self.trap(), 16 | 44 | 49..=51 | 60 | 61),
             Oracle::Formation => self.trap() == 13,
             _ => oracle.convicts(),
         }

@@ -94,7 +94,7 @@ pub struct Node {
     pub crashed: bool,
     /// Whether it isn't there at the moment.
     pub down: bool,
-    /// Whether it has left its chains, and serves nothing more in this life.
+    /// Whether it was asked to leave its chains.
     pub drained: bool,
     /// Whether it does nothing at the moment.
     pub paused: bool,

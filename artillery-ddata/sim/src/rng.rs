@@ -35,6 +35,8 @@ pub enum Concern {
     Watcher(usize),
     /// Who leads, and what becomes of proposals.
     Control,
+    /// What operators want, and when.
+    Orders,
     /// How the group that keeps the configuration log goes on.
     Group,
 }
@@ -53,6 +55,7 @@ impl Concern {
             Self::Watcher(watcher) => (9, watcher, 0),
             Self::Control => (10, 0, 0),
             Self::Group => (11, 0, 0),
+            Self::Orders => (12, 0, 0),
         };
         kind << 48 | (a as u64) << 24 | b as u64
     }

@@ -136,6 +136,8 @@ pub enum Scenario {
     Relapses,
     /// An operator wants the members in another order, again and again, under load.
     Orders,
+    /// An operator wants the members in another order, again and again, beside everything that can change a configuration.
+    Shuffles,
     /// An operator has members leave, one after the other, under load.
     Drains,
     /// All nodes but one or two leave, and one comes back.
@@ -181,6 +183,7 @@ impl Scenario {
             Self::Gray => &[Break, Cut, Far, Slow, Delay],
             Self::Relapses => &[Cut, Far, Slow, Delay],
             Self::Orders => &[Order, Delay],
+            Self::Shuffles => &[Order, Loss, Duplication, Reorder, Delay, Break, Cut, Slow, Restart, Pause, Isolate],
             Self::Drains => &[Drain, Delay],
             Self::Leaves => &[Leave, Delay],
             Self::Classic
@@ -256,7 +259,7 @@ impl Scenario {
             Self::Resync => resync(&mut rng, &mut setup),
             Self::Clocks => clocks(&mut rng, &mut setup),
             Self::Unrest => unrest(&mut rng, &mut setup),
-            Self::Turmoil => turmoil(&mut rng, &mut setup),
+            Self::Turmoil | Self::Shuffles => turmoil(&mut rng, &mut setup),
             Self::Whispers => whispers(&mut rng, &mut setup),
             Self::Halves => halves(&mut rng, &mut setup),
             Self::Stalls => stalls(&mut rng, &mut setup),
@@ -317,6 +320,7 @@ impl Scenario {
             Self::Whispers => setup.faults.extend(play::plays(&mut faults, play::lose_tail, TROUBLE, HEALED)),
             Self::Forks => setup.faults.extend(play::plays(&mut faults, play::lose_head, TROUBLE, HEALED)),
             Self::Halves => setup.faults.extend(play::plays(&mut faults, play::lose_rest, TROUBLE, HEALED)),
+            Self::Shuffles => setup.faults.extend(gray::orders_at(&mut Rng::new(seed, Concern::Orders))),
             _ => {}
         }
         if matches!(self, Self::Unrest | Self::Clocks | Self::Stalls) {

@@ -42,7 +42,7 @@ impl fmt::Display for Brief<'_> {
         write!(f, "c{} e{epoch} ", chain.0)?;
         match message {
             ChainMessage::Updates(updates) => {
-                write!(f, "updates w={}", updates.watermark)?;
+                write!(f, "updates w={} after {}", updates.watermark, updates.after)?;
                 for update in &updates.updates {
                     write!(f, " {}", update.version)?;
                 }
@@ -50,8 +50,8 @@ impl fmt::Display for Brief<'_> {
             }
             ChainMessage::Control(control) => write!(f, "{control:?}"),
             ChainMessage::Snapshot(part) => write!(f, "snapshot {} at {:?}", part.id, part.at),
-            ChainMessage::Chunk(Chunk { watermark, version, part, bytes }) => {
-                write!(f, "piece w={watermark} {version} {part:?} {} bytes", bytes.len())
+            ChainMessage::Chunk(Chunk { watermark, after, version, part, bytes }) => {
+                write!(f, "piece w={watermark} after {after} {version} {part:?} {} bytes", bytes.len())
             }
         }
     }

@@ -71,11 +71,13 @@ fn a_resync_that_is_ended_anywhere_is_resumed_or_begun_again() {
 
 #[test]
 fn a_snapshot_that_goes_on_where_another_one_ended_is_noticed() {
-    let convicts = |end, behind| {
+    let convicts = |seed, end, behind| {
         let mut setup = world(end, behind);
         setup.mutant = Some(MutantName::SkipFinished);
-        run_setup(SEED, setup).failure.is_some_and(|failure| failure.oracle.convicts())
+        run_setup(seed, setup).failure.is_some_and(|failure| failure.oracle.convicts())
     };
-    let anywhere = |end| (1..96).any(|behind| convicts(end, behind));
-    assert!([ResyncEnd::SourceDies, ResyncEnd::LinkBreaks, ResyncEnd::JoinerDies].into_iter().any(anywhere));
+    let ends = [ResyncEnd::SourceDies, ResyncEnd::LinkBreaks, ResyncEnd::JoinerDies];
+    let anywhere = |seed| ends.into_iter().any(|end| (1..96).any(|behind| convicts(seed, end, behind)));
+    // Few runs write, between two snapshots, what the second one would have to bring.
+    assert!((SEED..SEED + 8).any(anywhere));
 }

@@ -20,6 +20,7 @@
 //! - Every proposal names the epoch that it replaces, and at most one is under way.
 
 mod grants;
+mod leave;
 mod mutant;
 mod plan;
 mod reorder;
@@ -40,6 +41,7 @@ pub use self::mutant::Mutant;
 use self::mutant::Mutant;
 use self::{
     grants::Grants,
+    leave::Leaver,
     plan::View,
     reorder::Wish,
     slow::{Outside, Told, Watched},
@@ -206,9 +208,13 @@ struct Seen {
     heard: Timestamp,
     /// Leases granted by this leader are certainly out then.
     out: Timestamp,
-    leaving: bool,
+    leaver: Leaver,
     promotions: Vec<Promotion>,
     told: BTreeMap<ChainId, Told>,
+    /// The answer that it knew when it told that.
+    shown: u64,
+    /// The highest of its renewals that was answered.
+    newest: u64,
     /// Its newest renewals that were answered, and when.
     answered: VecDeque<(u64, Timestamp)>,
     /// It lived at some moment after this one: it has shown an answer that was given then (trap 42).
@@ -293,6 +299,10 @@ impl Coordinator {
                 self.leader = leader;
                 self.voters = voters;
                 self.configs = configs;
+                // A leader with a shorter lease than the others' would remove a member whose lease still runs (trap 63).
+                if !self.is(Mutant::KeepOwnTimes) {
+                    self.settings.adopt(self.configs.timing());
+                }
                 self.follow_log(now, leads);
             }
             Input::Renewal { from, renewal } => self.renewal(now, from, renewal),
@@ -446,9 +456,11 @@ impl Seen {
             first: now,
             heard: now,
             out: Timestamp::ZERO,
-            leaving: false,
+            leaver: Leaver::default(),
             promotions: Vec::new(),
             told: BTreeMap::new(),
+            shown: 0,
+            newest: 0,
             answered: VecDeque::new(),
             proven: Timestamp::ZERO,
         }
@@ -461,13 +473,14 @@ impl Seen {
         }
     }
 
-    /// It has shown that it knows the answer to this renewal of its own.
-    fn shows(&mut self, number: u64) {
+    /// It has shown that it knows the answer to this renewal of its own. Whether this leader gave that answer, in this term.
+    fn shows(&mut self, number: u64) -> bool {
         let known = self.answered.iter().find(|&&(answered, _)| answered == number);
         self.proven = self.proven.max(known.map_or(Timestamp::ZERO, |&(_, at)| at));
+        known.is_some()
     }
 
     fn is_gone(&self, now: Timestamp, since: Timestamp, settings: &Settings) -> bool {
-        self.leaving || now - self.heard.max(since) >= settings.suspect
+        self.leaver.has_resigned() || now - self.heard.max(since) >= settings.suspect
     }
 }

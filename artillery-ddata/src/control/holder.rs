@@ -12,7 +12,7 @@ use std::{
 use super::{
     Founder,
     log::{Configs, LogIndex},
-    message::{Promotion, Renewal, Renewed},
+    message::{Leave, Promotion, Renewal, Renewed, Stage},
 };
 use crate::{MemberId, NodeId, Timestamp};
 
@@ -22,19 +22,6 @@ const PATIENCE: u32 = 2;
 
 /// Renewals whose answers are still taken in.
 const REMEMBERED: usize = 64;
-
-/// How often to renew.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Settings {
-    /// The time between two renewals.
-    pub renew: Duration,
-}
-
-impl Default for Settings {
-    fn default() -> Self {
-        Self { renew: Duration::from_millis(250) }
-    }
-}
 
 /// What an answer came to.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -47,6 +34,11 @@ pub struct Learned {
     pub configs: Option<Arc<Configs>>,
     /// The log needs this node no more, which is about to leave.
     pub released: bool,
+    /// A leader agrees to the change that this node wants to leave by: its chains are to act by no lease any more, and
+    /// [`Holder::resign`] follows.
+    pub resigns: bool,
+    /// That change can't be made any more: this node serves again as soon as it gets a lease, and wants to leave as before.
+    pub serves_again: bool,
 }
 
 /// Asks for leases.
@@ -54,7 +46,6 @@ pub struct Learned {
 #[cfg_attr(feature = "mutants", derive(Clone))]
 pub struct Holder {
     me: Founder,
-    settings: Settings,
     configs: Arc<Configs>,
     /// The last entry that all chains of this node act by.
     acted: LogIndex,
@@ -74,16 +65,15 @@ pub struct Holder {
     sent: BTreeMap<u64, Timestamp>,
     next_at: Timestamp,
     until: Timestamp,
-    leaving: bool,
+    leave: Leave,
     promotions: BTreeSet<Promotion>,
 }
 
 impl Holder {
     /// A node that knows this much of the log and has acted by it.
-    pub fn new(me: Founder, settings: Settings, configs: Arc<Configs>) -> Self {
+    pub fn new(me: Founder, configs: Arc<Configs>) -> Self {
         Self {
             me,
-            settings,
             acted: configs.applied(),
             configs,
             leader: None,
@@ -97,7 +87,7 @@ impl Holder {
             sent: BTreeMap::new(),
             next_at: Timestamp::ZERO,
             until: Timestamp::ZERO,
-            leaving: false,
+            leave: Leave::default(),
             promotions: BTreeSet::new(),
         }
     }
@@ -151,9 +141,14 @@ impl Holder {
         }
     }
 
+    /// By the cluster's lease, not by the one that this node was started with (trap 63).
+    fn renew_every(&self) -> Duration {
+        self.configs.timing().renew()
+    }
+
     /// The next renewal that comes before its time.
     fn soon(&self, now: Timestamp) -> Timestamp {
-        now.max(self.sent_at + self.settings.renew / 4)
+        now.max(self.sent_at + self.renew_every() / 4)
     }
 
     /// A chain of this node asks for a promotion as its tail.
@@ -168,16 +163,49 @@ impl Holder {
         self.next_at = now;
     }
 
-    /// Says with the next renewal, which is due now, that this node serves nothing any more. For good.
+    /// Whether this node wants to leave, and how far that has come.
+    pub fn leaves(&self) -> Leave {
+        self.leave
+    }
+
+    /// Asks with the next renewal, which is due now, to leave. It serves on until a leader agrees.
     pub fn leave(&mut self, now: Timestamp) {
-        self.leaving = true;
+        if !self.leave.is_asked() {
+            self.leave.stage = Stage::Asks;
+            self.next_at = now;
+        }
+    }
+
+    /// Says with the next renewal, which is due now, that this node serves nothing any more, as a leader has agreed. Its
+    /// chains act by no lease any more.
+    pub fn resign(&mut self, now: Timestamp) {
+        if self.leave.is_asked() {
+            self.leave = self.leave.resigned();
+            self.until = Timestamp::ZERO;
+            self.next_at = now;
+        }
+    }
+
+    /// Wants to leave no more, and serves again if it has resigned.
+    pub fn stay(&mut self, now: Timestamp) {
+        if self.leave.is_asked() {
+            self.take_back(now, self.leave.back(Stage::Stays));
+        }
+    }
+
+    /// A lease that was asked for before this may be one that a leader no longer reckons with: the removal of this node may
+    /// be decided by what it said until now (trap 62). So no answer to an earlier renewal counts.
+    fn take_back(&mut self, now: Timestamp, leave: Leave) {
+        self.leave = leave;
+        self.sent.clear();
+        self.until = Timestamp::ZERO;
         self.next_at = now;
     }
 
     /// A renewal that is due, and to whom; to be called until there is none.
     pub fn renew(&mut self, now: Timestamp) -> Option<(MemberId, Renewal)> {
         if self.due.is_empty() && now >= self.next_at {
-            self.next_at = now + self.settings.renew;
+            self.next_at = now + self.renew_every();
             self.sent_at = now;
             self.choose();
         }
@@ -193,7 +221,7 @@ impl Holder {
             answered,
             me: self.me.clone(),
             applied: self.acted,
-            leaving: self.leaving,
+            leave: self.leave,
             promotions: self.promotions.iter().copied().collect(),
             reports: Vec::new(),
         };
@@ -242,15 +270,24 @@ impl Holder {
             None if self.leader == Some(from) => self.leader = None,
             None => {}
         }
-        let mut learned = Learned { released: renewed.released && self.leaving, ..Learned::default() };
+        let mut learned = Learned { released: renewed.released && self.leave.is_asked(), ..Learned::default() };
         if let Some(configs) = renewed.configs {
             let configs = Arc::<Configs>::from(configs);
             if self.learn(&configs) {
                 learned.configs = Some(configs);
             }
         }
+        match renewed.leave {
+            Some(next) if self.leave.stage == Stage::Asks && next == self.leave.resigned() => learned.resigns = true,
+            Some(next) if self.leave.has_resigned() && next == self.leave.back(Stage::Asks) => {
+                self.take_back(now, next);
+                learned.serves_again = true;
+            }
+            _ => {}
+        }
         if let Some(lease) = renewed.lease
-            && !self.leaving
+            && !self.leave.has_resigned()
+            && !learned.resigns
             && sent + lease > self.until
         {
             self.until = sent + lease;
@@ -263,7 +300,7 @@ impl Holder {
 
 #[cfg(feature = "mutants")]
 impl Holder {
-    /// Test-only: writes down all that its conduct depends on, but for its settings and what the entries say that it
+    /// Test-only: writes down all that its conduct depends on, but for what the entries say that it
     /// knows of: two holders that write the same and share a log go on in the same way.
     ///
     /// # Errors
@@ -272,7 +309,6 @@ impl Holder {
         // Names every field: a new one that is forgotten here doesn't compile.
         let Self {
             me,
-            settings: _,
             configs,
             acted,
             leader,
@@ -286,11 +322,11 @@ impl Holder {
             sent,
             next_at,
             until,
-            leaving,
+            leave,
             promotions,
         } = self;
         write!(out, "{:?}", (me.id, configs.applied(), acted, leader, met, silent, probed, due, sent_at))?;
-        write!(out, "{:?}", (number, answered, sent, next_at, until, leaving, promotions))
+        write!(out, "{:?}", (number, answered, sent, next_at, until, leave, promotions))
     }
 }
 
@@ -299,10 +335,8 @@ mod tests {
     use super::*;
     use crate::{
         ClusterId, Incarnation,
-        control::{ChainSettings, Founding},
+        control::{ChainSettings, Founding, Timing},
     };
-
-    const RENEW: Duration = Duration::from_millis(250);
 
     fn id(n: u8) -> MemberId {
         MemberId { node: NodeId::from_bytes([n; 16]), incarnation: Incarnation { store: 1, starts: 1 } }
@@ -313,8 +347,9 @@ mod tests {
         let founder = |n| Founder { id: id(n), name: format!("n{n}"), addrs: vec![] };
         let members = (1..4).map(founder).collect();
         let settings = ChainSettings::default();
-        let founding = Founding { cluster: ClusterId(5), name: "shop".into(), members, settings };
-        let mut holder = Holder::new(founder(3), Settings { renew: RENEW }, Arc::new(Configs::of(&founding)));
+        let founding =
+            Founding { cluster: ClusterId(5), name: "shop".into(), members, settings, timing: Timing::default() };
+        let mut holder = Holder::new(founder(3), Arc::new(Configs::of(&founding)));
         holder.leads(Timestamp::ZERO, id(1));
         holder
     }
@@ -326,7 +361,7 @@ mod tests {
     }
 
     fn answer(number: u64, leader: Option<MemberId>, lease: Option<Duration>) -> Renewed {
-        Renewed { number, lease, leader, configs: None, settled: false, released: false, close: vec![] }
+        Renewed { number, lease, leader, configs: None, settled: false, released: false, leave: None, close: vec![] }
     }
 
     #[test]
@@ -347,6 +382,23 @@ mod tests {
     }
 
     #[test]
+    fn renewals_follow_the_lease_of_the_cluster() {
+        let lease = Duration::from_secs(8);
+        let timing = Timing { lease, ..Timing::default() };
+        let founding = Founding {
+            cluster: ClusterId(5),
+            name: "shop".into(),
+            members: vec![],
+            settings: ChainSettings::default(),
+            timing,
+        };
+        let me = Founder { id: id(3), name: "n3".into(), addrs: vec![] };
+        let mut holder = Holder::new(me, Arc::new(Configs::of(&founding)));
+        let (first, second) = (asked(&mut holder).0, asked(&mut holder).0);
+        assert_eq!(second - first, lease / 4);
+    }
+
+    #[test]
     fn a_leader_that_is_gone_is_asked_until_another_one_is_named() {
         let mut holder = holder();
         let to_other = (0..40).find_map(|_| asked(&mut holder).1.remove(&id(2))).unwrap();
@@ -361,5 +413,33 @@ mod tests {
         holder.answered(holder.next_tick(), id(1), answer(number, None, None));
         let asked: Vec<_> = (0..3).map(|_| asked(&mut holder).1.into_keys().collect::<Vec<_>>()).collect();
         assert_eq!(asked, [1, 2, 3].map(|n| vec![id(n)]));
+    }
+
+    #[test]
+    fn a_node_serves_until_a_leader_agrees_and_again_when_it_is_told_to() {
+        let (mut holder, lease) = (holder(), Some(Duration::from_secs(1)));
+        let say = |holder: &mut Holder, next, lease| {
+            let (at, numbers) = asked(holder);
+            holder.answered(at, id(1), Renewed { leave: next, ..answer(numbers[&id(1)], Some(id(1)), lease) })
+        };
+        let asks = Leave { number: 0, stage: Stage::Asks };
+        holder.leave(Timestamp::ZERO);
+        assert_eq!(holder.leaves(), asks);
+        assert!(say(&mut holder, None, lease).lease.is_some(), "it serves until then");
+        let agreed = say(&mut holder, Some(asks.resigned()), lease);
+        assert_eq!((agreed.resigns, agreed.lease), (true, None));
+        holder.resign(holder.next_tick());
+        let (_, before) = asked(&mut holder);
+        assert_eq!(say(&mut holder, None, lease).lease, None, "for what it has resigned from");
+        let back = say(&mut holder, Some(asks.resigned().back(Stage::Asks)), None);
+        assert!(back.serves_again);
+        assert_eq!(holder.leaves(), Leave { number: 1, stage: Stage::Asks });
+        let late = holder.answered(holder.next_tick(), id(1), answer(before[&id(1)], Some(id(1)), lease));
+        assert_eq!(late, Learned::default(), "an answer to what it said before it took that back (trap 62)");
+        assert!(say(&mut holder, None, lease).lease.is_some());
+        assert!(!say(&mut holder, Some(asks.resigned()), lease).resigns, "an agreement to what it took back");
+        holder.stay(holder.next_tick());
+        assert_eq!(holder.leaves(), Leave { number: 2, stage: Stage::Stays });
+        assert!(!say(&mut holder, Some(Leave { number: 2, stage: Stage::Resigned }), lease).resigns, "it hasn't asked");
     }
 }

@@ -22,12 +22,56 @@ pub struct Renewal {
     pub me: Founder,
     /// The last entry of the configuration log that all of its chains act by.
     pub applied: LogIndex,
-    /// It serves nothing any more and never will in this life: it may be removed without waiting for its lease.
-    pub leaving: bool,
+    /// Whether it wants to leave its chains, and how far that has come.
+    pub leave: Leave,
     /// What its chains ask for as tails.
     pub promotions: Vec<Promotion>,
     /// How the chains stand here that it is a member of.
     pub reports: Vec<Report>,
+}
+
+/// How far a node has come with leaving its chains (docs/adr/0028-leaving-and-voters.md). What a node says of this never
+/// goes back in the order of these values: a renewal that says less than an earlier one is an old message.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug, Serialize, Deserialize)]
+pub struct Leave {
+    /// Counts the times that the node took back that it leaves, or that it has resigned.
+    pub number: u32,
+    /// How far it has come since.
+    pub stage: Stage,
+}
+
+/// The stages of leaving.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug, Serialize, Deserialize)]
+pub enum Stage {
+    /// The node stays.
+    #[default]
+    Stays,
+    /// It wants to leave, and serves until a leader agrees.
+    Asks,
+    /// It serves nothing, and acts by no lease that was asked for before this: it may be removed without waiting for one.
+    Resigned,
+}
+
+impl Leave {
+    /// Whether the node wants to leave, or has resigned already.
+    pub fn is_asked(self) -> bool {
+        self.stage >= Stage::Asks
+    }
+
+    /// Whether the node serves nothing.
+    pub fn has_resigned(self) -> bool {
+        self.stage == Stage::Resigned
+    }
+
+    /// What follows a leader's agreement.
+    pub fn resigned(self) -> Self {
+        Self { stage: Stage::Resigned, ..self }
+    }
+
+    /// What follows when this is taken back.
+    pub fn back(self, stage: Stage) -> Self {
+        Self { number: self.number.saturating_add(1), stage }
+    }
 }
 
 /// How one chain stands at one of its members, by that member's own word and clock: what gray failures are seen by
@@ -184,6 +228,9 @@ pub struct Renewed {
     pub settled: bool,
     /// The answerer leads, the asker has said that it leaves, and the log can be changed without it: it may end.
     pub released: bool,
+    /// The answerer leads, and the asker is to go on to this: to resign, since the change without it can be made; or to take
+    /// back that it has resigned, since that change can't be made any more.
+    pub leave: Option<Leave>,
     /// Chains whose head the asker is, and which it is to close: said again with each answer.
     pub close: Vec<Close>,
 }

@@ -186,6 +186,14 @@ pub enum NotRecovered {
     /// What keeps the log failed.
     #[error("the log could not be begun anew: {0}")]
     Failed(String),
+    /// A node was granted a lease since an operator gave the order: a majority of those that keep the log lives.
+    #[error("nothing is lost: {node} asked for the lease that it has {:.1} s ago, and a majority granted it", ago.as_secs_f64())]
+    InTouch {
+        /// Which node.
+        node: MemberId,
+        /// How long ago it asked.
+        ago: Duration,
+    },
 }
 
 /// Whether and how the named cluster can be recovered, by what these nodes say.
@@ -195,9 +203,12 @@ pub enum NotRecovered {
 /// longest. A serving member holds every committed update of its epoch, so nothing is missing unless the configuration went on
 /// without it.
 ///
+/// `waited` is the time since the order was given. A lease that was asked for since shows that a majority lives, even if it
+/// can't be reached from here: then it would go on beside the recovered history, and all that it acknowledges would be lost.
+///
 /// # Errors
 /// [`NotRecovered`].
-pub fn plan(asked: ClusterId, standings: &[Standing]) -> Result<Plan, NotRecovered> {
+pub fn plan(asked: ClusterId, standings: &[Standing], waited: Duration) -> Result<Plan, NotRecovered> {
     let first = standings.first().ok_or(NotRecovered::Nobody)?;
     if !standings.iter().any(|standing| standing.cluster == asked) {
         return Err(NotRecovered::DifferentCluster { asked, found: first.cluster });
@@ -206,6 +217,7 @@ pub fn plan(asked: ClusterId, standings: &[Standing]) -> Result<Plan, NotRecover
     let history = newest_history(&all)?;
     let all: Vec<_> = all.into_iter().filter(|standing| standing.history == history).collect();
     could_lead(&all)?;
+    in_touch(&all, waited)?;
     let chosen = best(&all)?;
     let known = all.iter().flat_map(|standing| &standing.chains).map(|chain| chain.config.epoch);
     let newest = known.max().unwrap_or_default();
@@ -252,6 +264,15 @@ fn could_lead(all: &[&Standing]) -> Result<(), NotRecovered> {
         }
     }
     Ok(())
+}
+
+/// Refuses if a majority has granted a lease that was asked for since the order was given.
+fn in_touch(all: &[&Standing], waited: Duration) -> Result<(), NotRecovered> {
+    let mut asked = all.iter().filter_map(|standing| Some((standing.me.id, standing.in_touch?)));
+    match asked.find(|&(_, ago)| ago < waited) {
+        Some((node, ago)) => Err(NotRecovered::InTouch { node, ago }),
+        None => Ok(()),
+    }
 }
 
 /// Who has the best history of every chain.

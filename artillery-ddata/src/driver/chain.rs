@@ -1,5 +1,9 @@
 //! One task per chain: feeds the replica, and moves what it says into lanes and to callers.
 
+mod parts;
+#[cfg(test)]
+mod tests;
+
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use artillery_core::{MemberId, Timestamp, clock};
@@ -7,16 +11,19 @@ use slab::Slab;
 use smallvec::SmallVec;
 use tokio::sync::{Notify, mpsc, oneshot, watch};
 
+pub(crate) use self::parts::{Command, Parts, Rule, Standing};
+#[cfg(test)]
+use super::mutant::Mutant;
 use super::{
     control,
     handle::{ChainHandle, Queue, Queued, ReadRequest, Responder, WriteRequest},
     lanes::{Lanes, LinkState, UPDATES_ROOM},
+    turn::{Taken, Turn},
 };
 use crate::{
-    ChainConfig, ChainId, Epoch,
+    ChainConfig, ClusterId, Epoch,
     control::message::Promotion,
-    replica::{Event, Gate, Halt, Input, Output, Progress, Replica, Settings, Status, Token},
-    store::Store,
+    replica::{Event, Gate, Input, Output, Refusal, Replica, Reply, Token},
     wire::message::ChainFrame,
 };
 
@@ -29,73 +36,14 @@ const BATCH: usize = 256;
 /// Nothing is put off for longer.
 const MOMENT: Duration = Duration::from_millis(1);
 
-/// A peer's frame, what the configuration log says, or a question.
-#[allow(clippy::large_enum_variant, reason = "nearly all commands are frames; a box would be one more allocation each")]
-pub(crate) enum Command {
-    Frame {
-        from: MemberId,
-        frame: ChainFrame,
-    },
-    Status(oneshot::Sender<Status>),
-    /// This configuration names this member. `done` is told once it is acted by.
-    Enter {
-        config: Arc<ChainConfig>,
-        lanes: BTreeMap<MemberId, Lanes>,
-        done: oneshot::Sender<()>,
-    },
-    /// The configuration of this epoch doesn't name this member.
-    Expelled {
-        epoch: Epoch,
-        done: oneshot::Sender<()>,
-    },
-    /// As head of this epoch, order nothing until then.
-    Close {
-        epoch: Epoch,
-        until: Timestamp,
-    },
-    /// Take no lease any more, and act by none.
-    Resign(oneshot::Sender<()>),
-}
-
-/// Who says what the chain's configuration is.
-pub(crate) enum Rule {
-    /// Nobody changes it: all its other members, and the lanes to them.
-    Fixed { config: Arc<ChainConfig>, lanes: BTreeMap<MemberId, Lanes> },
-    /// The configuration log does.
-    Log {
-        /// Until when the lease runs.
-        leases: watch::Receiver<control::Lease>,
-        /// Takes promotions that are asked for.
-        wishes: mpsc::Sender<control::Command>,
-    },
-}
-
-/// How far a chain has come here: what others wait for.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Standing {
-    /// The epoch in which it is open here.
-    pub(crate) open: Option<Epoch>,
-    /// Why it stopped serving.
-    pub(crate) halted: Option<Halt>,
-    /// How far it has come. Nobody is told when that changes.
-    pub(crate) progress: Progress,
-}
-
-/// Everything that a chain's task needs.
-pub(crate) struct Parts {
-    pub(crate) me: MemberId,
-    pub(crate) chain: ChainId,
-    pub(crate) rule: Rule,
-    pub(crate) settings: Settings,
-    pub(crate) store: Arc<dyn Store>,
-    /// Bytes of reads, and of writes, that wait for the task.
-    pub(crate) queue_bytes: usize,
-    /// Shown how the chain stands.
-    pub(crate) standing: watch::Sender<Standing>,
-}
-
 /// Starts the task; it ends when all its senders are gone.
 pub(crate) fn spawn(parts: Parts) -> (ChainHandle, mpsc::Sender<Command>) {
+    let (task, handle, commands) = task(parts);
+    tokio::spawn(task.run());
+    (handle, commands)
+}
+
+fn task(parts: Parts) -> (Task, ChainHandle, mpsc::Sender<Command>) {
     let Parts { me, chain, rule, settings, store, queue_bytes, standing } = parts;
     let gate = Arc::new(Gate::new(chain));
     let (commands, command_queue) = mpsc::channel(FRAMES);
@@ -106,6 +54,7 @@ pub(crate) fn spawn(parts: Parts) -> (ChainHandle, mpsc::Sender<Command>) {
         replica: Replica::new(me, chain, settings, store, gate),
         peers: BTreeMap::new(),
         responders: Slab::new(),
+        history: None,
         commands: command_queue,
         reads: read_queue,
         writes: write_queue,
@@ -116,20 +65,25 @@ pub(crate) fn spawn(parts: Parts) -> (ChainHandle, mpsc::Sender<Command>) {
         done: Vec::new(),
         closed: false,
         behind_since: None,
+        #[cfg(test)]
+        mutant: None,
     };
     match rule {
-        Rule::Fixed { config, lanes } => {
+        Rule::Fixed { config, history, lanes } => {
             // In a configuration that never changes nobody is ever fenced, so the lease never ends.
             let now = clock::now();
             task.replica.handle(now, Input::Lease(Timestamp::MAX));
             task.replica.handle(now, Input::Served(now));
+            task.history = Some(history);
             task.enter(now, config, lanes);
         }
         Rule::Log { leases, wishes } => (task.leases, task.wishes) = (Some(leases), Some(wishes)),
     }
-    tokio::spawn(task.run());
-    (handle, commands)
+    (task, handle, commands)
 }
+
+/// What the task has received for one turn.
+type Received = Turn<Command, Queued<ReadRequest>, Queued<WriteRequest>>;
 
 struct Peer {
     lanes: Lanes,
@@ -149,7 +103,10 @@ impl Peer {
 struct Task {
     replica: Replica,
     peers: BTreeMap<MemberId, Peer>,
-    responders: Slab<Responder>,
+    /// The callers that wait for a reply, and in which history alone it means something to them.
+    responders: Slab<(Responder, Option<ClusterId>)>,
+    /// The history of the configuration entered last.
+    history: Option<ClusterId>,
     commands: mpsc::Receiver<Command>,
     reads: mpsc::Receiver<Queued<ReadRequest>>,
     writes: mpsc::Receiver<Queued<WriteRequest>>,
@@ -165,12 +122,17 @@ struct Task {
     closed: bool,
     /// Since when something is put off.
     behind_since: Option<Timestamp>,
+    /// The guard that a test leaves out.
+    #[cfg(test)]
+    mutant: Option<Mutant>,
 }
 
 impl Task {
     async fn run(mut self) {
         let wake = self.wake.clone();
-        let (mut commands, mut reads, mut writes) = (Vec::new(), Vec::new(), Vec::new());
+        let mut turn = Received::default();
+        #[cfg(test)]
+        turn.leave_out(self.mutant);
         loop {
             self.follow_links();
             self.flush();
@@ -181,15 +143,11 @@ impl Task {
             tokio::select! {
                 // Of whatever is ready something is taken in below: nobody is starved, and a run can be made again.
                 biased;
-                taken = self.commands.recv_many(&mut commands, BATCH) => if taken == 0 { return },
-                taken = self.reads.recv_many(&mut reads, BATCH) => if taken == 0 { return },
-                taken = self.writes.recv_many(&mut writes, 1), if room => if taken == 0 { return },
+                taken = self.commands.recv_many(&mut turn.commands, BATCH) => if taken == 0 { return },
+                taken = self.reads.recv_many(&mut turn.reads, BATCH) => if taken == 0 { return },
+                taken = self.writes.recv_many(&mut turn.writes, 1), if room => if taken == 0 { return },
                 () = wake.notified() => {}
-                lease = renewed(&mut self.leases) => {
-                    let now = clock::now();
-                    self.replica.handle(now, Input::Lease(lease.until));
-                    self.replica.handle(now, Input::Served(lease.asked));
-                }
+                lease = renewed(&mut self.leases) => turn.lease = Some(lease),
                 () = tokio::time::sleep(pause), if tick.is_some() => {}
                 () = until_said(self.replica.is_between()), if self.replica.is_behind() => {
                     self.replica.settle();
@@ -200,42 +158,58 @@ impl Task {
                 // Others wait already: whoever is about to hand something in may share what is sent next.
                 tokio::task::yield_now().await;
             }
-            let now = clock::now();
-            commands.drain(..).for_each(|command| self.command(now, command));
-            reads.drain(..).for_each(|read| self.read(now, read));
-            writes.drain(..).for_each(|write| self.write(now, write));
-            self.take_what_is_ready(now);
-            self.replica.handle(now, Input::Tick);
+            self.receive_what_is_ready(&mut turn);
+            turn.act(clock::now, |now, taken| self.act(now, taken));
+            self.write_what_is_ready(&mut turn);
+            self.replica.handle(clock::now(), Input::Tick);
         }
     }
 
     /// However busy it is, what was put off isn't so for long: local readers wait for it.
     fn settle_in_time(&mut self) {
-        let now = clock::now();
         if !self.replica.is_behind() {
             self.behind_since = None;
-        } else if now - *self.behind_since.get_or_insert(now) >= MOMENT {
+            return;
+        }
+        let now = clock::now();
+        if now - *self.behind_since.get_or_insert(now) >= MOMENT {
             self.replica.settle();
             self.behind_since = None;
         }
     }
 
     /// Whatever has come meanwhile shares the frames that are sent next.
-    fn take_what_is_ready(&mut self, now: Timestamp) {
-        for _ in 0..BATCH {
-            let Ok(command) = self.commands.try_recv() else { break };
-            self.command(now, command);
+    fn receive_what_is_ready(&mut self, turn: &mut Received) {
+        if let Some(leases) = &mut self.leases
+            && leases.has_changed().unwrap_or(false)
+        {
+            turn.lease = Some(*leases.borrow_and_update());
         }
-        for _ in 0..BATCH {
-            let Ok(read) = self.reads.try_recv() else { break };
-            self.read(now, read);
-        }
+        turn.commands.extend(std::iter::from_fn(|| self.commands.try_recv().ok()).take(BATCH));
+        turn.reads.extend(std::iter::from_fn(|| self.reads.try_recv().ok()).take(BATCH));
+    }
+
+    /// Each write takes room, so the next one is received only when the one before it has been acted on.
+    fn write_what_is_ready(&mut self, turn: &mut Received) {
         for _ in 0..BATCH {
             if !self.replica.has_room() {
                 break;
             }
             let Ok(write) = self.writes.try_recv() else { break };
-            self.write(now, write);
+            turn.writes.push(write);
+            turn.act(clock::now, |now, taken| self.act(now, taken));
+        }
+    }
+
+    fn act(&mut self, now: Timestamp, taken: Taken<Command, Queued<ReadRequest>, Queued<WriteRequest>>) {
+        match taken {
+            Taken::Lease(lease) => {
+                self.replica.handle(now, Input::Lease(lease.until));
+                self.replica.handle(now, Input::Served(lease.asked));
+            }
+            Taken::Command(command) => self.command(now, command),
+            Taken::Read(read) => self.read(now, read),
+            Taken::Write(write) => self.write(now, write),
         }
     }
 
@@ -244,7 +218,8 @@ impl Task {
             Command::Frame { from, frame } => self.replica.handle(now, Input::Receive { from, frame }),
             // Whoever asked may have gone.
             Command::Status(asker) => drop(asker.send(self.replica.status())),
-            Command::Enter { config, lanes, done } => {
+            Command::Enter { config, history, lanes, done } => {
+                self.history = Some(history);
                 self.enter(now, config, lanes);
                 self.done.push(done);
             }
@@ -257,6 +232,10 @@ impl Task {
             Command::Resign(done) => {
                 self.leases = None;
                 self.replica.handle(now, Input::Lease(Timestamp::ZERO));
+                self.done.push(done);
+            }
+            Command::ServeAgain { leases, done } => {
+                self.leases = Some(leases);
                 self.done.push(done);
             }
         }
@@ -286,26 +265,39 @@ impl Task {
     }
 
     fn read(&mut self, now: Timestamp, queued: Queued<ReadRequest>) {
-        let request = queued.request;
-        let token = Token(self.responders.insert(request.responder) as u64);
-        let ReadRequest { query, mode, floor, deadline, .. } = request;
+        let ReadRequest { query, mode, floor, history, deadline, responder } = queued.request;
+        if self.is_another(history) {
+            return responder.reply(Reply::Refused(Refusal::OtherHistory));
+        }
+        let token = Token(self.responders.insert((responder, history)) as u64);
         self.replica.handle(now, Input::Read { token, query, mode, floor, deadline });
+    }
+
+    /// Whether a request belongs to another history than this chain. A floor or a position of one says nothing about
+    /// another: a session would be shown less than it has seen, and a watch pass over changes (docs/DESIGN.md §5.12, traps
+    /// 58, 59).
+    fn is_another(&self, history: Option<ClusterId>) -> bool {
+        #[cfg(test)]
+        if self.mutant == Some(Mutant::MixHistories) {
+            return false;
+        }
+        history.zip(self.history).is_some_and(|(asked, mine)| asked != mine)
     }
 
     fn write(&mut self, now: Timestamp, queued: Queued<WriteRequest>) {
         let request = queued.request;
-        let token = Token(self.responders.insert(request.responder) as u64);
+        let token = Token(self.responders.insert((request.responder, None)) as u64);
         let WriteRequest { request, write, deadline, .. } = request;
         self.replica.handle(now, Input::Write { token, request, write, deadline, wall_clock: clock::wall() });
     }
 
     fn follow_links(&mut self) {
-        let now = clock::now();
         for peer in self.peers.values_mut() {
             let state = peer.lanes.state();
             if state == peer.seen {
                 continue;
             }
+            let now = clock::now();
             if let Some(gone) = peer.seen.up {
                 self.replica.handle(now, Input::Disconnected(gone));
             }
@@ -321,8 +313,10 @@ impl Task {
         while let Some(output) = self.replica.poll_output() {
             match output {
                 Output::Reply(token, reply) => {
-                    if let Some(responder) = self.responders.try_remove(token.0 as usize) {
-                        responder.reply(reply);
+                    if let Some((responder, history)) = self.responders.try_remove(token.0 as usize) {
+                        // It may have waited while another history began.
+                        let is_late = self.is_another(history);
+                        responder.reply(if is_late { Reply::Refused(Refusal::OtherHistory) } else { reply });
                     }
                 }
                 Output::Event(event) => self.tell(event),

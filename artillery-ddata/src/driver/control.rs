@@ -5,6 +5,7 @@
 
 mod acting;
 mod calls;
+mod leaving;
 mod log;
 mod serve;
 
@@ -56,12 +57,16 @@ pub(crate) enum Command {
     Hurry,
     /// Have the members of a chain stand in this order, if this node decides on that.
     Reorder { chain: ChainId, order: Vec<MemberId>, answer: oneshot::Sender<Result<Epoch, ReorderError>> },
-    /// Serve nothing any more; `done` is told once no configuration names this node.
-    Leave { done: oneshot::Sender<()> },
+    /// Leave the chains, as soon as a leader agrees; `done` is told once no configuration names this node.
+    Leave {
+        /// A node that couldn't leave until then stays; `None`: it is to stop, and asks on until then.
+        until: Option<Timestamp>,
+        done: oneshot::Sender<()>,
+    },
 }
 
 /// A lease of this node, by its own clock.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Lease {
     /// When it ends.
     pub(crate) until: Timestamp,
@@ -120,6 +125,8 @@ enum Done {
     Acted(Arc<Configs>),
     /// The chains act by no lease any more.
     Resigned,
+    /// The chains take leases again.
+    ServesAgain,
     /// The node stops.
     Stopped,
 }
@@ -139,6 +146,10 @@ pub(crate) struct Control {
     reorders: BTreeMap<u64, oneshot::Sender<Result<Epoch, ReorderError>>>,
     reorder: u64,
     leaving: Vec<oneshot::Sender<()>>,
+    /// A node that couldn't leave until then stays.
+    stays_at: Option<Timestamp>,
+    /// The chains are being told to act by no lease any more.
+    resigning: bool,
     /// Whoever leads has said that the log can do without this node, which leaves.
     released: bool,
 }
@@ -157,6 +168,8 @@ impl Control {
             reorders: BTreeMap::new(),
             reorder: 0,
             leaving: Vec::new(),
+            stays_at: None,
+            resigning: false,
             released: false,
         }
     }
@@ -196,7 +209,8 @@ impl Control {
 
     fn next_tick(&self) -> Option<Timestamp> {
         let renewal = self.may_renew().then(|| self.parts.holder.next_tick());
-        [renewal, self.tick].into_iter().flatten().min()
+        let stays = self.stays_at.filter(|_| !self.resigning);
+        [renewal, self.tick, stays].into_iter().flatten().min()
     }
 
     /// Until the chains act by what is known from the beginning, nothing is said.
@@ -208,6 +222,9 @@ impl Control {
         let now = clock::now();
         if self.tick.take_if(|at| *at <= now).is_some() {
             self.parts.coordinator.handle(now, Input::Tick);
+        }
+        if !self.resigning && self.stays_at.take_if(|at| *at <= now).is_some() {
+            self.stay(now);
         }
         if self.may_renew()
             && let Some((to, mut renewal)) = self.parts.holder.renew(now)
@@ -268,10 +285,7 @@ impl Control {
                 self.reorders.insert(self.reorder, answer);
                 self.parts.coordinator.handle(now, Input::Reorder { token: self.reorder, chain, order });
             }
-            Command::Leave { done } => {
-                self.leaving.push(done);
-                self.resign();
-            }
+            Command::Leave { until, done } => self.leave(now, until, done),
         }
     }
 
@@ -290,18 +304,16 @@ impl Control {
                 }
             }
             Done::Acted(configs) => self.acted(now, configs),
-            Done::Resigned => {
-                self.parts.holder.leave(now);
-                self.see_whether_left();
-            }
-            Done::Stopped => {}
+            Done::Resigned => self.resigned(now),
+            Done::ServesAgain | Done::Stopped => {}
         }
     }
 
     fn answered(&mut self, now: Timestamp, from: MemberId, renewed: Renewed) {
         let (leader, settled) = (renewed.leader, renewed.settled);
         self.close(now, &renewed.close);
-        let Learned { lease, asked, configs, released } = self.parts.holder.answered(now, from, renewed);
+        let Learned { lease, asked, configs, released, resigns, serves_again } =
+            self.parts.holder.answered(now, from, renewed);
         if let Some(until) = lease {
             self.parts.leases.send_replace(Lease { until, asked });
         }
@@ -321,6 +333,13 @@ impl Control {
         if released {
             self.released = true;
             self.see_whether_left();
+        }
+        if resigns && !self.resigning {
+            self.resign();
+        }
+        if serves_again {
+            tracing::warn!("this node has resigned and can't be removed from its chains now: it serves again");
+            self.serve_again();
         }
     }
 

@@ -28,7 +28,7 @@ use crate::{
     Routing, Timestamp,
     client::router::Router,
     kv::Call,
-    replica::{Gate, Input, Output, Replica, Settings, Token},
+    replica::{Gate, Input, Output, Refusal, Replica, Reply, Settings, Token},
     store::{MemoryStore, Store},
     wire::streams::REQUESTS,
 };
@@ -57,7 +57,7 @@ pub(crate) fn config(members: &[MemberId], epoch: u64) -> ChainConfig {
 }
 
 /// A chain whose replica is told of `config`, and has no peers to talk to.
-pub(crate) fn chain(me: MemberId, config: ChainConfig) -> ChainHandle {
+pub(crate) fn chain(me: MemberId, config: ChainConfig, life: ClusterId) -> ChainHandle {
     let store: Arc<dyn Store> = Arc::new(MemoryStore::with_seed(7));
     let gate = Arc::new(Gate::new(config.chain));
     let chain = config.chain;
@@ -66,12 +66,13 @@ pub(crate) fn chain(me: MemberId, config: ChainConfig) -> ChainHandle {
     replica.handle(Timestamp::ZERO, Input::Lease(Timestamp::MAX));
     let (reads, read_queue) = Queue::new(8, QUEUE_BYTES);
     let (writes, write_queue) = Queue::new(8, QUEUE_BYTES);
-    tokio::spawn(run(replica, read_queue, write_queue));
+    tokio::spawn(run(replica, life, read_queue, write_queue));
     ChainHandle { chain, gate, store, reads, writes }
 }
 
 async fn run(
     mut replica: Replica,
+    life: ClusterId,
     mut reads: mpsc::Receiver<Queued<ReadRequest>>,
     mut writes: mpsc::Receiver<Queued<WriteRequest>>,
 ) {
@@ -84,7 +85,11 @@ async fn run(
         tokio::select! {
             read = reads.recv() => {
                 let Some(read) = read else { return };
-                let ReadRequest { query, mode, floor, deadline, responder } = read.request;
+                let ReadRequest { query, mode, floor, history, deadline, responder } = read.request;
+                if history.is_some_and(|history| history != life) {
+                    responder.reply(Reply::Refused(Refusal::OtherHistory));
+                    continue;
+                }
                 waiting.insert(token, responder);
                 replica.handle(now(), Input::Read { token, query, mode, floor, deadline });
             }
@@ -187,7 +192,7 @@ impl FakeNode {
     /// Tells the node what the chain is; a member gets a chain of its own that holds nothing.
     pub(crate) fn form(&self, routing: &Routing) {
         let config = routing.chains[0].clone();
-        let handle = config.role(self.me()).map(|_| chain(self.me(), config));
+        let handle = config.role(self.me()).map(|_| chain(self.me(), config, routing.life()));
         self.local.form(routing.clone(), vec![handle]);
     }
 }

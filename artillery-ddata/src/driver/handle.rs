@@ -15,7 +15,7 @@ use tokio::sync::{
 
 use super::serve::Answering;
 use crate::{
-    ChainId, Sequence,
+    ChainId, ClusterId, Sequence,
     budget::{self, Budget, Share},
     replica::{Gate, NotLocal, Query, ReadMode, Refusal, Reply, Write},
     store::{Held, Store},
@@ -44,6 +44,8 @@ pub(crate) struct ReadRequest {
     pub(crate) query: Query,
     pub(crate) mode: ReadMode,
     pub(crate) floor: Option<Sequence>,
+    /// The history that its session, or its watch, belongs to.
+    pub(crate) history: Option<ClusterId>,
     pub(crate) deadline: Timestamp,
     pub(crate) responder: Responder,
 }
@@ -117,6 +119,13 @@ impl ChainHandle {
     /// A local clean read: no lock, no task, no allocation.
     pub(crate) fn local(&self, key: &[u8]) -> Result<Option<Held>, NotLocal> {
         self.gate.read(&*self.store, key, clock::now)
+    }
+
+    /// Hands a read to the chain's task if there is room now.
+    #[cfg(test)]
+    pub(crate) fn try_read(&self, request: ReadRequest) -> Option<ReadRequest> {
+        let bytes = budget::of_query(&request.query);
+        self.reads.try_send(request, bytes).err()
     }
 
     /// Hands a read to the chain's task, waiting while its queue is full. Whoever calls bounds the wait; a call given

@@ -4,6 +4,9 @@
 //! has one too, so that chains don't wait for each other's values. All lanes of a peer live and die with one connection,
 //! so what a replica queues after it saw that connection isn't lost while it lasts.
 
+#[cfg(test)]
+mod tests;
+
 use std::{
     collections::BTreeMap,
     net::SocketAddr,
@@ -238,8 +241,8 @@ impl Task {
         let mut pumps = JoinSet::new();
         let outcome = tokio::select! {
             biased;
-            result = pump(&mut self.control, &mut control, encode_chain, || wake_all(&self.wake)) => result,
-            result = pump(&mut self.formation, &mut formation, encode_formation, || {}) => result,
+            result = pump(Vec::new(), &mut self.control, &mut control, encode_chain, || wake_all(&self.wake)) => result,
+            result = pump(Vec::new(), &mut self.formation, &mut formation, encode_formation, || {}) => result,
             result = pump_history(&mut pumps, &self.history, &self.wake, connection) => result,
             reason = connection.closed() => Err(WriteError::Lost(reason)),
         };
@@ -262,8 +265,15 @@ async fn pump_history(
         for HistoryLane { kind, priority, queue } in new {
             let (connection, wake) = (connection.clone(), wake.clone());
             pumps.spawn(async move {
+                let mut queue = queue.lock().await;
+                // A peer lets only so many streams be open (`max_streams_per_connection`), and behind them a lane waits for
+                // ever. So an idle lane, as most of those for snapshots are, has none.
+                let mut first = Vec::new();
+                if queue.recv_many(&mut first, BATCH).await == 0 {
+                    return Ok(());
+                }
                 let mut stream = connection.open_uni(StreamKind(kind), priority).await?;
-                pump(&mut *queue.lock().await, &mut stream, encode_chain, || wake_all(&wake)).await
+                pump(first, &mut queue, &mut stream, encode_chain, || wake_all(&wake)).await
             });
         }
         tokio::select! {
@@ -299,16 +309,16 @@ fn encode_formation(message: &FormationMessage) -> Option<(Bytes, Vec<Bytes>)> {
     }
 }
 
-/// Moves a queue into a stream, as much at once as there is.
+/// Moves what was taken, and then the queue, into a stream, as much at once as there is.
 async fn pump<T>(
+    mut taken: Vec<T>,
     queue: &mut mpsc::Receiver<T>,
     stream: &mut FrameWriter,
     encode: impl Fn(&T) -> Option<(Bytes, Vec<Bytes>)>,
     room: impl Fn(),
 ) -> Result<(), WriteError> {
-    let mut taken = Vec::new();
     let mut batch = FrameBatch::new();
-    while queue.recv_many(&mut taken, BATCH).await > 0 {
+    while !taken.is_empty() || queue.recv_many(&mut taken, BATCH).await > 0 {
         room();
         for (header, body) in taken.drain(..).filter_map(|frame| encode(&frame)) {
             batch.push(&header, &body);

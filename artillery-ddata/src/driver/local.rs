@@ -75,6 +75,14 @@ impl Local {
         self.chains.load().get(chain.0 as usize).and_then(Option::as_ref).map_or(Place::Spare, |here| here.place)
     }
 
+    /// The history that its chains show, once the cluster is formed.
+    ///
+    /// It changes before the chains enter the new history. So a local reader that asks here *after* its lookup, and is told
+    /// the old history, has seen nothing of the new one (trap 58).
+    pub(crate) fn life(&self) -> Option<crate::ClusterId> {
+        self.routing.borrow().as_ref().map(|routing| routing.life())
+    }
+
     /// Which cluster it is, once that is formed.
     pub(crate) fn cluster(&self) -> Option<crate::ClusterId> {
         self.routing.borrow().as_ref().map(|routing| routing.cluster)

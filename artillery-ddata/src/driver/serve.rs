@@ -169,8 +169,8 @@ impl Server {
     ) -> Result<(), String> {
         let request = decode_request(frame).map_err(|error| format!("no request: {error}"))?;
         let number = request.number;
-        if let Operation::Read { query: Query::Key(key), mode: ReadMode::Strong, .. } = &request.operation
-            && let Some(reply) = self.local_read(request.chain, key)
+        if let Operation::Read { query: Query::Key(key), mode: ReadMode::Strong, history, .. } = &request.operation
+            && let Some(reply) = self.local_read(request.chain, key, *history)
         {
             answers.local(number, reply).await;
             return Ok(());
@@ -222,14 +222,18 @@ impl Server {
         Ok(())
     }
 
-    /// A strong read that this node can serve from its own state needs nobody else.
-    fn local_read(&self, chain: ChainId, key: &[u8]) -> Option<Reply> {
+    /// A strong read that this node can serve from its own state needs no other node. One of another history's session goes to
+    /// the chain, which refuses it.
+    fn local_read(&self, chain: ChainId, key: &[u8], history: Option<ClusterId>) -> Option<Reply> {
         if !self.belongs(key, chain) {
             return None;
         }
         // The watermark is loaded after the lookup: whatever that found is covered by it.
         let read = |handle: &ChainHandle| handle.local(key).map(|held| (held, handle.gate.watermark()));
         let (held, as_of) = self.local.with_chain(chain, read)?.ok()?;
+        if history.is_some() && history != self.local.life() {
+            return None;
+        }
         let held = held.filter(|held| held.value.is_some());
         Some(Reply::Read(Read { held, clean: true, way: Way::Local, as_of }))
     }
@@ -411,8 +415,8 @@ async fn write_here(
 async fn serve_here(handle: &ChainHandle, request: Request, deadline: Instant, answering: Answering) {
     let (responder, deadline) = (Responder::Stream(answering), on_the_clock(deadline));
     match request.operation {
-        Operation::Read { query, mode, floor } => {
-            handle.read(ReadRequest { query, mode, floor, deadline, responder }).await;
+        Operation::Read { query, mode, floor, history } => {
+            handle.read(ReadRequest { query, mode, floor, history, deadline, responder }).await;
         }
         Operation::Write { request, write } => {
             handle.write(WriteRequest { request, write, deadline, responder }).await;

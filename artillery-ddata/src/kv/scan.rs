@@ -158,7 +158,7 @@ impl Source for State {
 
     async fn fetch(&mut self) -> Result<(), Error> {
         let deadline = from_now(self.how.timeout);
-        let routing = self.kv.router.routing(deadline).await?;
+        let routing = self.kv.router.routing_of(self.how.life(), deadline).await?;
         let after = self.after.clone();
         let begin = || {
             let cursor = |config: &crate::ChainConfig| Cursor {

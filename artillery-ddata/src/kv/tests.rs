@@ -1,3 +1,5 @@
+mod histories;
+
 use std::{
     pin::pin,
     task::{Context, Poll, Waker},

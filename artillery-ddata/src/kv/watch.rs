@@ -19,7 +19,7 @@ use super::{
     how_to_read,
 };
 use crate::{
-    ChainId, Error, Frontier, Refusal, Routing, Sequence, Version,
+    ChainId, Error, Frontier, Routing, Sequence, Version,
     client::router::{Answer, HowToRead, from_now},
     error::NotApplied,
     replica::{self, Changes, Query, ReadMode, Reply},
@@ -53,7 +53,8 @@ impl Change {
 ///
 /// It asks when the next change is wanted, and members queue nothing for it; they keep what was committed for a while
 /// (`limits.backlog_bytes`). Who falls further behind is told so by [`Compacted`](crate::Refusal::Compacted), and begins
-/// anew: read what is there, and watch from then on.
+/// anew: read what is there, and watch from then on. So does a watch that meets a recovered history
+/// ([`OtherHistory`](crate::Refusal::OtherHistory)): what it was shown may be missing there.
 #[must_use = "a watch does nothing until its changes are asked for"]
 pub struct Watch(Fetched<State>);
 
@@ -98,7 +99,8 @@ impl Watch {
     /// The next change; `None` behind an error. May be cancelled: nothing is lost.
     ///
     /// # Errors
-    /// [`Error::Refused`] or [`Error::NotApplied`]; [`Compacted`](crate::Refusal::Compacted) if it fell behind.
+    /// [`Error::Refused`] or [`Error::NotApplied`]; [`Compacted`](crate::Refusal::Compacted) if it fell behind,
+    /// [`OtherHistory`](crate::Refusal::OtherHistory) if the cluster was recovered.
     pub async fn next(&mut self) -> Option<Result<Change, Error>> {
         poll_fn(|context| Pin::new(&mut *self).poll_next(context)).await
     }
@@ -129,7 +131,10 @@ impl Source for State {
 
     /// Asks until there is something.
     async fn fetch(&mut self) -> Result<(), Error> {
-        let routing = self.kv.router.routing(from_now(self.how.timeout)).await?;
+        let position = self.position.as_ref().unwrap_or(&self.from);
+        // A position counts in one history alone: in another one changes behind it would be passed over (trap 59). Each
+        // question names the history too, since the answering node may be in another.
+        let routing = self.kv.router.routing_of(position.cluster(), from_now(self.how.timeout)).await?;
         if self.position.is_none() {
             self.begin(&routing).await?;
         }
@@ -157,9 +162,6 @@ impl State {
 
     /// Where nothing else was said, each chain is watched from what it has committed by now.
     async fn begin(&mut self, routing: &Routing) -> Result<(), Error> {
-        if self.from.cluster().is_some_and(|cluster| cluster != routing.life()) {
-            return Err(Error::refused(Refusal::OtherHistory, None));
-        }
         let mut position = self.from.clone();
         for config in &routing.chains {
             if self.from.cluster().is_none() {

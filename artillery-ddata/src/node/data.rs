@@ -3,6 +3,7 @@
 use std::{
     collections::BTreeMap,
     sync::{Arc, Mutex, OnceLock, PoisonError},
+    time::Duration,
 };
 
 use artillery_core::{
@@ -24,7 +25,7 @@ use crate::{
     client::router::{HowToRead, Router},
     config::Config,
     control::{
-        ConfigLog, Configs, Founder, Founding,
+        ConfigLog, Configs, Founder, Founding, Timing,
         formation::{self, Formation, FormationMessage, InvalidSettings},
         message::ArrangeError,
     },
@@ -60,6 +61,8 @@ pub(crate) struct Data {
     pub(super) server: Arc<OnceLock<Arc<Server>>>,
     pub(super) hub: OnceLock<Arc<Hub>>,
     pub(super) door: Arc<OnceLock<Arc<Door>>>,
+    /// The times of the cluster, once it is known.
+    timing: OnceLock<Timing>,
     /// How the configuration stands, once there is one that may change.
     pub(super) log: OnceLock<Arc<dyn ConfigLog>>,
     pub(super) recovery: OnceLock<Parts>,
@@ -90,6 +93,7 @@ impl Data {
             server: Arc::default(),
             hub: OnceLock::new(),
             door: Arc::default(),
+            timing: OnceLock::new(),
             log: OnceLock::new(),
             recovery: OnceLock::new(),
             state: OnceLock::new(),
@@ -165,7 +169,10 @@ impl Data {
         hub: Arc<Hub>,
     ) -> Result<(), InvalidSettings> {
         let expect = u16::try_from(self.config.expect).unwrap_or(u16::MAX);
-        let settings = formation::Settings::new(self.config.cluster.clone(), expect, self.config.chains);
+        let settings = formation::Settings {
+            timing: self.config.timing(),
+            ..formation::Settings::new(self.config.cluster.clone(), expect, self.config.chains)
+        };
         let formation = Formation::new(me, settings, seed)?;
         let forming =
             Forming { me: self.id(), formation, messages, events: cluster.events(), hub, lives: BTreeMap::new() };
@@ -258,12 +265,35 @@ impl Data {
     fn formed(self: &Arc<Self>, founding: &Arc<Founding>) {
         let (Some(cluster), Some(hub)) = (self.cluster.get(), self.hub.get()) else { return };
         tracing::info!(cluster = %founding.cluster, "this node belongs to a cluster");
+        self.adopt(founding.timing);
         let (told, id) = (cluster.clone(), founding.cluster);
         tokio::spawn(async move { told.set_cluster_id(id).await });
         match self.config.failover {
             true => self.follow_log(founding, cluster, hub),
             false => self.serve_for_good(founding, hub),
         }
+    }
+
+    /// From now on the node goes by the times of its cluster, before it asks for a lease or grants one (trap 63).
+    fn adopt(&self, timing: Timing) {
+        // Set once, here: a node belongs to one cluster.
+        let _ = self.timing.set(timing);
+        let own = self.config.timing();
+        if own != timing {
+            tracing::warn!(
+                "this node was started with other times than its cluster's ({own}): it goes on by the cluster's ({timing})"
+            );
+        }
+    }
+
+    /// The times that the cluster goes by, once it is known to which one the node belongs.
+    pub(crate) fn timing(&self) -> Option<Timing> {
+        self.timing.get().copied()
+    }
+
+    /// How long the cluster's leases run; before there is a cluster nothing is leased.
+    pub(super) fn lease(&self) -> Duration {
+        self.timing().map_or(Duration::ZERO, |timing| timing.lease)
     }
 
     /// The configuration is the one that the founding made.
@@ -273,8 +303,10 @@ impl Data {
         let mut standings = Vec::new();
         for config in configs.iter() {
             let handle = config.role(self.id()).map(|_| {
-                let rule = Rule::Fixed { config: Arc::new(config.clone()), lanes: self.lanes(founding, config, hub) };
-                let (handle, standing) = self.serve(config.chain, rule);
+                let chain = config.chain;
+                let (config, lanes) = (Arc::new(config.clone()), self.lanes(founding, config, hub));
+                let rule = Rule::Fixed { config, history: configs.history().life(), lanes };
+                let (handle, standing) = self.serve(chain, rule);
                 standings.push(standing);
                 handle
             });

@@ -21,10 +21,10 @@ use super::{
 use crate::{
     ChainConfig, ChainId, ClusterId, Epoch, Role,
     control::{
-        Configs, Founder, Founding,
+        Configs, Founder, Founding, Timing,
         coordinator::{self, Coordinator},
         embedded::{Embedded, EmbeddedSettings, Seat},
-        holder::{self, Holder},
+        holder::Holder,
         message::{Arrange, ArrangeError},
     },
     driver::{
@@ -38,6 +38,9 @@ use crate::{
 const PATIENCE: u32 = 10;
 /// Those that leave together would wait for each other: no longer than so many times the lease.
 const FAREWELL: u32 = 3;
+
+/// A node that an operator drains stays if it couldn't leave in so many times the lease.
+const DRAIN: u32 = 10;
 
 /// A spare that no leader has answered for so many leases may not reach the members either.
 const LONG_UNHEARD: u32 = 3;
@@ -97,9 +100,9 @@ impl Data {
 
     async fn keep_configuration(self: Arc<Self>, beginning: Beginning, cluster: Cluster) {
         let Beginning { me, founding, configs, calls, hub, commands, queue, leases, state, standings } = beginning;
-        let patience = self.config.lease.duration;
+        let patience = founding.timing.lease;
         let peers = Arc::new(LogPeers { calls: calls.clone(), patience });
-        let started = Embedded::start(me.clone(), &founding, self.log_settings(), peers).await;
+        let started = Embedded::start(me.clone(), &founding, Self::log_settings(&founding), peers).await;
         let log = match started {
             Ok(log) => log,
             Err(error) => {
@@ -114,12 +117,11 @@ impl Data {
         let _ = self.log.set(Arc::new(log.clone()));
         let _ = self.recovery.set(recovering::Parts::new(log.clone(), calls.clone()));
         tokio::spawn(self.clone().notice_recoveries(log.histories()));
-        let settings = holder::Settings { renew: self.config.lease.duration / 4 };
         let control = Control::new(Parts {
             cluster: founding.cluster,
             me: me.id,
-            holder: Holder::new(me.clone(), settings, configs),
-            coordinator: Coordinator::new(me.id, self.coordinator_settings(&founding)),
+            holder: Holder::new(me.clone(), configs),
+            coordinator: Coordinator::new(me.id, Self::coordinator_settings(&founding)),
             log: Arc::new(log.clone()),
             seat: log.clone(),
             calls: calls.clone(),
@@ -141,8 +143,8 @@ impl Data {
 
     /// A leader is missed for `election_max`, and an election is called up to as long again after that: over in half of a
     /// lease, so that the leases of living members outlast it.
-    fn log_settings(&self) -> EmbeddedSettings {
-        let lease = self.config.lease.duration;
+    fn log_settings(founding: &Founding) -> EmbeddedSettings {
+        let lease = founding.timing.lease;
         EmbeddedSettings {
             heartbeat: lease / 10,
             election_min: lease / 6,
@@ -152,13 +154,14 @@ impl Data {
         }
     }
 
-    pub(super) fn coordinator_settings(&self, founding: &Founding) -> coordinator::Settings {
+    fn coordinator_settings(founding: &Founding) -> coordinator::Settings {
+        let Timing { lease, drift_ppm, suspect, slow } = founding.timing;
         coordinator::Settings {
             cluster: founding.cluster,
-            lease: self.config.lease.duration,
-            drift_ppm: self.config.lease.drift_ppm,
-            suspect: self.config.suspect,
-            slow: self.config.slow,
+            lease,
+            drift_ppm,
+            suspect,
+            slow,
             replicas: founding.settings.replicas as usize,
             ..coordinator::Settings::default()
         }
@@ -172,7 +175,7 @@ impl Data {
         mut state: watch::Receiver<State>,
         mut standings: Vec<watch::Receiver<Standing>>,
     ) {
-        let patience = self.config.lease.duration * PATIENCE;
+        let patience = self.lease() * PATIENCE;
         let became = async {
             let deadline = Instant::now() + patience;
             loop {
@@ -211,7 +214,7 @@ impl Data {
         };
         let known = state.borrow().clone();
         let now = clock::now();
-        let heard = now - known.heard < self.config.lease.duration * LONG_UNHEARD;
+        let heard = now - known.heard < self.lease() * LONG_UNHEARD;
         let is_serving = |config: &ChainConfig| config.role(self.id()) == Some(Role::Serving);
         // Whoever resigned has given its lease up before that is out.
         let is_leased = |config: &ChainConfig| self.local.lease(config.chain) > now;
@@ -245,7 +248,8 @@ impl Data {
                 }
                 // Whoever asked looks at the configuration for the end of it.
                 let (done, _) = oneshot::channel();
-                door.commands.send(Command::Leave { done }).await.map_err(|_| ArrangeError::Stopped)?;
+                let until = Some(clock::now() + self.lease() * DRAIN);
+                door.commands.send(Command::Leave { until, done }).await.map_err(|_| ArrangeError::Stopped)?;
                 Ok(None)
             }
             Arrange::Reorder { chain, order } => {
@@ -257,15 +261,15 @@ impl Data {
         }
     }
 
-    /// Serves nothing more, and waits until no configuration names this node, as far as that can be.
+    /// Leaves the chains, and waits until no configuration names this node, as far as that can be.
     pub(crate) async fn resign(&self) {
         let (Some(door), Some(state)) = (self.door.get(), self.state.get()) else { return };
         let (done, left) = oneshot::channel();
-        if door.commands.send(Command::Leave { done }).await.is_err() {
+        if door.commands.send(Command::Leave { until: None, done }).await.is_err() {
             return;
         }
         let alone = state.borrow().configs.iter().all(|config| config.serving().all(|id| id == self.id()));
-        let patience = if alone { Duration::ZERO } else { self.config.lease.duration * FAREWELL };
+        let patience = if alone { Duration::ZERO } else { self.lease() * FAREWELL };
         // Where it can't be, the others find out by themselves.
         drop(timeout(patience, left).await);
     }

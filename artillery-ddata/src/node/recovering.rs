@@ -104,12 +104,12 @@ impl Data {
         let acted = state.borrow().clone();
         let log = parts.seat.log();
         let leads = match log.leads() {
-            Some(term) => timeout(self.config.lease.duration / 2, log.confirm(term)).await.is_ok_and(|led| led.is_ok()),
+            Some(term) => timeout(self.lease() / 2, log.confirm(term)).await.is_ok_and(|led| led.is_ok()),
             None => false,
         };
         let (configs, states) = (parts.configs(&acted.configs), self.chain_states().await);
-        let asked = (acted.lease != artillery_core::Timestamp::ZERO)
-            .then(|| (clock::now() + self.config.lease.duration) - acted.lease);
+        let asked =
+            (acted.lease != artillery_core::Timestamp::ZERO).then(|| (clock::now() + self.lease()) - acted.lease);
         Some(Standing {
             me: self.as_founder(&configs),
             cluster: self.local.cluster()?,
@@ -148,11 +148,10 @@ impl Data {
         let (parts, state) = self.recovery.get().zip(self.state.get()).ok_or(NotRecovered::Static)?;
         let _turn = parts.turn.lock().await;
         let begun = Instant::now();
-        self.plan(parts, cluster, history).await?;
+        self.plan(parts, cluster, history, Duration::ZERO).await?;
         // Whoever had been granted a lease before has none any more; and whoever can answer has had its time.
-        let lease = coordinator_lease(&self.config.lease);
-        sleep_until(begun + lease).await;
-        let plan = self.plan(parts, cluster, history).await?;
+        sleep_until(begun + self.timing().unwrap_or_default().lease_and_drift()).await;
+        let plan = self.plan(parts, cluster, history, begun.elapsed()).await?;
         let configs = parts.configs(&state.borrow().configs);
         let next = plan.history.next(u128::from(super::builder::random()) << 64 | u128::from(super::builder::random()));
         let configs = configs.recovered(next, self.id(), plan.newest, plan.upto);
@@ -160,15 +159,21 @@ impl Data {
         parts.seat.recover(configs).await.map_err(|error| NotRecovered::Failed(error.to_string()))?;
         let mut state = state.clone();
         let serves = state.wait_for(|state| state.configs.applied() >= applied && state.lease > clock::now());
-        match timeout(self.config.lease.duration * PATIENCE, serves).await {
+        match timeout(self.lease() * PATIENCE, serves).await {
             Ok(Ok(_)) => Ok(Recovered { plan, history: next }),
             _ => Err(NotRecovered::Failed("it doesn't serve yet".to_owned())),
         }
     }
 
-    async fn plan(&self, parts: &Parts, cluster: ClusterId, history: History) -> Result<Plan, NotRecovered> {
+    async fn plan(
+        &self,
+        parts: &Parts,
+        cluster: ClusterId,
+        history: History,
+        waited: Duration,
+    ) -> Result<Plan, NotRecovered> {
         let standings = self.survey(parts).await;
-        let plan = recovery::plan(cluster, &standings)?;
+        let plan = recovery::plan(cluster, &standings, waited)?;
         if plan.history != history {
             return Err(NotRecovered::OtherHistory { found: plan.history });
         }
@@ -182,7 +187,7 @@ impl Data {
     async fn survey(&self, parts: &Parts) -> Vec<Standing> {
         let mut asked = JoinSet::new();
         for (id, addrs) in self.others(parts) {
-            let (calls, patience) = (parts.calls.clone(), self.config.lease.duration);
+            let (calls, patience) = (parts.calls.clone(), self.lease());
             asked.spawn(async move {
                 match calls.ask(id, &addrs, &control::Call::Survey, patience).await {
                     Ok(control::Answer::Surveyed(standing)) => Some(*standing),
@@ -210,9 +215,4 @@ impl Data {
         let known = configs.nodes().chain(acted.nodes()).map(|node| (node.id, node.addrs.clone()));
         met.chain(known).filter(|(id, _)| id.node != self.id().node).collect()
     }
-}
-
-/// A lease, by a clock that goes as wrong as may be.
-fn coordinator_lease(lease: &crate::config::LeaseConfig) -> Duration {
-    lease.duration + lease.duration.mul_f64(f64::from(lease.drift_ppm) / 1e6)
 }

@@ -4,7 +4,7 @@ use super::{Halt, Mutant, Replica, links::Cursor};
 use crate::{
     MemberId, Role, Timestamp,
     store::{StoreBatch, StoreOp},
-    wire::message::{Cut, Partial, Position},
+    wire::message::{Control, Cut, Partial, Position},
 };
 
 impl Replica {
@@ -20,8 +20,13 @@ impl Replica {
         }
         let keep = self.history.common(position);
         if keep != position.last && !self.is_open() {
-            // What it has beyond us may be on its way to us, too. A word to drop that couldn't be taken back: it might
-            // have been acknowledged meanwhile, and be dropped all the same.
+            // What it has beyond us may be on its way to us, too. A cut can't be withdrawn: the successor may have acknowledged
+            // the suffix by then, and would still drop it. Once the epoch is open here the position is compared again.
+            if let Some(peer) = self.peers.get_mut(&from) {
+                let resume = Some(position.clone());
+                peer.heard =
+                    Some(Box::new(Control { acknowledged: position.last, resume, partial, ..Control::default() }));
+            }
             return;
         }
         let first = self.history.first();
@@ -57,11 +62,13 @@ impl Replica {
     }
 
     pub(super) fn believe_prefix(&mut self, now: Timestamp) {
-        if !std::mem::replace(&mut self.is_prefix, true)
-            && let Some(heard) = self.peers.values().map(|peer| peer.watermark).max()
-        {
+        if std::mem::replace(&mut self.is_prefix, true) {
+            return;
+        }
+        if let Some(heard) = self.peers.values().map(|peer| peer.watermark).max() {
             self.learn(now, heard);
         }
+        self.follow_heard(now);
     }
 
     pub(super) fn open_if_caught_up(&mut self, now: Timestamp) {
@@ -71,10 +78,14 @@ impl Replica {
         }
     }
 
-    /// Drops what the predecessor never had, once, and only if we still are where it thinks we are.
-    pub(super) fn cut(&mut self, cut: Cut) {
+    /// Drops what the predecessor never had, if our history still ends where the predecessor takes it to end. That happens
+    /// at most once an epoch, before anything was sent in it.
+    pub(super) fn cut(&mut self, now: Timestamp, cut: Cut) {
         if self.history.last() != cut.said {
             return;
+        }
+        if self.is_prefix && !self.is(Mutant::FollowTooSoon) && !self.is(Mutant::RollBackFirst) {
+            return self.halt(Halt::CutPrefix { said: cut.said, keep: cut.keep });
         }
         if cut.keep.sequence < self.watermark {
             return self.halt(Halt::DropCommitted { to: cut.keep.sequence, watermark: self.watermark });
@@ -91,7 +102,10 @@ impl Replica {
         }
         self.history.cut(cut.keep);
         self.incoming = None;
+        self.pace.cut(cut.keep.sequence);
         self.cut_writes(cut.keep);
+        // Some of the reads that wait do so for what is dropped.
+        self.restart_reads(now);
         if let Err(error) = self.note_pending_anew() {
             self.halt(error.into());
         }

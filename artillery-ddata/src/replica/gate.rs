@@ -125,8 +125,12 @@ impl Gate {
         if epoch & HELD != 0 {
             return Err(NotLocal::Dirty);
         }
+        // Before the lookup: a version that is found, then dropped by a cut, could otherwise pass for the one that has been
+        // committed under its sequence since (trap 53).
+        let watermark = self.watermark();
         let newest = store.read(self.chain, key, Sequence::MAX)?;
-        if newest.as_ref().is_some_and(|held| held.version.sequence.0 > self.watermark.load(Ordering::Acquire)) {
+        let watermark = if self.is(Mutant::LoadWatermarkLate) { self.watermark() } else { watermark };
+        if newest.as_ref().is_some_and(|held| held.version.sequence > watermark) {
             return Err(NotLocal::Dirty);
         }
         Ok(Looked { epoch, newest })

@@ -28,6 +28,8 @@ pub(super) struct Peer {
     pub(super) progress: Timestamp,
     /// It is the successor: what it has to drop first.
     pub(super) cut: Option<Cut>,
+    /// It is the successor: what it said last of its history, which can't be followed yet.
+    pub(super) heard: Option<Box<Control>>,
     /// The highest version query that it asked us, and whether that waits for an answer.
     asked: u64,
     pub(super) owed: bool,
@@ -79,6 +81,7 @@ impl Peer {
             partial: None,
             progress: Timestamp::ZERO,
             cut: None,
+            heard: None,
             asked: 0,
             owed: false,
             barrier_asked: 0,
@@ -109,7 +112,7 @@ impl Replica {
             // What was sent last on the old connection may never have come.
             peer.connected = true;
             peer.due = true;
-            peer.cursor = None;
+            (peer.cursor, peer.heard) = (None, None);
             peer.echo = Sequence::ZERO;
         }
         self.snapshot_link_changed(id);
@@ -119,7 +122,7 @@ impl Replica {
         self.connected.remove(&id);
         if let Some(peer) = self.peers.get_mut(&id) {
             peer.connected = false;
-            peer.cursor = None;
+            (peer.cursor, peer.heard) = (None, None);
         }
         self.snapshot_link_changed(id);
         if self.is(Mutant::ForgetAsked) {
@@ -240,7 +243,18 @@ impl Replica {
         self.learn(now, watermark);
     }
 
+    /// The successor says where its history stands.
+    ///
+    /// Our own history may be cut while it isn't known to be a prefix of our predecessor's. What the successor got from us, or
+    /// was taken to have in common with us, would stay there, and be committed in place of the chain's (trap 52). So its word is
+    /// only kept until then, and followed once we know ([`follow_heard`](Self::follow_heard)).
     fn hear_successor(&mut self, now: Timestamp, from: MemberId, control: &Control) {
+        if !self.is_prefix && !self.is(Mutant::FollowTooSoon) {
+            if let Some(peer) = self.peers.get_mut(&from) {
+                peer.heard = Some(Box::new(control.clone()));
+            }
+            return;
+        }
         if let Some(progress) = &control.snapshot {
             return self.hear_progress(now, from, progress, control.partial);
         }
@@ -260,13 +274,22 @@ impl Replica {
         self.consider_promotion(now);
     }
 
+    /// Follows what the successor said while that could not be done. Asking it again would take another way there and back.
+    pub(super) fn follow_heard(&mut self, now: Timestamp) {
+        let Some(successor) = self.place.successor else { return };
+        let heard = self.peers.get_mut(&successor).and_then(|peer| peer.heard.take());
+        if let Some(control) = heard {
+            self.hear_successor(now, successor, &control);
+        }
+    }
+
     fn hear_predecessor(&mut self, now: Timestamp, from: MemberId, control: &Control) {
         if self.filling.is_some() {
             // It speaks of a history that we have no more.
             return;
         }
         if let Some(cut) = control.cut {
-            self.cut(cut);
+            self.cut(now, cut);
         }
         self.needs_resume = !control.following;
         if control.following {

@@ -55,7 +55,7 @@ pub enum Mutant {
     KeepDirty,
     /// A snapshot is put over what is there (trap 11).
     NoWipe,
-    /// A joiner takes in parts of a snapshot while it clears what it held (trap 70).
+    /// A joiner takes in parts of a snapshot while it clears what it held (trap 64).
     TakeWhileClearing,
     /// A tail answers version queries before its epoch is open (trap 23).
     AnswerBeforeOpen,
@@ -67,7 +67,8 @@ pub enum Mutant {
     KeepWaiting,
     /// A local read doesn't look again whether its member still serves (trap 28).
     LookOnce,
-    /// A returning member drops what lies above its own watermark before it has met the chain (trap 37).
+    /// A returning member drops what lies above its own watermark before it has met the chain (trap 37). Two guards: a cut
+    /// behind that halts nothing.
     RollBackFirst,
     /// A snapshot that begins anew goes on where the last one was broken off (trap 38).
     SkipFinished,
@@ -87,6 +88,13 @@ pub enum Mutant {
     CacheClock,
     /// A member that is alone answers reads through the chain by itself, whatever it has asked for (trap 26).
     AnswerAlone,
+    /// A member follows its successor's position before its own history is known to be a prefix of its predecessor's (trap 52).
+    /// Three guards: the version before a frame's first update is not compared, and a cut behind that halts nothing.
+    FollowTooSoon,
+    /// A local reader compares what it found with the watermark as it is after the lookup (trap 53).
+    LoadWatermarkLate,
+    /// The version before a frame's first update is not compared, only its sequence (trap 54).
+    CompareSequences,
     /// A page in hash order ends between two keys of one position, and the next one begins behind that (trap 46).
     PartPositions,
 }

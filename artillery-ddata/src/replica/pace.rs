@@ -142,6 +142,13 @@ impl Probe {
         self.seen = held;
     }
 
+    /// What stood above `keep` is dropped: it never comes back.
+    fn cut(&mut self, keep: Sequence) {
+        let dropped = |(upto, _): &mut (Sequence, Timestamp)| *upto > keep;
+        self.waits.take_if(dropped);
+        self.sent.take_if(dropped);
+    }
+
     fn fade(&mut self) {
         if std::mem::take(&mut self.came) {
             self.usual = self.usual.map(|usual| usual + usual / FADES as u32);
@@ -162,6 +169,12 @@ impl Pace {
         (self.hop.took, self.commit.took) = (Duration::ZERO, Duration::ZERO);
         (self.slowed, self.busy, self.busy_for) = (None, false, Duration::ZERO);
         (self.since, self.looked, self.before) = (now, now, self.committed);
+    }
+
+    /// Updates above `keep` are dropped. A probe that went on waiting for one would show a healthy neighbour as dead.
+    pub(super) fn cut(&mut self, keep: Sequence) {
+        self.hop.cut(keep);
+        self.commit.cut(keep);
     }
 
     /// Whether the way to the successor takes far longer than it does as a rule, and no less than `least`.
@@ -231,7 +244,10 @@ impl Replica {
         let held = self.history.last().sequence;
         let successor = self.place.successor.and_then(|id| self.peers.get(&id));
         let acknowledged = successor.map_or(held, |peer| peer.acknowledged);
-        self.pace.hop.look(now, held, acknowledged);
+        // Before that no acknowledgement is taken.
+        if self.is_prefix {
+            self.pace.hop.look(now, held, acknowledged);
+        }
         self.pace.commit.look(now, held, self.watermark);
         self.pace.look(now, self.place.is_head && held > self.watermark);
     }

@@ -84,7 +84,14 @@ impl Replica {
             updates.push(update.clone());
         }
         let next = updates.last()?.version.sequence.next();
-        Some((ChainMessage::Updates(Updates { watermark: self.watermark, updates }), Cursor::at(next)))
+        // The backlog may have moved on beyond the cursor.
+        let after = self.version_before(updates.first()?.version.sequence);
+        Some((ChainMessage::Updates(Updates { watermark: self.watermark, after, updates }), Cursor::at(next)))
+    }
+
+    fn version_before(&self, sequence: Sequence) -> Version {
+        let before = Sequence(sequence.0.saturating_sub(1));
+        self.history.version_at(before).unwrap_or_default()
     }
 
     /// A piece of the large update at the cursor, whether all of it is here or only a part that wasn't sent yet.
@@ -101,7 +108,8 @@ impl Replica {
         let begun = Some(Partial { version, bytes: end });
         let next = if end < len { Cursor { begun, ..cursor } } else { Cursor::at(cursor.next.next()) };
         let part = if at == 0 { Part::First(large.outline()) } else { Part::Behind(at) };
-        Some((ChainMessage::Chunk(Chunk { watermark: self.watermark, version, part, bytes }), next))
+        let after = self.version_before(version.sequence);
+        Some((ChainMessage::Chunk(Chunk { watermark: self.watermark, after, version, part, bytes }), next))
     }
 
     fn large_at(&self, sequence: Sequence) -> Option<Large<'_>> {
@@ -119,26 +127,31 @@ impl Replica {
             return;
         }
         let mut in_order = false;
-        let held = self.reached();
-        for update in message.updates.into_iter().skip_while(|update| update.version.sequence <= held) {
-            if self.is(Mutant::LoseInFlight) && self.place.serves() {
-                self.pass_over(&update);
+        let held = self.reached().sequence;
+        let mut after = message.after;
+        for update in message.updates {
+            let version = update.version;
+            if version.sequence > held {
+                if self.is(Mutant::LoseInFlight) && self.place.serves() {
+                    self.pass_over(&update);
+                }
+                if !self.is_next(from, after, version.sequence) {
+                    break;
+                }
+                if let Err(halt) = self.append(update) {
+                    return self.halt(halt);
+                }
+                in_order = true;
             }
-            if !self.is_next(from, update.version.sequence) {
-                break;
-            }
-            if let Err(halt) = self.append(update) {
-                return self.halt(halt);
-            }
-            in_order = true;
+            after = version;
         }
         self.received(now, from, in_order, message.watermark);
     }
 
     /// Mutant: what is missing before an update is taken to be nothing.
     fn pass_over(&mut self, update: &Update) {
-        while self.reached().next() < update.version.sequence {
-            let version = Version { sequence: self.reached().next(), ..update.version };
+        while self.reached().sequence.next() < update.version.sequence {
+            let version = Version { sequence: self.reached().sequence.next(), ..update.version };
             let nothing = Update { version, request: None, changes: Default::default(), ..update.clone() };
             if let Err(halt) = self.append(nothing) {
                 return self.halt(halt);
@@ -146,23 +159,29 @@ impl Replica {
         }
     }
 
-    /// Whether an update stands right behind our history. If something is missing before it, that is asked for from
-    /// where we stand: now, and with each heartbeat.
-    fn is_next(&mut self, from: MemberId, sequence: Sequence) -> bool {
+    /// Whether the update at `sequence`, which stands behind `after`, continues our history. If something is missing before
+    /// it, or `after` isn't the version at our end, the predecessor is asked to compare histories with us: now, and with
+    /// each heartbeat.
+    fn is_next(&mut self, from: MemberId, after: Version, sequence: Sequence) -> bool {
         let reached = self.reached();
         let keeps = |filling: &Filling| !self.is(Mutant::KeepNothing) || filling.has_ended();
         if self.filling.as_ref().is_some_and(|filling| !filling.takes_updates() || !keeps(filling)) {
             return false;
         }
-        if sequence > reached.next() {
+        // Histories that have parted may have equal sequences. Appending to another one than the predecessor's would commit
+        // an update in place of another (trap 54).
+        let unchecked = [Mutant::CompareSequences, Mutant::FollowTooSoon, Mutant::LoseInFlight];
+        let continues = after == reached || unchecked.into_iter().any(|mutant| self.is(mutant));
+        let next = reached.sequence.next();
+        if sequence > next || (sequence == next && !continues) {
             self.miss(from);
         }
-        sequence == reached.next()
+        sequence == next && continues
     }
 
     /// Up to where updates have come: in the middle of a snapshot, those that are kept for afterwards.
-    fn reached(&self) -> Sequence {
-        self.filling.as_ref().map_or(self.history.last().sequence, |filling| filling.upto())
+    fn reached(&self) -> Version {
+        self.filling.as_ref().map_or(self.history.last(), |filling| filling.reached())
     }
 
     fn miss(&mut self, from: MemberId) {
@@ -185,10 +204,10 @@ impl Replica {
         if self.place.predecessor != Some(from) {
             return;
         }
-        let Chunk { watermark, version, part, bytes } = chunk;
+        let Chunk { watermark, after, version, part, bytes } = chunk;
         let mut in_order = false;
         self.make_room_for(&part);
-        if self.is_next(from, version.sequence) {
+        if self.is_next(from, after, version.sequence) {
             match self.take_piece(version, part, &bytes) {
                 Ok(None) => self.gap = false,
                 Ok(Some(update)) => {

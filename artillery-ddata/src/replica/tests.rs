@@ -13,6 +13,7 @@ mod large;
 mod opening;
 mod promotion;
 mod reading;
+mod reorder;
 mod requests;
 mod resync;
 mod rig;

@@ -215,6 +215,14 @@ pub enum Halt {
         /// The commit watermark.
         watermark: Sequence,
     },
+    /// The predecessor wants updates dropped of a history that it had said to be a prefix of its own.
+    #[error("asked to drop what lies between {keep} and {said}, which the predecessor had said to hold")]
+    CutPrefix {
+        /// The newest update here.
+        said: Version,
+        /// The last update that would stay.
+        keep: Version,
+    },
     /// It is named as serving in the middle of a snapshot.
     #[error("named as serving though its resync isn't through")]
     NotWhole,

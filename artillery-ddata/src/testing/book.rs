@@ -21,7 +21,9 @@ impl Ask {
     pub(crate) fn of(operation: &Operation) -> Self {
         match operation {
             Operation::Write { write, .. } => Self::Write(write.clone()),
-            Operation::Read { query, mode, floor } => Self::Read { query: query.clone(), mode: *mode, floor: *floor },
+            Operation::Read { query, mode, floor, .. } => {
+                Self::Read { query: query.clone(), mode: *mode, floor: *floor }
+            }
             // Nobody writes these down.
             Operation::Routing
             | Operation::Status

@@ -117,7 +117,7 @@ impl Member {
         Parts {
             me: self.id,
             chain: config.chain,
-            rule: Rule::Fixed { config: Arc::new(config.clone()), lanes: lanes.collect() },
+            rule: Rule::Fixed { config: Arc::new(config.clone()), history: routing.life(), lanes: lanes.collect() },
             settings: settings.clone(),
             store: self.store.clone(),
             queue_bytes: QUEUE_BYTES,

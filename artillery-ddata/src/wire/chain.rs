@@ -159,8 +159,8 @@ enum Heard {
 #[derive(Serialize, Deserialize)]
 struct UpdatesHeader {
     watermark: Sequence,
-    /// Of the first update; the others follow.
-    first: Sequence,
+    /// Of the update before the first; the sequences of the others follow.
+    after: Version,
     updates: Vec<UpdateHeader>,
     /// Of all updates, in order.
     changes: Vec<Lengths>,
@@ -180,6 +180,7 @@ struct UpdateHeader {
 #[derive(Serialize, Deserialize)]
 struct ChunkHeader<P> {
     watermark: Sequence,
+    after: Version,
     version: Version,
     part: P,
 }
@@ -199,9 +200,9 @@ pub fn encode(message: &ChainFrame) -> Result<Encoded, EncodeError> {
             (Said::Control(control), Vec::new())
         }
         ChainMessage::Chunk(chunk) => {
-            let Chunk { watermark, version, ref part, ref bytes } = *chunk;
-            check_chunk(version, part, bytes)?;
-            (Said::Chunk(ChunkHeader { watermark, version, part }), vec![bytes.clone()])
+            let Chunk { watermark, after, version, ref part, ref bytes } = *chunk;
+            check_chunk(after, version, part, bytes)?;
+            (Said::Chunk(ChunkHeader { watermark, after, version, part }), vec![bytes.clone()])
         }
         ChainMessage::Snapshot(part) => {
             let (header, body) = encode_snapshot(part)?;
@@ -223,11 +224,10 @@ pub fn encode(message: &ChainFrame) -> Result<Encoded, EncodeError> {
 
 fn encode_updates(message: &Updates) -> Result<(UpdatesHeader, Vec<Bytes>), EncodeError> {
     check_count(message.updates.len())?;
-    let first = message.updates[0].version.sequence;
     let mut updates = Vec::with_capacity(message.updates.len());
     let mut changes = Vec::with_capacity(message.updates.len());
     let mut body = Vec::with_capacity(message.updates.len() * 2);
-    let mut order = Order::from(first)?;
+    let mut order = Order::behind(message.after);
     for update in &message.updates {
         order.next(update.version)?;
         for change in &update.changes {
@@ -248,7 +248,7 @@ fn encode_updates(message: &Updates) -> Result<(UpdatesHeader, Vec<Bytes>), Enco
         });
     }
     body.retain(|piece| !piece.is_empty());
-    Ok((UpdatesHeader { watermark: message.watermark, first, updates, changes }, body))
+    Ok((UpdatesHeader { watermark: message.watermark, after: message.after, updates, changes }, body))
 }
 
 fn checked_key(len: u64) -> Result<u32, HistoryError> {
@@ -271,8 +271,8 @@ fn check_control(control: &Control) -> Result<(), HistoryError> {
     control.snapshot.as_ref().map_or(Ok(()), |progress| check_mark(&progress.mark))
 }
 
-fn check_chunk(version: Version, part: &Part, bytes: &Bytes) -> Result<(), HistoryError> {
-    Order::from(version.sequence)?.next(version)?;
+fn check_chunk(after: Version, version: Version, part: &Part, bytes: &Bytes) -> Result<(), HistoryError> {
+    Order::behind(after).next(version)?;
     let piece = bytes.len() as u64;
     if bytes.is_empty() || bytes.len() > MAX_CHUNK {
         return Err(HistoryError::PieceLength(piece));
@@ -292,11 +292,8 @@ struct Order {
 }
 
 impl Order {
-    fn from(first: Sequence) -> Result<Self, HistoryError> {
-        if first == Sequence::ZERO {
-            return Err(HistoryError::Sequence { expected: Sequence(1), found: first });
-        }
-        Ok(Self { expected: first, epoch: Epoch(0) })
+    fn behind(after: Version) -> Self {
+        Self { expected: Sequence(after.sequence.0.saturating_add(1)), epoch: after.epoch }
     }
 
     fn next(&mut self, version: Version) -> Result<(), HistoryError> {
@@ -329,9 +326,9 @@ pub fn decode(frame: &Frame) -> Result<ChainFrame, DecodeError> {
             check_control(&control)?;
             ChainMessage::Control(control)
         }
-        Heard::Chunk(ChunkHeader { watermark, version, part }) => {
-            check_chunk(version, &part, &frame.body)?;
-            ChainMessage::Chunk(Chunk { watermark, version, part, bytes: frame.body.clone() })
+        Heard::Chunk(ChunkHeader { watermark, after, version, part }) => {
+            check_chunk(after, version, &part, &frame.body)?;
+            ChainMessage::Chunk(Chunk { watermark, after, version, part, bytes: frame.body.clone() })
         }
         Heard::Snapshot(header) => ChainMessage::Snapshot(decode_snapshot(header, &frame.body)?),
     };
@@ -364,7 +361,7 @@ fn decode_updates(header: UpdatesHeader, body: &Bytes) -> Result<Updates, Decode
 
     let mut pieces = Pieces::of(body);
     let mut changes = header.changes.iter();
-    let mut order = Order::from(header.first)?;
+    let mut order = Order::behind(header.after);
     let mut updates = Vec::with_capacity(header.updates.len());
     for update in header.updates {
         let version = Version { epoch: update.epoch, sequence: order.expected };
@@ -374,7 +371,7 @@ fn decode_updates(header: UpdatesHeader, body: &Bytes) -> Result<Updates, Decode
         let UpdateHeader { kind, request, outcome, chain_time, .. } = update;
         updates.push(Update { version, kind, request, outcome, chain_time, changes });
     }
-    Ok(Updates { watermark: header.watermark, updates })
+    Ok(Updates { watermark: header.watermark, after: header.after, updates })
 }
 
 impl From<SnapshotError> for EncodeError {

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
 use crate::control::{
-    Founder, History,
+    Founder, History, InvalidTiming,
     message::{Renewal, Renewed},
     recovery::Standing,
 };
@@ -65,6 +65,9 @@ pub enum DecodeError {
     /// A message of the log's group is too long.
     #[error("a message of the log of {0} bytes, at most {MAX_LOG_MESSAGE} are allowed")]
     Long(usize),
+    /// A cluster's times make no sense.
+    #[error("{field}: {0}", field = .0.field())]
+    Timing(#[from] InvalidTiming),
     /// A node says that it has a longer name or more addresses than nodes have.
     #[error("a node with a name of {name} bytes and {addrs} addresses")]
     Founder {
@@ -173,6 +176,7 @@ fn heard_answer(frame: &Frame) -> Result<Answer, DecodeError> {
         Heard::Lease(history, renewed) => {
             no_body(frame)?;
             renewed.configs.iter().flat_map(|configs| configs.nodes()).try_for_each(check)?;
+            renewed.configs.iter().try_for_each(|configs| configs.timing().validate())?;
             Ok(Answer::Renewed(history, renewed))
         }
         Heard::Log => Ok(Answer::Log(log_message(frame)?)),
@@ -217,9 +221,9 @@ mod tests {
     use crate::{
         ChainId, ClusterId, Epoch, Incarnation, MemberId, NodeId, Sequence,
         control::{
-            ChainSettings, Configs, Founding,
+            ChainSettings, Configs, Founding, Timing,
             log::LogIndex,
-            message::{Close, Promotion, Report, Way},
+            message::{Close, Leave, Promotion, Report, Stage, Way},
         },
     };
 
@@ -235,7 +239,7 @@ mod tests {
             answered: 6,
             me,
             applied: LogIndex(2),
-            leaving: true,
+            leave: Leave { number: 3, stage: Stage::Resigned },
             promotions: vec![promotion],
             reports: vec![report()],
         }
@@ -262,6 +266,7 @@ mod tests {
             name: "test".into(),
             members: (0..3).map(founder).collect(),
             settings: ChainSettings::default(),
+            timing: Timing { drift_ppm: 7, ..Timing::default() },
         };
         let configs = Some(Box::new(Configs::of(&founding)));
         Renewed {
@@ -271,6 +276,7 @@ mod tests {
             configs,
             settled: true,
             released: true,
+            leave: Some(Leave { number: 4, stage: Stage::Asks }),
             close: vec![Close { chain: ChainId(0), epoch: Epoch(1) }],
         }
     }
@@ -289,7 +295,15 @@ mod tests {
         ] {
             assert_eq!(decode_call(&frame(encode_call(&call).unwrap())), Ok(call));
         }
-        let empty = Renewed { lease: None, leader: None, configs: None, settled: false, released: false, ..renewed() };
+        let empty = Renewed {
+            lease: None,
+            leader: None,
+            configs: None,
+            settled: false,
+            released: false,
+            leave: None,
+            ..renewed()
+        };
         for answer in [
             Answer::Renewed(Some(history), renewed()),
             Answer::Renewed(None, empty),
@@ -312,6 +326,17 @@ mod tests {
         let many = Founder { addrs: vec![([127, 0, 0, 1], 1).into(); MAX_ADDRS + 1], ..founder(1) };
         let many = frame(encode_call(&Call::Renewal(None, renewal(many))).unwrap());
         assert_eq!(decode_call(&many), Err(DecodeError::Founder { name: 2, addrs: MAX_ADDRS + 1 }));
+        let timing = Timing { lease: Duration::MAX, ..Timing::default() };
+        let founding = Founding {
+            cluster: ClusterId(1),
+            name: "test".into(),
+            members: vec![],
+            settings: ChainSettings::default(),
+            timing,
+        };
+        let endless = Renewed { configs: Some(Box::new(Configs::of(&founding))), ..renewed() };
+        let endless = frame(encode_answer(&Answer::Renewed(None, endless)).unwrap());
+        assert_eq!(decode_answer(&endless), Err(DecodeError::Timing(InvalidTiming::Lease)));
         let named = Founder { name: "n".repeat(MAX_NAME + 1), ..founder(1) };
         let named = frame(encode_call(&Call::Renewal(None, renewal(named))).unwrap());
         assert_eq!(decode_call(&named), Err(DecodeError::Founder { name: MAX_NAME + 1, addrs: 1 }));

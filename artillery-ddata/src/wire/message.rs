@@ -45,6 +45,9 @@ pub enum ChainMessage {
 pub struct Updates {
     /// The sender's commit watermark.
     pub watermark: Sequence,
+    /// The version before the first update; [`Version::NONE`]: the history begins here. A receiver whose history ends in
+    /// another version lacks something, or has diverged (trap 54).
+    pub after: Version,
     /// Consecutive by sequence, never empty.
     pub updates: Vec<Update>,
 }
@@ -55,6 +58,8 @@ pub struct Updates {
 pub struct Chunk {
     /// The sender's commit watermark.
     pub watermark: Sequence,
+    /// The version before that update, as in [`Updates`].
+    pub after: Version,
     /// Which update.
     pub version: Version,
     /// Where the piece belongs.

@@ -62,6 +62,8 @@ pub enum Operation {
         mode: ReadMode,
         /// The floor of the session that it is made in, if it is in one.
         floor: Option<Sequence>,
+        /// The history that its session, or its watch, belongs to: in another one it is refused.
+        history: Option<ClusterId>,
     },
     /// Write.
     Write {

@@ -27,6 +27,9 @@ pub(super) struct ChaosArgs {
     /// Which faults come in which order
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(super) seed: u64,
+    /// Give operators' orders too, also while a fault lasts: reorder, drain, SIGTERM and a start
+    #[arg(long, conflicts_with = "teeth")]
+    pub(super) orders: bool,
     /// The program `node` (default: the one beside this)
     #[arg(long, value_name = "PATH")]
     pub(super) node_binary: Option<PathBuf>,

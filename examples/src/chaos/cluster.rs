@@ -4,6 +4,7 @@ use std::{
     net::{Ipv4Addr, SocketAddr},
     path::{Path, PathBuf},
     process::Stdio,
+    sync::{Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
@@ -13,22 +14,33 @@ use rustix::process::Signal;
 use serde_json::Value;
 use tokio::{
     process::Command,
-    time::{Instant, sleep},
+    task::JoinSet,
+    time::{Instant, sleep, timeout},
 };
 
 use super::{
     fault::{Fault, Kind, name},
     http,
     net::{Net, address},
+    nodes::Nodes,
     process::Process,
+    tally::Outcome,
+    view::View,
 };
 use crate::{chance, exit::Failure};
 
 const QUIC: u16 = 4400;
 const RESP: u16 = 6379;
 const HTTP: u16 = 8080;
+/// The longest that nodes may take until all is as it should be.
+const PATIENCE: Duration = Duration::from_secs(60);
 /// Between two looks at whether all is well.
 const LOOK: Duration = Duration::from_millis(50);
+
+/// What `ctl` is given for an order, for finding the cluster and for each of its calls.
+const CTL_MS: u64 = 4000;
+/// It makes up to three calls behind each other: one that takes longer hangs.
+const CTL_HANGS: Duration = Duration::from_millis(4 * CTL_MS + 2000);
 
 /// How long a lease lasts, and how wrong clocks may go.
 pub(super) const LEASE: Duration = Duration::from_millis(1000);
@@ -43,8 +55,8 @@ pub(super) struct Programs {
 /// Nodes and the network between them.
 pub(super) struct Cluster {
     // Before the network, which goes last.
-    nodes: Vec<Option<Process>>,
-    net: Net,
+    nodes: Nodes,
+    net: Mutex<Net>,
     programs: Programs,
     logs: PathBuf,
     name: String,
@@ -55,7 +67,7 @@ pub(super) struct Cluster {
 impl Cluster {
     pub(super) fn new(net: Net, nodes: u32, replicas: u32, programs: Programs, logs: PathBuf) -> Self {
         let (name, secret) = (format!("chaos-{}", chance::token()), chance::token());
-        let nodes = (0..nodes).map(|_| None).collect();
+        let (nodes, net) = (Nodes::new(nodes), Mutex::new(net));
         Self { nodes, net, programs, logs, name, secret, replicas }
     }
 
@@ -63,15 +75,34 @@ impl Cluster {
         self.nodes.len()
     }
 
-    pub(super) fn start_all(&mut self) -> Result<(), Failure> {
+    fn net(&self) -> MutexGuard<'_, Net> {
+        // What fails halfway ends the run.
+        self.net.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn start_all(&self) -> Result<(), Failure> {
         (0..self.nodes.len()).try_for_each(|node| self.start(node))
     }
 
-    fn start(&mut self, node: usize) -> Result<(), Failure> {
+    /// Starts a node, if it doesn't run.
+    pub(super) fn start(&self, node: usize) -> Result<(), Failure> {
         let log = self.log(node);
-        let (namespace, args) = (self.net.namespace(node), self.args(node));
-        self.nodes[node] = Some(Process::start(&namespace, &self.programs.node, &args, &self.secret, &log)?);
-        Ok(())
+        let (namespace, args) = (self.net().namespace(node), self.args(node));
+        self.nodes.run(node, || Process::start(&namespace, &self.programs.node, &args, &self.secret, &log))
+    }
+
+    /// Asks a node to stop, and waits until it has.
+    pub(super) async fn stop(&self, node: usize) -> Result<(), Failure> {
+        self.nodes.stop(node).await
+    }
+
+    /// Signals a node, if it runs.
+    pub(super) fn signal(&self, node: usize, signal: Signal) -> Result<(), Failure> {
+        self.nodes.signal(node, signal)
+    }
+
+    pub(super) fn runs(&self, node: usize) -> bool {
+        self.nodes.runs(node)
     }
 
     fn args(&self, node: usize) -> Vec<String> {
@@ -131,63 +162,86 @@ impl Cluster {
         serde_json::from_slice(&output.ok()?.stdout).ok()
     }
 
+    /// Has `ctl` give an order; it begins its search at that node. What came of it, and what it said if it was not done.
+    pub(super) async fn order(&self, first: usize, args: &[&str]) -> (Outcome, Option<String>) {
+        let mut command = Command::new(&self.programs.ctl);
+        command.args(["--cluster", &self.name, "--no-mdns", "--json", "--timeout", &CTL_MS.to_string()]);
+        for node in (0..self.size()).map(|place| (first + place) % self.size()) {
+            command.args(["--seed", &SocketAddr::from((address(node), QUIC)).to_string()]);
+        }
+        command.args(args).env("ARTILLERY_SECRET", &self.secret).stdin(Stdio::null()).kill_on_drop(true);
+        let output = match timeout(CTL_HANGS, command.output()).await {
+            Ok(Ok(output)) => output,
+            Ok(Err(error)) => return (Outcome::Failed, Some(error.to_string())),
+            Err(_) => return (Outcome::Hung, Some(format!("ctl did not end within {CTL_HANGS:?}"))),
+        };
+        if output.status.success() {
+            return (Outcome::Done, None);
+        }
+        let said = serde_json::from_slice::<Value>(&output.stdout).ok();
+        let said = said.and_then(|said| Some(said["error"].as_str()?.to_owned()));
+        let text = said.unwrap_or_else(|| String::from_utf8_lossy(&output.stderr).trim().to_owned());
+        (Outcome::of(&text), Some(text))
+    }
+
+    /// What the nodes say, those that answer.
+    pub(super) async fn view(&self) -> View {
+        let mut asking = JoinSet::new();
+        for node in 0..self.size() {
+            asking.spawn(http::status(SocketAddr::from((address(node), HTTP))));
+        }
+        let all: Vec<Value> = asking.join_all().await.into_iter().flatten().collect();
+        View::of(&all)
+    }
+
     /// Does it.
-    pub(super) async fn strike(&mut self, fault: &Fault) -> Result<(), Failure> {
+    pub(super) async fn strike(&self, fault: &Fault) -> Result<(), Failure> {
         let (victim, other) = (fault.victim, fault.other);
         match fault.kind {
-            Kind::Kill => self.take(victim)?.kill().await?,
-            Kind::Restart => self.take(victim)?.stop().await?,
-            Kind::Pause => self.node(victim)?.signal(Signal::STOP)?,
+            Kind::Kill => self.nodes.kill(victim).await?,
+            Kind::Restart => self.nodes.stop(victim).await?,
+            Kind::Pause => self.nodes.signal(victim, Signal::STOP)?,
+            Kind::Slow => self.net().slow(victim, fault.kilobits, fault.keeps_ms)?,
             Kind::Cut => {
-                self.net.cut(victim, other)?;
-                self.net.cut(other, victim)?;
+                self.net().cut(victim, other)?;
+                self.net().cut(other, victim)?;
             }
-            Kind::OneWay => self.net.cut(other, victim)?,
+            Kind::OneWay => self.net().cut(other, victim)?,
             Kind::Isolate | Kind::Deaf | Kind::Mute => {
                 for other in (0..self.nodes.len()).filter(|other| *other != victim) {
                     if fault.kind != Kind::Mute {
-                        self.net.cut(other, victim)?;
+                        self.net().cut(other, victim)?;
                     }
                     if fault.kind != Kind::Deaf {
-                        self.net.cut(victim, other)?;
+                        self.net().cut(victim, other)?;
                     }
                 }
             }
-            Kind::Slow => self.net.slow(victim, fault.kilobits, fault.keeps_ms)?,
         }
         Ok(())
     }
 
     /// Takes it back.
-    pub(super) fn heal(&mut self, fault: &Fault) -> Result<(), Failure> {
+    pub(super) fn heal(&self, fault: &Fault) -> Result<(), Failure> {
         match fault.kind {
             Kind::Kill | Kind::Restart => self.start(fault.victim),
-            Kind::Pause => self.node(fault.victim)?.signal(Signal::CONT),
-            _ => self.net.heal(),
+            Kind::Pause => self.nodes.signal(fault.victim, Signal::CONT),
+            _ => self.net().heal(),
         }
-    }
-
-    fn take(&mut self, node: usize) -> Result<Process, Failure> {
-        self.nodes[node].take().ok_or_else(|| gone(node))
-    }
-
-    fn node(&self, node: usize) -> Result<&Process, Failure> {
-        self.nodes[node].as_ref().ok_or_else(|| gone(node))
     }
 
     /// Waits until every node is ready, and the chain has all members that it should have.
     ///
-    /// Returns their names, head first.
-    pub(super) async fn whole(&mut self, patience: Duration) -> Result<Vec<String>, Failure> {
-        let end = Instant::now() + patience;
+    /// Returns their names, head first. `patience` says from when on [`PATIENCE`] counts, each time it is asked.
+    pub(super) async fn whole(&self, patience: impl Fn() -> Instant) -> Result<Vec<String>, Failure> {
         loop {
-            self.all_run()?;
+            self.nodes.all_run()?;
             let why = match self.look().await {
                 Ok(members) => return Ok(members),
                 Err(why) => why,
             };
-            if Instant::now() >= end {
-                return Err(Failure::failed(format!("not whole again after {} s: {why}", patience.as_secs())));
+            if patience().elapsed() >= PATIENCE {
+                return Err(Failure::failed(format!("not whole again after {} s: {why}", PATIENCE.as_secs())));
             }
             sleep(LOOK).await;
         }
@@ -197,16 +251,6 @@ impl Cluster {
     pub(super) async fn is_spare(&self, node: usize) -> bool {
         let status = http::status(SocketAddr::from((address(node), HTTP))).await;
         status.is_some_and(|status| status["role"] == "spare")
-    }
-
-    /// No node has ended by itself.
-    fn all_run(&mut self) -> Result<(), Failure> {
-        for (node, process) in self.nodes.iter_mut().enumerate() {
-            if let Some(status) = process.as_mut().and_then(Process::ended) {
-                return Err(Failure::failed(format!("{} has ended by itself: {status}", name(node))));
-            }
-        }
-        Ok(())
     }
 
     async fn look(&self) -> Result<Vec<String>, String> {
@@ -245,8 +289,4 @@ impl Cluster {
         }
         Ok(members)
     }
-}
-
-fn gone(node: usize) -> Failure {
-    Failure::failed(format!("{} isn't there", name(node)))
 }

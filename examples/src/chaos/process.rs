@@ -4,19 +4,12 @@ use std::{
     fs::OpenOptions,
     path::Path,
     process::{ExitStatus, Stdio},
-    time::Duration,
 };
 
 use rustix::process::{Pid, Signal, kill_process};
-use tokio::{
-    process::{Child, Command},
-    time::timeout,
-};
+use tokio::process::{Child, Command};
 
 use crate::exit::Failure;
-
-/// The longest that stopping may take when it was asked for.
-const FAREWELL: Duration = Duration::from_secs(20);
 
 /// A running program. Dropped: killed.
 pub(super) struct Process {
@@ -59,17 +52,6 @@ impl Process {
         let pid = self.child.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?));
         let pid = pid.ok_or_else(|| Failure::failed("a node has ended by itself"))?;
         kill_process(pid, signal).map_err(Failure::failed)
-    }
-
-    /// Asks it to stop, and waits until it has.
-    pub(super) async fn stop(mut self) -> Result<(), Failure> {
-        self.signal(Signal::TERM)?;
-        match timeout(FAREWELL, self.child.wait()).await {
-            Ok(Ok(status)) if status.success() => Ok(()),
-            Ok(Ok(status)) => Err(Failure::failed(format!("a node was asked to stop, and ended with {status}"))),
-            Ok(Err(error)) => Err(Failure::failed(error)),
-            Err(_) => Err(Failure::failed(format!("a node was asked to stop, and didn't within {FAREWELL:?}"))),
-        }
     }
 
     /// Kills it, and waits until it is gone.

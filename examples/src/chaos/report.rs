@@ -1,6 +1,6 @@
 //! What is told on the way, and at the end.
 
-use std::collections::BTreeMap;
+use std::{cell::RefCell, collections::BTreeMap};
 
 use serde::Serialize;
 
@@ -9,6 +9,7 @@ use super::{
     door::Reply,
     isolation::Isolation,
     recovery::{BOUND, Regained},
+    tally::Tally,
 };
 
 /// Tells a person what is going on.
@@ -23,6 +24,20 @@ impl Story {
     }
 }
 
+/// Faults and orders that were drawn and are not allowed, each with how often.
+#[derive(Default)]
+pub(super) struct Skipped(RefCell<BTreeMap<String, u64>>);
+
+impl Skipped {
+    pub(super) fn add(&self, what: &str) {
+        *self.0.borrow_mut().entry(what.to_owned()).or_default() += 1;
+    }
+
+    pub(super) fn into_counts(self) -> BTreeMap<String, u64> {
+        self.0.into_inner()
+    }
+}
+
 /// One fault, and what came after it.
 #[derive(Debug, Serialize)]
 pub(super) struct Round {
@@ -33,6 +48,8 @@ pub(super) struct Round {
     pub(super) fault: String,
     /// What the victim was: a role, or a spare.
     pub(super) role: String,
+    /// From the heal until the order under way had ended, in milliseconds; what was regained counts from then on.
+    pub(super) waited_ms: u64,
     pub(super) regained: Vec<Regained>,
     /// From the heal until the chain had all its members, in milliseconds.
     pub(super) whole_ms: u64,
@@ -49,6 +66,7 @@ impl Round {
             }
         };
         let (write, read) = (span(&|node| node.write_ms), span(&|node| node.read_ms));
+        let waited = if self.waited_ms > 0 { format!("{} ms for an order, ", self.waited_ms) } else { String::new() };
         let alone = match &self.isolation {
             Some(seen) => format!(
                 "; alone: {} NOLEASE, {} served, {} eventual{}",
@@ -60,7 +78,7 @@ impl Round {
             None => String::new(),
         };
         format!(
-            "{:7.1} s  {} ({}); then writes at all after {write}, reads {read}, whole after {} ms{alone}",
+            "{:7.1} s  {} ({}); then {waited}writes at all after {write}, reads {read}, whole after {} ms{alone}",
             self.at, self.fault, self.role, self.whole_ms
         )
     }
@@ -79,6 +97,10 @@ pub(super) struct Summary {
     pub(super) unknown: usize,
     pub(super) keys: usize,
     pub(super) faults: BTreeMap<String, u64>,
+    /// With `--orders`.
+    pub(super) orders: Option<Tally>,
+    /// Faults and orders that were drawn and are not allowed.
+    pub(super) not_drawn: BTreeMap<String, u64>,
     pub(super) violations: Vec<String>,
     pub(super) undecided: usize,
     /// Answers that should never be given.
@@ -130,16 +152,26 @@ impl Summary {
     /// Whether every promise was kept.
     pub(super) fn is_fine(&self) -> bool {
         let wrong = [&self.violations, &self.odd, &self.late, &self.isolated_wrongly];
-        wrong.iter().all(|list| list.is_empty()) && self.undecided == 0 && self.error.is_none() && self.done > 0
+        let lacks_orders = self.orders.as_ref().is_some_and(|orders| orders.lacks().is_some());
+        wrong.iter().all(|list| list.is_empty())
+            && !lacks_orders
+            && self.undecided == 0
+            && self.error.is_none()
+            && self.done > 0
     }
 
     pub(super) fn tell(&self, story: &Story) {
-        let faults: Vec<_> = self.faults.iter().map(|(kind, count)| format!("{count} {kind}")).collect();
         story.say(&format!(
             "{} operations on {} keys: {} done, {} refused, {} unknown",
             self.operations, self.keys, self.done, self.refused, self.unknown
         ));
-        story.say(&format!("faults: {}", faults.join(", ")));
+        story.say(&format!("faults: {}", counts(&self.faults)));
+        if let Some(orders) = &self.orders {
+            orders.tell(story);
+        }
+        if !self.not_drawn.is_empty() {
+            story.say(&format!("not drawn: {}", counts(&self.not_drawn)));
+        }
         for (label, list) in [
             ("VIOLATION", &self.violations),
             ("ODD ANSWER", &self.odd),
@@ -161,4 +193,10 @@ impl Summary {
             self.bound_ms
         ));
     }
+}
+
+/// What there was, and how often.
+pub(super) fn counts(of: &BTreeMap<String, u64>) -> String {
+    let all: Vec<_> = of.iter().map(|(what, count)| format!("{count} {what}")).collect();
+    all.join(", ")
 }

@@ -27,7 +27,9 @@ pub(super) async fn run(client: &Client, node: &str, timeout: Duration, output: 
             return Ok(exit::DONE);
         }
         if Instant::now() >= deadline {
-            return Err(Failure::failed("it was asked to leave, and is named yet: look at the status again"));
+            return Err(Failure::failed(
+                "it was asked to leave, and is named yet: it leaves within ten leases of the order if others can go on without it, look at the status again",
+            ));
         }
         sleep(LOOK).await;
     }

@@ -19,7 +19,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 pub(super) async fn run(client: &Client, cluster: ClusterId, timeout: Duration, output: Output) -> Result<u8, Failure> {
     let survey = client.survey(timeout.min(LOOK)).await;
-    let plan = recovery::plan(cluster, &survey.standings).map_err(Failure::failed)?;
+    let plan = recovery::plan(cluster, &survey.standings, Duration::ZERO).map_err(Failure::failed)?;
     eprintln!("nodes that answer: {}; silent: {}", names(&survey), list(&survey.silent));
     eprintln!("{} has the best history that survives: it goes on, if the others stay silent", plan.by.name);
     let told = client.recover(plan.by.id.node, cluster, plan.history, timeout.max(PATIENCE)).await?;

@@ -53,16 +53,16 @@ pub(super) struct NodeArgs {
     /// Where strong reads are served
     #[arg(long, value_enum, default_value_t = ModeArg::Craq)]
     pub(super) mode: ModeArg,
-    /// Length of a lease: a member that is gone is missed so long; the same at all nodes
+    /// Length of a lease: a member that is gone is missed so long; settled when the cluster is formed
     #[arg(long, value_name = "N", default_value_t = 1000)]
     pub(super) lease_ms: u64,
-    /// How wrong clocks may go, in millionths; the same at all nodes
+    /// How wrong clocks may go, in millionths; settled when the cluster is formed
     #[arg(long, value_name = "N", default_value_t = 10_000)]
     pub(super) drift_ppm: u32,
-    /// How long a silent node is only suspected (default: half a lease); the same at all nodes
+    /// How long a silent node is only suspected (default: half a lease); settled when the cluster is formed
     #[arg(long, value_name = "N")]
     pub(super) suspect_ms: Option<u64>,
-    /// How long a living member may hold its chain up before it is moved out; the same at all nodes
+    /// How long a living member may hold its chain up before it is moved out; settled when the cluster is formed
     #[arg(long, value_name = "N", default_value_t = 2000)]
     pub(super) slow_ms: u64,
     /// Bytes of updates that may be in flight

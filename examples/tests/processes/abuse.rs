@@ -146,7 +146,8 @@ struct SlowReader {
 impl SlowReader {
     /// Asks for the large value as it is now, if the node takes in more.
     async fn ask(&mut self) {
-        let operation = Operation::Read { query: Query::Key("large".into()), mode: ReadMode::Strong, floor: None };
+        let operation =
+            Operation::Read { query: Query::Key("large".into()), mode: ReadMode::Strong, floor: None, history: None };
         let request =
             Request { number: self.asked, chain: ChainId(0), deadline_ms: 60_000, forwarded: false, operation };
         let request = encode_request(&request).unwrap();

@@ -73,6 +73,49 @@ async fn a_fourth_node_is_a_spare_and_answers() {
     assert_eq!(fourth.stop("-INT").await, Some(0), "{:#?}", fourth.err.all());
 }
 
+/// Ends a node; what it said of times that it was started with and doesn't go by.
+async fn other_times(node: &mut Node) -> Vec<String> {
+    node.kill().await;
+    // Up to the last line.
+    node.err.until(|_| false).await;
+    node.err.all().into_iter().filter(|line| line.contains("other times than its cluster's")).collect()
+}
+
+#[tokio::test]
+async fn a_node_started_with_other_times_goes_by_the_clusters_and_says_so_in_one_line() {
+    let mut cluster = Cluster::start(&["--lease-ms", "1500", "--suspect-ms", "800"]).await;
+    let mut other = Node::start(&cluster.name, &cluster.secret, &["--lease-ms", "3000", "--drift-ppm", "7"]);
+    other.ready().await;
+    let said = other_times(&mut other).await;
+    assert_eq!(said.len(), 1, "{:#?}", other.err.all());
+    for times in ["lease 3s, drift 7 ppm, suspect 1.5s, slow 2s", "lease 1.5s, drift 10000 ppm, suspect 800ms, slow 2s"]
+    {
+        assert!(said[0].contains(times), "{said:?}");
+    }
+    for node in &mut cluster.nodes {
+        assert!(other_times(node).await.is_empty(), "{:#?}", node.err.all());
+    }
+}
+
+#[tokio::test]
+async fn nodes_started_with_different_times_form_a_cluster_that_goes_by_the_proposers() {
+    let (name, secret) = (format!("test-{}", token()), token());
+    let mut nodes: Vec<_> =
+        ["1000", "2000", "3000"].map(|lease| Node::start(&name, &secret, &["--lease-ms", lease])).into();
+    for node in &mut nodes {
+        node.ready().await;
+    }
+    let mut said = Vec::new();
+    for node in &mut nodes {
+        said.push(other_times(node).await);
+    }
+    said.sort_by_key(Vec::len);
+    assert_eq!(said.iter().map(Vec::len).collect::<Vec<_>>(), [0, 1, 1], "one of them proposed the cluster: {said:?}");
+    let chosen: Vec<_> =
+        said.concat().iter().filter_map(|line| Some(line.rsplit_once("cluster's (")?.1.to_owned())).collect();
+    assert_eq!(chosen[0], chosen[1], "both go by the same");
+}
+
 #[tokio::test]
 async fn a_chain_of_one() {
     let (name, secret) = (format!("test-{}", token()), token());

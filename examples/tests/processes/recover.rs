@@ -1,6 +1,9 @@
 //! Most of those who keep the configuration are gone for good: what goes on, what is refused, and how an operator has what
 //! is left go on (docs/DESIGN.md §5.12).
 
+use std::time::Duration;
+
+use artillery_ddata::{Client, Error, ReadMode, Refusal, Session};
 use serde_json::Value;
 use tokio::time::Instant;
 
@@ -83,6 +86,40 @@ async fn the_last_of_three_goes_on_when_it_is_told_to() {
     let line = new.ready().await;
     assert_eq!(line["role"], "tail", "{line}");
     is_whole(&cluster, line["addr"].as_str().unwrap()).await;
+}
+
+fn is_of_another_history<T>(outcome: Result<T, Error>) -> bool {
+    matches!(outcome, Err(Error::Refused { reason: Refusal::OtherHistory, .. }))
+}
+
+#[tokio::test]
+async fn sessions_and_watches_of_before_are_refused_and_new_ones_are_not() {
+    let (mut cluster, id, last) = filled().await;
+    let builder = Client::builder().cluster(&cluster.name).secret(&cluster.secret).seed(last.parse().unwrap());
+    let client = builder.connect().await.unwrap();
+    let kv = client.kv().with_timeout(Duration::from_secs(20));
+    let old = Session::new();
+    let put = kv.put("k/0", "before").session(&old).await.unwrap();
+    let mut watch = kv.watch("k/").from(old.frontier());
+    kv.put("k/0", "again").await.unwrap();
+    assert!(watch.next().await.unwrap().unwrap().version > put.version);
+    for node in &mut cluster.nodes[..2] {
+        node.kill().await;
+    }
+    recover(&cluster, &last, &id).await;
+    assert!(is_of_another_history(watch.next().await.unwrap()));
+    for mode in [ReadMode::Strong, ReadMode::Eventual, ReadMode::ThroughChain] {
+        assert!(is_of_another_history(kv.get("k/0").mode(mode).session(&old).await), "{mode:?}");
+    }
+    let new = Session::new();
+    kv.put("k/0", "after").session(&new).await.unwrap();
+    for mode in [ReadMode::Strong, ReadMode::Eventual] {
+        let seen = kv.get("k/0").mode(mode).session(&new).await.unwrap();
+        assert_eq!(seen.value().map(|value| &value[..]), Some(&b"after"[..]), "{mode:?}");
+    }
+    let mut watch = kv.watch("k/").from(new.frontier());
+    kv.put("k/1", "after").await.unwrap();
+    assert_eq!(watch.next().await.unwrap().unwrap().key, "k/1");
 }
 
 /// The survivor's log still names their old lives, at addresses where nobody is any more.

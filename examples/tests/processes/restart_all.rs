@@ -49,6 +49,6 @@ async fn nobody_takes_an_empty_chain_for_the_old_one() {
     let error = new.kv().get("key").session(&resumed).await.map(drop).unwrap_err();
     assert!(matches!(error, Error::Refused { reason: Refusal::OtherHistory, .. }), "{error}");
     let (_, err) = cluster.ctl(&cluster.addrs[0], 1, &["outcome", &request]).await;
-    assert!(err.contains("another one"), "{err}");
+    assert!(err.contains("another history"), "{err}");
     assert_eq!(new.kv().get("key").await.unwrap().value(), None, "and it holds nothing of it");
 }

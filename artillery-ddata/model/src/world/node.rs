@@ -4,7 +4,7 @@ use std::{fmt, sync::Arc};
 
 use artillery_ddata::{
     ChainId, Incarnation, MemberId, NodeId, Sequence,
-    control::{Configs, Founder, holder, holder::Holder},
+    control::{Configs, Founder, holder::Holder},
     replica::{Gate, Replica, Settings},
     store::{MemoryStore, Store, StoreBatch, StoreOp},
 };
@@ -52,7 +52,7 @@ impl Node {
         let gate = Arc::new(Gate::new(CHAIN));
         let settings = Settings { heartbeat: UNIT, mutant: bounds.replica, ..Settings::default() };
         let replica = Replica::new(id, CHAIN, settings, store.clone(), gate.clone());
-        let holder = Part::new(Holder::new(founder, holder::Settings { renew: UNIT }, configs));
+        let holder = Part::new(Holder::new(founder, configs));
         Self { id, health: Health::Well, replica, store, gate, holder }
     }
 

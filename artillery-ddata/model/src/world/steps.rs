@@ -43,12 +43,19 @@ impl World {
             Action::Crash(node) => self.fault(node.into(), Health::Crashed),
             Action::CutOff(node) => self.fault(node.into(), Health::CutOff),
             Action::Elect => self.elect(),
+            Action::Reorder(order) => self.reorder(order.into()),
         }
     }
 
     pub(super) fn elect(&mut self) {
         self.term += 1;
         self.tell(self.what_the_log_says());
+    }
+
+    fn reorder(&mut self, order: usize) {
+        self.reorders += 1;
+        let order = super::ORDERS[order].map(|at| self.nodes[at].id).to_vec();
+        self.tell(Told::Reorder { token: 0, chain: CHAIN, order });
     }
 
     fn deliver(&mut self, from: usize, to: usize) {
@@ -246,7 +253,7 @@ impl World {
                         let entry = LogEntry { index: at, term, change };
                         inputs.extend(self.append(&entry));
                     }
-                    // Never said: the log is kept by others than the nodes of the cluster, and no operator wants another order.
+                    // The log is kept by others than the nodes of the cluster, and the operator doesn't wait for an answer.
                     Says::SetVoters { .. } | Says::Reordered { .. } => {}
                 }
             }

@@ -145,6 +145,13 @@ pub(super) fn member_relapses(rng: &mut Rng, setup: &Setup) -> Vec<Planned> {
 
 pub(super) fn new_orders(rng: &mut Rng) -> Vec<Planned> {
     let mut plan: Vec<_> = short_delays(rng, SECOND).collect();
+    plan.extend(orders_at(rng));
+    plan
+}
+
+/// Orders by a clock of their own.
+pub(super) fn orders_at(rng: &mut Rng) -> Vec<Planned> {
+    let mut plan = Vec::new();
     let mut at = 2 * SECOND;
     while at < HEALED - 3 * SECOND {
         plan.push(Planned { fault: Fault::Order(rng.below(1 << 20)), start: at, end: at + 1 });

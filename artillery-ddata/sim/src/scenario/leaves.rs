@@ -1,4 +1,4 @@
-//! Members that leave, until one or two are left; one comes back much later.
+//! Members that leave, until one or two are left, often a moment after one was killed; one comes back much later.
 
 use super::{HEALED, SECOND, Setup, draw::controlled};
 use crate::{
@@ -29,7 +29,9 @@ pub(super) fn members_leave(rng: &mut Rng, setup: &Setup) -> Vec<Planned> {
         })
         .collect();
     let mut at = 3 * SECOND;
-    let stay = 1 + rng.index(2.min(setup.members - 1));
+    let killed = (nodes.len() >= 3 && rng.chance(500)).then(|| nodes.swap_remove(rng.index(nodes.len())));
+    let killed_at = at - rng.between(50, 400) * MILLI;
+    let stay = 1 + rng.index(2.min(nodes.len() - 1));
     while nodes.len() > stay {
         let node = nodes.swap_remove(rng.index(nodes.len()));
         plan.push(Planned { fault: Fault::Leave(node), start: at, end: at + farewell });
@@ -41,6 +43,7 @@ pub(super) fn members_leave(rng: &mut Rng, setup: &Setup) -> Vec<Planned> {
     });
     let start = at + farewell + SECOND;
     plan.extend(back.map(|node| Planned { fault: Fault::Restart(node), start, end: start + 100 * MILLI }));
+    plan.extend(killed.map(|node| Planned { fault: Fault::Restart(node), start: killed_at, end: start + SECOND }));
     plan.sort_by_key(|planned| planned.start);
     plan
 }

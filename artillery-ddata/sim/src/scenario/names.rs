@@ -4,7 +4,7 @@ use super::Scenario;
 
 impl Scenario {
     /// All of them.
-    pub const ALL: [Self; 47] = [
+    pub const ALL: [Self; 48] = [
         Self::Calm,
         Self::Lossy,
         Self::Links,
@@ -48,6 +48,7 @@ impl Scenario {
         Self::Gray,
         Self::Relapses,
         Self::Orders,
+        Self::Shuffles,
         Self::Drains,
         Self::Leaves,
         Self::Scripts,
@@ -100,6 +101,7 @@ impl Scenario {
             Self::Gray => "gray",
             Self::Relapses => "relapses",
             Self::Orders => "orders",
+            Self::Shuffles => "shuffles",
             Self::Drains => "drains",
             Self::Leaves => "leaves",
             Self::Scripts => "scripts",
@@ -153,6 +155,7 @@ impl Scenario {
             Self::Gray => "a living member holds its chain up: a dead link, or a hundred times slower",
             Self::Relapses => "one member holds its chain up again and again, or hears nothing any more",
             Self::Orders => "members change places under load, and nobody is to notice",
+            Self::Shuffles => "members change places beside everything else that changes a configuration",
             Self::Drains => "members leave under load, one after the other, and start anew",
             Self::Walks => "walks through all keys in hash order, from member to member, while keys come and go",
             Self::Leaves => "members leave until one or two are left, who go on and take one in again",

@@ -12,9 +12,9 @@ use std::{collections::BTreeSet, fmt::Write as _, sync::Arc};
 use artillery_ddata::{
     ChainId, ClusterId, MemberId,
     control::{
-        ChainSettings, Founding,
+        ChainSettings, Founding, Timing,
         coordinator::{Coordinator, Fate, Input, Output, Settings},
-        holder::{self, Holder},
+        holder::Holder,
         log::{Change, Configs, LogIndex, Term},
         message::{Promotion, Renewal, Renewed},
     },
@@ -77,7 +77,6 @@ pub(super) struct Control {
     rng: Rng,
     founding: Founding,
     settings: Settings,
-    renew: std::time::Duration,
     group: Group,
     nodes: Vec<Half>,
     lives: Vec<u64>,
@@ -105,14 +104,16 @@ impl Control {
         let founders = ids.iter().take(control.founders).enumerate();
         let members = founders.map(|(index, &id)| Founders::founder(index, id)).collect();
         let cluster = ClusterId(u128::from(rng.below(u64::MAX)));
-        let founding = Founding { cluster, name: "simulated".into(), members, settings };
-        let settings = Settings {
-            cluster,
+        let timing = Timing {
             lease: control.lease,
             suspect: control.suspect,
             slow: control.slow,
             // Of two clocks, one fast and one slow; and a little.
             drift_ppm: 2 * control.drift + 2 * control.drift / 10 + 200,
+        };
+        let founding = Founding { cluster, name: "simulated".into(), members, settings, timing };
+        let settings = Settings {
+            cluster,
             replicas: control.replicas as usize,
             tick: control.suspect / 10,
             ..Settings::default()
@@ -122,7 +123,6 @@ impl Control {
             seed,
             rng,
             settings,
-            renew: control.lease / 4,
             group,
             nodes: Vec::new(),
             lives: vec![1; ids.len()],
@@ -136,15 +136,21 @@ impl Control {
 
     fn half(&self, index: usize, id: MemberId, setup: &Setup) -> Half {
         let configs = Arc::new(Configs::of(&self.founding));
-        let settings = holder::Settings { renew: self.renew };
-        let coordinator = Coordinator::new(id, self.settings);
+        let coordinator = Coordinator::new(id, self.own_times(index));
         let mutant = setup.mutant.and_then(crate::mutants::MutantName::coordinator);
         Half {
             coordinator: coordinator.with_mutant(mutant),
-            holder: Holder::new(Founders::founder(index, id), settings, configs),
+            holder: Holder::new(Founders::founder(index, id), configs),
             renewals: 0,
             ticks: false,
         }
+    }
+
+    /// As node `index` was started: with times of its own, which count for nothing in a cluster (trap 63).
+    fn own_times(&self, index: usize) -> Settings {
+        let factor = [4, 1][index % 2];
+        let Timing { lease, drift_ppm, suspect, slow } = self.founding.timing;
+        Settings { lease: lease * factor, drift_ppm, suspect: suspect * factor, slow, ..self.settings }
     }
 
     /// What the log comes to.
@@ -217,7 +223,7 @@ impl World {
     fn hear_of_log(&mut self, node: usize, id: MemberId) -> Result<(), Failure> {
         let Some((leads, leader, configs)) = self.said_of_log(id) else { return Ok(()) };
         let Some(control) = &mut self.control else { return Ok(()) };
-        let voters = control.group.voters().clone();
+        let voters = control.group.voters();
         let now = self.nodes[node].clock(self.now);
         let half = &mut control.nodes[node];
         half.holder.leads(now, leader);
@@ -367,6 +373,12 @@ impl World {
                         let served = replica::Input::Served(learned.asked);
                         self.enqueue(to, Work { slot, input: served, flight: None });
                     }
+                }
+                if learned.resigns {
+                    self.resign(to);
+                }
+                if learned.serves_again {
+                    self.serve_again(to);
                 }
                 self.schedule_renewal(to);
             }

@@ -8,7 +8,7 @@ use tokio::time::Instant;
 
 use super::{Answer, Failed, Router, check_key, check_value, from_now};
 use crate::{
-    ChainId, Error, MemberId, RequestId, Routing, Sequence, Session,
+    ChainId, ClusterId, Error, MemberId, RequestId, Routing, Sequence, Session,
     client::{channel::Question, requests::Numbered},
     control::chain_of,
     driver::handle::ChainHandle,
@@ -26,6 +26,13 @@ pub(crate) struct HowToRead {
     pub(crate) mode: ReadMode,
     pub(crate) timeout: Duration,
     pub(crate) session: Option<Session>,
+}
+
+impl HowToRead {
+    /// The history that its session belongs to, if it is in one that has seen something.
+    pub(crate) fn life(&self) -> Option<ClusterId> {
+        self.session.as_ref().and_then(Session::life)
+    }
 }
 
 /// What a write is asked for with.
@@ -46,13 +53,41 @@ impl Router {
         }
     }
 
+    /// The routing of this history, if one is named.
+    ///
+    /// What is known here may lag behind a recovery of which the session or watch has heard elsewhere; so it is asked for anew
+    /// before the history is refused.
+    pub(crate) async fn routing_of(
+        &self,
+        history: Option<ClusterId>,
+        deadline: Instant,
+    ) -> Result<std::sync::Arc<Routing>, Error> {
+        let is_of = |routing: &Routing| history.is_none_or(|history| history == routing.life());
+        let routing = self.routing(deadline).await?;
+        if is_of(&routing) {
+            return Ok(routing);
+        }
+        self.refresh_routing(deadline).await;
+        let routing = self.routing(deadline).await?;
+        if is_of(&routing) { Ok(routing) } else { Err(refused(Refusal::OtherHistory)) }
+    }
+
     /// Reads keys of one chain.
     pub(crate) async fn read(&self, query: Query, how: &HowToRead) -> Result<Answer, Error> {
         let deadline = from_now(how.timeout);
         query.keys().iter().try_for_each(check_key).map_err(refused)?;
-        let routing = self.routing(deadline).await?;
+        let routing = self.routing_of(how.life(), deadline).await?;
         let chain = one_chain(&routing, query.keys())?;
-        self.read_in(&routing, chain, query, how, None, deadline).await
+        // A session that has seen nothing belongs to no history: if only the routing here lagged behind, it is asked again.
+        let again = (how.session.is_some() && how.life().is_none()).then(|| query.clone());
+        let answer = self.read_in(&routing, chain, query, how, None, deadline).await;
+        match (answer, again) {
+            (Err(Error::Refused { reason: Refusal::OtherHistory, .. }), Some(query)) => {
+                let routing = self.routing(deadline).await?;
+                self.read_in(&routing, chain, query, how, None, deadline).await
+            }
+            (answer, _) => answer,
+        }
     }
 
     /// Reads in a chain, at `only` that member if one is named.
@@ -70,7 +105,10 @@ impl Router {
             Some(session) => Some(session.floor(routing.life(), chain).ok_or(refused(Refusal::OtherHistory))?),
         };
         let timing = Some(Timing::of_query(&query));
-        let operation = Operation::Read { query, mode: how.mode, floor };
+        // Floors and positions count in one history alone, and the answering node may be in another (traps 58, 59).
+        let is_bound = how.session.is_some() || matches!(query, Query::Changes(_));
+        let history = is_bound.then(|| routing.life());
+        let operation = Operation::Read { query, mode: how.mode, floor, history };
         #[cfg(feature = "testing")]
         let noted = self.note(|| crate::testing::Ask::of(&operation), None);
         let question = Question { chain, forwarded: false, only, operation };
@@ -78,6 +116,10 @@ impl Router {
         self.count(timing, answer.as_ref().map(|answer| &answer.reply));
         #[cfg(feature = "testing")]
         super::observed::noted_read(noted, chain, &answer);
+        if let Err(Error::Refused { reason: Refusal::OtherHistory, .. }) = &answer {
+            // The next request is to go by newer routing.
+            self.refresh_routing(deadline).await;
+        }
         let answer = answer.map_err(|error| self.unserved(chain, how.mode, error))?;
         if let (Some(session), Some(as_of)) = (&how.session, as_of(&answer.reply)) {
             session.raise(routing.life(), chain, as_of);
@@ -116,7 +158,7 @@ impl Router {
     async fn write_once(&self, write: Write, how: HowToWrite) -> Result<(Answer, RequestId), Error> {
         let deadline = from_now(how.timeout);
         self.check(&write)?;
-        let routing = self.routing(deadline).await?;
+        let routing = self.routing_of(how.session.as_ref().and_then(Session::life), deadline).await?;
         let chain = one_chain(&routing, write.keys())?;
         let (answer, id) = match how.request_id {
             Some(id) => (self.write_under(&routing, chain, write, id, deadline).await?, id),

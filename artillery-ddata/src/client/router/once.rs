@@ -150,9 +150,9 @@ async fn ask_here(handle: ChainHandle, me: MemberId, place: Place, question: &Qu
     let is_write = question.operation.is_write();
     let handed = async {
         match &question.operation {
-            Operation::Read { query, mode, floor } => {
-                let (query, mode, floor) = (query.clone(), *mode, *floor);
-                handle.read(ReadRequest { query, mode, floor, deadline: until, responder }).await;
+            Operation::Read { query, mode, floor, history } => {
+                let (query, mode, floor, history) = (query.clone(), *mode, *floor, *history);
+                handle.read(ReadRequest { query, mode, floor, history, deadline: until, responder }).await;
             }
             Operation::Write { request, write } => {
                 let (request, write) = (*request, write.clone());

@@ -43,16 +43,18 @@ const MOST: usize = 4096;
 
 impl Coordinator {
     pub(super) fn renewal(&mut self, now: Timestamp, from: MemberId, renewal: Renewal) {
-        let Renewal { number, answered, me, applied, leaving, promotions, reports } = renewal;
+        let Renewal { number, answered, me, applied, leave, promotions, reports } = renewal;
+        let mutant = self.mutant;
         let Some(leading) = self.leading.as_mut().filter(|_| me.id == from) else {
             return self.answer(now, from, number, applied, self.leader, None);
         };
         let seen = leading.nodes.entry(from).or_insert_with(|| Seen::new(me.clone(), now));
         seen.heard = now;
-        seen.shows(answered);
+        let is_fresh = seen.shows(answered);
         seen.founder = me;
-        seen.leaving |= leaving;
+        seen.leaver.on_renewal(now, leave, is_fresh, mutant);
         seen.reports(now, reports);
+        seen.shown = answered;
         if self.mutant == Some(Mutant::PromoteInAnyEpoch) {
             seen.promotions.extend(promotions);
         } else {
@@ -92,7 +94,7 @@ impl Coordinator {
     fn may_have_lease(&self, waiting: Waiting) -> bool {
         let Some(leading) = &self.leading else { return false };
         let goes = leading.fenced.contains_key(&waiting.from)
-            || leading.nodes.get(&waiting.from).is_none_or(|seen| seen.leaving);
+            || leading.nodes.get(&waiting.from).is_none_or(|seen| seen.leaver.said.has_resigned());
         let since = self.configs.serves_since(waiting.from);
         let acts = since.is_some_and(|since| waiting.applied >= since || self.is(Mutant::GrantToFormerSelf));
         acts && !goes
@@ -146,8 +148,10 @@ impl Coordinator {
         let is_part = configs.is_none() && self.configs.node(to).is_some();
         let settled = leader == Some(self.me) && is_part && self.is_settled(now);
         let close = self.to_close(to);
+        self.says_close(to, number, &close);
         let released = self.releases(now, to);
-        let renewed = Renewed { number, lease, leader, configs, settled, released, close };
+        let leave = self.next_leave(now, to).filter(|_| leader == Some(self.me));
+        let renewed = Renewed { number, lease, leader, configs, settled, released, leave, close };
         self.outputs.push_back(Output::Answer { to, renewed });
     }
 }

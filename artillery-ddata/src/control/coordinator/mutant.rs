@@ -21,10 +21,12 @@ pub enum Mutant {
     ForgetDrift,
     /// A request for a promotion counts in later epochs too (trap 5).
     PromoteInAnyEpoch,
-    /// Whoever is heard of is taken to live, however old the message (trap 42).
+    /// A node that is heard of is taken to live, however old the message (trap 42). Two guards: also as the heir of a leaver.
     BelieveOldMessages,
     /// A member that lives is left where it is, though its neighbour can't reach it (trap 39).
     TolerateDeadHop,
+    /// A joiner that lives and holds up what is to be committed is left where it is (trap 39).
+    TolerateDeadJoiner,
     /// A member that alone makes its chain slow is left where it is (trap 39).
     TolerateSlow,
     /// Who held its chain up again and again keeps away for twice as long each time, with no end (trap 49).
@@ -35,6 +37,20 @@ pub enum Mutant {
     RemoveUnheard,
     /// The members of a chain change places while its head goes on (trap 15).
     ReorderOpen,
+    /// The members change places because the head was closed once, whether it still is or not (trap 55).
+    BelieveOldClosing,
     /// Whoever leaves goes on keeping the log: when most of those have left it can't be changed any more (trap 44).
     KeepLeavers,
+    /// After a leave the log is kept by nodes that nothing proves to live (trap 60).
+    KeepUnproven,
+    /// A node that asks to leave may resign though no other member of its chains stays (trap 61).
+    AgreeAtOnce,
+    /// A member that has resigned, and can't be removed any more, stays so (trap 61).
+    KeepResigned,
+    /// A message says that a node has resigned which has taken that back since (trap 62).
+    TakeOldResignation,
+    /// A resignation of before this leader's term counts, though another leader may have had it taken back (trap 62).
+    TakeUnvouchedResignation,
+    /// A node goes by the times that it was started with, not by those of its cluster (trap 63).
+    KeepOwnTimes,
 }

@@ -131,7 +131,7 @@ impl View<'_> {
     pub(super) fn is_gone(&self, id: MemberId) -> bool {
         if id == self.me {
             // Whoever decides is there.
-            return self.nodes.get(&id).is_some_and(|seen| seen.leaving);
+            return self.has_resigned(id);
         }
         match self.nodes.get(&id) {
             Some(seen) => seen.is_gone(self.now, self.since, self.settings),
@@ -140,7 +140,7 @@ impl View<'_> {
     }
 
     fn is_there(&self, id: MemberId) -> bool {
-        self.nodes.contains_key(&id) && !self.is_gone(id)
+        self.nodes.contains_key(&id) && !self.is_gone(id) && !self.asks_to_leave(id)
     }
 
     /// Whether it is known to have lived a moment ago.
@@ -167,7 +167,7 @@ impl View<'_> {
         let seen = self.nodes.get(&id);
         let others = self.since + self.settings.lease_and_drift();
         let others_are_out = self.now >= others || self.is(Mutant::NewLeaderDoesNotWait);
-        seen.is_some_and(|seen| seen.leaving) || (others_are_out && seen.is_none_or(|seen| self.now >= seen.out))
+        self.has_resigned(id) || (others_are_out && seen.is_none_or(|seen| self.now >= seen.out))
     }
 
     /// Whether this node has heard a quorum since the fence around this member began, or the member itself said that it goes.
@@ -175,12 +175,13 @@ impl View<'_> {
         let heard = self.fenced.get(&id).is_some_and(|&before| self.confirmed > before);
         // Without rounds it can't hear of one.
         let unasked = self.is(Mutant::RemoveUnheard) || self.is(Mutant::GrantUnconfirmed);
-        heard || unasked || self.nodes.get(&id).is_some_and(|seen| seen.leaving)
+        heard || unasked || self.has_resigned(id)
     }
 
     fn of_chain(&self, configs: &Configs, config: &ChainConfig) -> Option<ChainChange> {
         let mut members = self.that_stay(config);
-        let syncing = config.syncing().filter(|&id| !self.is_gone(id) && self.is_blamed(config, id).is_none());
+        let stays = |id| !self.is_gone(id) && !self.asks_to_leave(id);
+        let syncing = config.syncing().filter(|&id| stays(id) && self.is_blamed(config, id).is_none());
         match syncing {
             Some(id) => {
                 let promoted = self.asks_for(config, id) && members.len() == config.serving().count();
@@ -209,7 +210,8 @@ impl View<'_> {
         if !serving().any(|member| lives(member.id) && !goes(member.id)) {
             return serving().collect();
         }
-        let may_go = |id| self.is_out(id) && self.is_sure(id);
+        let has_heir = |id| !self.has_resigned(id) || self.has_heir(config, id);
+        let may_go = |id| self.is_out(id) && self.is_sure(id) && has_heir(id);
         serving().filter(|member| !(goes(member.id) && may_go(member.id))).collect()
     }
 
@@ -227,10 +229,9 @@ impl View<'_> {
     fn reasons(&self, configs: &Configs, config: &ChainConfig) -> Vec<Reason> {
         let Some(before) = configs.get(config.chain) else { return Vec::new() };
         let chain = config.chain;
-        let left = |id| self.nodes.get(&id).is_some_and(|seen| seen.leaving);
         let went = |id| match self.is_blamed(before, id) {
             Some(why) => why,
-            None if left(id) => Why::Left,
+            None if self.has_resigned(id) => Why::Left,
             None => Why::Silent,
         };
         let gone = before.members.iter().filter(|member| config.role(member.id).is_none());
@@ -267,7 +268,7 @@ impl View<'_> {
     fn lives_to_add(&self, configs: &Configs) -> Vec<Founder> {
         let mut known: BTreeMap<NodeId, &Founder> = configs.nodes().map(|founder| (founder.id.node, founder)).collect();
         let mut add = Vec::new();
-        for (&id, seen) in self.nodes.iter().filter(|(id, seen)| self.is_there(**id) && !seen.leaving) {
+        for (&id, seen) in self.nodes.iter().filter(|(id, _)| self.is_there(**id)) {
             let free = known.get(&id.node).is_none_or(|other| match other.id == id {
                 true => **other != seen.founder,
                 false => self.is_gone(other.id),

@@ -6,10 +6,10 @@
 
 use std::collections::BTreeSet;
 
-use super::{Coordinator, Mutant, Output};
+use super::{Coordinator, Mutant, Output, Seen};
 use crate::{
     ChainConfig, ChainId, ChainMember, Epoch, MemberId, Role, Timestamp,
-    control::message::{Close, ReorderError},
+    control::message::{Close, ReorderError, Report},
 };
 
 /// A reorder is given up after so many times the lease.
@@ -23,6 +23,8 @@ pub(super) struct Wish {
     pub(super) epoch: Epoch,
     order: Vec<MemberId>,
     until: Timestamp,
+    /// The first renewal of the head that was answered with this wish, none that came after it having been answered before.
+    said: Option<u64>,
     /// The head has closed, and all is committed.
     pub(super) closed: bool,
 }
@@ -32,6 +34,14 @@ impl Wish {
     pub(super) fn members(&self, config: &ChainConfig) -> Vec<ChainMember> {
         let serving = self.order.iter().map(|&id| ChainMember { id, role: Role::Serving });
         serving.chain(config.members.iter().copied().filter(|member| member.role != Role::Serving)).collect()
+    }
+
+    /// Whether the head says so in a report that shows an answer with this wish. An earlier report may speak of a closing that
+    /// an earlier wish asked for: that one has run out, and what the head has ordered since would be dropped (trap 55).
+    fn is_closed_by(&self, head: &Seen, believes_old: bool) -> bool {
+        let shows = self.said.is_some_and(|said| head.shown >= said) || believes_old;
+        let closed = |report: &Report| report.epoch == self.epoch && report.closed;
+        shows && head.told.get(&self.chain).is_some_and(|told| closed(&told.report))
     }
 
     pub(super) fn is_for(&self, config: &ChainConfig) -> bool {
@@ -73,21 +83,20 @@ impl Coordinator {
             return Err(ReorderError::Busy);
         }
         let until = now + self.settings.lease * PATIENCE;
-        leading.reorder = Some(Wish { token, chain, epoch: config.epoch, order, until, closed: false });
+        leading.reorder = Some(Wish { token, chain, epoch: config.epoch, order, until, said: None, closed: false });
         Ok(None)
     }
 
     /// Whether a reorder has come to its end, and how.
     pub(super) fn follow_reorder(&mut self, now: Timestamp) {
-        let open = self.is(Mutant::ReorderOpen);
+        let (open, old) = (self.is(Mutant::ReorderOpen), self.is(Mutant::BelieveOldClosing));
         let Some(leading) = &mut self.leading else { return };
         let Some(wish) = &mut leading.reorder else { return };
         let config = self.configs.get(wish.chain);
         let result = match config {
             Some(config) if config.epoch == wish.epoch => {
                 let head = config.head().and_then(|head| leading.nodes.get(&head));
-                let told = head.and_then(|head| head.told.get(&wish.chain));
-                wish.closed = told.is_some_and(|told| told.report.epoch == wish.epoch && told.report.closed) || open;
+                wish.closed = head.is_some_and(|head| wish.is_closed_by(head, old)) || open;
                 if now < wish.until || leading.proposal.is_some() {
                     return;
                 }
@@ -108,6 +117,16 @@ impl Coordinator {
             self.configs.get(wish.chain).is_some_and(|config| wish.is_for(config) && config.head() == Some(member))
         };
         wish.filter(heads).map(|wish| Close { chain: wish.chain, epoch: wish.epoch }).into_iter().collect()
+    }
+
+    /// A renewal of a member is answered with what it is to close.
+    pub(super) fn says_close(&mut self, member: MemberId, number: u64, close: &[Close]) {
+        let Some(leading) = &mut self.leading else { return };
+        let Some(seen) = leading.nodes.get_mut(&member).filter(|seen| number > seen.newest) else { return };
+        seen.newest = number;
+        if let Some(wish) = leading.reorder.as_mut().filter(|_| !close.is_empty()) {
+            wish.said.get_or_insert(number);
+        }
     }
 
     /// This node leads no more, or in another term: whoever waits is to ask whoever leads now.

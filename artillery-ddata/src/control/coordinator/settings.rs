@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
-use crate::ClusterId;
+use crate::{ClusterId, control::Timing};
 
-/// Settings of a coordinator: the same at all nodes of a cluster.
+/// Settings of a coordinator. Its times are those of [`Configs::timing`](crate::control::Configs::timing) as soon as it knows
+/// of the log. What it begins with counts no longer then.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Settings {
     /// The cluster, by whose id nodes are ranked.
@@ -44,8 +45,15 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// After so long by this node's clock, a lease that was asked for before is out by any clock within the drift.
+    /// Goes by the times of the cluster from now on.
+    pub(super) fn adopt(&mut self, timing: Timing) {
+        let Timing { lease, drift_ppm, suspect, slow } = timing;
+        *self = Self { lease, drift_ppm, suspect, slow, ..*self };
+    }
+
+    /// See [`Timing::lease_and_drift`].
     pub fn lease_and_drift(&self) -> Duration {
-        self.lease + self.lease.mul_f64(f64::from(self.drift_ppm) / 1e6)
+        let Self { lease, drift_ppm, suspect, slow, .. } = *self;
+        Timing { lease, drift_ppm, suspect, slow }.lease_and_drift()
     }
 }

@@ -209,7 +209,7 @@ impl View<'_> {
         let found = self
             .deaf(&serving)
             .or_else(|| self.dead_hop(config, &serving, ends).filter(|_| !self.is(Mutant::TolerateDeadHop)))
-            .or_else(|| self.dead_joiner(config))
+            .or_else(|| self.dead_joiner(config).filter(|_| !self.is(Mutant::TolerateDeadJoiner)))
             .or_else(|| self.slow_member(config, &serving, suspect).filter(|_| !self.is(Mutant::TolerateSlow)))?;
         let others = serving.iter().any(|&id| id != found.member && self.lived(id));
         others.then_some(found)

@@ -6,7 +6,11 @@ use std::time::Duration;
 use super::*;
 use crate::{
     ChainConfig, ChainId, ClusterId, Epoch, Incarnation, NodeId, Role,
-    control::{ChainSettings, Founding, log::LogEntry},
+    control::{
+        ChainSettings, Founding, Timing,
+        log::LogEntry,
+        message::{Leave, Stage},
+    },
 };
 
 fn id(n: u8) -> MemberId {
@@ -33,6 +37,10 @@ struct World {
     /// Why anything was changed.
     why: Vec<Why>,
     nodes: u8,
+    /// The last answer to each node.
+    said: BTreeMap<u8, Renewed>,
+    /// What each node says of leaving, if it doesn't stay.
+    leaves: BTreeMap<u8, Leave>,
     /// Who keeps the log, and who is to.
     voters: BTreeSet<MemberId>,
     new_voters: Option<BTreeSet<MemberId>>,
@@ -43,7 +51,8 @@ impl World {
     fn new(founders: u8, replicas: u32) -> Self {
         let settings = ChainSettings { replicas, ..ChainSettings::default() };
         let members = (0..founders).map(founder).collect();
-        let founding = Founding { cluster: ClusterId(5), name: "shop".into(), members, settings };
+        let founding =
+            Founding { cluster: ClusterId(5), name: "shop".into(), members, settings, timing: Timing::default() };
         let settings = Settings { replicas: replicas as usize, ..Settings::default() };
         let mut world = Self {
             coordinator: Coordinator::new(id(0), settings),
@@ -57,6 +66,8 @@ impl World {
             reordered: vec![],
             why: vec![],
             nodes: founders,
+            said: BTreeMap::new(),
+            leaves: BTreeMap::new(),
             voters: [id(0)].into(),
             new_voters: None,
         };
@@ -84,7 +95,9 @@ impl World {
         while let Some(output) = self.coordinator.poll_output() {
             match output {
                 Output::Answer { to, renewed } => {
-                    self.answered.insert(to.node.as_bytes()[0], renewed.number);
+                    let n = to.node.as_bytes()[0];
+                    self.answered.insert(n, renewed.number);
+                    self.said.insert(n, renewed.clone());
                     answers.push(renewed);
                 }
                 Output::Confirm { round, .. } => {
@@ -124,7 +137,7 @@ impl World {
             answered: self.answered.get(&n).copied().unwrap_or(0),
             me: founder(n),
             applied: self.configs.applied(),
-            leaving: false,
+            leave: self.leaves.get(&n).copied().unwrap_or_default(),
             promotions: vec![],
             reports: vec![],
         }
@@ -138,6 +151,25 @@ impl World {
     fn renew_with(&mut self, n: u8, renewal: Renewal) -> Option<Duration> {
         let answers = self.handle(Input::Renewal { from: id(n), renewal });
         answers.last().and_then(|renewed| renewed.lease)
+    }
+
+    /// Node `n` asks to leave; the last answer to it.
+    fn ask(&mut self, n: u8) -> Renewed {
+        let leave = self.leaves.entry(n).or_default();
+        leave.stage = leave.stage.max(Stage::Asks);
+        let renewal = self.renewal(n);
+        self.handle(Input::Renewal { from: id(n), renewal });
+        self.said.remove(&n).unwrap()
+    }
+
+    /// Node `n` asks to leave, and does what the leader wants; the last answer to it.
+    fn leave(&mut self, n: u8) -> Renewed {
+        let mut answer = self.ask(n);
+        if let Some(next) = answer.leave {
+            self.leaves.insert(n, next);
+            answer = self.ask(n);
+        }
+        answer
     }
 
     /// Lets time pass, while `there` renew; returns when the configuration first had another epoch.
@@ -198,9 +230,8 @@ fn who_is_gone_is_removed_once_its_lease_is_out() {
     assert!(world.now > granted);
     world.pass(3000, &[0]);
     assert_eq!(world.serving(), [id(0)], "whoever decides is there");
-    let leaving = Renewal { leaving: true, ..world.renewal(0) };
-    world.renew_with(0, leaving);
-    world.pass(3000, &[]);
+    world.leave(0);
+    world.pass(3000, &[0]);
     assert_eq!(world.serving(), [id(0)], "never the last one");
 }
 
@@ -218,10 +249,9 @@ fn a_new_leader_waits_for_leases_that_others_granted() {
 fn who_says_that_it_goes_is_not_waited_for() {
     let mut world = World::new(3, 3);
     world.pass(2000, &[0, 1, 2]);
-    let leaving = Renewal { leaving: true, ..world.renewal(2) };
-    assert_eq!(world.renew_with(2, leaving), None);
+    assert_eq!(world.leave(2).lease, None);
     assert!(!world.serving().contains(&id(2)));
-    assert_eq!(world.renew(2), None, "for good");
+    assert_eq!(world.renew(2), None);
 }
 
 #[test]
@@ -340,6 +370,7 @@ fn the_log_is_kept_by_nodes_that_live() {
 }
 
 mod gray;
+mod guards;
 mod reorder;
 
 #[test]
@@ -357,10 +388,10 @@ fn an_old_message_is_no_sign_of_life() {
         }
     }
     assert_eq!(world.serving().len(), 3, "the leader itself is there, and the others are heard");
-    let leaving = Renewal { leaving: true, ..world.renewal(0) };
-    world.renew_with(0, leaving);
-    assert_eq!(world.serving().len(), 3, "nobody else is known to live");
+    world.leave(0);
+    assert_eq!(world.serving().len(), 3, "no other member is known to live");
     world.pass(600, &[1]);
+    world.leave(0);
     assert_eq!(world.serving(), [id(1)], "node 0 has left, and node 2 hears nothing");
 }
 

@@ -5,11 +5,17 @@ use std::{collections::BTreeSet, time::Duration};
 use super::{Coordinator, Leading, Mutant, Output};
 use crate::{
     MemberId, Timestamp,
-    control::log::{Configs, Term},
+    control::{
+        Founder,
+        log::{Configs, Term},
+    },
 };
 
 /// A voter that was not heard of for so many times the suspicion is replaced.
 const PATIENCE: u32 = 4;
+
+/// A node that lives shows an answer within so many times the suspicion.
+const PROOF: u32 = 2;
 
 impl Coordinator {
     pub(super) fn keep_voters(&mut self, now: Timestamp, term: Term) {
@@ -23,69 +29,95 @@ impl Coordinator {
     fn new_voters(&self, now: Timestamp) -> Option<BTreeSet<MemberId>> {
         let may_set = |leading: &&Leading| !leading.sets_voters && now >= leading.voters_pause;
         let leading = self.leading.as_ref().filter(may_set).filter(|_| !self.voters.is_empty())?;
+        if let Some(asked) = self.left_since(leading) {
+            return self.without_leavers(now, leading, asked);
+        }
         let patience = self.settings.suspect * PATIENCE;
-        let there = |id: &MemberId| leading.can_keep(*id, now, patience);
-        let (me, most) = (Some(self.me).filter(|&me| !self.goes(me)), self.settings.max_voters);
         // Before that, whoever wasn't heard of may not have had the time to speak.
-        let late = now - leading.since >= patience;
-        let others = late.then(|| wanted(&self.configs, &self.voters, me, most, there)).flatten();
-        others.or_else(|| self.without_leavers(now))
-    }
-
-    fn says_it_goes(&self, id: MemberId) -> bool {
-        self.leading.as_ref().is_some_and(|leading| leading.says_it_goes(id))
-    }
-
-    /// Whether a node goes. This one stays until its chains go on without it: somebody else would have to begin that anew.
-    fn goes(&self, id: MemberId) -> bool {
-        self.says_it_goes(id) && (id != self.me || !self.configs.names(self.me))
-    }
-
-    /// Those of the voters that stay, if others go; where all of them go, some that never were. Where they are of an even
-    /// number, as many of them have to agree as with who goes, so nothing is lost either.
-    fn without_leavers(&self, now: Timestamp) -> Option<BTreeSet<MemberId>> {
-        let staying: BTreeSet<_> = self.voters.iter().copied().filter(|&id| !self.goes(id)).collect();
-        if staying.len() == self.voters.len() || self.is(Mutant::KeepLeavers) {
+        if now - leading.since < patience {
             return None;
         }
-        let heirs = if staying.is_empty() { self.heirs(now) } else { staying };
+        let lives = |id| self.lived_since(leading, id, |proven| now - proven < self.settings.suspect * PROOF);
+        let there =
+            |id: &MemberId| self.can_keep(leading, *id, now, patience) && (self.voters.contains(id) || lives(*id));
+        let others = wanted(&self.configs, &self.voters, Some(self.me), self.settings.max_voters, there)?;
+        (is_majority(&self.voters, lives) && is_majority(&others, lives)).then_some(others)
+    }
+
+    fn asks_to_leave(&self, id: MemberId) -> bool {
+        let seen = self.leading.as_ref().and_then(|leading| leading.nodes.get(&id));
+        seen.is_some_and(|seen| seen.leaver.is_asked())
+    }
+
+    /// Whether a node goes. It stays until its chains go on without it: it may have to stay.
+    fn goes(&self, id: MemberId) -> bool {
+        self.asks_to_leave(id) && !self.configs.names(id)
+    }
+
+    /// When the last of the voters asked that go, if any do.
+    fn left_since(&self, leading: &Leading) -> Option<Timestamp> {
+        let leavers = self.voters.iter().filter(|&&id| self.goes(id) && !self.is(Mutant::KeepLeavers));
+        leavers.filter_map(|id| leading.nodes.get(id)).map(|seen| seen.leaver.asked).max()
+    }
+
+    /// Whether a node has shown an answer that was given at a moment which will do.
+    fn lived_since(&self, leading: &Leading, id: MemberId, will_do: impl Fn(Timestamp) -> bool) -> bool {
+        id == self.me || leading.nodes.get(&id).is_some_and(|seen| will_do(seen.proven))
+    }
+
+    /// Those that keep the log when some go: an odd number of nodes that have lived since that was asked for. A set with a
+    /// dead majority never confirms anything, and neither does the change to it (trap 60): so a majority of those that keep
+    /// the log now must have lived since, too. As long as others may yet show that they live there is no hurry.
+    fn without_leavers(&self, now: Timestamp, leading: &Leading, asked: Timestamp) -> Option<BTreeSet<MemberId>> {
+        let believes = self.is(Mutant::KeepUnproven);
+        let patience = self.settings.suspect * PATIENCE;
+        let lived = |id| {
+            self.lived_since(leading, id, |proven| proven >= asked)
+                || (believes && self.can_keep(leading, id, now, patience))
+        };
+        let heard = |id| leading.nodes.get(&id).map_or(leading.since, |seen| seen.heard.max(leading.since));
+        let may_show = |id| !self.goes(id) && !lived(id) && now - heard(id) < self.settings.suspect;
+        let known = self.configs.nodes().map(|founder| founder.id).filter(|id| !self.voters.contains(id));
+        let others = self.voters.iter().copied().chain(known).filter(|&id| id != self.me);
+        let all: Vec<_> = [self.me].into_iter().chain(others).collect();
+        let waits = now - asked < self.settings.suspect * PROOF && all.iter().any(|&id| may_show(id));
+        if waits || !is_majority(&self.voters, lived) {
+            return None;
+        }
+        let mut staying: Vec<_> = all.into_iter().filter(|&id| !self.goes(id) && lived(id)).collect();
+        // A node that asks to leave, and can't yet, is better than none.
+        staying.sort_by_key(|&id| id != self.me && self.asks_to_leave(id));
+        let heirs = odd_number(staying.into_iter(), self.settings.max_voters);
         (!heirs.is_empty()).then_some(heirs)
     }
 
-    /// Nodes that are there and stay, as many as can keep the log.
-    fn heirs(&self, now: Timestamp) -> BTreeSet<MemberId> {
-        let Some(leading) = &self.leading else { return BTreeSet::new() };
-        let patience = self.settings.suspect * PATIENCE;
-        let known = self.configs.nodes().map(|founder| founder.id);
-        let others = known.filter(|&id| id != self.me && leading.can_keep(id, now, patience));
-        odd_number(others, self.settings.max_voters)
-    }
-
     /// Whether the log needs this node no more, which has said that it goes: as soon as it isn't among those that keep it,
-    /// or nobody stays who could.
+    /// or no node stays that could.
     pub(super) fn releases(&self, now: Timestamp, id: MemberId) -> bool {
-        let nobody_stays = || self.voters.iter().all(|&id| self.says_it_goes(id)) && self.heirs(now).is_empty();
-        self.says_it_goes(id) && (!self.voters.contains(&id) || nobody_stays())
+        let Some(leading) = &self.leading else { return false };
+        let patience = self.settings.suspect * PATIENCE;
+        let can_keep = |founder: &Founder| self.can_keep(leading, founder.id, now, patience);
+        let none_stays = || self.voters.iter().all(|&id| self.goes(id)) && !self.configs.nodes().any(can_keep);
+        self.asks_to_leave(id) && (!self.voters.contains(&id) || none_stays())
     }
 
     /// Whether all that keep the log were heard of a moment ago, and no others should.
     pub(super) fn has_voters(&self, now: Timestamp) -> bool {
         let Some(leading) = &self.leading else { return false };
-        let there = |id: &MemberId| leading.can_keep(*id, now, self.settings.suspect);
+        let there = |id: &MemberId| self.can_keep(leading, *id, now, self.settings.suspect);
         let others = wanted(&self.configs, &self.voters, Some(self.me), self.settings.max_voters, there);
         others.is_none() && self.voters.iter().all(|id| *id == self.me || there(id))
     }
-}
-
-impl Leading {
-    fn says_it_goes(&self, id: MemberId) -> bool {
-        self.nodes.get(&id).is_some_and(|seen| seen.leaving)
-    }
 
     /// Whether a node can keep the log: it was heard of within `patience`, and stays.
-    fn can_keep(&self, id: MemberId, now: Timestamp, patience: Duration) -> bool {
-        self.nodes.get(&id).is_some_and(|seen| now - seen.heard < patience && !seen.leaving)
+    fn can_keep(&self, leading: &Leading, id: MemberId, now: Timestamp, patience: Duration) -> bool {
+        let stays = !self.goes(id) && (self.voters.contains(&id) || !self.asks_to_leave(id));
+        stays && leading.nodes.get(&id).is_some_and(|seen| now - seen.heard < patience)
     }
+}
+
+fn is_majority(of: &BTreeSet<MemberId>, counts: impl Fn(MemberId) -> bool) -> bool {
+    of.iter().filter(|&&id| counts(id)).count() * 2 > of.len()
 }
 
 /// The first of `ids`, at most so many and an odd number: one more than an even number lets as many be lost.

@@ -241,6 +241,7 @@ impl RaftStateMachine<TypeConfig> for Machine {
         let bytes = snapshot.into_inner();
         let failed = |error| StorageIOError::read_snapshot(Some(meta.signature()), error);
         let installed: Installed = codec::decode_value(&bytes).map_err(|error| failed(AnyError::new(&error)))?;
+        installed.configs.timing().validate().map_err(|error| failed(AnyError::new(&error)))?;
         if !installed.is_whole() {
             return Err(failed(AnyError::error("entries are missing in it")).into());
         }

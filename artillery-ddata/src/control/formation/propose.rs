@@ -51,6 +51,7 @@ impl Formation {
             name: self.settings.name.clone(),
             members: self.seen.founders(&self.me, others),
             settings: self.settings.chains,
+            timing: self.settings.timing,
         };
         let Some(me) = founding.position(self.me.id) else { return };
         self.answered.insert(self.me.id, self.attempts);

@@ -81,7 +81,7 @@ impl Formation {
         }
     }
 
-    /// Whether it is a proposal at all: of a sane size, each node once, and the proposer among them.
+    /// Whether it is a proposal at all: of a sane size, each node once, the proposer among them, and times that make sense.
     fn well_formed(&self, proposal: &Proposal) -> bool {
         let members = &proposal.founding.members;
         let mut nodes: Vec<_> = members.iter().map(|founder| founder.id.node).collect();
@@ -90,6 +90,7 @@ impl Formation {
         nodes.len() == members.len()
             && members.len() <= usize::from(MAX_FOUNDERS)
             && proposal.founding.names(proposal.proposer)
+            && proposal.founding.timing.validate().is_ok()
     }
 
     /// Why a proposal that wasn't answered yet is refused.
@@ -114,7 +115,7 @@ impl Formation {
     }
 
     fn hear_of_cluster(&mut self, from: MemberId, founding: Founding) {
-        if founding.members.is_empty() || founding.settings.validate().is_err() {
+        if founding.members.is_empty() || founding.validate().is_err() {
             return;
         }
         self.seen.belongs(from, founding.cluster);

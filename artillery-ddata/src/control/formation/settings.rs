@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use super::MAX_FOUNDERS;
-use crate::control::{ChainSettings, InvalidChainSettings};
+use crate::control::{ChainSettings, InvalidChainSettings, InvalidTiming, Timing};
 
-/// Settings of a formation: all founders must have been started with the same, but for the times.
+/// Settings of a formation: all founders must have been started with the same name, number of founders and chains.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Settings {
     /// What the cluster is called.
@@ -14,6 +14,8 @@ pub struct Settings {
     pub expect: u16,
     /// What it settles for good.
     pub chains: ChainSettings,
+    /// The times that the cluster goes by if this node proposes it. What the others were started with isn't compared.
+    pub timing: Timing,
     /// How long enough nodes must have been seen before one proposes.
     pub settle: Duration,
     /// How much longer a node waits for each one before it in the order of ids.
@@ -33,6 +35,7 @@ impl Settings {
             name: name.into(),
             expect,
             chains,
+            timing: Timing::default(),
             settle: Duration::from_millis(200),
             stagger: Duration::from_millis(100),
             repeat: Duration::from_millis(200),
@@ -52,7 +55,8 @@ impl Settings {
         if self.repeat.is_zero() || self.patience.is_zero() || self.stagger.is_zero() {
             return Err(InvalidSettings::ZeroTime);
         }
-        Ok(self.chains.validate()?)
+        self.chains.validate()?;
+        Ok(self.timing.validate()?)
     }
 }
 
@@ -69,4 +73,7 @@ pub enum InvalidSettings {
     /// A setting of the chains.
     #[error(transparent)]
     Chains(#[from] InvalidChainSettings),
+    /// A time of the cluster.
+    #[error("{field}: {0}", field = .0.field())]
+    Timing(#[from] InvalidTiming),
 }

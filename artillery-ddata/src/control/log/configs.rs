@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::{ChainChange, Change, LogEntry, LogIndex};
 use crate::{
     ChainConfig, ChainId, ChainMember, Epoch, MemberId, NodeId, Role,
-    control::{Founder, Founding, History, first_configs},
+    control::{Founder, Founding, History, Timing, first_configs},
 };
 
 /// How far beyond the old group's numbers a recovered history begins: further than that will ever get.
@@ -21,6 +21,7 @@ pub struct Configs {
     chains: BTreeMap<ChainId, ChainConfig>,
     nodes: BTreeMap<NodeId, Founder>,
     since: BTreeMap<MemberId, LogIndex>,
+    timing: Timing,
 }
 
 impl Configs {
@@ -28,7 +29,8 @@ impl Configs {
     pub fn of(founding: &Founding) -> Self {
         let nodes = founding.members.iter().map(|founder| (founder.id.node, founder.clone()));
         let history = History::first(founding.cluster);
-        let mut configs = Self { history, applied: LogIndex(1), nodes: nodes.collect(), ..Self::default() };
+        let (nodes, timing) = (nodes.collect(), founding.timing);
+        let mut configs = Self { history, applied: LogIndex(1), nodes, timing, ..Self::default() };
         for config in first_configs(founding) {
             configs.take(&ChainChange { replaces: Epoch(0), config });
         }
@@ -55,12 +57,18 @@ impl Configs {
             chains: self.chains.iter().map(|(&chain, config)| (chain, alone(config))).collect(),
             nodes: self.nodes.clone(),
             since: BTreeMap::from([(by, applied)]),
+            timing: self.timing,
         }
     }
 
     /// The history that they belong to.
     pub fn history(&self) -> History {
         self.history
+    }
+
+    /// The times that all nodes of the cluster go by.
+    pub fn timing(&self) -> Timing {
+        self.timing
     }
 
     /// The last entry applied.

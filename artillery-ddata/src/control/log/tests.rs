@@ -8,7 +8,7 @@ use std::{
 use super::*;
 use crate::{
     ChainId, ChainMember, ClusterId, Incarnation, MemberId, Mode, NodeId, Role,
-    control::{ChainSettings, Founder, conformance},
+    control::{ChainSettings, Founder, Timing, conformance},
 };
 
 fn member(n: u8) -> MemberId {
@@ -18,7 +18,7 @@ fn member(n: u8) -> MemberId {
 fn founding(chains: u32) -> Founding {
     let members = (0..3).map(|n| Founder { id: member(n), name: format!("n{n}"), addrs: vec![] }).collect();
     let settings = ChainSettings { chains, ..ChainSettings::default() };
-    Founding { cluster: ClusterId(5), name: "shop".into(), members, settings }
+    Founding { cluster: ClusterId(5), name: "shop".into(), members, settings, timing: Timing::default() }
 }
 
 fn config(chain: u32, members: &[u8]) -> ChainConfig {
@@ -259,4 +259,14 @@ fn a_member_serves_from_the_entry_on_that_made_it_what_it_is() {
     configs.apply(&entry(4, &[(3, config(0, &[1, 3, 2]))])).unwrap();
     assert_eq!(configs.serves_since(member(2)), Some(LogIndex(4)), "not from its former life as a member");
     assert_eq!(configs.serves_since(member(3)), Some(LogIndex(1)));
+}
+
+#[test]
+fn the_times_of_a_cluster_stay_through_entries_and_a_recovery() {
+    let timing = Timing { drift_ppm: 7, ..Timing::default() };
+    let mut configs = Configs::of(&Founding { timing, ..founding(1) });
+    configs.apply(&entry(2, &[(1, config(0, &[1, 2]))])).unwrap();
+    assert_eq!(configs.timing(), timing);
+    let alone = configs.recovered(configs.history().next(9), member(1), Epoch(2), LogIndex(2));
+    assert_eq!(alone.timing(), timing);
 }

@@ -1,10 +1,15 @@
-use super::*;
+use super::{plan as plan_after, *};
 use crate::{ChainMember, Incarnation, Mode, NodeId};
 
 const CLUSTER: ClusterId = ClusterId(7);
 
 fn id(n: u8) -> MemberId {
     MemberId { node: NodeId::from_bytes([n; 16]), incarnation: Incarnation { store: 1, starts: 1 } }
+}
+
+/// As soon as the order is given.
+fn plan(asked: ClusterId, standings: &[Standing]) -> Result<Plan, NotRecovered> {
+    plan_after(asked, standings, Duration::ZERO)
 }
 
 fn config(epoch: u64, serving: &[u8]) -> ChainConfig {
@@ -143,4 +148,20 @@ fn another_cluster_and_two_recoveries_are_told_apart() {
     // Who is left of an older history doesn't count any more.
     let newer = plan(CLUSTER, &[of(1, first), of(2, one), of(3, first)]).unwrap();
     assert_eq!((newer.history, newer.by.id), (one, id(2)));
+}
+
+#[test]
+fn a_lease_asked_for_since_the_order_shows_that_a_majority_lives() {
+    let (waited, ago) = (Duration::from_millis(1_010), Duration::from_millis(200));
+    let lost = three(2);
+    assert_eq!(plan_after(CLUSTER, std::slice::from_ref(&lost), waited).map(|plan| plan.by.id), Ok(id(2)));
+    let touched = Standing { in_touch: Some(ago), ..lost.clone() };
+    let refused = NotRecovered::InTouch { node: id(2), ago };
+    assert!(refused.to_string().starts_with("nothing is lost"));
+    assert_eq!(plan_after(CLUSTER, std::slice::from_ref(&touched), waited), Err(refused));
+    // A spare knows as well as a member does: all that answer count.
+    let five = |standing: Standing| Standing { voters: vec![[1, 2, 3, 4, 5].map(id).into()], ..standing };
+    let both = [five(lost), five(Standing { me: three(3).me, ..touched.clone() })];
+    assert_eq!(plan_after(CLUSTER, &both, waited), Err(NotRecovered::InTouch { node: id(3), ago }));
+    assert!(plan(CLUSTER, &[touched]).is_ok(), "when the order is given it may be from just before the loss");
 }

@@ -25,6 +25,11 @@ impl Control {
             return;
         }
         self.acting = Some(configs.applied());
+        let life = configs.history().life();
+        if self.parts.local.life() != Some(life) {
+            // Before the chains: a local reader of a session asks for the history behind its lookup (trap 58).
+            self.parts.local.update(routing(self.parts.cluster, &configs));
+        }
         let told: Vec<_> = configs.iter().filter_map(|config| self.tell(&configs, config)).collect();
         self.tasks.spawn(async move { if all_done(told).await { Done::Acted(configs) } else { Done::Stopped } });
     }
@@ -35,7 +40,8 @@ impl Control {
         let command = match config.role(self.parts.me) {
             Some(_) => {
                 let lanes = self.lanes(configs, config);
-                Command::Enter { config: Arc::new(config.clone()), lanes, done }
+                let history = configs.history().life();
+                Command::Enter { config: Arc::new(config.clone()), history, lanes, done }
             }
             None => Command::Expelled { epoch: config.epoch, done },
         };
@@ -66,24 +72,6 @@ impl Control {
         self.act();
     }
 
-    /// Whether no configuration names this node any more and the log can do without it, for whoever waits for that.
-    pub(super) fn see_whether_left(&mut self) {
-        let may_end = self.released || !self.keeps_log();
-        if may_end && !self.parts.holder.configs().names(self.parts.me) {
-            // Whoever waited may have gone.
-            for done in self.leaving.drain(..) {
-                let _ = done.send(());
-            }
-        }
-    }
-
-    /// Whether this node keeps the log, as far as is known here. A leader that was voted out does until that is committed:
-    /// then it leads no longer.
-    fn keeps_log(&self) -> bool {
-        let voters = self.parts.log.voters();
-        self.parts.log.leads().is_some() || voters.is_empty() || voters.contains(&self.parts.me)
-    }
-
     /// What this node says of its chains.
     pub(super) fn reports(&self, now: Timestamp) -> Vec<Report> {
         let standings = self.parts.standings.iter();
@@ -100,23 +88,13 @@ impl Control {
             }
         }
     }
-
-    /// Gives the lease up, so that this node can be removed without waiting for it; its chains first.
-    pub(super) fn resign(&mut self) {
-        let told = self.parts.chains.all().into_iter().map(|chain| {
-            let (done, word) = oneshot::channel();
-            (chain, Command::Resign(done), word)
-        });
-        let told: Vec<_> = told.collect();
-        self.tasks.spawn(async move { if all_done(told).await { Done::Resigned } else { Done::Stopped } });
-    }
 }
 
 /// A chain, what it is to be told, and where it says that it has done so.
-type Told = (mpsc::Sender<Command>, Command, oneshot::Receiver<()>);
+pub(super) type Told = (mpsc::Sender<Command>, Command, oneshot::Receiver<()>);
 
 /// Whether all of them have done what they were told.
-async fn all_done(told: Vec<Told>) -> bool {
+pub(super) async fn all_done(told: Vec<Told>) -> bool {
     let mut words = Vec::new();
     for (chain, command, word) in told {
         if chain.send(command).await.is_err() {

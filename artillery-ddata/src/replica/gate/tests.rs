@@ -105,12 +105,19 @@ fn the_lease_ends_before_its_last_moment() {
     assert_eq!(gate.read(&store, KEY, || at(u64::MAX - 1)), Ok(Some(held(1, 1, Some("one")))));
 }
 
-/// Says that it was read, fails, or takes its time over another store.
-#[derive(Debug, Default)]
+/// Says that it was read, fails, or takes its time over another store, behind which something may happen.
+#[derive(Default)]
 struct Probe {
     read: AtomicBool,
     fails: bool,
     slow: Option<Arc<MemoryStore>>,
+    then: Option<Box<dyn Fn() + Send + Sync>>,
+}
+
+impl std::fmt::Debug for Probe {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Probe").finish_non_exhaustive()
+    }
 }
 
 impl Store for Probe {
@@ -122,7 +129,9 @@ impl Store for Probe {
         }
         let Some(store) = &self.slow else { return Ok(None) };
         (0..100).for_each(|_| std::hint::spin_loop());
-        store.read(chain, key, at_most)
+        let found = store.read(chain, key, at_most);
+        self.then.iter().for_each(|then| then());
+        found
     }
 
     fn scan(&self, _chain: ChainId, _from: &[u8], _at_most: Sequence) -> RecordIter<'_> {
@@ -179,6 +188,34 @@ fn the_clock_is_read_behind_the_lookup() {
         at(0)
     };
     assert_eq!(gate.read(&probe, KEY, now), Ok(None));
+}
+
+/// A reader finds the pending version 1.2. While its thread isn't run the member is cut and commits 2.2.
+fn dropped_meanwhile((gate, store): (Gate, MemoryStore)) -> Result<Option<Held>, NotLocal> {
+    put(&store, held(1, 2, Some("dropped")));
+    let (gate, store) = (Arc::new(gate), Arc::new(store));
+    let (cuts, drops) = (gate.clone(), store.clone());
+    let cut = move || {
+        let ops = smallvec![StoreOp::DropAbove { last: Sequence(1) }];
+        drops.apply(&StoreBatch { chain: CHAIN, keep_from: Sequence(1), ops }).unwrap();
+        put(&drops, held(2, 2, Some("two")));
+        cuts.commit(Sequence(2));
+    };
+    let probe = Probe { slow: Some(store), then: Some(Box::new(cut)), ..Probe::default() };
+    gate.read(&probe, KEY, || at(0))
+}
+
+#[test]
+fn a_version_dropped_behind_the_lookup_is_not_served() {
+    assert_eq!(dropped_meanwhile(open()), Err(NotLocal::Dirty));
+}
+
+#[test]
+#[cfg(feature = "mutants")]
+fn a_watermark_loaded_late_covers_a_dropped_version() {
+    let (gate, store) = open();
+    gate.take_out(crate::replica::Mutant::LoadWatermarkLate);
+    assert_eq!(dropped_meanwhile((gate, store)), Ok(Some(held(1, 2, Some("dropped")))));
 }
 
 #[test]

@@ -31,7 +31,7 @@ impl Replica {
             Err(error) => return self.halt(error.into()),
         };
         let Some(filling) = &mut self.filling else { return };
-        filling.again = rest.is_none();
+        filling.again = rest.is_none() && filling.id != 0;
         filling.clearing = rest;
         if filling.again {
             self.due_for(self.place.predecessor);

@@ -91,8 +91,12 @@ impl Filling {
     }
 
     /// The newest update that has come, kept for afterwards or applied.
+    pub(in super::super) fn reached(&self) -> Version {
+        self.buffer.back().map_or(self.history.last(), |update| update.version)
+    }
+
     pub(in super::super) fn upto(&self) -> Sequence {
-        self.buffer.back().map_or(self.history.last(), |update| update.version).sequence
+        self.reached().sequence
     }
 
     /// Whether updates are of any use: some snapshot of this epoch has begun, and there is room.
@@ -241,7 +245,7 @@ impl Replica {
                 self.begin_filling(part.id, beginning);
             }
         } else if let Some(filling) = self.filling.as_mut().filter(|filling| filling.id == part.id) {
-            // A record put now would be cleared too, or find a deleted key's newer version in its place (traps 11, 70).
+            // A record put now would be cleared too, or find a deleted key's newer version in its place (traps 11, 64).
             let may_take = filling.clearing.is_none() || may_take_early;
             match if may_take { filling.take(part) } else { Taken::Nothing } {
                 Taken::Nothing => {}

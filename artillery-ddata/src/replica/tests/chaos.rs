@@ -4,7 +4,10 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use proptest::prelude::*;
-use rand::{RngExt, SeedableRng, seq::IndexedRandom};
+use rand::{
+    RngExt, SeedableRng,
+    seq::{IndexedRandom, SliceRandom},
+};
 use rand_chacha::ChaCha8Rng;
 
 use super::{super::*, rig::*};
@@ -217,13 +220,13 @@ impl World {
         }
     }
 
-    /// Removes a member, or moves it out to catch up, or lets another one join.
+    /// Removes a member, or moves it out to catch up, or lets another one join, or has the serving ones change places.
     fn reconfigure(&mut self) {
         let mut members = self.config.members.clone();
         let serving = self.config.serving().count();
         let at = self.rng.random_range(0..members.len());
         let joins = self.config.syncing().is_none();
-        match self.rng.random_range(0..4) {
+        match self.rng.random_range(0..5) {
             0 | 1 if joins => {
                 let spares: Vec<_> = NODES.iter().filter(|&&n| self.config.role(member(n)).is_none()).collect();
                 let Some(&&spare) = spares.choose(&mut self.rng) else { return };
@@ -241,6 +244,10 @@ impl World {
                 let removed = members.remove(at);
                 self.settle_config(members);
                 self.rig.input(n_of(removed.id), Input::Expelled(self.config.epoch));
+            }
+            4 => {
+                members[..serving].shuffle(&mut self.rng);
+                self.settle_config(members);
             }
             _ => {}
         }
@@ -431,6 +438,7 @@ mod mutants {
             Mutant::ForgetAsked,
             Mutant::RollBackFirst,
             Mutant::SkipFinished,
+            Mutant::FollowTooSoon,
         ];
         let found: Vec<_> = all.into_iter().map(|mutant| (mutant, caught(mutant, 300))).collect();
         for (mutant, caught) in &found {

@@ -38,8 +38,24 @@ fn a_tail_that_is_not_open_would_answer_from_the_watermark_it_brought_along() {
 #[test]
 fn a_tail_that_is_not_open_would_promote_who_lacks_what_was_committed() {
     let asked = |mutant| {
-        let mut rig = tail_lost(mutant);
-        rig.enter(&[3, 5], &joining(2, &[1, 2, 3], 5));
+        let mut rig = rig(&[1, 2, 3, 4, 5], mutant);
+        rig.enter(&[1, 2, 3, 4], &config(1, &[1, 2, 3, 4]));
+        rig.settle();
+        rig.put(1, "k", "committed");
+        for link in [(1, 2), (2, 3), (3, 4)] {
+            rig.run(link.0, link.1);
+        }
+        assert_eq!(rig.watermark(4), 1, "the tail may have shown it to readers, and is gone");
+        rig.put(1, "k", "the head alone has it");
+        rig.wire.clear();
+        rig.enter(&[1, 2, 3, 5], &joining(2, &[1, 2, 3], 5));
+        rig.run(2, 1);
+        // The middle hears that its history is a prefix, and gets nothing of what it lacks: it isn't open.
+        rig.transmit();
+        rig.wire.get_mut(&(1, 2)).unwrap().retain(|frame| matches!(frame.message, ChainMessage::Control(_)));
+        while rig.deliver(1, 2) {}
+        rig.run(3, 2);
+        rig.run(2, 3);
         rig.run(5, 3);
         assert_eq!(rig.last(5), Version::NONE);
         rig.promotions.clone()

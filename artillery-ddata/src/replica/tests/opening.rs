@@ -125,13 +125,12 @@ fn a_successor_drops_what_its_new_predecessor_never_had() {
 fn nothing_committed_is_ever_dropped() {
     let mut rig = Rig::chain(&[1, 2]);
     rig.put(1, "k", "1");
-    rig.settle();
+    rig.beat(1);
+    rig.enter(&[2], &config(2, &[1, 2]));
     // What a predecessor that has lost its memory would ask for, and no rule allows.
     let cut = Cut { said: Version::new(1, 1), keep: Version::NONE };
-    rig.put(1, "k", "2");
-    rig.transmit();
-    let mut frame = rig.wire.remove(&(1, 2)).unwrap().pop_back().unwrap();
-    frame.message = ChainMessage::Control(Control { cut: Some(cut), ..Control::default() });
+    let message = ChainMessage::Control(Control { cut: Some(cut), ..Control::default() });
+    let frame = ChainFrame { chain: ChainId(0), epoch: Epoch(2), index: 2, message };
     rig.input(2, Input::Receive { from: member(1), frame });
     let halted = Halt::DropCommitted { to: Sequence(0), watermark: Sequence(1) };
     assert!(rig.events.contains(&(2, Event::Halted(halted))), "{:?}", rig.events);

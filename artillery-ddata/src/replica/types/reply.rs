@@ -229,8 +229,9 @@ pub enum Refusal {
     /// Another write was made under this request id.
     #[error("another write was made under this request id")]
     OtherRequest,
-    /// A session or a request id of another life of the cluster.
-    #[error("the cluster is another one than that which the session or request id belongs to")]
+    /// A session, a watch or a request id of another history: of another cluster, or of before a recovery. It means nothing in
+    /// this one. Begin another.
+    #[error("the session, watch or request id belongs to another history of the cluster")]
     OtherHistory,
     /// A batch or script without a step, or with too many.
     #[error("a batch of {len} steps; 1 to {limit} are allowed")]

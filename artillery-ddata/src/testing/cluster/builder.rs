@@ -17,7 +17,7 @@ use tokio::{
 use super::{Cluster, Inner, Trouble, Witness};
 use crate::{
     Mode, NodeAddress, Routing,
-    control::{ChainSettings, Configs, Founder, Founding},
+    control::{ChainSettings, Configs, Founder, Founding, Timing},
     replica::Settings,
     testing::{node::Member, trouble},
 };
@@ -152,6 +152,8 @@ impl Builder {
             name: "test".to_owned(),
             members: members.iter().map(founder).collect(),
             settings: self.chains,
+            // Nothing changes, so no lease ends.
+            timing: Timing::default(),
         };
         let chains = Configs::of(&founding).iter().cloned().collect();
         let nodes: BTreeMap<_, _> = (founding.members.iter())

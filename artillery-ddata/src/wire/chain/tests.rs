@@ -38,7 +38,10 @@ fn change(key: &str, value: Option<&[u8]>) -> Change {
 }
 
 fn updates(updates: Vec<Update>) -> ChainFrame {
-    said(ChainMessage::Updates(Updates { watermark: Sequence(7), updates }))
+    let before =
+        |update: &Update| Version { sequence: Sequence(update.version.sequence.0.saturating_sub(1)), epoch: Epoch(0) };
+    let after = updates.first().map_or(Version::NONE, before);
+    said(ChainMessage::Updates(Updates { watermark: Sequence(7), after, updates }))
 }
 
 /// The value of the only change of the only update.
@@ -131,9 +134,12 @@ fn a_header_must_fit_its_updates_and_its_body() {
     assert_eq!(forge(&|header| header.updates[1].changes = 1, b"abcde"), counts(2, 1));
     assert_eq!(forge(&|header| header.updates[0].changes = u32::MAX, b"abcde"), counts(u32::MAX.into(), 1));
     let sequence = |expected, found| HistoryError::Sequence { expected: Sequence(expected), found: Sequence(found) };
-    assert_eq!(forge(&|header| header.first = Sequence(0), b"abcde"), sequence(1, 0).into());
-    let last = Sequence(u64::MAX - 1);
-    assert_eq!(forge(&|header| header.first = last, b"abcde"), sequence(u64::MAX, u64::MAX).into());
+    for after in [Sequence(u64::MAX - 2), Sequence(u64::MAX)] {
+        let forged = forge(&|header| header.after.sequence = after, b"abcde");
+        assert_eq!(forged, sequence(u64::MAX, u64::MAX).into());
+    }
+    let later = HistoryError::Epoch { before: Epoch(6), found: Epoch(5) };
+    assert_eq!(forge(&|header| header.after.epoch = Epoch(6), b"abcde"), later.into());
     let epochs = HistoryError::Epoch { before: Epoch(5), found: Epoch(4) };
     assert_eq!(forge(&|header| header.updates[1].epoch = Epoch(4), b"abcde"), epochs.into());
 }
@@ -150,6 +156,7 @@ fn a_piece_has_bytes_and_lies_within_its_update() {
     let outline = Outline::of(&update(1, smallvec![change("key", Some(b"value"))]));
     let chunk = |sequence, part, len| Chunk {
         watermark: Sequence(0),
+        after: Version::NONE,
         version: Version::new(1, sequence),
         part,
         bytes: vec![0; len].into(),
@@ -258,7 +265,8 @@ fn some_updates() -> impl Strategy<Value = ChainMessage> {
             version.sequence = version.sequence.next();
             update
         });
-        ChainMessage::Updates(Updates { watermark: Sequence(watermark), updates: updates.collect() })
+        let after = Version { sequence: Sequence(first - 1), epoch: Epoch(epoch) };
+        ChainMessage::Updates(Updates { watermark: Sequence(watermark), after, updates: updates.collect() })
     })
 }
 
@@ -306,7 +314,8 @@ fn some_chunk() -> impl Strategy<Value = ChainMessage> {
                 Part::First(Outline::of(&update))
             });
             let (watermark, version, bytes) = (Sequence(watermark), Version::new(7, sequence), vec![1; len].into());
-            ChainMessage::Chunk(Chunk { watermark, version, part, bytes })
+            let after = Version::new(6, sequence - 1);
+            ChainMessage::Chunk(Chunk { watermark, after, version, part, bytes })
         },
     )
 }

@@ -27,7 +27,7 @@ pub(super) struct RequestHeader {
 
 #[derive(Serialize, Deserialize)]
 pub(super) enum OperationHeader {
-    Read { query: QueryHeader, mode: ReadMode, floor: Option<Sequence> },
+    Read { query: QueryHeader, mode: ReadMode, floor: Option<Sequence>, history: Option<ClusterId> },
     Write { request: Option<RequestKey>, write: WriteHeader },
     Routing,
     Status,

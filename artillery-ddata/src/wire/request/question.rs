@@ -17,8 +17,9 @@ use crate::replica::{Hashed, Query, Scan, Step, Watch, Write};
 pub fn encode_request(request: &Request) -> Result<Encoded, EncodeError> {
     let mut body = Pieces::default();
     let operation = match &request.operation {
-        Operation::Read { query, mode, floor } => {
-            OperationHeader::Read { query: query_header(query, &mut body)?, mode: *mode, floor: *floor }
+        Operation::Read { query, mode, floor, history } => {
+            let query = query_header(query, &mut body)?;
+            OperationHeader::Read { query, mode: *mode, floor: *floor, history: *history }
         }
         Operation::Write { request, write } => {
             OperationHeader::Write { request: *request, write: write_header(write, &mut body)? }
@@ -89,8 +90,8 @@ pub fn decode_request(frame: &Frame) -> Result<Request, DecodeError> {
     let RequestHeader { number, chain, deadline_ms, forwarded, operation } = decoded(&frame.header)?;
     let mut body = Taker::new(&frame.body);
     let operation = match operation {
-        OperationHeader::Read { query, mode, floor } => {
-            Operation::Read { query: take_query(query, &mut body), mode, floor }
+        OperationHeader::Read { query, mode, floor, history } => {
+            Operation::Read { query: take_query(query, &mut body), mode, floor, history }
         }
         OperationHeader::Write { request, write } => Operation::Write { request, write: take_write(write, &mut body) },
         OperationHeader::Routing => Operation::Routing,

@@ -122,8 +122,14 @@ fn request_key() -> impl Strategy<Value = RequestKey> {
 
 fn operation() -> impl Strategy<Value = Operation> {
     let floor = option::of(any::<u64>().prop_map(Sequence));
+    let history = option::of(any::<u128>().prop_map(ClusterId));
     prop_oneof![
-        (query(), mode(), floor).prop_map(|(query, mode, floor)| Operation::Read { query, mode, floor }),
+        (query(), mode(), floor, history).prop_map(|(query, mode, floor, history)| Operation::Read {
+            query,
+            mode,
+            floor,
+            history
+        }),
         (option::of(request_key()), write()).prop_map(|(request, write)| Operation::Write { request, write }),
         Just(Operation::Routing),
         Just(Operation::Status),

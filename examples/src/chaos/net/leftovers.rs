@@ -43,7 +43,7 @@ fn owner(namespace: &str) -> Option<u32> {
 
 /// Whether a process runs that may be this program.
 fn runs(pid: u32) -> bool {
-    fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| name.trim_end() == "chaos")
+    fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| name.starts_with("chaos"))
 }
 
 #[cfg(test)]

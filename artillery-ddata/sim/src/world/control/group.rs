@@ -23,6 +23,8 @@ pub(super) struct Group {
     rng: Rng,
     configs: Arc<Configs>,
     voters: BTreeSet<MemberId>,
+    /// Those that take the place of the voters: until a majority of both has agreed, each entry needs both.
+    next: Option<BTreeSet<MemberId>>,
     term: u64,
     leader: Option<MemberId>,
     /// Without a leader since then.
@@ -43,6 +45,7 @@ impl Group {
             rng,
             configs: Arc::new(Configs::of(founding)),
             voters: voters.map(|founder| founder.id).collect(),
+            next: None,
             term: 0,
             leader: None,
             lost: 0,
@@ -56,8 +59,19 @@ impl Group {
         &self.configs
     }
 
-    pub(super) fn voters(&self) -> &BTreeSet<MemberId> {
-        &self.voters
+    /// All that keep it; while others take their place, these too.
+    pub(super) fn voters(&self) -> BTreeSet<MemberId> {
+        self.sets().flatten().copied().collect()
+    }
+
+    /// Of each of these a majority has to agree.
+    fn sets(&self) -> impl Iterator<Item = &BTreeSet<MemberId>> {
+        [&self.voters].into_iter().chain(&self.next)
+    }
+
+    /// Whether each set has a majority of such nodes.
+    pub(super) fn has_majority_of(&self, counts: impl Fn(MemberId) -> bool) -> bool {
+        self.sets().all(|set| 2 * set.iter().filter(|&&id| counts(id)).count() > set.len())
     }
 
     pub(super) fn in_limbo(&self) -> bool {
@@ -85,13 +99,12 @@ impl World {
     /// Whether a majority of those who keep the log can talk to this one now.
     fn reaches_majority(&self, id: MemberId) -> bool {
         let (Some(control), Some(me)) = (&self.control, self.index_of(id)) else { return false };
-        let voters = control.group.voters();
-        let joined = |&&voter: &&MemberId| {
+        let joined = |voter| {
             self.index_of(voter).is_some_and(|at| {
                 at == me || (!self.nodes[at].paused && !self.nodes[me].paused && self.network.joins(me, at))
             })
         };
-        2 * voters.iter().filter(joined).count() > voters.len()
+        control.group.has_majority_of(joined)
     }
 
     /// Whether a node leads in this term, by a majority's word of now.
@@ -99,14 +112,14 @@ impl World {
         let Some(control) = &self.control else { return false };
         let group = &control.group;
         let leads = group.leader == Some(id) && Term(group.term) == term;
-        leads && group.voters.contains(&id) && self.reaches_majority(id)
+        leads && group.voters().contains(&id) && self.reaches_majority(id)
     }
 
     pub(super) fn look(&mut self) {
         let now = self.now;
         self.queue.push(now + LOOK, super::super::Event::Control(Event::Look));
         let leader = self.control.as_ref().and_then(|control| control.group.leader);
-        let votes = |id| self.control.as_ref().is_some_and(|control| control.group.voters.contains(&id));
+        let votes = |id| self.control.as_ref().is_some_and(|control| control.group.voters().contains(&id));
         let goes_on = leader.is_some_and(|leader| votes(leader) && self.reaches_majority(leader));
         let whims = self.setup.control.map_or(0, |control| control.whims);
         let Some(control) = &mut self.control else { return };
@@ -115,6 +128,7 @@ impl World {
         let group = &mut control.group;
         if goes_on && !whim {
             group.lost = now;
+            self.end_change_of_voters();
             return self.spread();
         }
         if group.lost == now || now - group.lost < group.patience {
@@ -128,7 +142,8 @@ impl World {
         let able = |id: &&MemberId| {
             self.index_of(**id).is_some_and(|at| !self.nodes[at].paused) && self.reaches_majority(**id)
         };
-        let able: Vec<_> = control.group.voters().iter().filter(able).copied().collect();
+        let voters = control.group.voters();
+        let able: Vec<_> = voters.iter().filter(able).copied().collect();
         let now = self.now;
         let Some(control) = &mut self.control else { return };
         let group = &mut control.group;
@@ -163,7 +178,8 @@ impl World {
         let reached = |&&id: &&MemberId| {
             self.index_of(id).is_some_and(|at| at == leader || self.network.joins(leader, at)) && !known(id)
         };
-        let news: Vec<MemberId> = group.voters().iter().filter(reached).copied().collect();
+        let voters = group.voters();
+        let news: Vec<MemberId> = voters.iter().filter(reached).copied().collect();
         for id in news {
             let Some(node) = self.index_of(id) else { continue };
             let Some(control) = &mut self.control else { return };
@@ -214,16 +230,26 @@ impl World {
     }
 
     pub(super) fn set_voters(&mut self, node: usize, id: MemberId, term: Term, voters: BTreeSet<MemberId>) {
-        let living = voters.iter().filter(|&&voter| self.index_of(voter).is_some()).count();
-        let leads = self.has_majority(id, term) && 2 * living > voters.len();
+        let leads = self.has_majority(id, term);
         let Some(control) = &mut self.control else { return };
-        if leads {
-            control.group.voters = voters;
+        if leads && control.group.next.is_none() {
+            // It stands in the leader's log, and counts from then on, whether it will ever be agreed to or not.
+            control.group.next = Some(voters);
         }
-        let Some(control) = &mut self.control else { return };
-        // All of them are to hear of it.
-        control.group.told.clear();
-        self.spread();
+        if leads && self.has_majority(id, term) {
+            self.end_change_of_voters();
+        }
         self.tell_coordinator(node, Input::VotersSet);
+    }
+
+    /// A majority of the old and of the new set agrees.
+    fn end_change_of_voters(&mut self) {
+        let Some(control) = &mut self.control else { return };
+        if let Some(next) = control.group.next.take() {
+            control.group.voters = next;
+            // All of them are to hear of it.
+            control.group.told.clear();
+            self.spread();
+        }
     }
 }

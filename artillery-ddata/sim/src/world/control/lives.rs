@@ -26,11 +26,10 @@ impl World {
             id != without && self.ids.iter().position(|&other| other == id).is_some_and(|at| self.nodes[at].is_alive())
         };
         let chains = control.configs().iter().all(|config| config.serving().any(lives));
-        let voters = control.group.voters();
         // What may be decided yet may leave this node as the only one.
         let proposes = control.nodes.iter().any(|half| half.coordinator.proposes());
         let decides = control.group.in_limbo() || control.appends > 0 || proposes;
-        !decides && chains && 2 * voters.iter().filter(|&&id| lives(id)).count() > voters.len()
+        !decides && chains && control.group.has_majority_of(lives)
     }
 
     pub(in super::super) fn restart_life(&mut self, node: usize) {
@@ -89,7 +88,7 @@ impl World {
             let may_serve = |at: &usize| {
                 let node = &self.nodes[*at];
                 let serves = config.serving().any(|id| id == self.ids[*at]);
-                node.is_alive() && !node.drained && (serves || !away.contains(&self.ids[*at].node))
+                node.is_alive() && (serves || !node.drained && !away.contains(&self.ids[*at].node))
             };
             let wanted = control.settings.replicas.min((0..self.nodes.len()).filter(may_serve).count());
             config.serving().count() == wanted && config.syncing().is_none() && config.serving().all(lives)

@@ -57,20 +57,23 @@ impl World {
         self.trace.line(self.now, |out| write!(out, "an order is answered: {result:?}"));
     }
 
-    /// Has a node leave its chains: it serves nothing more in this life.
+    /// Asks a node to leave its chains.
     pub(in super::super) fn drain(&mut self, node: usize) {
         if self.nodes[node].is_alive() && self.can_spare(node) {
             self.drains += 1;
-            self.resign(node);
+            self.ask_to_leave(node);
         }
     }
 
-    fn resign(&mut self, node: usize) {
-        // It serves nothing any more before it says so.
-        self.nodes[node].inbox.retain(|work| !matches!(work.input, Input::Lease(_)));
-        for slot in 0..self.setup.chains {
-            self.take_in(node, Work { slot, input: Input::Lease(Timestamp::ZERO), flight: None });
+    /// Asks a node to leave for good.
+    pub(in super::super) fn leave_for_good(&mut self, node: usize) {
+        if self.nodes[node].is_alive() {
+            self.leaves += 1;
+            self.ask_to_leave(node);
         }
+    }
+
+    fn ask_to_leave(&mut self, node: usize) {
         self.nodes[node].drained = true;
         let clock = self.nodes[node].clock(self.now);
         let Some(control) = &mut self.control else { return };
@@ -78,11 +81,23 @@ impl World {
         self.schedule_renewal(node);
     }
 
-    /// Has a node leave for good.
-    pub(in super::super) fn leave_for_good(&mut self, node: usize) {
-        if self.nodes[node].is_alive() {
-            self.leaves += 1;
-            self.resign(node);
+    /// A leader has agreed. The node serves nothing any more before it says so.
+    pub(super) fn resign(&mut self, node: usize) {
+        self.forget_leases(node);
+        let clock = self.nodes[node].clock(self.now);
+        let Some(control) = &mut self.control else { return };
+        control.nodes[node].holder.resign(clock);
+    }
+
+    /// It takes leases again: those that come from now on.
+    pub(super) fn serve_again(&mut self, node: usize) {
+        self.forget_leases(node);
+    }
+
+    fn forget_leases(&mut self, node: usize) {
+        self.nodes[node].inbox.retain(|work| !matches!(work.input, Input::Lease(_)));
+        for slot in 0..self.setup.chains {
+            self.take_in(node, Work { slot, input: Input::Lease(Timestamp::ZERO), flight: None });
         }
     }
 
@@ -104,11 +119,18 @@ impl World {
         }
     }
 
-    /// It has left and starts another life.
+    /// It has left and starts another life; a node that can't be spared stays.
     pub(in super::super) fn end_drain(&mut self, node: usize) {
         if self.nodes[node].drained && self.can_spare(node) {
             self.nodes[node].down = true;
             self.disconnect(node);
+        } else if self.nodes[node].drained && self.nodes[node].is_alive() {
+            self.nodes[node].drained = false;
+            self.forget_leases(node);
+            let clock = self.nodes[node].clock(self.now);
+            let Some(control) = &mut self.control else { return };
+            control.nodes[node].holder.stay(clock);
+            self.schedule_renewal(node);
         }
         self.restart_life(node);
     }

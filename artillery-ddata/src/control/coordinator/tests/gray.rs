@@ -13,7 +13,7 @@ fn places(world: &World) -> Vec<u8> {
     world.serving().iter().map(|id| id.node.as_bytes()[0]).collect()
 }
 
-fn report(world: &World, held: u64) -> Report {
+pub(super) fn report(world: &World, held: u64) -> Report {
     Report {
         chain: CHAIN,
         epoch: world.config().epoch,

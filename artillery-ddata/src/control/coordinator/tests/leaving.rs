@@ -1,8 +1,8 @@
-//! Who leaves keeps the log no longer, and may end as soon as nobody needs it for that.
+//! A node that leaves resigns when the leader has agreed, keeps the log no longer, and may end as soon as nothing needs it.
 
 use super::*;
 
-/// These keep the log now: who is to, next?
+/// These keep the log now: which are to, next?
 fn keep(world: &mut World, voters: &[u8]) -> Option<Vec<MemberId>> {
     world.voters = voters.iter().copied().map(id).collect();
     world.log();
@@ -17,78 +17,307 @@ fn wanted(world: &mut World) -> Option<Vec<MemberId>> {
     world.new_voters.take().map(|voters| voters.into_iter().collect())
 }
 
-fn three() -> World {
-    let mut world = World::new(3, 3);
-    keep(&mut world, &[0, 1, 2]);
-    world.pass(1_000, &[0, 1, 2]);
+fn keeping(nodes: u8, replicas: u32, mutant: Option<Mutant>) -> World {
+    let mut world = World::new(nodes, replicas);
+    world.coordinator.mutant = mutant;
+    keep(&mut world, &(0..nodes).collect::<Vec<_>>());
+    world.pass(1_000, &(0..nodes).collect::<Vec<_>>());
+    wanted(&mut world);
     world
 }
 
-/// Node `n` says that it leaves: who is to keep the log then, and whether it may end.
-fn leave(world: &mut World, n: u8) -> (Option<Vec<MemberId>>, bool) {
-    let renewal = Renewal { leaving: true, ..world.renewal(n) };
-    let answers = world.handle(Input::Renewal { from: id(n), renewal });
-    (wanted(world), answers.last().is_some_and(|answer| answer.released))
+fn three() -> World {
+    keeping(3, 3, None)
 }
 
 fn ids(nodes: &[u8]) -> Option<Vec<MemberId>> {
     Some(nodes.iter().copied().map(id).collect())
 }
 
+/// Time in which the nodes that are there show that they live.
+const PROOF: u64 = 600;
+
+/// Node `n` leaves while these are there.
+fn go(world: &mut World, n: u8, there: &[u8]) {
+    for _ in 0..2 {
+        world.leave(n);
+        world.pass(PROOF, there);
+    }
+}
+
 #[test]
-fn who_leaves_is_let_go_when_others_keep_the_log() {
+fn a_node_that_leaves_is_let_go_when_others_keep_the_log() {
     let mut world = three();
-    assert_eq!(leave(&mut world, 2), (ids(&[0, 1]), false));
-    assert_eq!(leave(&mut world, 2), (None, false), "that is under way");
-    keep(&mut world, &[0, 1]);
-    assert_eq!(leave(&mut world, 2), (None, true));
-    assert_eq!(
-        leave(&mut world, 1),
-        (ids(&[0]), false),
-        "one that stays is enough, as long as nobody else has to agree"
-    );
+    assert!(!world.leave(2).released);
+    assert_eq!(wanted(&mut world), None, "node 1 may yet show that it lives");
+    world.pass(PROOF, &[0, 1]);
+    assert_eq!(wanted(&mut world), ids(&[0]), "with two, the death of either would stop the log");
+    assert!(!world.leave(2).released, "that is under way");
     keep(&mut world, &[0]);
-    assert_eq!(leave(&mut world, 1), (None, true));
+    assert!(world.leave(2).released);
 }
 
 #[test]
-fn two_at_once_leave_one() {
-    let mut world = three();
-    assert_eq!(leave(&mut world, 1), (ids(&[0, 2]), false));
-    assert_eq!(leave(&mut world, 2), (None, false), "one change at a time");
-    assert_eq!(keep(&mut world, &[0, 2]), ids(&[0]));
+fn five_that_one_leaves_become_three() {
+    let mut world = keeping(5, 3, None);
+    go(&mut world, 4, &[0, 1, 2, 3, 4]);
+    assert_eq!(wanted(&mut world), ids(&[0, 1, 2]));
 }
 
 #[test]
-fn a_leader_stays_until_its_chains_go_on_without_it() {
+fn a_spare_that_lives_takes_the_place_of_a_voter_that_leaves() {
+    let mut world = keeping(4, 3, None);
+    keep(&mut world, &[0, 1, 2]);
+    go(&mut world, 2, &[0, 1, 2, 3]);
+    assert_eq!(wanted(&mut world), ids(&[0, 1, 3]));
+}
+
+#[test]
+fn a_killed_voter_is_not_kept_after_a_leave() {
     let mut world = three();
+    // Node 1 is killed; a moment later node 2 leaves.
+    world.pass(300, &[0, 2]);
+    world.leave(2);
+    world.pass(PROOF, &[0, 2]);
+    assert_eq!(wanted(&mut world), ids(&[0]));
+}
+
+#[test]
+fn believing_what_was_heard_keeps_a_killed_voter() {
+    let mut world = keeping(5, 5, Some(Mutant::KeepUnproven));
+    world.pass(300, &[0, 3, 4]);
+    world.leave(4);
+    assert_eq!(wanted(&mut world), ids(&[0, 1, 2]), "of which two are dead: the change never commits");
+}
+
+#[test]
+fn a_voter_heard_but_not_shown_to_live_is_not_kept() {
+    let mut world = three();
+    let old = world.renewal(1);
+    world.leave(2);
+    for _ in 0..20 {
+        // All that is heard of node 1 was said before.
+        world.handle(Input::Renewal { from: id(1), renewal: old.clone() });
+        world.pass(100, &[0, 2]);
+    }
+    assert_eq!(wanted(&mut world), ids(&[0]));
+}
+
+#[test]
+fn without_a_majority_that_lives_the_voters_are_not_changed() {
+    let mut world = keeping(5, 5, None);
+    // Three of five are killed: no change of the voters could commit, and one begun would block any other.
+    world.pass(200, &[0, 4]);
+    world.leave(4);
+    world.pass(5_000, &[0, 4]);
+    assert_eq!(wanted(&mut world), None);
+}
+
+#[test]
+fn two_that_leave_at_once_leave_one() {
+    let mut world = three();
+    world.leave(1);
+    world.leave(2);
+    assert_eq!(world.serving(), [id(0)]);
+    world.pass(PROOF, &[0, 1, 2]);
+    assert_eq!(wanted(&mut world), ids(&[0]));
+}
+
+#[test]
+fn a_leader_that_leaves_stays_until_its_chains_go_on_without_it() {
+    let mut world = three();
+    world.pass(500, &[0, 1, 2]);
     world.put_off = Some(vec![]);
-    assert_eq!(leave(&mut world, 0), (None, false));
-    for (term, at, change) in world.put_off.take().unwrap() {
+    go(&mut world, 0, &[0, 1, 2]);
+    assert_eq!(wanted(&mut world), None);
+    let put_off = world.put_off.take().unwrap();
+    assert_eq!(put_off.len(), 1);
+    for (term, at, change) in put_off {
         world.append(term, at, change);
     }
     assert!(!world.configs.names(id(0)));
-    assert_eq!(wanted(&mut world), ids(&[1, 2]));
+    assert_eq!(wanted(&mut world).map(|voters| voters.len()), Some(1), "either of the other two");
 }
 
 #[test]
-fn where_all_leave_nobody_waits() {
+fn where_all_leave_the_last_one_stays() {
     let mut world = three();
-    leave(&mut world, 0);
-    leave(&mut world, 1);
-    assert!(leave(&mut world, 2).1);
+    for n in [1, 2, 0] {
+        world.leave(n);
+    }
+    world.pass(3_000, &[0, 1, 2]);
+    assert_eq!((world.serving(), wanted(&mut world)), (vec![id(0)], ids(&[0])));
+    assert!(!world.ask(0).released && world.ask(0).leave.is_none() && world.ask(0).lease.is_some());
 }
 
 #[test]
 fn the_only_one_that_keeps_the_log_has_an_heir() {
     let mut world = World::new(2, 2);
     world.pass(1_000, &[0, 1]);
-    assert_eq!(leave(&mut world, 0), (ids(&[1]), false));
+    go(&mut world, 0, &[0, 1]);
+    assert_eq!((world.serving(), wanted(&mut world)), (vec![id(1)], ids(&[1])));
+}
+
+/// A chain of two that doesn't have node 0 in it, which leads; and its members. There are no spares.
+fn pair(mutant: Option<Mutant>) -> (World, u8, u8) {
+    let mut worlds = (3..9).map(|nodes| World::new(nodes, 2));
+    let mut world = worlds.find(|world| !world.serving().contains(&id(0))).unwrap();
+    world.coordinator.mutant = mutant;
+    let (one, other) = (world.serving()[0].node.as_bytes()[0], world.serving()[1].node.as_bytes()[0]);
+    keep(&mut world, &[0, one, other]);
+    world.pass(1_000, &[0, one, other]);
+    (world, one, other)
 }
 
 #[test]
-fn somebody_silent_is_no_reason_to_stay() {
+fn the_last_copy_does_not_resign() {
+    let (mut world, dead, last) = pair(None);
+    world.pass(300, &[0, last]);
+    for _ in 0..20 {
+        assert_eq!(world.ask(last).leave, None, "node {dead} was heard of 0.3 s ago, and may be dead");
+        world.pass(100, &[0, last]);
+    }
+    assert!(world.renew(last).is_some(), "it serves on");
+    assert_eq!(world.serving(), [id(last)]);
+}
+
+#[test]
+fn agreeing_at_once_lets_the_last_copy_resign() {
+    let (mut world, _, last) = pair(Some(Mutant::AgreeAtOnce));
+    world.pass(300, &[0, last]);
+    assert!(world.ask(last).leave.is_some());
+}
+
+#[test]
+fn a_resignation_is_taken_back_when_the_other_member_dies() {
+    let (mut world, dead, last) = pair(None);
+    let agreed = leave_and_lose(&mut world, dead, last);
+    world.pass(700, &[0, last]);
+    let answer = world.ask(last);
+    assert_eq!(answer.leave, Some(agreed.back(Stage::Asks)), "node {dead} is gone: {last} is the last one");
+    world.leaves.insert(last, agreed.back(Stage::Asks));
+    world.renew(last);
+    assert!(world.renew(last).is_some(), "it serves again");
+    world.pass(2_000, &[0, last]);
+    assert_eq!(world.serving()[0], id(last));
+    assert!(world.renew(last).is_some());
+}
+
+/// Node `last` is told to resign, and node `dead` dies before that is heard.
+fn leave_and_lose(world: &mut World, dead: u8, last: u8) -> Leave {
+    world.ask(last);
+    world.pass(PROOF, &[0, dead, last]);
+    let agreed = world.ask(last).leave.expect("node {dead} has shown that it lives");
+    world.pass(600, &[0]);
+    world.leaves.insert(last, agreed);
+    assert_eq!(world.renew(last), None);
+    agreed
+}
+
+#[test]
+fn a_resignation_that_stands_for_ever_stops_the_chain() {
+    let (mut world, dead, last) = pair(Some(Mutant::KeepResigned));
+    leave_and_lose(&mut world, dead, last);
+    world.pass(10_000, &[0, last]);
+    assert_eq!((world.renew(last), world.ask(last).leave), (None, None), "no strong read, for good");
+}
+
+/// Node 2 of three resigns; that was lost, or no proposal went through, so it takes that back, and has a lease again. The
+/// number of its old message, which the network has kept, and when the lease was granted.
+fn taken_back(mutant: Option<Mutant>) -> (World, Renewal) {
+    let mut world = keeping(3, 3, mutant);
+    let agreed = world.ask(2).leave.unwrap();
+    world.leaves.insert(2, agreed);
+    let late = world.renewal(2);
+    world.leaves.insert(2, agreed.back(Stage::Asks));
+    assert!(world.renew(2).is_some());
+    (world, late)
+}
+
+#[test]
+fn a_late_resignation_counts_for_nothing() {
+    let (mut world, late) = taken_back(None);
+    world.renew_with(2, late);
+    assert_eq!(world.serving().len(), 3, "its lease runs");
+    // It dies: that lease is waited out.
+    let at = world.pass(3_000, &[0, 1]).unwrap();
+    assert!((1010..=1100).contains(&at), "{at} ms after its last renewal");
+}
+
+#[test]
+fn a_late_resignation_that_counts_removes_a_member_with_a_lease() {
+    let (mut world, late) = taken_back(Some(Mutant::TakeOldResignation));
+    world.renew_with(2, late);
+    assert!(!world.serving().contains(&id(2)));
+}
+
+/// As before, but the lease was granted by a leader of which this one knows nothing: its term is over.
+fn under_another_leader(mutant: Option<Mutant>) -> (World, Renewal) {
+    let (mut world, late) = taken_back(mutant);
+    world.term = 2;
+    world.log();
+    world.renew(1);
+    world.renew(1);
+    (world, late)
+}
+
+#[test]
+fn a_resignation_of_before_the_term_counts_when_the_node_shows_that_it_stands() {
+    let (mut world, late) = under_another_leader(None);
+    world.renew_with(2, late.clone());
+    assert_eq!(world.serving().len(), 3, "it may have been taken back under the leader before");
+    world.leaves.insert(2, late.leave);
+    world.renew(2);
+    assert_eq!(world.serving().len(), 2, "it knows this leader's answer, and has resigned still");
+}
+
+#[test]
+fn a_resignation_of_before_the_term_that_counts_removes_a_member_with_a_lease() {
+    let (mut world, late) = under_another_leader(Some(Mutant::TakeUnvouchedResignation));
+    world.renew_with(2, late);
+    assert!(!world.serving().contains(&id(2)));
+}
+
+#[test]
+fn two_that_have_resigned_under_two_leaders_both_serve_again_and_one_leaves() {
+    let (mut world, one, other) = pair(None);
+    let resigned = Leave { number: 0, stage: Stage::Resigned };
+    world.leaves = [(one, resigned), (other, resigned)].into();
+    world.pass(1_500, &[0, one, other]);
+    assert_eq!(world.serving().len(), 2, "neither has an heir");
+    for n in [one, other] {
+        assert_eq!(world.ask(n).leave, Some(resigned.back(Stage::Asks)));
+        world.leaves.insert(n, resigned.back(Stage::Asks));
+    }
+    world.pass(PROOF, &[0, one, other]);
+    let told = [one, other].map(|n| world.leave(n).leave.is_some());
+    world.pass(PROOF, &[0, one, other]);
+    let told_later = [one, other].map(|n| world.leave(n));
+    assert_eq!(world.serving().len(), 1, "{told:?} {told_later:?}");
+}
+
+#[test]
+fn a_node_that_leaves_is_no_spare() {
+    let mut world = World::new(3, 2);
+    world.pass(1_000, &[0, 1, 2]);
+    let spare = (0..3).find(|&n| !world.serving().contains(&id(n))).unwrap();
+    let dead = (1..3).find(|&n| world.serving().contains(&id(n))).unwrap();
+    assert!(world.leave(spare).leave.is_some() || world.leaves[&spare].has_resigned(), "nothing needs it");
+    let there: Vec<u8> = (0..3).filter(|&n| n != dead).collect();
+    world.pass(3_000, &there);
+    assert_eq!((world.serving().len(), world.config().syncing()), (1, None));
+}
+
+#[test]
+fn a_dead_node_does_not_become_a_voter_again_when_another_one_comes() {
     let mut world = three();
-    world.pass(200, &[0, 2]);
-    assert_eq!(leave(&mut world, 2).0, ids(&[0, 1]));
+    go(&mut world, 2, &[0, 1, 2]);
+    assert_eq!(wanted(&mut world), ids(&[0]));
+    keep(&mut world, &[0]);
+    // Node 1 is killed, and node 3 comes while that is not yet missed for long.
+    world.pass(1_200, &[0]);
+    world.pass(700, &[0, 3]);
+    assert_eq!(wanted(&mut world), None, "nodes 0 and 3 are no better than node 0");
+    world.pass(1_000, &[0, 3, 4]);
+    assert_eq!(wanted(&mut world), ids(&[0, 3, 4]));
 }

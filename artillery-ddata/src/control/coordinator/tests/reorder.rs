@@ -40,6 +40,33 @@ fn the_head_closes_first() {
     assert!(world.why.contains(&Why::Reordered));
 }
 
+/// A head that closed for an earlier wish has gone on since. Whether another wish is proposed by that old word.
+fn proposes_by_an_old_report(mutant: Option<Mutant>) -> bool {
+    let mut world = World::new(3, 3);
+    world.coordinator.mutant = mutant;
+    world.pass(2000, &[0, 1, 2]);
+    let (order, before) = (turned(&world), world.serving());
+    let head = (0..3).find(|&n| Some(id(n)) == world.config().head()).unwrap();
+    let closed = Renewal { reports: vec![report(&world, true)], ..world.renewal(head) };
+    world.renew_with(head, closed);
+    world.handle(Input::Reorder { token: 7, chain: ChainId(0), order });
+    // Said before the answer to it came.
+    let late = Renewal { reports: vec![report(&world, true)], answered: 0, ..world.renewal(head) };
+    world.renew_with(head, late);
+    world.serving() != before
+}
+
+#[test]
+fn a_reorder_waits_for_a_report_that_shows_its_own_closing() {
+    assert!(!proposes_by_an_old_report(None));
+}
+
+#[cfg(feature = "mutants")]
+#[test]
+fn an_old_report_of_a_closing_shows_none() {
+    assert!(proposes_by_an_old_report(Some(Mutant::BelieveOldClosing)));
+}
+
 #[test]
 fn a_head_that_does_not_close_goes_on() {
     let mut world = World::new(3, 3);

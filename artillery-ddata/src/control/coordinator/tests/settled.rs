@@ -3,10 +3,9 @@
 use super::*;
 
 fn keep(world: &mut World, voters: &[u8]) {
-    let (configs, leads) = (Arc::new(world.configs.clone()), Some(Term(world.term)));
-    let voters = voters.iter().copied().map(id).collect();
+    world.voters = voters.iter().copied().map(id).collect();
     world.handle(Input::VotersSet);
-    world.handle(Input::Log { leads, leader: Some(id(0)), configs, voters });
+    world.log();
 }
 
 fn is_told(world: &mut World, n: u8) -> bool {
@@ -61,7 +60,6 @@ fn whoever_has_yet_to_show_whether_it_hears_may_be_about_to_join() {
     // Another leader has heard nobody yet.
     world.term = 2;
     keep(&mut world, &[0, 1, 2]);
-    world.voters = [0, 1, 2].map(id).into();
     for n in [0, 0, 1, 1] {
         world.renew(n);
     }

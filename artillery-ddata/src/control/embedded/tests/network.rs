@@ -14,7 +14,7 @@ use tokio::{sync::oneshot, time::sleep};
 use super::super::{CallError, Embedded, EmbeddedSettings, Mutant, Peers};
 use crate::{
     ClusterId, Incarnation, MemberId, NodeId,
-    control::{ChainSettings, Founder, Founding, log::BoxFuture},
+    control::{ChainSettings, Founder, Founding, Timing, log::BoxFuture},
 };
 
 /// What the network does to messages.
@@ -62,6 +62,7 @@ pub(super) fn founding(founders: usize) -> Founding {
         name: "shop".into(),
         members: (0..founders).map(|n| founder(n, 1)).collect(),
         settings: ChainSettings::default(),
+        timing: Timing::default(),
     }
 }
 

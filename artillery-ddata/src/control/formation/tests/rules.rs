@@ -6,7 +6,10 @@ use super::{
     super::*,
     network::{Network, founder},
 };
-use crate::{ClusterId, Incarnation, NodeId, control::ChainSettings};
+use crate::{
+    ClusterId, Incarnation, NodeId,
+    control::{ChainSettings, Timing},
+};
 
 const NOW: Timestamp = Timestamp::from_nanos(1_000_000_000);
 
@@ -24,7 +27,13 @@ fn formation(node: u8, expect: u16) -> Formation {
 
 fn founding(cluster: u128, members: &[MemberId]) -> Founding {
     let members = members.iter().map(|&id| founder(id)).collect();
-    Founding { cluster: ClusterId(cluster), name: "shop".into(), members, settings: ChainSettings::default() }
+    Founding {
+        cluster: ClusterId(cluster),
+        name: "shop".into(),
+        members,
+        settings: ChainSettings::default(),
+        timing: Timing::default(),
+    }
 }
 
 /// What founder 2 proposes to found with 1 and 3.
@@ -170,6 +179,9 @@ fn a_proposal_must_make_sense() {
     assert_eq!(tell(&mut node, life(2, 1), propose(&twice)), [], "a node that is named in two lives");
     let foreign = Proposal { proposer: life(7, 1), ..proposal(1) };
     assert_eq!(tell(&mut node, life(2, 1), propose(&foreign)), [], "its proposer is not among its founders");
+    let mut timeless = proposal(1);
+    timeless.founding.timing.lease = Duration::MAX;
+    assert_eq!(tell(&mut node, life(2, 1), propose(&timeless)), [], "a lease without an end");
     assert!(matches!(node.phase(), Phase::Free { .. }));
 }
 
@@ -187,6 +199,23 @@ fn other_settings_are_refused_and_shown() {
         let outputs = tell(&mut node, life(2, 1), propose(&other));
         assert_eq!(refused(&outputs), Some((life(2, 1), Reason::Settings)));
     }
+}
+
+#[test]
+fn other_times_are_accepted_and_the_proposers_count() {
+    let timing = Timing { lease: Duration::from_secs(7), suspect: Duration::from_secs(4), ..Timing::default() };
+    let mut other = proposal(1);
+    other.founding.timing = timing;
+    let mut node = formation(1, 3);
+    tell(&mut node, life(2, 1), propose(&other));
+    assert_eq!(node.phase(), Phase::Accepted(other.id()));
+    tell(&mut node, life(3, 1), FormationMessage::Formed(Box::new(other.founding)));
+    assert_eq!(node.founding().map(|founding| founding.timing), Some(timing));
+
+    let settings = Settings { timing, ..settings(1) };
+    let mut alone = Formation::new(founder(life(1, 1)), settings, 1).unwrap();
+    input(&mut alone, NOW, Input::Tick);
+    assert_eq!(alone.founding().map(|founding| founding.timing), Some(timing), "what it proposes itself");
 }
 
 #[test]
@@ -235,7 +264,9 @@ fn a_founding_that_makes_no_sense_is_ignored() {
     let mut node = formation(1, 3);
     let mut endless = founding(5, &[life(4, 1)]);
     endless.settings.chains = u32::MAX;
-    for nonsense in [endless, founding(5, &[])] {
+    let mut timeless = founding(5, &[life(4, 1)]);
+    timeless.timing.lease = Duration::ZERO;
+    for nonsense in [endless, timeless, founding(5, &[])] {
         assert_eq!(tell(&mut node, life(4, 1), FormationMessage::Formed(Box::new(nonsense))), []);
     }
     assert_eq!(node.founding(), None);

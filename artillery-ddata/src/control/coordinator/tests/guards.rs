@@ -1,0 +1,98 @@
+//! Guards whose absence no seed shows: each of them once with the guard and once without.
+
+use super::{gray::report, *};
+use crate::{
+    Sequence,
+    control::message::{Report, Way},
+};
+
+/// The leader without one guard.
+fn lacking(mut world: World, mutant: Option<Mutant>) -> World {
+    world.coordinator.mutant = mutant;
+    world
+}
+
+/// Its own lease is shorter than the one that members got from the leader before it.
+#[test]
+fn a_leader_started_with_a_shorter_lease_waits_for_the_end_of_the_clusters() {
+    let own = Duration::from_millis(400);
+    let lead = |mutant| {
+        let mut world = World::new(3, 3);
+        let settings = Settings { lease: own, ..Settings::default() };
+        world.coordinator = Coordinator::new(id(0), settings);
+        world = lacking(world, mutant);
+        world.log();
+        world.pass(2000, &[0, 1, 2]);
+        let granted = world.renew(1);
+        world.term = 2;
+        world.log();
+        (granted, world.pass(3000, &[0, 1]).expect("the silent member is removed"))
+    };
+    let (granted, at) = lead(None);
+    assert_eq!(granted, Some(Duration::from_secs(1)));
+    assert!((1010..=1100).contains(&at), "removed {at} ms after the term began");
+    let (granted, at) = lead(Some(Mutant::KeepOwnTimes));
+    assert_eq!(granted, Some(own));
+    assert!(at < 1000, "{at} ms: the lease that another leader granted may still run");
+}
+
+#[test]
+fn a_member_that_may_act_as_its_former_self_gets_no_lease() {
+    let lease = |mutant| {
+        let mut world = lacking(World::new(3, 3), mutant);
+        let old = Renewal { applied: LogIndex(0), ..world.renewal(1) };
+        world.renew_with(1, old)
+    };
+    assert_eq!(lease(None), None);
+    assert_eq!(lease(Some(Mutant::GrantToFormerSelf)), Some(Duration::from_secs(1)));
+}
+
+/// The leader leaves, and of the two others only old messages come.
+#[test]
+fn the_last_member_known_to_live_stays_when_the_others_are_heard_by_old_messages() {
+    let left = |mutant| {
+        let mut world = lacking(World::new(3, 3), mutant);
+        world.pass(2000, &[0, 1, 2]);
+        let old = [1, 2].map(|n| Renewal { answered: 0, ..world.renewal(n) });
+        world.term = 2;
+        world.log();
+        for _ in 0..60 {
+            world.pass(50, &[]);
+            for (n, renewal) in [1, 2].into_iter().zip(&old) {
+                world.handle(Input::Renewal { from: id(n), renewal: renewal.clone() });
+            }
+        }
+        world.renew(0);
+        let leave = Leave { number: 0, stage: Stage::Resigned };
+        let leaving = Renewal { leave, ..world.renewal(0) };
+        world.renew_with(0, leaving);
+        world.serving().contains(&id(0))
+    };
+    assert!(left(None));
+    assert!(!left(Some(Mutant::BelieveOldMessages)), "its chain is left to two that may be gone");
+}
+
+/// The joiner lives and renews, but what the tail is to commit doesn't get there.
+#[test]
+fn a_joiner_that_holds_up_what_is_to_be_committed_is_moved_out() {
+    let waits_for = |mutant, millis| {
+        let (mut world, spare, there) = joined();
+        world = lacking(world, mutant);
+        let tail = there.iter().copied().find(|&n| world.config().tail() == Some(id(n))).unwrap();
+        let way = Way { waits: Some((Sequence(6), Duration::from_millis(millis))), ..Way::default() };
+        let report = Report { hop: way, commit: way, ..report(&world, 9) };
+        let renewal = Renewal { reports: vec![report], ..world.renewal(tail) };
+        world.renew_with(tail, renewal);
+        let joins = world.config().syncing() == Some(id(spare));
+        world.pass(1000, &there);
+        (joins, world.config().syncing() == Some(id(spare)), world.why.last().copied())
+    };
+    assert_eq!(waits_for(None, 1990), (true, true, Some(Why::Joins)), "not for long");
+    let (joins, joins_again, why) = waits_for(None, 2000);
+    assert_eq!(
+        (joins, joins_again, why),
+        (false, false, Some(Why::Unreached)),
+        "and it doesn't join behind the same tail"
+    );
+    assert_eq!(waits_for(Some(Mutant::TolerateDeadJoiner), 2000), (true, true, Some(Why::Joins)));
+}
