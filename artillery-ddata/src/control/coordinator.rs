@@ -327,7 +327,10 @@ impl Coordinator {
         self.awake = now;
         if let Some(leading) = self.leading.as_mut().filter(|_| slept) {
             leading.since = now;
-            leading.nodes.values_mut().for_each(|seen| seen.answered.clear());
+            leading.nodes.values_mut().for_each(|seen| {
+                seen.answered.clear();
+                seen.leaver.wake(now);
+            });
         }
     }
 

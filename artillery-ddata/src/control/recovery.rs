@@ -27,6 +27,8 @@ pub struct Standing {
     pub voters: Vec<BTreeSet<MemberId>>,
     /// How long ago its last lease was asked for: the log certainly counted on this node then.
     pub in_touch: Option<Duration>,
+    /// How long ago a leader that a quorum had confirmed answered this node last. A spare, which gets no lease, is answered too.
+    pub heard: Option<Duration>,
     /// Each chain, as this node knows it.
     pub chains: Vec<ChainStanding>,
 }
@@ -186,12 +188,13 @@ pub enum NotRecovered {
     /// What keeps the log failed.
     #[error("the log could not be begun anew: {0}")]
     Failed(String),
-    /// A node was granted a lease since an operator gave the order: a majority of those that keep the log lives.
-    #[error("nothing is lost: {node} asked for the lease that it has {:.1} s ago, and a majority granted it", ago.as_secs_f64())]
+    /// A node was granted a lease, or answered by a confirmed leader, since an operator gave the order: a majority of those that
+    /// keep the log lives.
+    #[error("nothing is lost: a leader that a majority follows answered {node} {:.1} s ago", ago.as_secs_f64())]
     InTouch {
         /// Which node.
         node: MemberId,
-        /// How long ago it asked.
+        /// How long ago that was.
         ago: Duration,
     },
 }
@@ -203,8 +206,8 @@ pub enum NotRecovered {
 /// longest. A serving member holds every committed update of its epoch, so nothing is missing unless the configuration went on
 /// without it.
 ///
-/// `waited` is the time since the order was given. A lease that was asked for since shows that a majority lives, even if it
-/// can't be reached from here: then it would go on beside the recovered history, and all that it acknowledges would be lost.
+/// `waited` is the time since the order was given. A lease that was asked for since, or an answer of a confirmed leader, shows
+/// that a majority lives, even if it can't be reached from here: then it would go on beside the recovered history, and all that it acknowledges would be lost.
 ///
 /// # Errors
 /// [`NotRecovered`].
@@ -266,9 +269,14 @@ fn could_lead(all: &[&Standing]) -> Result<(), NotRecovered> {
     Ok(())
 }
 
-/// Refuses if a majority has granted a lease that was asked for since the order was given.
+/// Refuses if, since the order was given, a majority has granted a lease that was asked for then, or has confirmed a leader that
+/// answered.
 fn in_touch(all: &[&Standing], waited: Duration) -> Result<(), NotRecovered> {
-    let mut asked = all.iter().filter_map(|standing| Some((standing.me.id, standing.in_touch?)));
+    let proofs = |standing: &&Standing| {
+        let id = standing.me.id;
+        [standing.in_touch, standing.heard].into_iter().flatten().map(move |ago| (id, ago))
+    };
+    let mut asked = all.iter().flat_map(proofs);
     match asked.find(|&(_, ago)| ago < waited) {
         Some((node, ago)) => Err(NotRecovered::InTouch { node, ago }),
         None => Ok(()),

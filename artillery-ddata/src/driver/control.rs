@@ -150,6 +150,8 @@ pub(crate) struct Control {
     stays_at: Option<Timestamp>,
     /// The chains are being told to act by no lease any more.
     resigning: bool,
+    /// The chains have yet to act by leases again, as they were told.
+    resuming: bool,
     /// Whoever leads has said that the log can do without this node, which leaves.
     released: bool,
 }
@@ -170,6 +172,7 @@ impl Control {
             leaving: Vec::new(),
             stays_at: None,
             resigning: false,
+            resuming: false,
             released: false,
         }
     }
@@ -305,7 +308,8 @@ impl Control {
             }
             Done::Acted(configs) => self.acted(now, configs),
             Done::Resigned => self.resigned(now),
-            Done::ServesAgain | Done::Stopped => {}
+            Done::ServesAgain => self.resuming = false,
+            Done::Stopped => {}
         }
     }
 
@@ -330,11 +334,14 @@ impl Control {
         if configs.is_some() {
             self.act();
         }
-        if released {
-            self.released = true;
+        // The newest word counts, and only a confirmed leader's: this node may have become a voter since.
+        if leader == Some(from) {
+            self.released = released;
             self.see_whether_left();
         }
-        if resigns && !self.resigning {
+        // Two orders to one chain keep their order, two tasks do not: a chain that resigned first and resumed then would serve by
+        // a lease that the leader doesn't reckon with (trap 62). The leader says again that this node may resign.
+        if resigns && !self.resigning && !self.resuming {
             self.resign();
         }
         if serves_again {

@@ -101,15 +101,17 @@ impl Data {
     /// What this node has; `None`: it belongs to no cluster whose configuration may change.
     async fn standing(&self) -> Option<Standing> {
         let (parts, state) = (self.recovery.get()?, self.state.get()?);
-        let acted = state.borrow().clone();
         let log = parts.seat.log();
         let leads = match log.leads() {
             Some(term) => timeout(self.lease() / 2, log.confirm(term)).await.is_ok_and(|led| led.is_ok()),
             None => false,
         };
-        let (configs, states) = (parts.configs(&acted.configs), self.chain_states().await);
-        let asked =
-            (acted.lease != artillery_core::Timestamp::ZERO).then(|| (clock::now() + self.lease()) - acted.lease);
+        let states = self.chain_states().await;
+        // Behind all that takes time: what has come meanwhile is proof as well.
+        let (acted, now, never) = (state.borrow().clone(), clock::now(), artillery_core::Timestamp::ZERO);
+        let configs = parts.configs(&acted.configs);
+        let asked = (acted.lease != never).then(|| (now + self.lease()) - acted.lease);
+        let heard = (acted.heard != never).then(|| now - acted.heard);
         Some(Standing {
             me: self.as_founder(&configs),
             cluster: self.local.cluster()?,
@@ -119,6 +121,7 @@ impl Data {
             log: log.end(),
             voters: log.voter_sets(),
             in_touch: asked,
+            heard,
             chains: configs.iter().map(|config| self.chain_standing(config, &states)).collect(),
         })
     }

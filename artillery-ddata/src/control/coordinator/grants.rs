@@ -54,7 +54,8 @@ impl Coordinator {
         seen.founder = me;
         seen.leaver.on_renewal(now, leave, is_fresh, mutant);
         seen.reports(now, reports);
-        seen.shown = answered;
+        // An answer of before this term says nothing of what this leader wanted (trap 55).
+        seen.shown = if is_fresh { answered } else { 0 };
         if self.mutant == Some(Mutant::PromoteInAnyEpoch) {
             seen.promotions.extend(promotions);
         } else {

@@ -50,6 +50,13 @@ impl Leaver {
         self.vouched |= said.has_resigned() && (is_fresh || mutant == Some(Mutant::TakeUnvouchedResignation));
     }
 
+    /// After a pause of the leader: other members may have died in it, so what they had shown before is no proof.
+    pub(super) fn wake(&mut self, now: Timestamp) {
+        if self.is_asked() {
+            self.asked = now;
+        }
+    }
+
     pub(super) fn is_asked(&self) -> bool {
         self.said.is_asked()
     }

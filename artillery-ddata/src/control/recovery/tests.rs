@@ -30,6 +30,7 @@ fn standing(n: u8, voters: &[u8], config: ChainConfig, last: Version) -> Standin
         log: Some(LogEnd { term: Term(2), index: 5 }),
         voters,
         in_touch: Some(Duration::from_millis(1500)),
+        heard: None,
         chains: vec![ChainStanding { config, serves, last, watermark: Sequence(3) }],
     }
 }
@@ -163,5 +164,17 @@ fn a_lease_asked_for_since_the_order_shows_that_a_majority_lives() {
     let five = |standing: Standing| Standing { voters: vec![[1, 2, 3, 4, 5].map(id).into()], ..standing };
     let both = [five(lost), five(Standing { me: three(3).me, ..touched.clone() })];
     assert_eq!(plan_after(CLUSTER, &both, waited), Err(NotRecovered::InTouch { node: id(3), ago }));
+    let spare = Standing {
+        in_touch: None,
+        heard: Some(ago),
+        ..standing(4, &[1, 2, 3, 4, 5], config(2, &[2, 3]), Version::NONE)
+    };
+    let removed = standing(1, &[1, 2, 3, 4, 5], config(1, &[1, 2, 3]), Version::new(1, 4));
+    let refused = NotRecovered::InTouch { node: id(4), ago };
+    assert_eq!(
+        plan_after(CLUSTER, &[removed, spare], waited),
+        Err(refused),
+        "a spare is answered, though it has no lease"
+    );
     assert!(plan(CLUSTER, &[touched]).is_ok(), "when the order is given it may be from just before the loss");
 }

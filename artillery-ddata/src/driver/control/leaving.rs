@@ -66,6 +66,7 @@ impl Control {
 
     /// Has the chains act by leases again: by those that come from now on, never by one of before they resigned.
     pub(super) fn serve_again(&mut self) {
+        self.resuming = true;
         self.parts.leases.send_replace(Lease::default());
         let leases = self.parts.leases.clone();
         self.tell_all(|done| Command::ServeAgain { leases: leases.subscribe(), done }, Done::ServesAgain);
