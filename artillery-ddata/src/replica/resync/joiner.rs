@@ -25,7 +25,7 @@ use crate::{
 #[derive(Clone, Debug)]
 pub(in super::super) struct Filling {
     /// 0: no snapshot of this epoch has begun.
-    id: u64,
+    pub(super) id: u64,
     beginning: Beginning,
     mark: Mark,
     pub(super) again: bool,
