@@ -60,6 +60,10 @@ operators N="20":
 per-operation *ARGS:
     cargo run --release -p artillery-benches --bin per_operation -- {{ARGS}}
 
+# How long one step of a chain's task keeps others waiting, with a million keys: each figure beside its bound.
+steps *ARGS:
+    cargo run --release -p artillery-benches --bin steps -- {{ARGS}}
+
 # Ten times too many callers for half a minute: memory, latency, and whether anything is lost.
 overload:
     OVERLOAD_STRICT=1 .ci/run overload

@@ -222,7 +222,7 @@ impl Replica {
 
     /// Whether it has put off work that nobody waits for: [`settle`](Self::settle) does it.
     pub fn is_behind(&self) -> bool {
-        self.store.is_behind() && self.halted.is_none()
+        (self.store.is_behind() || self.is_clearing()) && self.halted.is_none()
     }
 
     /// Whether what was put off had better wait for a moment. If nobody reads elsewhere because of it, there will be better
@@ -231,15 +231,17 @@ impl Replica {
     pub fn is_between(&self) -> bool {
         let place = &self.place;
         let others_work = place.successor.is_some() && !place.is_head && self.history.last().sequence > self.watermark;
-        others_work || !self.store.is_held()
+        !self.is_clearing() && (others_work || !self.store.is_held())
     }
 
     /// Does what was put off. Nobody can tell whether that was done, but for the time that the next input takes, and that
-    /// local reads come here until then.
+    /// local reads come here until then. A joiner that clears its store does a step of that, and takes in no snapshot
+    /// before the last one.
     pub fn settle(&mut self) {
         if let Err(error) = self.store.settle() {
-            self.halt(error.into());
+            return self.halt(error.into());
         }
+        self.clear_some();
     }
 
     /// Which chain it is a member of.

@@ -64,8 +64,11 @@ pub enum StoreOp {
         /// The key.
         key: Bytes,
     },
-    /// Every version above this sequence goes: the updates that made them are no part of the history.
+    /// Of this key's versions, all above this sequence go: the updates that made them are no part of the history. A cut of
+    /// the history names every key that a dropped update changed, so it costs by what it drops.
     DropAbove {
+        /// The key.
+        key: Bytes,
         /// The last sequence that stays.
         last: Sequence,
     },

@@ -5,6 +5,7 @@ pub mod graphs;
 mod load;
 mod loopback;
 pub mod raw;
+pub mod stepped;
 pub mod throughput;
 
 pub use self::{

@@ -217,6 +217,7 @@ fn settings(setup: &Setup) -> Settings {
         snapshot_age: setup.snapshot_age,
         snapshot_bytes: setup.snapshot_bytes,
         chunk: setup.chunk,
+        clear_keys: 3,
         ..Settings::default()
     }
 }

@@ -1,7 +1,5 @@
 //! Whether a successor's history is a prefix of its predecessor's, and what becomes of it if not (docs/DESIGN.md §5.4).
 
-use smallvec::smallvec;
-
 use super::{Halt, Mutant, Replica, links::Cursor};
 use crate::{
     MemberId, Role, Timestamp,
@@ -92,11 +90,11 @@ impl Replica {
         if cut.keep.sequence < self.watermark {
             return self.halt(Halt::DropCommitted { to: cut.keep.sequence, watermark: self.watermark });
         }
-        let batch = StoreBatch {
-            chain: self.chain,
-            keep_from: self.watermark,
-            ops: smallvec![StoreOp::DropAbove { last: cut.keep.sequence }],
-        };
+        let last = cut.keep.sequence;
+        // All that is above the watermark is in the history, so these are all keys that a dropped update changed.
+        let changes = self.history.from(last.next()).flat_map(|update| &update.changes);
+        let ops = changes.map(|change| StoreOp::DropAbove { key: change.key.clone(), last }).collect();
+        let batch = StoreBatch { chain: self.chain, keep_from: self.watermark, ops };
         if !self.is(Mutant::KeepDirty)
             && let Err(error) = self.store.apply(&batch)
         {

@@ -41,6 +41,10 @@ impl History {
         &self.updates
     }
 
+    pub(super) fn into_updates(self) -> VecDeque<Update> {
+        self.updates
+    }
+
     pub(super) fn position(&self) -> Position {
         Position { last: self.last, epochs: self.epochs.clone() }
     }

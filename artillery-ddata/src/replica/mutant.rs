@@ -55,6 +55,8 @@ pub enum Mutant {
     KeepDirty,
     /// A snapshot is put over what is there (trap 11).
     NoWipe,
+    /// A joiner takes in parts of a snapshot while it clears what it held (trap 64).
+    TakeWhileClearing,
     /// A tail answers version queries before its epoch is open (trap 23).
     AnswerBeforeOpen,
     /// A broken link to the joiner ends the wait for it (trap 24).

@@ -5,6 +5,7 @@
 //! keeps a copy of the table of sessions and at most one large value, and nothing else. Where the joiner stands is told by
 //! its control frames, so that whatever was lost is sent again from there.
 
+mod clearing;
 mod joiner;
 mod source;
 

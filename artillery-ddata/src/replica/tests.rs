@@ -2,6 +2,7 @@
 
 mod chain;
 mod chaos;
+mod clearing;
 mod cuts;
 mod expelled;
 mod filling;

@@ -52,6 +52,8 @@ pub struct Settings {
     /// Bytes of updates that a joiner keeps until the last part of its snapshot is there. What is beyond them waits in the
     /// source's backlog.
     pub joiner_buffer: usize,
+    /// A joiner clears so many keys of its store at a time, at least 1, before it takes in a snapshot.
+    pub clear_keys: usize,
     /// How often cumulative state is repeated to peers that haven't shown to know it.
     pub heartbeat: Duration,
     /// Send again what a successor hasn't acknowledged for so long. `None` for links that lose nothing while they are
@@ -74,6 +76,7 @@ impl Default for Settings {
             snapshot_bytes: 64 << 20,
             close_behind: 1 << 20,
             joiner_buffer: 32 << 20,
+            clear_keys: 64,
             heartbeat: Duration::from_millis(100),
             resend: None,
             #[cfg(feature = "mutants")]

@@ -23,7 +23,7 @@ const CHAIN: ChainId = ChainId(7);
 
 /// Runs all fixed cases, each on a store of its own that `make` makes, empty.
 pub fn run(make: impl Fn() -> Arc<dyn Store>) {
-    let cases: [fn(&Arc<dyn Store>); 20] = [
+    let cases: [fn(&Arc<dyn Store>); 22] = [
         |store| nothing_is_there_at_first(&**store),
         |store| reads_find_the_newest_version_at_or_below(&**store),
         |store| a_deleted_key_is_a_version(&**store),
@@ -38,6 +38,8 @@ pub fn run(make: impl Fn() -> Arc<dyn Store>) {
         |store| dropped_versions_uncover_older_ones(&**store),
         |store| scans_are_in_order(&**store),
         |store| scans_at_a_pin_are_a_cut(&**store),
+        |store| scans_begin_below_every_key(&**store),
+        |store| a_chain_is_emptied_key_by_key(&**store),
         |store| hashed::scans_are_in_order(&**store),
         |store| hashed::keys_come_and_go(&**store),
         |store| hashed::chains_are_apart(&**store),
@@ -75,8 +77,8 @@ fn prune(key: &[u8]) -> StoreOp {
     StoreOp::Prune { key: Bytes::copy_from_slice(key) }
 }
 
-fn drop_above(last: u64) -> StoreOp {
-    StoreOp::DropAbove { last: Sequence(last) }
+fn drop_above(key: &[u8], last: u64) -> StoreOp {
+    StoreOp::DropAbove { key: Bytes::copy_from_slice(key), last: Sequence(last) }
 }
 
 fn read(store: &dyn Store, chain: ChainId, key: &[u8], at_most: u64) -> Option<Held> {
@@ -98,7 +100,7 @@ pub fn nothing_is_there_at_first(store: &dyn Store) {
     assert_eq!(scan(store, CHAIN, b"", u64::MAX), []);
     assert_eq!(store.recover().expect("an empty store is no damaged one"), []);
     assert_eq!(store.bytes(), 0);
-    apply(store, CHAIN, 9, [prune(b"a"), drop_above(0)]);
+    apply(store, CHAIN, 9, [prune(b"a"), drop_above(b"a", 0)]);
     assert_eq!(scan(store, CHAIN, b"", u64::MAX), []);
 }
 
@@ -151,8 +153,8 @@ pub fn chains_are_apart(store: &dyn Store) {
     assert_eq!(keys(store, two, b"", u64::MAX), [&b"a"[..], b"b"]);
     store.pin(one, Sequence(1));
     apply(store, two, 2, [put(b"a", 3, "new"), prune(b"a")]);
-    apply(store, two, 3, [prune(b"a"), drop_above(3)]);
-    apply(store, one, 0, [drop_above(0)]);
+    apply(store, two, 3, [prune(b"a"), drop_above(b"a", 3), drop_above(b"b", 3)]);
+    apply(store, one, 0, [drop_above(b"a", 0)]);
     store.unpin(one, Sequence(1));
     assert_eq!(read(store, one, b"a", u64::MAX), None);
     assert_eq!(keys(store, two, b"", u64::MAX), [&b"a"[..], b"b"]);
@@ -166,7 +168,12 @@ pub fn operations_of_a_batch_have_an_order(store: &dyn Store) {
         key: Bytes::copy_from_slice(key),
         held: Held { version: Version::new(2, 2), value: Some(Bytes::from_static(b"again")) },
     };
-    apply(store, CHAIN, 0, [drop_above(1), again(b"a"), put(b"c", 3, "three"), drop_above(2)]);
+    apply(
+        store,
+        CHAIN,
+        0,
+        [drop_above(b"a", 1), drop_above(b"b", 1), again(b"a"), put(b"c", 3, "three"), drop_above(b"c", 2)],
+    );
     assert_eq!(read(store, CHAIN, b"a", u64::MAX).map(|held| held.version), Some(Version::new(2, 2)));
     assert_eq!(read(store, CHAIN, b"a", 1), Some(held(1, Some("one"))));
     assert_eq!(keys(store, CHAIN, b"", u64::MAX), [&b"a"[..]]);
@@ -219,7 +226,7 @@ pub fn pruned_tombstones_vanish(store: &dyn Store) {
     assert_eq!(store.bytes(), 1 + 1);
     apply(store, CHAIN, 3, [put(b"a", 4, "back")]);
     assert_eq!(read(store, CHAIN, b"a", u64::MAX), Some(held(4, Some("back"))));
-    apply(store, CHAIN, 3, [delete(b"a", 5), drop_above(3)]);
+    apply(store, CHAIN, 3, [delete(b"a", 5), drop_above(b"a", 3)]);
     assert_eq!(read(store, CHAIN, b"a", u64::MAX), None);
 }
 
@@ -249,12 +256,12 @@ pub fn pins_hold_versions_and_are_counted(store: &dyn Store) {
 pub fn dropped_versions_uncover_older_ones(store: &dyn Store) {
     apply(store, CHAIN, 0, [put(b"a", 1, "1"), put(b"a", 3, "3"), put(b"a", 4, "4"), put(b"new", 4, "4")]);
     apply(store, CHAIN, 0, [delete(b"b", 2), put(b"c", 2, "2"), delete(b"c", 5)]);
-    apply(store, CHAIN, 2, [drop_above(3)]);
+    apply(store, CHAIN, 2, [b"a", &b"new"[..], b"c", b"absent"].map(|key| drop_above(key, 3)));
     assert_eq!(read(store, CHAIN, b"a", u64::MAX), Some(held(3, Some("3"))));
     assert_eq!(read(store, CHAIN, b"a", 2), Some(held(1, Some("1"))));
     assert_eq!(read(store, CHAIN, b"new", u64::MAX), None);
     assert_eq!(read(store, CHAIN, b"c", u64::MAX), Some(held(2, Some("2"))), "the deletion was never part of it");
-    apply(store, CHAIN, 2, [drop_above(3)]);
+    apply(store, CHAIN, 2, [b"a", &b"new"[..], b"c", b"absent"].map(|key| drop_above(key, 3)));
     assert_eq!(read(store, CHAIN, b"a", u64::MAX), Some(held(3, Some("3"))), "once more changes nothing");
     let next = Held { version: Version::new(2, 4), value: Some(Bytes::from_static(b"other")) };
     apply(store, CHAIN, 2, [StoreOp::Put { key: Bytes::from_static(b"a"), held: next.clone() }]);
@@ -301,6 +308,53 @@ pub fn scans_at_a_pin_are_a_cut(store: &dyn Store) {
     store.unpin(CHAIN, Sequence(400));
 }
 
+/// A scan that begins below the smallest key finds all keys, whether the empty one is there, is deleted, or never was.
+pub fn scans_begin_below_every_key(store: &dyn Store) {
+    let at_start = |chain| {
+        let mut by_hash = hashed::scan(store, chain, 0, u64::MAX);
+        by_hash.sort_by(|a, b| a.0.cmp(&b.0));
+        assert_eq!(by_hash, scan(store, chain, b"", u64::MAX), "both orders");
+        by_hash.into_iter().map(|(key, _)| key).collect::<Vec<_>>()
+    };
+    for chain in [ChainId(0), ChainId(u32::MAX)] {
+        assert_eq!(at_start(chain), Vec::<Bytes>::new());
+        apply(store, chain, 0, [put(b"\0", 1, "1"), put(b"b", 2, "2")]);
+        assert_eq!(at_start(chain), [&b"\0"[..], b"b"], "the empty key never was");
+        apply(store, chain, 0, [put(b"", 3, "3")]);
+        assert_eq!(at_start(chain), [&b""[..], b"\0", b"b"]);
+        assert_eq!(keys(store, chain, b"\0", u64::MAX), [&b"\0"[..], b"b"]);
+        assert_eq!((store.size(chain).keys, store.size(chain).bytes), (3, 1 + 1 + 1 + 1 + 1));
+        apply(store, chain, 4, [delete(b"", 4), prune(b"")]);
+        assert_eq!(at_start(chain), [&b"\0"[..], b"b"], "the empty key is deleted");
+        apply(store, chain, 4, [put(b"", 5, "5"), drop_above(b"", 4)]);
+        assert_eq!(at_start(chain), [&b"\0"[..], b"b"], "the empty key is dropped");
+        assert_eq!((store.size(chain).keys, store.size(chain).bytes), (2, 1 + 1 + 1 + 1));
+    }
+    assert_eq!(store.bytes(), 8);
+}
+
+/// Keys are dropped one by one, and only those: what is named and isn't there, or isn't above, changes nothing.
+pub fn a_chain_is_emptied_key_by_key(store: &dyn Store) {
+    let name = |n: u64| format!("{n:04}").into_bytes();
+    apply(store, CHAIN, 0, (0..300).map(|n| put(&name(n), n + 1, "v")));
+    apply(store, CHAIN, 0, (0..150).map(|n| put(&name(n), 1000 + n, "new")));
+    assert_eq!(hashed::scan(store, CHAIN, 0, u64::MAX).len(), 300);
+    apply(store, CHAIN, 0, (100..300).map(|n| drop_above(&name(n), 300)));
+    for (n, sequence) in [(0, 1000), (99, 1099), (100, 101), (149, 150), (150, 151)] {
+        let found = read(store, CHAIN, &name(n), u64::MAX).map(|held| held.version.sequence.0);
+        assert_eq!(found, Some(sequence), "of key {n}");
+    }
+    for n in 0..300 {
+        apply(store, CHAIN, 0, [drop_above(&name(n), 0), drop_above(b"absent", 0)]);
+        assert_eq!(store.size(CHAIN).keys, 299 - n);
+    }
+    assert_eq!((scan(store, CHAIN, b"", u64::MAX), hashed::scan(store, CHAIN, 0, u64::MAX)), (vec![], vec![]));
+    assert_eq!((store.bytes(), store.size(CHAIN).bytes), (0, 0));
+    assert_eq!(store.recover().expect("nothing is damaged"), []);
+    apply(store, CHAIN, 0, [put(b"a", 1, "1")]);
+    assert_eq!(keys(store, CHAIN, b"", u64::MAX), [&b"a"[..]]);
+}
+
 /// Batches are numbered in rising order, and who asks for stable storage is told once.
 pub fn persistence_is_told(store: &dyn Store) {
     let first = apply(store, CHAIN, 0, [put(b"a", 1, "1")]);
@@ -322,7 +376,7 @@ pub fn persistence_is_told(store: &dyn Store) {
 /// Recovery tells the newest version held of every chain, and a watermark that isn't ahead of it.
 pub fn recovery_names_every_chain(store: &dyn Store) {
     apply(store, ChainId(3), 1, [put(b"a", 1, "1"), put(b"b", 2, "2")]);
-    apply(store, ChainId(1), 0, [put(b"a", 4, "4"), put(b"b", 6, "6"), drop_above(5)]);
+    apply(store, ChainId(1), 0, [put(b"a", 4, "4"), put(b"b", 6, "6"), drop_above(b"b", 5)]);
     let mut found = store.recover().expect("nothing is damaged");
     found.sort_by_key(|found| found.chain);
     let summary: Vec<_> = found.iter().map(|found| (found.chain.0, found.last)).collect();

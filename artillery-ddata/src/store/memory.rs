@@ -11,8 +11,12 @@ mod hashed;
 mod key;
 mod scan;
 mod slot;
+mod slots;
+mod sorted;
 mod spares;
 mod versions;
+#[cfg(test)]
+pub(crate) mod work;
 
 use std::{
     fmt,
@@ -23,14 +27,15 @@ use std::{
 };
 
 use bytes::Bytes;
-use scc::{HashIndex, TreeIndex};
 
 use self::{
     chains::{Chain, Chains, lock},
     hashed::{FILL, HashedScan, Placed},
-    key::{Key, KeyRef, Seeded},
+    key::{Key, KeyRef},
     scan::Scan,
     slot::{Slot, SlotId},
+    slots::{PARTS, Slots},
+    sorted::SortedIndex,
     versions::Versions,
 };
 use crate::{
@@ -43,9 +48,9 @@ use crate::{
 
 /// A store in memory.
 pub struct MemoryStore {
-    slots: HashIndex<Key, Arc<Slot>, Seeded>,
-    ordered: TreeIndex<Key, ()>,
-    hashed: TreeIndex<Placed, ()>,
+    slots: Slots,
+    ordered: SortedIndex<Key>,
+    hashed: SortedIndex<Placed>,
     position: fn(&[u8]) -> u64,
     /// Keys put into hash order by one call at most.
     fill: usize,
@@ -63,10 +68,14 @@ impl MemoryStore {
     /// Nothing that can be observed depends on the seed, except that who knows it can choose keys that make the store
     /// slow: take a random one wherever keys come from outside.
     pub fn with_seed(seed: u64) -> Self {
+        Self::in_parts(seed, PARTS)
+    }
+
+    fn in_parts(seed: u64, parts: usize) -> Self {
         Self {
-            slots: HashIndex::with_hasher(Seeded::new(seed)),
-            ordered: TreeIndex::new(),
-            hashed: TreeIndex::new(),
+            slots: Slots::new(seed, parts),
+            ordered: SortedIndex::new(),
+            hashed: SortedIndex::new(),
             position,
             fill: FILL,
             #[cfg(any(test, feature = "mutants"))]
@@ -86,6 +95,12 @@ impl MemoryStore {
         self
     }
 
+    /// An empty store that is made in no time, and slow with many keys: for those who make millions of them.
+    #[cfg(any(test, feature = "mutants"))]
+    pub fn small(seed: u64) -> Self {
+        Self::in_parts(seed, 1)
+    }
+
     /// The same store without a guard: a key that comes while the order is being made, before where that is, is left out
     /// (trap 46).
     #[cfg(any(test, feature = "mutants"))]
@@ -96,12 +111,12 @@ impl MemoryStore {
     }
 
     fn find(&self, key: KeyRef<'_>, at_most: Sequence) -> Option<Held> {
-        self.slots.peek_with(&key, |_, slot| slot.read(|versions| versions.at(at_most).cloned())).flatten()
+        self.slots.peek(key, |slot| slot.read(|versions| versions.at(at_most).cloned())).flatten()
     }
 
     /// The slot of a key and what is in it, for writers: there is one at a time for each chain, so both stay as they are.
     fn slot(&self, key: KeyRef<'_>) -> Option<(Arc<Slot>, Arc<Versions>)> {
-        let slot = self.slots.read_sync(&key, |_, slot| slot.clone())?;
+        let slot = self.slots.get(key)?;
         let versions = slot.load()?;
         Some((slot, versions))
     }
@@ -135,11 +150,11 @@ impl MemoryStore {
         let versions = Versions::new(SlotId::new(), first);
         self.bytes.fetch_add(key.bytes.len() as u64 + versions.bytes(), Ordering::Relaxed);
         chain.count(key.bytes.len(), None, Some(&versions));
-        let inserted = self.slots.insert_sync(key.clone(), Arc::new(Slot::new(versions)));
-        debug_assert!(inserted.is_ok(), "another writer of the same chain");
+        let inserted = self.slots.insert(key.clone(), Arc::new(Slot::new(versions)));
+        debug_assert!(inserted, "another writer of the same chain");
         self.place(chain, &key);
-        let inserted = self.ordered.insert_sync(key, ());
-        debug_assert!(inserted.is_ok(), "a key left one index alone");
+        let inserted = self.ordered.insert(key);
+        debug_assert!(inserted, "a key left one index alone");
     }
 
     fn replace(&self, chain: &mut Chain, key: KeyRef<'_>, slot: &Slot, old: Arc<Versions>, new: Versions) {
@@ -160,8 +175,8 @@ impl MemoryStore {
         chain.count(key.bytes.len(), Some(old), None);
         self.bytes.fetch_sub(key.bytes.len() as u64 + old.bytes(), Ordering::Relaxed);
         drop(slot.replace(None));
-        self.slots.remove_sync(&key);
-        self.ordered.remove_sync(&key);
+        self.slots.remove(key);
+        self.ordered.remove(&key);
         self.displace(chain, key);
     }
 
@@ -185,21 +200,19 @@ impl MemoryStore {
         }
     }
 
-    fn drop_above(&self, id: ChainId, chain: &mut Chain, last: Sequence, keep_from: Sequence) {
+    fn drop_above(&self, chain: &mut Chain, key: KeyRef<'_>, last: Sequence, keep_from: Sequence) {
+        let Some((slot, old)) = self.slot(key) else { return };
+        if old.newest().version.sequence <= last {
+            return;
+        }
         let floor = chain.floor(keep_from);
-        for key in self.all_keys(id) {
-            let Some((slot, old)) = self.slot(key.borrow()) else { continue };
-            if old.newest().version.sequence <= last {
-                continue;
-            }
-            let left = old.without_above(last).map(|mut new| {
-                new.prune(floor);
-                new
-            });
-            match left.filter(|new| !new.is_gone(floor)) {
-                Some(new) => self.replace(chain, key.borrow(), &slot, old, new),
-                None => self.remove(chain, key.borrow(), &slot, &old),
-            }
+        let left = old.without_above(last).map(|mut new| {
+            new.prune(floor);
+            new
+        });
+        match left.filter(|new| !new.is_gone(floor)) {
+            Some(new) => self.replace(chain, key, &slot, old, new),
+            None => self.remove(chain, key, &slot, &old),
         }
     }
 }
@@ -228,7 +241,9 @@ impl Store for MemoryStore {
                     self.put(&mut chain, key(bytes), held.clone(), batch.keep_from)?;
                 }
                 StoreOp::Prune { key: bytes } => self.prune(&mut chain, key(bytes), batch.keep_from),
-                StoreOp::DropAbove { last } => self.drop_above(batch.chain, &mut chain, *last, batch.keep_from),
+                StoreOp::DropAbove { key: bytes, last } => {
+                    self.drop_above(&mut chain, key(bytes), *last, batch.keep_from);
+                }
             }
         }
         Ok(Applied(self.applied.fetch_add(1, Ordering::Relaxed) + 1))

@@ -48,7 +48,7 @@ pub(crate) fn founder(index: usize) -> Founder {
 impl Node {
     pub(crate) fn new(founder: Founder, configs: Arc<Configs>, bounds: &Bounds) -> Self {
         let id = founder.id;
-        let store = Arc::new(MemoryStore::with_seed(0));
+        let store = Arc::new(MemoryStore::small(0));
         let gate = Arc::new(Gate::new(CHAIN));
         let settings = Settings { heartbeat: UNIT, mutant: bounds.replica, ..Settings::default() };
         let replica = Replica::new(id, CHAIN, settings, store.clone(), gate.clone());
@@ -78,7 +78,7 @@ impl Node {
     /// All versions of the key are all that there is in a store that keeps no point of its history for a scan: below which
     /// sequence none is wanted any more is said with each batch.
     fn copy_store(&self) -> Arc<MemoryStore> {
-        let store = MemoryStore::with_seed(0);
+        let store = MemoryStore::small(0);
         let key = bytes::Bytes::from_static(KEY);
         let ops = self.versions().into_iter().rev().map(|held| StoreOp::Put { key: key.clone(), held });
         let batch = StoreBatch { chain: CHAIN, keep_from: Sequence::ZERO, ops: ops.collect() };

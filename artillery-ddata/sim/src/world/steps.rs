@@ -102,6 +102,8 @@ impl World {
             return Ok(());
         }
         self.nodes[index].slots.iter_mut().for_each(|slot| slot.replica.settle());
+        // A joiner that clears its store does so in several steps.
+        self.put_off(index);
         self.settle(index)
     }
 

@@ -196,7 +196,7 @@ fn dropped_meanwhile((gate, store): (Gate, MemoryStore)) -> Result<Option<Held>,
     let (gate, store) = (Arc::new(gate), Arc::new(store));
     let (cuts, drops) = (gate.clone(), store.clone());
     let cut = move || {
-        let ops = smallvec![StoreOp::DropAbove { last: Sequence(1) }];
+        let ops = smallvec![StoreOp::DropAbove { key: Bytes::from_static(KEY), last: Sequence(1) }];
         drops.apply(&StoreBatch { chain: CHAIN, keep_from: Sequence(1), ops }).unwrap();
         put(&drops, held(2, 2, Some("two")));
         cuts.commit(Sequence(2));

@@ -7,7 +7,7 @@
 use std::collections::VecDeque;
 
 use bytes::Bytes;
-use smallvec::{SmallVec, smallvec};
+use smallvec::SmallVec;
 
 use super::{
     super::{Halt, History, Mutant, Refusal, Replica, Reply, sessions::Sessions},
@@ -25,10 +25,14 @@ use crate::{
 #[derive(Clone, Debug)]
 pub(in super::super) struct Filling {
     /// 0: no snapshot of this epoch has begun.
-    id: u64,
+    pub(super) id: u64,
     beginning: Beginning,
     mark: Mark,
-    again: bool,
+    pub(super) again: bool,
+    /// What is here from this key on was here before the snapshot; `None`: nothing was, or is any more.
+    pub(super) clearing: Option<Bytes>,
+    /// The history that was here before, until it is freed.
+    pub(super) past: VecDeque<Update>,
     sessions: Sessions,
     /// The history from the beginning on, as far as it has been applied over the records.
     history: History,
@@ -63,6 +67,8 @@ impl Filling {
             beginning,
             mark: Mark::default(),
             again: false,
+            clearing: None,
+            past: VecDeque::new(),
             sessions: Sessions::default(),
             value: Vec::new(),
             value_of: (Bytes::new(), Version::NONE),
@@ -230,6 +236,7 @@ impl Replica {
         if self.place.predecessor != Some(from) || self.place.role != Some(Role::Syncing) {
             return;
         }
+        let may_take_early = self.is(Mutant::TakeWhileClearing);
         if let SnapshotContent::Begin(beginning) = part.content {
             // One that was heard of is under way here, or through, or overtaken; and one that is meant for another place
             // than where we stand came late.
@@ -238,7 +245,9 @@ impl Replica {
                 self.begin_filling(part.id, beginning);
             }
         } else if let Some(filling) = self.filling.as_mut().filter(|filling| filling.id == part.id) {
-            match filling.take(part) {
+            // A record put now would be cleared too, or find a deleted key's newer version in its place (traps 11, 64).
+            let may_take = filling.clearing.is_none() || may_take_early;
+            match if may_take { filling.take(part) } else { Taken::Nothing } {
                 Taken::Nothing => {}
                 Taken::Records(records) => self.put_records(records),
                 Taken::End => self.end_parts(now),
@@ -252,14 +261,19 @@ impl Replica {
         self.gate.serve(None);
         self.settle();
         self.snapshot_seen = id;
-        let before = self.filling.replace(Box::new(Filling::new(id, beginning)));
+        let mut filling = Box::new(Filling::new(id, beginning));
+        filling.past = std::mem::take(&mut self.history).into_updates();
+        let mut before = self.filling.take();
+        if let Some(before) = &mut before {
+            filling.past.append(&mut before.past);
+        }
+        self.filling = Some(filling);
         self.event(Event::Resyncing);
         self.forget_standing();
         self.reply_all_reads(&Reply::Refused(Refusal::NoChain));
         self.refuse_watchers();
         self.end_snapshots();
         self.cut_writes(Version::NONE);
-        self.history = History::default();
         self.sessions = Sessions::default();
         self.watermark = Sequence::ZERO;
         self.gate.commit(Sequence::ZERO);
@@ -267,8 +281,12 @@ impl Replica {
             filling.go_on_from(*before);
             return;
         }
-        if !self.is(Mutant::NoWipe) {
-            self.apply_to_store(smallvec![StoreOp::DropAbove { last: Sequence::ZERO }]);
+        if let (false, Some(filling)) = (self.is(Mutant::NoWipe), &mut self.filling) {
+            filling.clearing = Some(Bytes::new());
+            self.clear_some();
+        }
+        if let Some(filling) = self.filling.as_mut().filter(|filling| filling.clearing.is_none()) {
+            filling.again = filling.beginning.waits_for_request();
         }
     }
 

@@ -224,8 +224,10 @@ impl Replica {
         let made = match next {
             Next::Nothing => return None,
             Next::Begin => {
+                let waits = outgoing.beginning.waits_for_request();
                 let content = SnapshotContent::Begin(outgoing.beginning.clone());
-                Made { at: Mark::default(), content, next: Next::At(Mark::default()) }
+                let next = if waits { Next::Nothing } else { Next::At(Mark::default()) };
+                Made { at: Mark::default(), content, next }
             }
             Next::At(mark) => match self.part_at(&mark, room) {
                 Ok(made) => made?,

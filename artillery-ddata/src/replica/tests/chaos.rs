@@ -46,6 +46,7 @@ fn settings(rng: &mut ChaCha8Rng) -> Settings {
     Settings {
         backlog: *[700, 1500, 1 << 20].choose(rng).unwrap(),
         chunk: 150,
+        clear_keys: 1,
         close_behind: *[200, 1000].choose(rng).unwrap(),
         joiner_buffer: *[300, 1 << 20].choose(rng).unwrap(),
         resend: Some(std::time::Duration::from_millis(200)),

@@ -186,7 +186,8 @@ impl Rig {
                 .filter(|(link, q)| !q.is_empty() && !cut.contains(link))
                 .map(|(&link, _)| link)
                 .collect();
-            if busy.is_empty() {
+            // A joiner that clears its store says nothing meanwhile.
+            if busy.is_empty() && !self.replicas.values().any(Replica::is_behind) {
                 return;
             }
             for (from, to) in busy {

@@ -68,7 +68,7 @@ pub fn keys_come_and_go(store: &dyn Store) {
     assert_eq!(keys(store, CHAIN), [&b""[..], b"a", b"b"]);
     apply(store, CHAIN, 4, [delete(b"a", 4), prune(b"a")]);
     assert_eq!(keys(store, CHAIN), [&b""[..], b"b"]);
-    apply(store, CHAIN, 4, [put(b"a", 5, "5"), put(b"c", 6, "6"), drop_above(5)]);
+    apply(store, CHAIN, 4, [put(b"a", 5, "5"), put(b"c", 6, "6"), drop_above(b"c", 5)]);
     assert_eq!(keys(store, CHAIN), [&b""[..], b"a", b"b"]);
     store.pin(CHAIN, Sequence(5));
     apply(store, CHAIN, 6, [delete(b"b", 6), prune(b"b")]);
@@ -85,7 +85,7 @@ pub fn chains_are_apart(store: &dyn Store) {
         apply(store, chain, 0, (0..n).map(|key| put(&name(key), key + 1, "v")));
         assert_eq!(keys(store, chain).len() as u64, n);
     }
-    apply(store, chains[1], 0, [put(b"late", 9, "v"), drop_above(1)]);
+    apply(store, chains[1], 0, [put(b"late", 9, "v"), drop_above(b"late", 1), drop_above(&name(1), 1)]);
     assert_eq!(chains.map(|chain| keys(store, chain).len()), [1, 1, 3]);
 }
 
@@ -100,9 +100,9 @@ pub fn size_is_what_is_held(store: &dyn Store) {
     apply(store, CHAIN, 4, [prune(b"a"), prune(b"bb"), delete(b"never", 5)]);
     assert_eq!(store.size(CHAIN), size(1, 1 + 5 + 5));
     assert_eq!(store.size(ChainId(8)), size(0, 0), "of another chain");
-    apply(store, CHAIN, 4, [put(b"never", 6, "n"), drop_above(4)]);
+    apply(store, CHAIN, 4, [put(b"never", 6, "n"), drop_above(b"never", 4)]);
     assert_eq!(store.size(CHAIN), size(1, 1 + 5));
-    apply(store, CHAIN, 0, [drop_above(0)]);
+    apply(store, CHAIN, 0, [drop_above(b"a", 0), drop_above(b"bb", 0)]);
     assert_eq!(store.size(CHAIN), size(0, 0));
 }
 

@@ -140,8 +140,13 @@ impl Chain {
     fn drop_above(&mut self, store: &dyn Store, id: ChainId, keep: u64) {
         self.last = (self.watermark + keep).min(self.last);
         self.epoch += 1;
-        self.versions.values_mut().for_each(|versions| versions.retain(|&sequence, _| sequence <= self.last));
-        apply(store, id, self.watermark, [drop_above(self.last)]);
+        let last = self.last;
+        let dropped = self.versions.iter_mut().filter_map(|(key, versions)| {
+            let gone = versions.split_off(&(last + 1));
+            (!gone.is_empty()).then(|| drop_above(key, last))
+        });
+        let dropped: Vec<_> = dropped.collect();
+        apply(store, id, self.watermark, dropped);
     }
 
     fn settle(&mut self, store: &dyn Store, id: ChainId) {

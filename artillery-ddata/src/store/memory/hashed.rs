@@ -13,6 +13,7 @@ use super::{
     MemoryStore,
     chains::{Chain, lock},
     key::{Key, KeyBytes, KeyRef},
+    sorted::Sorted,
 };
 use crate::{
     ChainId, Sequence,
@@ -20,7 +21,7 @@ use crate::{
 };
 
 /// Keys added to the order by one call at most.
-pub(super) const FILL: usize = 4096;
+pub(super) const FILL: usize = 1024;
 
 /// Keys added, or taken from the order, at a time.
 const PAGE: usize = 128;
@@ -53,6 +54,11 @@ struct PlacedRef<'a> {
     key: &'a [u8],
 }
 
+/// 0 is no position.
+impl Sorted for Placed {
+    const LOWEST: Self = Self { chain: ChainId(0), position: 0, key: KeyBytes::EMPTY };
+}
+
 impl Placed {
     fn borrow(&self) -> PlacedRef<'_> {
         PlacedRef { chain: self.chain, position: self.position, key: &self.key }
@@ -67,6 +73,8 @@ impl Equivalent<Placed> for PlacedRef<'_> {
 
 impl Comparable<Placed> for PlacedRef<'_> {
     fn compare(&self, placed: &Placed) -> Ordering {
+        #[cfg(test)]
+        super::work::count();
         self.cmp(&placed.borrow())
     }
 }
@@ -85,7 +93,7 @@ impl MemoryStore {
     pub(super) fn displace(&self, chain: &Chain, key: KeyRef<'_>) {
         if !matches!(chain.hashed, Filled::Not) {
             let position = (self.position)(key.bytes);
-            self.hashed.remove_sync(&PlacedRef { chain: key.chain, position, key: key.bytes });
+            self.hashed.remove(&PlacedRef { chain: key.chain, position, key: key.bytes });
         }
     }
 
@@ -102,7 +110,7 @@ impl MemoryStore {
     fn add_placed(&self, key: &Key) {
         let position = (self.position)(&key.bytes);
         // It may be there already: its writer was first.
-        let _ = self.hashed.insert_sync(Placed { chain: key.chain, position, key: key.bytes.clone() }, ());
+        self.hashed.insert(Placed { chain: key.chain, position, key: key.bytes.clone() });
     }
 
     /// Adds up to [`FILL`] keys to the order; whether it is whole then. Writers wait for a [`PAGE`] of them at most.
@@ -132,13 +140,7 @@ impl MemoryStore {
     fn placed(&self, chain: ChainId, from: Bound<(u64, KeyBytes)>, limit: usize) -> Vec<Placed> {
         let from = from.as_ref().map(|(position, key)| PlacedRef { chain, position: *position, key });
         let guard = Guard::new();
-        self.hashed
-            .range::<PlacedRef<'_>, _>((from, Bound::Unbounded), &guard)
-            .map(|(placed, ())| placed)
-            .take_while(|placed| placed.chain == chain)
-            .take(limit)
-            .cloned()
-            .collect()
+        self.hashed.from(from, &guard).take_while(|placed| placed.chain == chain).take(limit).cloned().collect()
     }
 }
 
@@ -154,7 +156,7 @@ pub(super) struct HashedScan<'a> {
 
 impl<'a> HashedScan<'a> {
     pub(super) fn new(store: &'a MemoryStore, chain: ChainId, from: u64, at_most: Sequence) -> Self {
-        let next = Some(Bound::Included((from, KeyBytes::EMPTY)));
+        let next = Some(Bound::Included((from.max(1), KeyBytes::EMPTY)));
         Self { store, chain, at_most, page: Vec::new().into_iter(), next }
     }
 }

@@ -11,6 +11,7 @@ use bytes::Bytes;
 use scc::{Comparable, Equivalent};
 use siphasher::sip::SipHasher13;
 
+use super::sorted::Sorted;
 use crate::ChainId;
 
 /// So many bytes of a key stand in its entry, without a place of their own. It takes up as much as [`Bytes`] do, on 64 bits.
@@ -89,8 +90,17 @@ impl fmt::Debug for KeyBytes {
 /// A key of one chain, in memory of its own.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) struct Key {
+    kind: Kind,
     pub(super) chain: ChainId,
     pub(super) bytes: KeyBytes,
+}
+
+/// In this order. It takes up what would be padding.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum Kind {
+    /// No key, but what is below all of them.
+    Lowest,
+    Key,
 }
 
 /// The same, borrowed.
@@ -102,8 +112,12 @@ pub(super) struct KeyRef<'a> {
 
 impl KeyRef<'_> {
     pub(super) fn to_key(self) -> Key {
-        Key { chain: self.chain, bytes: self.bytes.into() }
+        Key { kind: Kind::Key, chain: self.chain, bytes: self.bytes.into() }
     }
+}
+
+impl Sorted for Key {
+    const LOWEST: Self = Self { kind: Kind::Lowest, chain: ChainId(0), bytes: KeyBytes::EMPTY };
 }
 
 impl Key {
@@ -128,13 +142,17 @@ impl Hash for Key {
 
 impl Equivalent<Key> for KeyRef<'_> {
     fn equivalent(&self, key: &Key) -> bool {
-        *self == key.borrow()
+        #[cfg(test)]
+        super::work::count();
+        key.kind == Kind::Key && *self == key.borrow()
     }
 }
 
 impl Comparable<Key> for KeyRef<'_> {
     fn compare(&self, key: &Key) -> Ordering {
-        self.cmp(&key.borrow())
+        #[cfg(test)]
+        super::work::count();
+        Kind::Key.cmp(&key.kind).then_with(|| self.cmp(&key.borrow()))
     }
 }
 
@@ -182,6 +200,7 @@ mod tests {
     #[test]
     fn short_keys_take_no_more_room_than_long_ones() {
         assert_eq!(size_of::<KeyBytes>(), size_of::<Bytes>());
+        assert_eq!(size_of::<Key>(), size_of::<(ChainId, KeyBytes)>());
     }
 
     #[test]
@@ -190,6 +209,14 @@ mod tests {
         let keys = [&b""[..], b"a", &long[..SHORT], &long, b"ab", b"b"].map(KeyBytes::from);
         assert!(keys.is_sorted_by(|a, b| a < b));
         assert_eq!(format!("{:?}", KeyBytes::from(&b"a\n"[..])), r#""a\n""#);
+    }
+
+    #[test]
+    fn the_lowest_entry_is_no_key_and_below_the_empty_one() {
+        let empty = KeyRef { chain: ChainId(0), bytes: b"" };
+        assert_eq!(empty.compare(&Key::LOWEST), Ordering::Greater);
+        assert!(!empty.equivalent(&Key::LOWEST));
+        assert!(Key::LOWEST < empty.to_key());
     }
 
     #[test]

@@ -59,13 +59,7 @@ impl MemoryStore {
     pub(super) fn keys(&self, chain: ChainId, from: &Bound<KeyBytes>, limit: usize) -> Vec<Key> {
         let from = from.as_ref().map(|bytes| KeyRef { chain, bytes });
         let guard = Guard::new();
-        self.ordered
-            .range::<KeyRef<'_>, _>((from, Bound::Unbounded), &guard)
-            .map(|(key, ())| key)
-            .take_while(|key| key.chain == chain)
-            .take(limit)
-            .cloned()
-            .collect()
+        self.ordered.from(from, &guard).take_while(|key| key.chain == chain).take(limit).cloned().collect()
     }
 
     /// All keys of a chain, a page at a time.

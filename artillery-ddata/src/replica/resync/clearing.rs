@@ -1,0 +1,64 @@
+//! What a joiner held before its snapshot goes a bounded way at a time: its task has other work, and other chains.
+
+use std::collections::VecDeque;
+
+use bytes::Bytes;
+use smallvec::SmallVec;
+
+use super::super::Replica;
+use crate::{
+    Sequence,
+    store::{StoreBatch, StoreError, StoreOp},
+    update::Update,
+};
+
+/// A step ends behind the key with which it has freed so many bytes of values.
+const STEP_BYTES: usize = 8 << 20;
+
+impl Replica {
+    pub(in super::super) fn is_clearing(&self) -> bool {
+        self.filling.as_ref().is_some_and(|filling| filling.clearing.is_some() || !filling.past.is_empty())
+    }
+
+    /// One step. After the last one of the store the parts of the snapshot are asked for.
+    pub(in super::super) fn clear_some(&mut self) {
+        let most = self.settings.clear_keys.max(1);
+        let Some(filling) = &mut self.filling else { return };
+        free(&mut filling.past, most);
+        let Some(from) = filling.clearing.clone() else { return };
+        let rest = match self.clear_from(&from, most) {
+            Ok(rest) => rest,
+            Err(error) => return self.halt(error.into()),
+        };
+        let Some(filling) = &mut self.filling else { return };
+        filling.again = rest.is_none() && filling.id != 0;
+        filling.clearing = rest;
+        if filling.again {
+            self.due_for(self.place.predecessor);
+        }
+    }
+
+    /// Where to go on; `None`: nothing is left.
+    fn clear_from(&self, from: &[u8], most: usize) -> Result<Option<Bytes>, StoreError> {
+        let (mut ops, mut bytes, mut rest) = (SmallVec::new(), 0, None);
+        for record in self.store.scan(self.chain, from, Sequence::MAX) {
+            let record = record?;
+            if ops.len() >= most || bytes >= STEP_BYTES {
+                rest = Some(record.key);
+                break;
+            }
+            bytes += record.held.value.as_ref().map_or(0, Bytes::len);
+            ops.push(StoreOp::DropAbove { key: record.key, last: Sequence::ZERO });
+        }
+        self.store.apply(&StoreBatch { chain: self.chain, keep_from: Sequence::ZERO, ops })?;
+        Ok(rest)
+    }
+}
+
+fn free(updates: &mut VecDeque<Update>, most: usize) {
+    let mut bytes = 0;
+    for _ in 0..most {
+        let Some(update) = updates.pop_front().filter(|_| bytes < STEP_BYTES) else { return };
+        bytes += update.cost();
+    }
+}

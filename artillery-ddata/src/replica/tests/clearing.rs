@@ -1,0 +1,168 @@
+//! What a cut and a wipe cost, and joiners that clear their store before they take in a snapshot.
+
+use bytes::Bytes;
+
+use super::{
+    super::*,
+    resync::{comes_in, parts},
+    rig::*,
+};
+use crate::{
+    store::{MemoryStore, memory::work},
+    wire::message::SnapshotContent,
+};
+
+fn key(n: u64) -> Bytes {
+    Bytes::from(format!("key/{n:05}"))
+}
+
+fn by(clear_keys: usize) -> Settings {
+    Settings { clear_keys, ..Settings::default() }
+}
+
+fn put(rig: &mut Rig, n: u8, key: Bytes, value: &'static str) {
+    rig.write(n, Write::Put { key, value: value.into() });
+}
+
+/// A member that leaves with 40 keys and returns when the backlog holds its place no longer. One of the keys was deleted
+/// meanwhile, and every other one written.
+fn returns(settings: &Settings) -> Rig {
+    let mut rig = Rig::new(&[1, 2, 3], &Settings { backlog: 300, ..settings.clone() });
+    rig.enter_all(&config(1, &[1, 2, 3]));
+    rig.settle();
+    (0..40).for_each(|n| put(&mut rig, 1, key(n), "old"));
+    rig.beat(2);
+    rig.enter(&[1, 2], &config(2, &[1, 2]));
+    rig.input(3, Input::Expelled(Epoch(2)));
+    rig.settle();
+    rig.write(1, Write::Delete { key: key(7) });
+    (0..40).step_by(2).for_each(|n| put(&mut rig, 1, key(n), "new"));
+    rig.beat(2);
+    rig.enter_all(&joining(3, &[1, 2], 3));
+    rig
+}
+
+/// Lets what is on its way arrive, a frame of each link, until the joiner is being cleared.
+fn begin_clearing(rig: &mut Rig) {
+    for _ in 0..100 {
+        if rig.replicas[&3].is_clearing() {
+            return;
+        }
+        rig.transmit();
+        let links: Vec<_> = rig.wire.keys().copied().collect();
+        for (from, to) in links {
+            rig.deliver(from, to);
+        }
+    }
+    panic!("no snapshot has begun");
+}
+
+/// What the joiner was seen to hold, whenever it was cleared by one step more.
+fn clear(rig: &mut Rig) -> Vec<usize> {
+    let mut held = vec![rig.contents(3).len()];
+    while rig.replicas[&3].is_clearing() {
+        rig.replicas.get_mut(&3).unwrap().settle();
+        held.push(rig.contents(3).len());
+    }
+    held
+}
+
+#[test]
+fn a_joiner_clears_its_store_a_few_keys_at_a_time() {
+    let mut rig = returns(&by(4));
+    begin_clearing(&mut rig);
+    assert_eq!(rig.local(3, "key/00001"), Err(NotLocal::NotHere), "marked before the first change");
+    assert!(rig.replicas[&3].is_behind() && !rig.replicas[&3].is_between());
+    assert_eq!(clear(&mut rig), [36, 32, 28, 24, 20, 16, 12, 8, 4, 0]);
+    assert!(!rig.replicas[&3].is_behind());
+    comes_in(&mut rig);
+    assert_eq!(rig.contents(3).len(), 39, "what was deleted stays so");
+}
+
+#[test]
+fn a_source_waits_until_its_joiner_has_cleared_its_store() {
+    let mut rig = returns(&by(1));
+    begin_clearing(&mut rig);
+    put(&mut rig, 1, key(50), "meanwhile");
+    for _ in 0..3 {
+        rig.run(1, 2);
+        rig.run(3, 2);
+        rig.transmit();
+        assert_eq!(parts(&rig, 2, 3).len(), 0, "nothing would be taken in");
+        while rig.deliver(2, 3) {}
+    }
+    assert!(rig.replicas[&3].is_clearing());
+    clear(&mut rig);
+    rig.run(3, 2);
+    rig.transmit();
+    assert!(matches!(parts(&rig, 2, 3)[0].content, SnapshotContent::Records(_)));
+    comes_in(&mut rig);
+    assert_eq!(rig.contents(3).len(), 40);
+}
+
+#[test]
+fn parts_that_come_early_come_again() {
+    let mut rig = returns(&by(1));
+    begin_clearing(&mut rig);
+    // On a new connection the source goes on from where the joiner says that it stands.
+    rig.cut_link(2, 3);
+    rig.join_link(2, 3);
+    rig.run(3, 2);
+    rig.transmit();
+    assert!(!parts(&rig, 2, 3).is_empty());
+    while rig.deliver(2, 3) {}
+    assert!(rig.replicas[&3].is_clearing());
+    assert!(rig.contents(3).iter().all(|record| record.held.value == Some("old".into())), "none was taken in");
+    comes_in(&mut rig);
+}
+
+#[test]
+fn an_epoch_that_ends_while_a_joiner_clears_its_store_ends_in_the_same_state() {
+    let mut rig = returns(&by(1));
+    begin_clearing(&mut rig);
+    rig.enter_all(&joining(4, &[1, 2], 3));
+    rig.beat(2);
+    comes_in(&mut rig);
+}
+
+#[cfg(feature = "mutants")]
+#[test]
+fn parts_that_are_taken_in_early_would_be_cleared_too() {
+    let whole = |mutant| {
+        let mut rig = returns(&Settings { mutant, ..by(1) });
+        begin_clearing(&mut rig);
+        rig.cut_link(2, 3);
+        rig.join_link(2, 3);
+        rig.beat(3);
+        rig.status(3).halted.is_none() && rig.contents(2) == rig.contents(3)
+    };
+    assert!(whole(None));
+    assert!(!whole(Some(Mutant::TakeWhileClearing)));
+}
+
+/// A chain in which 2 is the head and 1 holds three updates more, of its own epoch.
+fn ahead(keys: u64) -> Rig {
+    let mut rig = Rig::chain_with(&[1, 2], || MemoryStore::with_seed(1));
+    (0..keys).for_each(|n| put(&mut rig, 1, key(n), "old"));
+    rig.beat(2);
+    (0..3).for_each(|n| put(&mut rig, 1, key(n), "never"));
+    put(&mut rig, 1, "new".into(), "never");
+    rig.transmit();
+    rig.wire.clear();
+    assert_eq!(rig.contents(1).len() as u64, keys + 1);
+    rig.enter_all(&config(2, &[2, 1]));
+    rig
+}
+
+#[test]
+fn a_cut_costs_by_what_it_drops() {
+    let [few, many] = [100, 2_000].map(|keys| {
+        let mut rig = ahead(keys);
+        let cost = work::of(|| rig.settle());
+        rig.beat(2);
+        rig.assert_same(1, 2);
+        assert_eq!(rig.contents(1).len() as u64, keys);
+        cost
+    });
+    assert!(many <= 2 * few, "{few} comparisons with 100 keys, {many} with 2,000");
+}

@@ -1,0 +1,115 @@
+//! Where the slot of each key is.
+
+use std::sync::Arc;
+
+use scc::HashIndex;
+
+use super::{
+    key::{Key, KeyRef, Seeded},
+    slot::Slot,
+};
+
+/// With so many parts those of a million keys hold a thousand each.
+pub(super) const PARTS: usize = 1024;
+
+/// A hash index in parts.
+///
+/// `scc::HashIndex` drops what it removed, or moved into a larger array, together with the old array: for a million keys in
+/// one index that keeps its writer for 0.4 s. Here a part is so small that nobody notices
+/// (docs/adr/0029-bounded-steps-of-a-store.md).
+pub(super) struct Slots {
+    /// A power of two of them.
+    parts: Box<[HashIndex<Key, Arc<Slot>, Seeded>]>,
+}
+
+impl Slots {
+    pub(super) fn new(seed: u64, parts: usize) -> Self {
+        let part = || HashIndex::with_hasher(Seeded::new(seed));
+        Self { parts: std::iter::repeat_with(part).take(parts.next_power_of_two()).collect() }
+    }
+
+    /// What `look` makes of a key's slot.
+    pub(super) fn peek<T>(&self, key: KeyRef<'_>, look: impl FnOnce(&Arc<Slot>) -> T) -> Option<T> {
+        self.part(key).peek_with(&key, |_, slot| look(slot))
+    }
+
+    /// The same for its writer, of which there is one.
+    pub(super) fn get(&self, key: KeyRef<'_>) -> Option<Arc<Slot>> {
+        self.part(key).read_sync(&key, |_, slot| slot.clone())
+    }
+
+    /// Whether the key had none.
+    pub(super) fn insert(&self, key: Key, slot: Arc<Slot>) -> bool {
+        self.part(key.borrow()).insert_sync(key, slot).is_ok()
+    }
+
+    /// The index frees what it removed at its leisure.
+    pub(super) fn remove(&self, key: KeyRef<'_>) {
+        self.part(key).remove_sync(&key);
+    }
+
+    /// Known to everybody: to choose keys of one part makes that as large as the only one would be.
+    fn part(&self, key: KeyRef<'_>) -> &HashIndex<Key, Arc<Slot>, Seeded> {
+        let (words, rest) = key.bytes.as_chunks::<8>();
+        let mut last = [0; 8];
+        last[..rest.len()].copy_from_slice(rest);
+        let words = words.iter().chain([&last]).map(|word| u64::from_le_bytes(*word));
+        let words = std::iter::once(u64::from(key.chain.0)).chain(words);
+        let mix = words.fold(0_u64, |mix, word| (mix ^ word).wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(32));
+        &self.parts[mix as usize & (self.parts.len() - 1)]
+    }
+
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        self.parts.iter().map(HashIndex::len).sum()
+    }
+
+    /// The largest number of keys in one part.
+    #[cfg(test)]
+    pub(super) fn largest(&self) -> usize {
+        self.parts.iter().map(HashIndex::len).max().unwrap_or_default()
+    }
+
+    #[cfg(test)]
+    pub(super) fn for_each(&self, mut look: impl FnMut(&Key, &Slot)) {
+        let guard = scc::Guard::new();
+        self.parts.iter().flat_map(|part| part.iter(&guard)).for_each(|(key, slot)| look(key, slot));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+
+    use super::*;
+    use crate::{
+        ChainId, Version,
+        store::{
+            Held,
+            memory::{slot::SlotId, versions::Versions},
+        },
+    };
+
+    #[test]
+    fn no_part_has_much_more_than_its_share_whatever_keys_look_like() {
+        const KEYS: u64 = 64 * PARTS as u64;
+        let shapes: [fn(u64) -> (u32, Vec<u8>); 6] = [
+            |n| (0, n.to_be_bytes().into()),
+            |n| (0, format!("key/{n:08}").into()),
+            |n| (0, format!("{n}").into()),
+            |n| (0, format!("user:{n}:with-a-longer-name").into()),
+            |n| ((n % 64) as u32, (n / 64).to_le_bytes().into()),
+            |n| (n as u32, Vec::new()),
+        ];
+        for (at, shape) in shapes.iter().enumerate() {
+            let slots = Slots::new(1, PARTS);
+            for (chain, bytes) in (0..KEYS).map(shape) {
+                let first = Held { version: Version::new(1, 1), value: Some(Bytes::new()) };
+                let slot = Arc::new(Slot::new(Versions::new(SlotId::new(), first)));
+                assert!(slots.insert(KeyRef { chain: ChainId(chain), bytes: &bytes }.to_key(), slot));
+            }
+            assert_eq!(slots.len() as u64, KEYS);
+            assert!(slots.largest() <= 2 * 64, "{} keys of shape {at} in one part", slots.largest());
+        }
+    }
+}

@@ -1,0 +1,19 @@
+//! Counts comparisons of keys: what a call costs, whatever else runs on the machine.
+
+use std::cell::Cell;
+
+thread_local! {
+    static COMPARISONS: Cell<u64> = const { Cell::new(0) };
+}
+
+/// One more comparison on this thread.
+pub(super) fn count() {
+    COMPARISONS.set(COMPARISONS.get() + 1);
+}
+
+/// How many comparisons this call makes.
+pub(crate) fn of<T>(call: impl FnOnce() -> T) -> u64 {
+    let before = COMPARISONS.get();
+    drop(call());
+    COMPARISONS.get() - before
+}

@@ -1,0 +1,205 @@
+//! Two replicas driven by hand, each of whose steps is measured in processor time of this thread.
+
+use std::{collections::VecDeque, sync::Arc, time::Duration};
+
+use artillery_ddata::{
+    ChainConfig, ChainId, ChainMember, Epoch, Incarnation, MemberId, Mode, NodeId, Role, Timestamp,
+    replica::{Gate, Input, Output, Query, ReadMode, Replica, Reply, Settings, Token, Write},
+    store::MemoryStore,
+    wire::message::{ChainFrame, MAX_CHUNK},
+};
+use bytes::Bytes;
+use rustix::time::{ClockId, clock_gettime};
+
+/// The head of the first epoch.
+pub const A: usize = 0;
+/// The other member.
+pub const B: usize = 1;
+
+/// Bytes of updates, or of a snapshot, that go into one frame: as a node has it.
+const ROOM: usize = MAX_CHUNK;
+
+/// What some steps took.
+#[derive(Clone, Copy, Default)]
+pub struct Steps {
+    /// How many.
+    pub count: usize,
+    /// The longest of them.
+    pub longest: Duration,
+    /// All together.
+    pub sum: Duration,
+}
+
+impl Steps {
+    /// These too.
+    pub fn add(&mut self, other: &Self) {
+        self.count += other.count;
+        self.longest = self.longest.max(other.longest);
+        self.sum += other.sum;
+    }
+
+    fn measure<T>(&mut self, step: impl FnOnce() -> T) -> T {
+        let before = cpu();
+        let result = step();
+        let took = cpu() - before;
+        self.add(&Self { count: 1, longest: took, sum: took });
+        result
+    }
+}
+
+fn cpu() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}
+
+fn id(n: usize) -> MemberId {
+    MemberId { node: NodeId::from_bytes([n as u8; 16]), incarnation: Incarnation { store: 1, starts: 1 } }
+}
+
+/// Two members, and the frames between them.
+pub struct Pair {
+    members: [Replica; 2],
+    /// To each of them.
+    frames: [VecDeque<ChainFrame>; 2],
+    replies: Vec<Reply>,
+}
+
+impl Pair {
+    /// An open chain of both, A first.
+    pub fn new() -> Self {
+        let settings = Settings { backlog: 1 << 20, ..Settings::default() };
+        let member = |n: usize| {
+            let (gate, store) = (Arc::new(Gate::new(ChainId(0))), Arc::new(MemoryStore::with_seed(1)));
+            let mut member = Replica::new(id(n), ChainId(0), settings.clone(), store, gate);
+            member.handle(Timestamp::ZERO, Input::Lease(Timestamp::MAX));
+            member.handle(Timestamp::ZERO, Input::Connected(id(1 - n)));
+            member
+        };
+        let mut pair = Self { members: [A, B].map(member), frames: Default::default(), replies: Vec::new() };
+        pair.enter(1, &[A, B], None);
+        pair.run();
+        pair
+    }
+
+    /// Moves to another order, perhaps with a joiner; a member that isn't in it is out of the chain.
+    pub fn enter(&mut self, epoch: u64, serving: &[usize], joiner: Option<usize>) {
+        let serving = serving.iter().map(|&n| ChainMember { id: id(n), role: Role::Serving });
+        let joiner = joiner.map(|n| ChainMember { id: id(n), role: Role::Syncing });
+        let config = Arc::new(ChainConfig {
+            chain: ChainId(0),
+            epoch: Epoch(epoch),
+            index: epoch,
+            mode: Mode::Craq,
+            min_members: 1,
+            members: serving.chain(joiner).collect(),
+        });
+        for (n, member) in self.members.iter_mut().enumerate() {
+            let input = match config.role(id(n)) {
+                Some(_) => Input::Enter(config.clone()),
+                None => Input::Expelled(config.epoch),
+            };
+            member.handle(Timestamp::ZERO, input);
+        }
+    }
+
+    /// Hands a write to the head.
+    pub fn put(&mut self, n: usize, key: Bytes, value: &'static str) {
+        let (write, deadline) = (Write::Put { key, value: value.into() }, Timestamp::MAX);
+        let input = Input::Write { token: Token(0), request: None, write, deadline, wall_clock: 1 };
+        self.members[n].handle(Timestamp::ZERO, input);
+    }
+
+    /// Asks a member for what it can answer by itself.
+    pub fn ask(&mut self, n: usize, query: Query) -> (Reply, Steps) {
+        self.replies.clear();
+        let (mode, deadline) = (ReadMode::Strong, Timestamp::MAX);
+        let input = Input::Read { token: Token(0), query, mode, floor: None, deadline };
+        let mut steps = Steps::default();
+        steps.measure(|| self.members[n].handle(Timestamp::ZERO, input));
+        self.take_outputs(n);
+        (self.replies.pop().unwrap_or_else(|| panic!("it asks others")), steps)
+    }
+
+    /// What was put off; what a member has to say is said with the next turn.
+    pub fn settle(&mut self, n: usize) -> Steps {
+        let mut steps = Steps::default();
+        steps.measure(|| self.members[n].settle());
+        steps
+    }
+
+    /// One round: what lies between them arrives, and what they have to say to that lies there.
+    pub fn turn(&mut self) -> [Steps; 2] {
+        let mut all = [Steps::default(); 2];
+        for (n, steps) in all.iter_mut().enumerate() {
+            for frame in std::mem::take(&mut self.frames[n]) {
+                let input = Input::Receive { from: id(1 - n), frame };
+                steps.measure(|| self.members[n].handle(Timestamp::ZERO, input));
+            }
+            self.take_outputs(n);
+            self.say(n, steps);
+        }
+        all
+    }
+
+    /// As many as it takes until neither has anything to say or to do.
+    pub fn run(&mut self) -> [Steps; 2] {
+        let mut all = self.turn();
+        while self.frames.iter().any(|frames| !frames.is_empty()) || self.members.iter().any(Replica::is_behind) {
+            self.turn().iter().zip(&mut all).for_each(|(turn, sum)| sum.add(turn));
+        }
+        all
+    }
+
+    /// What lies between them, and what they have to say, is lost.
+    pub fn lose(&mut self) {
+        (0..2).for_each(|n| self.say(n, &mut Steps::default()));
+        self.frames.iter_mut().for_each(VecDeque::clear);
+    }
+
+    /// The sequence of its last update.
+    pub fn last(&self, n: usize) -> u64 {
+        self.members[n].status().last.sequence.0
+    }
+
+    /// Keys in its store.
+    pub fn keys(&self, n: usize) -> u64 {
+        self.members[n].status().size.keys
+    }
+
+    /// Whether a snapshot has begun at it.
+    pub fn is_resyncing(&self, n: usize) -> bool {
+        self.members[n].status().receiving.is_some()
+    }
+
+    fn say(&mut self, n: usize, steps: &mut Steps) {
+        let (member, to) = (&mut self.members[n], id(1 - n));
+        let frames = &mut self.frames[1 - n];
+        frames.extend(steps.measure(|| member.poll_control(Timestamp::ZERO, to)));
+        while let Some(frame) = steps.measure(|| member.poll_updates(Timestamp::ZERO, to, ROOM)) {
+            frames.push_back(frame);
+        }
+        // As many as a lane has room for.
+        for _ in 0..16 {
+            let Some(frame) = steps.measure(|| member.poll_snapshot(Timestamp::ZERO, to, ROOM)) else { break };
+            frames.push_back(frame);
+        }
+        steps.measure(|| member.settle());
+    }
+
+    fn take_outputs(&mut self, n: usize) {
+        while let Some(output) = self.members[n].poll_output() {
+            if let Output::Reply(_, reply) = output {
+                self.replies.push(reply);
+            }
+        }
+        if self.replies.len() > 1000 {
+            self.replies.clear();
+        }
+    }
+}
+
+impl Default for Pair {
+    fn default() -> Self {
+        Self::new()
+    }
+}
