@@ -1,7 +1,7 @@
 //! Lanes: what goes to one peer, in bounded queues, over the streams of whatever connection there is.
 //!
 //! Each lane is a stream of its own, so that a watermark never stands behind a megabyte, and the history of each chain
-//! has one too, so that chains don't wait for each other's values. All lanes of a peer live and die with one connection,
+//! has one too, so that chains don't wait for each other's values; where there are very many, a few share one. All lanes of a peer live and die with one connection,
 //! so what a replica queues after it saw that connection isn't lost while it lasts.
 
 #[cfg(test)]
@@ -38,10 +38,13 @@ use crate::{
 const CONTROL_QUEUE: usize = 64;
 /// Update frames of one chain that wait for one peer, each of about [`UPDATES_ROOM`] bytes at most.
 const UPDATES_QUEUE: usize = 4;
-/// Parts of snapshots that wait for one peer.
+/// Parts of snapshots of one chain that wait for one peer.
 const SNAPSHOTS_QUEUE: usize = 2;
 /// How much history goes into one frame.
 pub(crate) const UPDATES_ROOM: usize = MAX_CHUNK;
+/// Lanes of one kind to one peer. A peer lets only so many streams be open (`max_streams_per_connection`), and behind them a lane
+/// waits for ever: so further chains share the lanes that there are.
+const MOST_LANES: usize = 256;
 const FORMATION_QUEUE: usize = 16;
 /// Frames handed to a stream in one write.
 const BATCH: usize = 32;
@@ -83,6 +86,8 @@ struct HistoryLane {
     kind: u8,
     priority: i32,
     queue: Arc<Queue>,
+    /// Counts those that use it.
+    frames: mpsc::WeakSender<ChainFrame>,
 }
 
 /// Used by one pump at a time: that of the connection which there is.
@@ -94,8 +99,16 @@ impl HistoryLanes {
     }
 
     fn add(&self, kind: u8, priority: i32, room: usize) -> mpsc::Sender<ChainFrame> {
+        let mut lanes = self.lock();
+        let used = lanes.iter().filter(|lane| lane.kind == kind).map(|lane| (lane.frames.strong_count(), &lane.frames));
+        let used: Vec<_> = used.filter(|&(users, _)| users > 0).collect();
+        if used.len() >= MOST_LANES
+            && let Some(shared) = used.iter().min_by_key(|(users, _)| users).and_then(|(_, frames)| frames.upgrade())
+        {
+            return shared;
+        }
         let (frames, queue) = mpsc::channel(room);
-        self.lock().push(HistoryLane { kind, priority, queue: Arc::new(Queue::new(queue)) });
+        lanes.push(HistoryLane { kind, priority, queue: Arc::new(Queue::new(queue)), frames: frames.downgrade() });
         self.added.notify_one();
         frames
     }
@@ -262,12 +275,11 @@ async fn pump_history(
     loop {
         let new: Vec<_> = lanes.lock().iter().skip(started).cloned().collect();
         started += new.len();
-        for HistoryLane { kind, priority, queue } in new {
+        for HistoryLane { kind, priority, queue, .. } in new {
             let (connection, wake) = (connection.clone(), wake.clone());
             pumps.spawn(async move {
                 let mut queue = queue.lock().await;
-                // A peer lets only so many streams be open (`max_streams_per_connection`), and behind them a lane waits for
-                // ever. So an idle lane, as most of those for snapshots are, has none.
+                // An idle lane, as most of those for snapshots are, has no stream.
                 let mut first = Vec::new();
                 if queue.recv_many(&mut first, BATCH).await == 0 {
                     return Ok(());
