@@ -117,6 +117,8 @@ pub struct Replica {
     snapshot_number: u64,
     /// A snapshot is coming, and the number of the newest that was heard of in this epoch.
     filling: Option<Box<Filling>>,
+    /// What was here before a snapshot, until it is freed.
+    past: VecDeque<Update>,
     snapshot_seen: u64,
     resyncs: Resyncs,
     writes: Writes,
@@ -173,6 +175,7 @@ impl Replica {
             outgoing: None,
             snapshot_number: 0,
             filling: None,
+            past: VecDeque::new(),
             snapshot_seen: 0,
             resyncs: Resyncs::default(),
             writes: Writes::default(),

@@ -181,6 +181,10 @@ impl Router {
                     (Verdict::Again, error)
                 }
             };
+            if refusal == Some(Refusal::OtherHistory) && !question.forwarded {
+                // The next request is to go by newer routing.
+                self.refresh_routing(deadline).await;
+            }
             let ending = match verdict {
                 Verdict::Over(ending) => Some(ending),
                 _ => {

@@ -174,10 +174,10 @@ async fn what_has_seen_nothing_goes_on_in_the_history_that_there_is() {
     let cluster = unique("client");
     let node = alone(&cluster);
     let mut routing = routing(config(&[node.me()], 2), &[&node]);
-    let [old, read, written] = [(); 3].map(|()| Session::new());
+    let [old, read, written, recorded] = [(); 4].map(|()| Session::new());
     let client = connect(&cluster, &node).await;
     client.kv().put("k", "old").session(&old).await.unwrap();
-    for generation in 2..5 {
+    for generation in 2..6 {
         let lagging = connect(&cluster, &node).await;
         let kv = lagging.kv();
         routing.history = History { generation, id: generation.into() };
@@ -185,6 +185,11 @@ async fn what_has_seen_nothing_goes_on_in_the_history_that_there_is() {
         let seen = match generation {
             2 => kv.get("k").session(&read).await.map(|_| read.frontier().cluster()),
             3 => kv.put("k", "new").session(&written).await.map(|_| written.frontier().cluster()),
+            4 => {
+                let request = kv.new_request_id("k").await.unwrap();
+                let written = kv.put("k", "new").session(&recorded).request_id(request).await;
+                written.map(|_| recorded.frontier().cluster())
+            }
             _ => {
                 let mut watch = kv.watch("");
                 let none = tokio::time::timeout(Duration::from_millis(500), watch.next()).await;

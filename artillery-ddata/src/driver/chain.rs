@@ -136,7 +136,9 @@ impl Task {
         loop {
             self.follow_links();
             self.flush();
-            self.settle_in_time();
+            if self.settle_in_time() {
+                self.flush();
+            }
             let room = self.replica.has_room();
             let tick = self.replica.next_tick();
             let pause = tick.map_or(Duration::ZERO, |at| at - clock::now());
@@ -165,17 +167,20 @@ impl Task {
         }
     }
 
-    /// However busy it is, what was put off isn't so for long: local readers wait for it.
-    fn settle_in_time(&mut self) {
+    /// However busy it is, what was put off isn't so for long: local readers wait for it. Whether the last of it was done now:
+    /// there may be something to say.
+    fn settle_in_time(&mut self) -> bool {
         if !self.replica.is_behind() {
             self.behind_since = None;
-            return;
+            return false;
         }
         let now = clock::now();
         if now - *self.behind_since.get_or_insert(now) >= MOMENT {
             self.replica.settle();
             self.behind_since = None;
+            return !self.replica.is_behind();
         }
+        false
     }
 
     /// Whatever has come meanwhile shares the frames that are sent next.

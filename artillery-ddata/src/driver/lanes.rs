@@ -42,9 +42,9 @@ const UPDATES_QUEUE: usize = 4;
 const SNAPSHOTS_QUEUE: usize = 2;
 /// How much history goes into one frame.
 pub(crate) const UPDATES_ROOM: usize = MAX_CHUNK;
-/// Lanes of one kind to one peer. A peer lets only so many streams be open (`max_streams_per_connection`), and behind them a lane
-/// waits for ever: so further chains share the lanes that there are.
-const MOST_LANES: usize = 256;
+/// A part of the streams that a peer lets be open (`max_streams_per_connection`): so many lanes of one kind there are. Behind the
+/// limit a stream is waited for as long as the others last, so further chains share the lanes that there are.
+const SHARE: usize = 4;
 const FORMATION_QUEUE: usize = 16;
 /// Frames handed to a stream in one write.
 const BATCH: usize = 32;
@@ -75,8 +75,9 @@ pub(crate) struct Lanes {
 }
 
 /// The lanes of all chains that have history for one peer: updates, and snapshots.
-#[derive(Default)]
 struct HistoryLanes {
+    /// Lanes of one kind.
+    most: usize,
     lanes: Mutex<Vec<HistoryLane>>,
     added: Notify,
 }
@@ -102,7 +103,7 @@ impl HistoryLanes {
         let mut lanes = self.lock();
         let used = lanes.iter().filter(|lane| lane.kind == kind).map(|lane| (lane.frames.strong_count(), &lane.frames));
         let used: Vec<_> = used.filter(|&(users, _)| users > 0).collect();
-        if used.len() >= MOST_LANES
+        if used.len() >= self.most
             && let Some(shared) = used.iter().min_by_key(|(users, _)| users).and_then(|(_, frames)| frames.upgrade())
         {
             return shared;
@@ -176,7 +177,8 @@ impl Hub {
     pub(crate) fn lanes(&self, peer: NodeId, addrs: &[SocketAddr]) -> Lanes {
         let mut peers = self.peers.lock().unwrap_or_else(PoisonError::into_inner);
         let link = self.endpoint.link(peer, addrs.to_vec());
-        peers.entry(peer).or_insert_with(|| spawn(link)).clone()
+        let streams = self.endpoint.config().max_streams_per_connection;
+        peers.entry(peer).or_insert_with(|| spawn(link, streams)).clone()
     }
 
     /// Lets go of the lanes to all other nodes than those: they end with the last who uses them.
@@ -190,9 +192,11 @@ impl Hub {
     }
 }
 
-fn spawn(link: Link) -> Lanes {
+/// Peers are taken to allow as many `streams` as this node does.
+fn spawn(link: Link, streams: u32) -> Lanes {
     let (control, control_queue) = mpsc::channel(CONTROL_QUEUE);
-    let history = Arc::<HistoryLanes>::default();
+    let most = (streams as usize / SHARE).max(1);
+    let history = Arc::new(HistoryLanes { most, lanes: Mutex::default(), added: Notify::new() });
     let (formation, formation_queue) = mpsc::channel(FORMATION_QUEUE);
     let (state, state_seen) = watch::channel(LinkState::default());
     let wake = Arc::<Wake>::default();

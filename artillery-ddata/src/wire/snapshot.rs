@@ -52,13 +52,6 @@ pub struct Beginning {
     pub sessions: u64,
 }
 
-impl Beginning {
-    /// Whether the source sends no part until the joiner asks for one: a joiner that had a history clears its store first.
-    pub(crate) fn waits_for_request(&self) -> bool {
-        !self.said.is_none()
-    }
-}
-
 /// A piece of a record.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RecordPiece {

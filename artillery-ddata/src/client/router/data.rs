@@ -141,10 +141,6 @@ impl Router {
         self.count(timing, answer.as_ref().map(|answer| &answer.reply));
         #[cfg(feature = "testing")]
         super::observed::noted_read(noted, chain, &answer);
-        if let Err(Error::Refused { reason: Refusal::OtherHistory, .. }) = &answer {
-            // The next request is to go by newer routing.
-            self.refresh_routing(deadline).await;
-        }
         let answer = answer.map_err(|error| self.unserved(chain, how.mode, error))?;
         if let (Some(session), Some(as_of)) = (&how.session, as_of(&answer.reply)) {
             session.raise(routing.life(), chain, as_of);
@@ -186,13 +182,15 @@ impl Router {
         let routing = self.routing_of(how.life(), deadline).await?;
         // As for a read: a session that has seen nothing belongs to no history.
         let again = (how.session.is_some() && how.life().is_none()).then(|| write.clone());
-        match (self.write_in(&routing, write, &how, deadline).await, again) {
-            (Err(Error::Refused { reason: Refusal::OtherHistory, .. }), Some(write)) => {
-                let routing = self.routing(deadline).await?;
-                self.write_in(&routing, write, &how, deadline).await
-            }
-            (outcome, _) => outcome,
+        let outcome = self.write_in(&routing, write, &how, deadline).await;
+        let (Err(error), Some(write)) = (&outcome, again) else { return outcome };
+        // Under the same id nothing is done twice.
+        let may_repeat = how.request_id.is_some() || error.is_not_applied();
+        let newer = self.routing(deadline).await?;
+        if may_repeat && newer.life() != routing.life() {
+            return self.write_in(&newer, write, &how, deadline).await;
         }
+        outcome
     }
 
     async fn write_in(
@@ -210,10 +208,6 @@ impl Router {
             Some(id) => self.write_under(placed, id, deadline).await.map(|answer| (answer, id)),
             None => self.write_anew(placed, deadline).await,
         };
-        if let Err(Error::Refused { reason: Refusal::OtherHistory, .. }) = &outcome {
-            // The next request is to go by newer routing.
-            self.refresh_routing(deadline).await;
-        }
         let (answer, id) = outcome?;
         if let (Some(session), Some(sequence)) = (&how.session, as_of(&answer.reply)) {
             session.raise(routing.life(), chain, sequence);

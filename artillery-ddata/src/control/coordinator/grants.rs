@@ -46,7 +46,10 @@ impl Coordinator {
         let Renewal { number, answered, me, applied, leave, promotions, reports } = renewal;
         let mutant = self.mutant;
         let Some(leading) = self.leading.as_mut().filter(|_| me.id == from) else {
-            return self.answer(now, from, number, applied, self.leader, None);
+            // A node that was elected is its log's leader before it has committed anything. Until then no quorum is known to follow
+            // it: it doesn't name itself.
+            let leader = self.leader.filter(|&leader| leader != self.me);
+            return self.answer(now, from, number, applied, leader, None);
         };
         let seen = leading.nodes.entry(from).or_insert_with(|| Seen::new(me.clone(), now));
         seen.heard = now;

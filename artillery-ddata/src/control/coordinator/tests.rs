@@ -404,3 +404,17 @@ fn after_a_pause_all_is_seen_anew() {
     world.renew(1);
     assert_eq!(world.pass(900, &[0, 1, 2]), None);
 }
+
+/// Its log names it as the leader as soon as it was elected, and a majority may be gone before it has committed anything.
+#[test]
+fn a_node_that_was_elected_and_has_committed_nothing_calls_nobody_the_leader() {
+    let mut world = World::new(3, 3);
+    let renewal = world.renewal(1);
+    let configs = Arc::new(world.configs.clone());
+    for (leader, said) in [(id(0), None), (id(2), Some(id(2)))] {
+        let voters = world.voters.clone();
+        world.handle(Input::Log { leads: None, leader: Some(leader), configs: configs.clone(), voters });
+        let answers = world.handle(Input::Renewal { from: id(1), renewal: renewal.clone() });
+        assert_eq!(answers.first().map(|renewed| renewed.leader), Some(said));
+    }
+}

@@ -17,15 +17,14 @@ const STEP_BYTES: usize = 8 << 20;
 
 impl Replica {
     pub(in super::super) fn is_clearing(&self) -> bool {
-        self.filling.as_ref().is_some_and(|filling| filling.clearing.is_some() || !filling.past.is_empty())
+        !self.past.is_empty() || self.filling.as_ref().is_some_and(|filling| filling.clearing.is_some())
     }
 
     /// One step. After the last one of the store the parts of the snapshot are asked for.
     pub(in super::super) fn clear_some(&mut self) {
         let most = self.settings.clear_keys.max(1);
-        let Some(filling) = &mut self.filling else { return };
-        free(&mut filling.past, most);
-        let Some(from) = filling.clearing.clone() else { return };
+        free(&mut self.past, most);
+        let Some(from) = self.filling.as_ref().and_then(|filling| filling.clearing.clone()) else { return };
         let rest = match self.clear_from(&from, most) {
             Ok(rest) => rest,
             Err(error) => return self.halt(error.into()),

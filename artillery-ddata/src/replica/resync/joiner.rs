@@ -31,8 +31,6 @@ pub(in super::super) struct Filling {
     pub(super) again: bool,
     /// What is here from this key on was here before the snapshot; `None`: nothing was, or is any more.
     pub(super) clearing: Option<Bytes>,
-    /// The history that was here before, until it is freed.
-    pub(super) past: VecDeque<Update>,
     sessions: Sessions,
     /// The history from the beginning on, as far as it has been applied over the records.
     history: History,
@@ -68,7 +66,6 @@ impl Filling {
             mark: Mark::default(),
             again: false,
             clearing: None,
-            past: VecDeque::new(),
             sessions: Sessions::default(),
             value: Vec::new(),
             value_of: (Bytes::new(), Version::NONE),
@@ -261,13 +258,8 @@ impl Replica {
         self.gate.serve(None);
         self.settle();
         self.snapshot_seen = id;
-        let mut filling = Box::new(Filling::new(id, beginning));
-        filling.past = std::mem::take(&mut self.history).into_updates();
-        let mut before = self.filling.take();
-        if let Some(before) = &mut before {
-            filling.past.append(&mut before.past);
-        }
-        self.filling = Some(filling);
+        self.past.append(&mut std::mem::take(&mut self.history).into_updates());
+        let before = self.filling.replace(Box::new(Filling::new(id, beginning)));
         self.event(Event::Resyncing);
         self.forget_standing();
         self.reply_all_reads(&Reply::Refused(Refusal::NoChain));
@@ -281,13 +273,11 @@ impl Replica {
             filling.go_on_from(*before);
             return;
         }
-        if let (false, Some(filling)) = (self.is(Mutant::NoWipe), &mut self.filling) {
-            filling.clearing = Some(Bytes::new());
-            self.clear_some();
+        let keeps = self.is(Mutant::NoWipe);
+        if let Some(filling) = &mut self.filling {
+            (filling.again, filling.clearing) = (keeps, (!keeps).then(Bytes::new));
         }
-        if let Some(filling) = self.filling.as_mut().filter(|filling| filling.clearing.is_none()) {
-            filling.again = filling.beginning.waits_for_request();
-        }
+        self.clear_some();
     }
 
     fn put_records(&mut self, records: Vec<Record>) {

@@ -224,10 +224,9 @@ impl Replica {
         let made = match next {
             Next::Nothing => return None,
             Next::Begin => {
-                let waits = outgoing.beginning.waits_for_request();
+                // The joiner clears its store before it asks for the first part.
                 let content = SnapshotContent::Begin(outgoing.beginning.clone());
-                let next = if waits { Next::Nothing } else { Next::At(Mark::default()) };
-                Made { at: Mark::default(), content, next }
+                Made { at: Mark::default(), content, next: Next::Nothing }
             }
             Next::At(mark) => match self.part_at(&mark, room) {
                 Ok(made) => made?,

@@ -28,7 +28,6 @@ struct World {
     session: Option<Version>,
     number: u64,
     next_value: u64,
-    seen: BTreeMap<Version, Update>,
     committed: BTreeMap<Sequence, Version>,
     /// Up to where each member was compared with that.
     agreed: BTreeMap<u8, Sequence>,
@@ -76,7 +75,6 @@ impl World {
             session: None,
             number: 0,
             next_value: 0,
-            seen: BTreeMap::new(),
             committed: BTreeMap::new(),
             agreed: BTreeMap::new(),
             newest: BTreeMap::new(),
@@ -155,7 +153,7 @@ impl World {
         let found = held.map_or(Sequence::ZERO, |held| held.version.sequence);
         // An absent key may have been deleted at any time since.
         let deletes = |version: &Version| {
-            self.seen[version].changes.iter().any(|change| change.key == *key && change.value.is_none())
+            self.rig.updates[version].changes.iter().any(|change| change.key == *key && change.value.is_none())
         };
         let deleted = || self.committed.range(floor..).any(|(_, version)| deletes(version));
         let is_absent = held.is_none_or(|held| held.value.is_none());
@@ -254,11 +252,6 @@ impl World {
     }
 
     fn observe(&mut self) -> Result<(), Broken> {
-        for replica in self.rig.replicas.values() {
-            for update in replica.history() {
-                self.seen.entry(update.version).or_insert_with(|| update.clone());
-            }
-        }
         for (n, replica) in &self.rig.replicas {
             let known = self.agreed.insert(*n, replica.watermark).unwrap_or_default();
             // One that begins anew is looked at from the beginning.
@@ -269,7 +262,7 @@ impl World {
                 if agreed != version {
                     return Err(format!("{n} has committed {version}, others {agreed}"));
                 }
-                for change in &self.seen[&version].changes {
+                for change in &self.rig.updates[&version].changes {
                     let newest = self.newest.entry(change.key.clone()).or_default();
                     *newest = version.sequence.max(*newest);
                 }
@@ -298,7 +291,8 @@ impl World {
                         return Err(format!("{at} was answered as committed, but isn't"));
                     }
                     self.check_taken(&committed.result)?;
-                    if self.seen.get(&at).is_some_and(|update| update.kind == crate::update::UpdateKind::SESSION_OPEN) {
+                    let opens = |update: &Update| update.kind == crate::update::UpdateKind::SESSION_OPEN;
+                    if self.rig.updates.get(&at).is_some_and(opens) {
                         self.session = Some(at);
                     }
                 }
@@ -318,7 +312,7 @@ impl World {
     fn check_taken(&self, result: &Computed) -> Result<(), Broken> {
         let Computed::Took(Some((version, value))) = result else { return Ok(()) };
         let made = |update: &Update| update.changes.iter().any(|change| change.value.as_ref() == Some(value));
-        match self.seen.get(version) {
+        match self.rig.updates.get(version) {
             Some(update) if made(update) => Ok(()),
             update => Err(format!("{value:?} was taken, which {version} isn't: {update:?}")),
         }
@@ -360,7 +354,7 @@ impl World {
             if sequence.0 != place {
                 return Err(format!("no update was seen at {place}"));
             }
-            for change in &self.seen[version].changes {
+            for change in &self.rig.updates[version].changes {
                 model.insert(change.key.clone(), (*version, change.value.clone()));
             }
         }

@@ -44,10 +44,12 @@ pub(super) fn parts(rig: &Rig, from: u8, to: u8) -> Vec<SnapshotPart> {
         .collect()
 }
 
-/// The whole snapshot lies on the link from 2 to 3.
+/// The joiner has heard that a snapshot begins; all of its parts lie on the link from 2 to 3.
 pub(super) fn begin(rig: &mut Rig) {
     rig.settle_without(&[(2, 3)]);
     rig.heartbeat();
+    rig.settle_without(&[(2, 3)]);
+    while rig.deliver(2, 3) {}
     rig.settle_without(&[(2, 3)]);
 }
 

@@ -44,6 +44,8 @@ pub(super) struct Rig {
     pub(super) wire: BTreeMap<(u8, u8), VecDeque<ChainFrame>>,
     pub(super) replies: BTreeMap<u64, Reply>,
     pub(super) events: Vec<(u8, Event)>,
+    /// All that were in some history, also for a moment.
+    pub(super) updates: BTreeMap<Version, Update>,
     /// Who asked, in which epoch, for whom.
     pub(super) promotions: Vec<(u8, Epoch, u8)>,
     pub(super) room: usize,
@@ -66,6 +68,7 @@ impl Rig {
             wire: BTreeMap::new(),
             replies: BTreeMap::new(),
             events: Vec::new(),
+            updates: BTreeMap::new(),
             promotions: Vec::new(),
             room: 1 << 20,
             frames: usize::MAX,
@@ -113,6 +116,11 @@ impl Rig {
         let now = self.now;
         let replica = self.replicas.get_mut(&n).unwrap();
         replica.handle(now, input);
+        for update in replica.history().rev() {
+            if self.updates.insert(update.version, update.clone()).is_some() {
+                break;
+            }
+        }
         while let Some(output) = replica.poll_output() {
             match output {
                 Output::Reply(token, reply) => {

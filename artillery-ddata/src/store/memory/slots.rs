@@ -56,7 +56,8 @@ impl Slots {
         let words = words.iter().chain([&last]).map(|word| u64::from_le_bytes(*word));
         let words = std::iter::once(u64::from(key.chain.0)).chain(words);
         let mix = words.fold(0_u64, |mix, word| (mix ^ word).wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(32));
-        &self.parts[mix as usize & (self.parts.len() - 1)]
+        // The highest bits of the last product, which every bit of the key has a part in.
+        &self.parts[(mix >> 22) as usize & (self.parts.len() - 1)]
     }
 
     #[cfg(test)]
@@ -93,11 +94,14 @@ mod tests {
     #[test]
     fn no_part_has_much_more_than_its_share_whatever_keys_look_like() {
         const KEYS: u64 = 64 * PARTS as u64;
-        let shapes: [fn(u64) -> (u32, Vec<u8>); 6] = [
+        let shapes: [fn(u64) -> (u32, Vec<u8>); 9] = [
             |n| (0, n.to_be_bytes().into()),
             |n| (0, format!("key/{n:08}").into()),
             |n| (0, format!("{n}").into()),
             |n| (0, format!("user:{n}:with-a-longer-name").into()),
+            |n| (0, [&b"user:"[..], &(n as u16).to_be_bytes()].concat()),
+            |n| (0, [&b"abc"[..], &(n as u32).to_be_bytes()].concat()),
+            |n| (0, [&b"ab"[..], &(n as u32).to_be_bytes()].concat()),
             |n| ((n % 64) as u32, (n / 64).to_le_bytes().into()),
             |n| (n as u32, Vec::new()),
         ];

@@ -189,6 +189,15 @@ fn agreeing_at_once_lets_the_last_copy_resign() {
 }
 
 #[test]
+fn what_was_shown_before_a_pause_of_the_leader_is_no_proof() {
+    let (mut world, dead, last) = pair(None);
+    world.ask(last);
+    world.pass(PROOF, &[0, dead]);
+    world.now = world.now + Duration::from_secs(5);
+    assert_eq!(world.ask(last).leave, None, "node {dead} may have died meanwhile");
+}
+
+#[test]
 fn a_resignation_is_taken_back_when_the_other_member_dies() {
     let (mut world, dead, last) = pair(None);
     let agreed = leave_and_lose(&mut world, dead, last);

@@ -61,6 +61,20 @@ fn a_reorder_waits_for_a_report_that_shows_its_own_closing() {
     assert!(!proposes_by_an_old_report(None));
 }
 
+#[test]
+fn an_answer_of_another_leader_shows_no_closing() {
+    let mut world = World::new(3, 3);
+    world.pass(2000, &[0, 1, 2]);
+    let (order, before) = (turned(&world), world.serving());
+    let head = (0..3).find(|&n| Some(id(n)) == world.config().head()).unwrap();
+    world.handle(Input::Reorder { token: 7, chain: ChainId(0), order });
+    world.renew(head);
+    let (reports, answered) = (vec![report(&world, true)], world.number + 1);
+    let renewal = Renewal { reports, answered, ..world.renewal(head) };
+    world.renew_with(head, renewal);
+    assert_eq!(world.serving(), before);
+}
+
 #[cfg(feature = "mutants")]
 #[test]
 fn an_old_report_of_a_closing_shows_none() {
