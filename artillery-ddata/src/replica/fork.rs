@@ -33,6 +33,7 @@ impl Replica {
             outgoing: self.outgoing.clone(),
             snapshot_number: self.snapshot_number,
             filling: self.filling.clone(),
+            past: self.past.clone(),
             snapshot_seen: self.snapshot_seen,
             resyncs: self.resyncs,
             writes: self.writes.clone(),
@@ -80,6 +81,7 @@ impl Replica {
             outgoing,
             snapshot_number,
             filling,
+            past,
             snapshot_seen,
             resyncs,
             writes,
@@ -107,7 +109,7 @@ impl Replica {
         }
         write!(out, "{:?}", (needs_resume, is_prefix, gap, incoming, promotion, outgoing, snapshot_number, filling))?;
         write!(out, "{:?}", (snapshot_seen, resyncs, writes, sessions, reads, snapshots, watchers))?;
-        write!(out, "{:?}", (outputs, next_heartbeat, halted, closing, store.is_behind()))
+        write!(out, "{:?}", (outputs, next_heartbeat, halted, closing, store.is_behind(), past.len()))
     }
 }
 
