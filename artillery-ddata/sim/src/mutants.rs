@@ -82,8 +82,6 @@ pub enum MutantName {
     LookOnce,
     /// A snapshot that begins anew goes on where the last one was broken off.
     SkipFinished,
-    /// A joiner takes in parts of a snapshot while it clears what it held.
-    TakeWhileClearing,
     /// A joiner counts as whole before it has applied all that its snapshot shows in part.
     WholeTooSoon,
     /// A tail answers version queries without a lease.
@@ -159,7 +157,7 @@ const fn line(mutant: MutantName, name: &'static str, trap: u32, scenario: Scena
     Line { mutant, name, trap, scenario, guard }
 }
 
-const TABLE: [Line; 62] = {
+const TABLE: [Line; 61] = {
     use MutantName as M;
     use Scenario as S;
     use coordinator::Mutant as C;
@@ -220,7 +218,6 @@ const TABLE: [Line; 62] = {
         line(M::TakeNewerEpoch, "take-newer-epoch", 36, S::Unrest, Guard::Replica(R::TakeNewerEpoch)),
         line(M::LookOnce, "look-once", 28, S::Stalls, Guard::Replica(R::LookOnce)),
         line(M::SkipFinished, "skip-finished", 38, S::Disturbed, Guard::Replica(R::SkipFinished)),
-        line(M::TakeWhileClearing, "take-while-clearing", 64, S::Disturbed, Guard::Replica(R::TakeWhileClearing)),
         line(M::WholeTooSoon, "whole-too-soon", 43, S::Overlaps, Guard::Replica(R::WholeTooSoon)),
         line(M::AnswerUnleased, "answer-unleased", 2, S::Halves, Guard::Replica(R::AnswerUnleased)),
         line(M::LoseInFlight, "lose-in-flight", 8, S::Failover, Guard::Replica(R::LoseInFlight)),

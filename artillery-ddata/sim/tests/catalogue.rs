@@ -10,7 +10,7 @@ use artillery_sim::mutants::MutantName;
 
 /// Mutants that no seed of the simulator hunts: the room of the enum, the variant, the file of the test that takes the guard
 /// out, and the name of that test.
-const TESTED: [(&str, &str, &str, &str); 25] = [
+const TESTED: [(&str, &str, &str, &str); 26] = [
     ("coordinator", "GrantToFormerSelf", COORDINATOR, "a_member_that_may_act_as_its_former_self_gets_no_lease"),
     (
         "coordinator",
@@ -48,6 +48,12 @@ const TESTED: [(&str, &str, &str, &str); 25] = [
         "CompareSequences",
         "src/replica/tests/reorder.rs",
         "sequences_alone_do_not_show_that_histories_have_parted",
+    ),
+    (
+        "replica",
+        "TakeWhileClearing",
+        "src/replica/tests/clearing.rs",
+        "parts_that_are_taken_in_early_would_be_cleared_too",
     ),
     ("embedded", "InitialiseAgain", EMBEDDED, "a_node_that_begins_the_log_again_is_caught"),
     ("embedded", "LeadUnapplied", EMBEDDED, "a_leader_that_has_not_applied_is_caught"),

@@ -267,7 +267,10 @@ impl Holder {
                 self.next_at = self.next_at.min(self.soon(now));
             }
             Some(_) => {}
-            None if self.leader == Some(from) => self.leader = None,
+            None if self.leader == Some(from) => {
+                self.leader = None;
+                self.next_at = self.next_at.min(self.soon(now));
+            }
             None => {}
         }
         let mut learned = Learned { released: renewed.released && self.leave.is_asked(), ..Learned::default() };

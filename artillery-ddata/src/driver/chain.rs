@@ -393,7 +393,6 @@ impl Task {
     }
 }
 
-/// Returns when what was said has left, and, if somebody else is at work for it, has had time to get there.
 /// What came of a request during which another history began: what was read means nothing in its own, and whether what was
 /// written is in its own nobody knows.
 fn of_another_history(reply: Reply) -> Reply {
@@ -404,6 +403,7 @@ fn of_another_history(reply: Reply) -> Reply {
     }
 }
 
+/// Returns when what was said has left, and, if somebody else is at work for it, has had time to get there.
 async fn until_said(is_between: bool) {
     if is_between {
         tokio::time::sleep(MOMENT).await;

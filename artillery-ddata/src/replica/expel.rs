@@ -35,9 +35,8 @@ impl Replica {
         self.promotion = None;
         self.closing = None;
         self.snapshot_seen = 0;
-        if let Some(filling) = &mut self.filling {
-            filling.abandon();
-        }
+        let updates = self.filling.as_mut().map(|filling| filling.abandon()).unwrap_or_default();
+        updates.into_iter().for_each(|updates| self.free_later(updates));
     }
 
     /// Our history isn't known to be anybody's prefix, nor anything to be open.

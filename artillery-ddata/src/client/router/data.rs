@@ -6,7 +6,7 @@ use artillery_core::clock;
 use bytes::Bytes;
 use tokio::time::Instant;
 
-use super::{Answer, Failed, Router, check_key, check_value, from_now};
+use super::{Answer, Failed, LEAST_TRY, Router, check_key, check_value, from_now};
 use crate::{
     ChainId, ClusterId, Error, MemberId, RequestId, Routing, Sequence, Session,
     client::{channel::Question, requests::Numbered},
@@ -184,10 +184,11 @@ impl Router {
         let again = (how.session.is_some() && how.life().is_none()).then(|| write.clone());
         let outcome = self.write_in(&routing, write, &how, deadline).await;
         let (Err(error), Some(write)) = (&outcome, again) else { return outcome };
-        // Under the same id nothing is done twice.
-        let may_repeat = how.request_id.is_some() || error.is_not_applied();
         let newer = self.routing(deadline).await?;
-        if may_repeat && newer.life() != routing.life() {
+        // Under the same id nothing is done twice. The session may belong to a history by now.
+        let may_repeat = how.request_id.is_some() || error.is_not_applied();
+        let is_of = how.life().is_none_or(|history| history == newer.life());
+        if may_repeat && is_of && newer.life() != routing.life() && Instant::now() + LEAST_TRY < deadline {
             return self.write_in(&newer, write, &how, deadline).await;
         }
         outcome

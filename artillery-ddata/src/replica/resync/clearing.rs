@@ -20,6 +20,14 @@ impl Replica {
         !self.past.is_empty() || self.filling.as_ref().is_some_and(|filling| filling.clearing.is_some())
     }
 
+    /// What is of no use any more goes in steps.
+    pub(in super::super) fn free_later(&mut self, mut updates: VecDeque<Update>) {
+        if updates.len() > self.past.len() {
+            std::mem::swap(&mut self.past, &mut updates);
+        }
+        self.past.append(&mut updates);
+    }
+
     /// One step. After the last one of the store the parts of the snapshot are asked for.
     pub(in super::super) fn clear_some(&mut self) {
         let most = self.settings.clear_keys.max(1);
@@ -57,7 +65,14 @@ impl Replica {
 fn free(updates: &mut VecDeque<Update>, most: usize) {
     let mut bytes = 0;
     for _ in 0..most {
-        let Some(update) = updates.pop_front().filter(|_| bytes < STEP_BYTES) else { return };
+        if bytes >= STEP_BYTES {
+            return;
+        }
+        let Some(update) = updates.pop_front() else {
+            // So does the room that they took.
+            *updates = VecDeque::new();
+            return;
+        };
         bytes += update.cost();
     }
 }

@@ -115,11 +115,16 @@ impl Filling {
         }
     }
 
-    /// The epoch is over, and the snapshot with it. What has come of it is of no use, and stays until the next begins.
-    pub(in super::super) fn abandon(&mut self) {
-        (self.id, self.again, self.hold, self.buffered) = (0, false, false, 0);
-        (self.until, self.history) = (None, History::default());
-        self.buffer.clear();
+    /// The epoch is over, and the snapshot with it. What has come of it is of no use, and stays until the next begins; but
+    /// for the updates, which are the caller's now.
+    pub(in super::super) fn abandon(&mut self) -> [VecDeque<Update>; 2] {
+        (self.id, self.again, self.hold, self.until) = (0, false, false, None);
+        self.take_updates()
+    }
+
+    fn take_updates(&mut self) -> [VecDeque<Update>; 2] {
+        self.buffered = 0;
+        [std::mem::take(&mut self.history).into_updates(), std::mem::take(&mut self.buffer)]
     }
 
     /// Whether the last part has come.
@@ -258,8 +263,11 @@ impl Replica {
         self.gate.serve(None);
         self.settle();
         self.snapshot_seen = id;
-        self.past.append(&mut std::mem::take(&mut self.history).into_updates());
-        let before = self.filling.replace(Box::new(Filling::new(id, beginning)));
+        let history = std::mem::take(&mut self.history).into_updates();
+        self.free_later(history);
+        let mut before = self.filling.replace(Box::new(Filling::new(id, beginning)));
+        let updates = before.as_mut().map(|before| before.take_updates()).unwrap_or_default();
+        updates.into_iter().for_each(|updates| self.free_later(updates));
         self.event(Event::Resyncing);
         self.forget_standing();
         self.reply_all_reads(&Reply::Refused(Refusal::NoChain));

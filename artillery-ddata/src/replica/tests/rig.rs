@@ -1,7 +1,7 @@
 //! A few replicas, and the frames between them.
 
 use std::{
-    collections::{BTreeMap, VecDeque},
+    collections::{BTreeMap, VecDeque, btree_map::Entry},
     sync::Arc,
     time::Duration,
 };
@@ -117,9 +117,9 @@ impl Rig {
         let replica = self.replicas.get_mut(&n).unwrap();
         replica.handle(now, input);
         for update in replica.history().rev() {
-            if self.updates.insert(update.version, update.clone()).is_some() {
-                break;
-            }
+            // The first one of a version counts: no other one may have it.
+            let Entry::Vacant(place) = self.updates.entry(update.version) else { break };
+            place.insert(update.clone());
         }
         while let Some(output) = replica.poll_output() {
             match output {
