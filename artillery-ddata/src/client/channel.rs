@@ -107,7 +107,8 @@ impl Channel {
     pub(crate) async fn ask(&self, question: Question, deadline: Instant) -> Outcome {
         let bytes = budget::of_operation(&question.operation);
         if bytes > SMALL {
-            return self.apart.ask(question, bytes, deadline).await;
+            // Boxed: each small call would have room for it, too.
+            return Box::pin(self.apart.ask(question, bytes, deadline)).await;
         }
         let lane = if question.operation.is_write() { &self.writes } else { &self.reads };
         lane.ask(question, bytes, deadline).await

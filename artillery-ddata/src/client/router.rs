@@ -182,8 +182,8 @@ impl Router {
                 }
             };
             if refusal == Some(Refusal::OtherHistory) && !question.forwarded {
-                // The next request is to go by newer routing.
-                self.refresh_routing(deadline).await;
+                // The next request is to go by newer routing. Boxed, as all that is rare: each call has room for what it may await.
+                Box::pin(self.refresh_routing(deadline)).await;
             }
             let ending = match verdict {
                 Verdict::Over(ending) => Some(ending),

@@ -92,8 +92,8 @@ impl Router {
         if is_of(&routing) {
             return Ok(routing);
         }
-        self.refresh_routing(deadline).await;
-        let routing = self.routing(deadline).await?;
+        Box::pin(self.refresh_routing(deadline)).await;
+        let routing = Box::pin(self.routing(deadline)).await?;
         if is_of(&routing) { Ok(routing) } else { Err(refused(Refusal::OtherHistory)) }
     }
 
@@ -108,8 +108,8 @@ impl Router {
         let answer = self.read_in(&routing, chain, query, how, None, deadline).await;
         match (answer, again) {
             (Err(Error::Refused { reason: Refusal::OtherHistory, .. }), Some(query)) => {
-                let routing = self.routing(deadline).await?;
-                self.read_in(&routing, chain, query, how, None, deadline).await
+                let routing = Box::pin(self.routing(deadline)).await?;
+                Box::pin(self.read_in(&routing, chain, query, how, None, deadline)).await
             }
             (answer, _) => answer,
         }
@@ -184,12 +184,12 @@ impl Router {
         let again = (how.session.is_some() && how.life().is_none()).then(|| write.clone());
         let outcome = self.write_in(&routing, write, &how, deadline).await;
         let (Err(error), Some(write)) = (&outcome, again) else { return outcome };
-        let newer = self.routing(deadline).await?;
+        let newer = Box::pin(self.routing(deadline)).await?;
         // Under the same id nothing is done twice. The session may belong to a history by now.
         let may_repeat = how.request_id.is_some() || error.is_not_applied();
         let is_of = how.life().is_none_or(|history| history == newer.life());
         if may_repeat && is_of && newer.life() != routing.life() && Instant::now() + LEAST_TRY < deadline {
-            return self.write_in(&newer, write, &how, deadline).await;
+            return Box::pin(self.write_in(&newer, write, &how, deadline)).await;
         }
         outcome
     }
