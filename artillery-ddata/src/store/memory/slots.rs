@@ -9,8 +9,8 @@ use super::{
     slot::Slot,
 };
 
-/// With so many parts those of a million keys hold a thousand each.
-pub(super) const PARTS: usize = 1024;
+/// With so many parts those of a million keys hold 4,000 each.
+pub(super) const PARTS: usize = 256;
 
 /// A hash index in parts.
 ///
