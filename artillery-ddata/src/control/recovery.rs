@@ -207,7 +207,8 @@ pub enum NotRecovered {
 /// without it.
 ///
 /// `waited` is the time since the order was given. A lease that was asked for since, or an answer of a confirmed leader, shows
-/// that a majority lives, even if it can't be reached from here: then it would go on beside the recovered history, and all that it acknowledges would be lost.
+/// that a majority lives, even if it can't be reached from here: then it would go on beside the recovered history, and all
+/// that it acknowledges would be lost.
 ///
 /// # Errors
 /// [`NotRecovered`].

@@ -1,8 +1,9 @@
 //! Lanes: what goes to one peer, in bounded queues, over the streams of whatever connection there is.
 //!
 //! Each lane is a stream of its own, so that a watermark never stands behind a megabyte, and the history of each chain
-//! has one too, so that chains don't wait for each other's values; where there are very many, a few share one. All lanes of a peer live and die with one connection,
-//! so what a replica queues after it saw that connection isn't lost while it lasts.
+//! has one too, so that chains don't wait for each other's values; where there are very many chains, a few share one. All
+//! lanes of a peer live and die with one connection, so what a replica queues after it saw that connection isn't lost
+//! while it lasts.
 
 #[cfg(test)]
 mod tests;
@@ -42,8 +43,9 @@ const UPDATES_QUEUE: usize = 4;
 const SNAPSHOTS_QUEUE: usize = 2;
 /// How much history goes into one frame.
 pub(crate) const UPDATES_ROOM: usize = MAX_CHUNK;
-/// A part of the streams that a peer lets be open (`max_streams_per_connection`): so many lanes of one kind there are. Behind the
-/// limit a stream is waited for as long as the others last, so further chains share the lanes that there are.
+/// There are as many lanes of one kind as this part of the streams that a peer lets be open
+/// (`max_streams_per_connection`). Beyond that limit a stream is waited for as long as the others last, so further
+/// chains share the lanes that there are.
 const SHARE: usize = 4;
 const FORMATION_QUEUE: usize = 16;
 /// Frames handed to a stream in one write.

@@ -1,6 +1,8 @@
 //! How long one step of a chain's task keeps everything else of that chain waiting: processor time of the step's thread,
 //! beside its bound. Two members with as many random keys as wanted are driven by hand, as their tasks drive them.
 
+#![allow(clippy::disallowed_methods, reason = "it measures time")]
+
 use std::{
     process::ExitCode,
     sync::{

@@ -94,7 +94,8 @@ mod tests {
     #[test]
     fn no_part_has_much_more_than_its_share_whatever_keys_look_like() {
         const KEYS: u64 = 64 * PARTS as u64;
-        let shapes: [fn(u64) -> (u32, Vec<u8>); 9] = [
+        type Shape = fn(u64) -> (u32, Vec<u8>);
+        let shapes: [Shape; 9] = [
             |n| (0, n.to_be_bytes().into()),
             |n| (0, format!("key/{n:08}").into()),
             |n| (0, format!("{n}").into()),
