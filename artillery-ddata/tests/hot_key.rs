@@ -11,6 +11,9 @@ use tokio::task::JoinSet;
 
 const CALLERS: usize = 64;
 const CALLS: usize = 300;
+const STORMS: usize = 50;
+/// Dirty reads.
+const ENOUGH: u64 = 200;
 
 /// Dirty reads that the chains of a node have served, and the version queries that they sent for them.
 async fn dirty_and_queries(node: &Node) -> (u64, u64) {
@@ -18,13 +21,8 @@ async fn dirty_and_queries(node: &Node) -> (u64, u64) {
     (reads.dirty, reads.version_query)
 }
 
-/// All ways to an answer together: most reads are answered by a watermark before a query is.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn many_dirty_reads_share_one_version_query() {
-    let cluster = TestCluster::start_with(3, fixed).await;
-    let middle = cluster.node(Place::Middle);
-    within(middle.kv().put("hot", "first")).await.unwrap();
-    let before = dirty_and_queries(middle).await;
+/// Callers that read and write the key at one member, all at once.
+async fn storm(middle: &Node) {
     let mut callers = JoinSet::new();
     for caller in 0..CALLERS {
         let kv = middle.kv();
@@ -41,10 +39,27 @@ async fn many_dirty_reads_share_one_version_query() {
     while let Some(done) = within(callers.join_next()).await {
         done.unwrap();
     }
-    let after = dirty_and_queries(middle).await;
-    let (dirty, queries) = (after.0 - before.0, after.1 - before.1);
-    println!("{dirty} dirty reads, {queries} version queries");
-    assert!(queries > 0 && dirty >= 8 * queries, "{dirty} dirty reads for {queries} version queries");
+}
+
+/// All ways to an answer together: most reads are answered by a watermark before a query is. How many reads meet a dirty
+/// key depends on the machine, and a few of them show nothing.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_dirty_reads_share_one_version_query() {
+    let cluster = TestCluster::start_with(3, fixed).await;
+    let middle = cluster.node(Place::Middle);
+    within(middle.kv().put("hot", "first")).await.unwrap();
+    let before = dirty_and_queries(middle).await;
+    for _ in 0..STORMS {
+        storm(middle).await;
+        let after = dirty_and_queries(middle).await;
+        let (dirty, queries) = (after.0 - before.0, after.1 - before.1);
+        println!("{dirty} dirty reads, {queries} version queries");
+        if dirty >= ENOUGH && queries > 0 {
+            assert!(dirty >= 8 * queries, "{dirty} dirty reads for {queries} version queries");
+            return;
+        }
+    }
+    panic!("hardly a read met a dirty key");
 }
 
 /// The update never gets to the tail, so no watermark answers: each read needs a query that was sent after it came.

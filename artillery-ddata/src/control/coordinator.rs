@@ -219,6 +219,8 @@ struct Seen {
     answered: VecDeque<(u64, Timestamp)>,
     /// It lived at some moment after this one: it has shown an answer that was given then (trap 42).
     proven: Timestamp,
+    /// The first answer to it that it has not shown since.
+    unshown: Option<Timestamp>,
 }
 
 /// Answers that are remembered.
@@ -329,6 +331,7 @@ impl Coordinator {
             leading.since = now;
             leading.nodes.values_mut().for_each(|seen| {
                 seen.answered.clear();
+                seen.unshown = None;
                 seen.leaver.wake(now);
             });
         }
@@ -466,10 +469,12 @@ impl Seen {
             newest: 0,
             answered: VecDeque::new(),
             proven: Timestamp::ZERO,
+            unshown: None,
         }
     }
 
     fn answered(&mut self, now: Timestamp, number: u64) {
+        self.unshown.get_or_insert(now);
         self.answered.push_back((number, now));
         if self.answered.len() > ANSWERS {
             self.answered.pop_front();
@@ -478,9 +483,10 @@ impl Seen {
 
     /// It has shown that it knows the answer to this renewal of its own. Whether this leader gave that answer, in this term.
     fn shows(&mut self, number: u64) -> bool {
-        let known = self.answered.iter().find(|&&(answered, _)| answered == number);
-        self.proven = self.proven.max(known.map_or(Timestamp::ZERO, |&(_, at)| at));
-        known.is_some()
+        let Some(&(_, at)) = self.answered.iter().find(|&&(answered, _)| answered == number) else { return false };
+        self.proven = self.proven.max(at);
+        self.unshown = self.answered.iter().map(|&(_, at)| at).find(|&at| at > self.proven);
+        true
     }
 
     fn is_gone(&self, now: Timestamp, since: Timestamp, settings: &Settings) -> bool {

@@ -223,10 +223,11 @@ impl View<'_> {
         Blame { member, why, ends, since: self.now }
     }
 
-    /// A member that is heard and hears nothing: it has no lease, and never will.
+    /// A member that is heard and hears nothing: it has no lease, and never will. A leader that gave no answers, since no quorum
+    /// confirmed it, can't tell.
     fn deaf(&self, serving: &[MemberId]) -> Option<Blame> {
         let deaf = |id: &MemberId| {
-            *id != self.me && self.nodes.get(id).is_some_and(|seen| self.is_long(seen.proven.max(seen.first)))
+            *id != self.me && self.nodes.get(id).and_then(|seen| seen.unshown).is_some_and(|since| self.is_long(since))
         };
         serving.iter().copied().find(deaf).map(|id| self.guilty(id, Why::Deaf, None))
     }

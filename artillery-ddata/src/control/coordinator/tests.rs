@@ -418,3 +418,15 @@ fn a_node_that_was_elected_and_has_committed_nothing_calls_nobody_the_leader() {
         assert_eq!(answers.first().map(|renewed| renewed.leader), Some(said));
     }
 }
+
+#[test]
+fn a_leader_that_gave_no_answers_calls_nobody_deaf() {
+    let mut world = World::new(4, 3);
+    world.pass(2000, &[0, 1, 2, 3]);
+    let before = world.serving();
+    world.confirms = false;
+    world.pass(5000, &[0, 1, 2, 3]);
+    world.confirms = true;
+    world.pass(2000, &[0, 1, 2, 3]);
+    assert_eq!(world.serving(), before);
+}
