@@ -106,8 +106,6 @@ pub enum MutantName {
     TolerateSlow,
     /// Who holds its chain up again and again keeps away for longer and longer, with no end.
     KeepAwayForLong,
-    /// Who is heard joins, whether it hears or not.
-    TakeDeaf,
     /// A leader that hears nobody removes all others.
     RemoveUnheard,
     /// The members of a chain change places while its head goes on.
@@ -157,7 +155,7 @@ const fn line(mutant: MutantName, name: &'static str, trap: u32, scenario: Scena
     Line { mutant, name, trap, scenario, guard }
 }
 
-const TABLE: [Line; 61] = {
+const TABLE: [Line; 60] = {
     use MutantName as M;
     use Scenario as S;
     use coordinator::Mutant as C;
@@ -230,7 +228,6 @@ const TABLE: [Line; 61] = {
         line(M::TolerateDeadHop, "tolerate-dead-hop", 39, S::Gray, Guard::Coordinator(C::TolerateDeadHop)),
         line(M::TolerateSlow, "tolerate-slow", 39, S::Gray, Guard::Coordinator(C::TolerateSlow)),
         line(M::KeepAwayForLong, "keep-away-for-long", 49, S::Relapses, Guard::Coordinator(C::KeepAwayForLong)),
-        line(M::TakeDeaf, "take-deaf", 50, S::Relapses, Guard::Coordinator(C::TakeDeaf)),
         line(M::RemoveUnheard, "remove-unheard", 51, S::Relapses, Guard::Coordinator(C::RemoveUnheard)),
         line(M::ReorderOpen, "reorder-open", 15, S::Orders, Guard::Coordinator(C::ReorderOpen)),
         line(M::FollowTooSoon, "follow-too-soon", 52, S::Shuffles, Guard::Replica(R::FollowTooSoon)),

@@ -221,9 +221,10 @@ fn the_last_one_stays_however_it_behaves() {
     assert_eq!(self::places(&world), [places[0]]);
 }
 
-#[test]
-fn who_hears_nothing_is_moved_out() {
+/// Node 2 of three is heard and hears nothing; and when it was moved out.
+fn deaf_member(mutant: Option<Mutant>) -> (World, Option<u64>) {
     let mut world = World::new(3, 3);
+    world.coordinator.mutant = mutant;
     calm(&mut world);
     let mut at = None;
     for passed in (0..6000).step_by(50) {
@@ -240,8 +241,20 @@ fn who_hears_nothing_is_moved_out() {
             at = Some(passed);
         }
     }
+    (world, at)
+}
+
+#[test]
+fn a_deaf_member_that_is_taken_joins_again() {
+    let (world, _) = deaf_member(Some(Mutant::TakeDeaf));
+    assert!(world.why.contains(&Why::Joins), "{:?}", world.why);
+}
+
+#[test]
+fn who_hears_nothing_is_moved_out() {
+    let (mut world, at) = deaf_member(None);
     assert!(at.is_some_and(|at| at >= 1700), "{at:?}");
-    assert!(world.why.contains(&Why::Deaf));
+    assert!(world.why.contains(&Why::Deaf) && !world.why.contains(&Why::Joins));
     assert_eq!(world.config().syncing(), None, "it hears nothing yet");
     world.pass(500, &[0, 1, 2]);
     assert_eq!(world.config().syncing(), Some(id(2)), "it hears again");
