@@ -116,10 +116,6 @@ pub enum MutantName {
     KeepLeavers,
     /// After a leave the log is kept by nodes that nothing proves to live.
     KeepUnproven,
-    /// A node that asks to leave may resign though no other member of its chains stays.
-    AgreeAtOnce,
-    /// Version queries, and answers to them, are taken in whatever the epoch in which they were said.
-    TakeAnyAnswer,
     /// What a script told is answered before the script is committed.
     AnswerScriptAtOnce,
     /// The steps of a script's group stand that came before the one that failed.
@@ -155,7 +151,7 @@ const fn line(mutant: MutantName, name: &'static str, trap: u32, scenario: Scena
     Line { mutant, name, trap, scenario, guard }
 }
 
-const TABLE: [Line; 60] = {
+const TABLE: [Line; 58] = {
     use MutantName as M;
     use Scenario as S;
     use coordinator::Mutant as C;
@@ -233,8 +229,6 @@ const TABLE: [Line; 60] = {
         line(M::FollowTooSoon, "follow-too-soon", 52, S::Shuffles, Guard::Replica(R::FollowTooSoon)),
         line(M::KeepLeavers, "keep-leavers", 44, S::Leaves, Guard::Coordinator(C::KeepLeavers)),
         line(M::KeepUnproven, "keep-unproven", 60, S::Leaves, Guard::Coordinator(C::KeepUnproven)),
-        line(M::AgreeAtOnce, "agree-at-once", 61, S::Leaves, Guard::Coordinator(C::AgreeAtOnce)),
-        line(M::TakeAnyAnswer, "take-any-answer", 2, S::Turmoil, Guard::Replica(R::TakeAnyAnswer)),
         line(M::AnswerScriptAtOnce, "answer-script-at-once", 20, S::Scripts, Guard::Replica(R::AnswerScriptAtOnce)),
         line(M::KeepFailedGroups, "keep-failed-groups", 45, S::Scripts, Guard::Replica(R::KeepFailedGroups)),
         line(M::PartPositions, "part-positions", 46, S::Walks, Guard::Replica(R::PartPositions)),
@@ -298,13 +292,13 @@ impl MutantName {
         }
     }
 
-    /// Whether this oracle's word is enough: what clients saw, or an invariant of the chain. Eight traps break neither. Seven
-    /// show by the bound on recovery: a catch-up that never ends (16), a log that has lost its majority to those who left
-    /// (44) or to the dead (60), a member that is kept away (49), one that can't join and keeps others from it (50), a leader
-    /// that hears no other node and stays alone (51), a last member that has resigned (61). And of two groups of one cluster's nodes (13) no client ever meets the other.
+    /// Whether this oracle's word is enough: what clients saw, or an invariant of the chain. Six traps break neither. Five
+    /// show by the bound on recovery: a catch-up that never ends (16), a log that has lost its majority to those that left
+    /// (44) or to the dead (60), a member that is kept away (49), a leader that hears no other node and stays alone (51).
+    /// And of two groups of one cluster's nodes (13) no client ever meets the other.
     pub const fn is_convicted_by(self, oracle: Oracle) -> bool {
         match oracle {
-            Oracle::Liveness => matches!(self.trap(), 16 | 44 | 49..=51 | 60 | 61),
+            Oracle::Liveness => matches!(self.trap(), 16 | 44 | 49 | 51 | 60),
             Oracle::Formation => self.trap() == 13,
             _ => oracle.convicts(),
         }

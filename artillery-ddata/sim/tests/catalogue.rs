@@ -10,7 +10,7 @@ use artillery_sim::mutants::MutantName;
 
 /// Mutants that no seed of the simulator hunts: the room of the enum, the variant, the file of the test that takes the guard
 /// out, and the name of that test.
-const TESTED: [(&str, &str, &str, &str); 27] = [
+const TESTED: [(&str, &str, &str, &str); 29] = [
     ("coordinator", "GrantToFormerSelf", COORDINATOR, "a_member_that_may_act_as_its_former_self_gets_no_lease"),
     (
         "coordinator",
@@ -33,6 +33,7 @@ const TESTED: [(&str, &str, &str, &str); 27] = [
         LEAVING,
         "a_resignation_of_before_the_term_that_counts_removes_a_member_with_a_lease",
     ),
+    ("coordinator", "AgreeAtOnce", LEAVING, "agreeing_at_once_lets_the_last_copy_resign"),
     ("coordinator", "TakeDeaf", "src/control/coordinator/tests/gray.rs", "a_deaf_member_that_is_taken_joins_again"),
     ("driver", "KeepReading", DRIVER, "a_strong_read_that_comes_after_the_end_of_the_lease_is_not_served_by_it"),
     ("driver", "LeaseLast", DRIVER, "a_chain_that_always_has_a_read_takes_its_lease"),
@@ -49,6 +50,12 @@ const TESTED: [(&str, &str, &str, &str); 27] = [
         "CompareSequences",
         "src/replica/tests/reorder.rs",
         "sequences_alone_do_not_show_that_histories_have_parted",
+    ),
+    (
+        "replica",
+        "TakeAnyAnswer",
+        "src/replica/tests/guards.rs",
+        "an_answer_of_another_epoch_would_show_what_is_superseded",
     ),
     (
         "replica",

@@ -98,3 +98,27 @@ fn a_newer_epochs_watermark_would_commit_what_nobody_else_has() {
     assert_eq!(written(None), None);
     assert!(matches!(written(Some(Mutant::TakeNewerEpoch)), Some(Reply::Committed(_))));
 }
+
+#[test]
+fn an_answer_of_another_epoch_would_show_what_is_superseded() {
+    let read = |mutant| {
+        let mut rig = rig(&[1, 2, 3], mutant);
+        rig.enter_all(&config(1, &[1, 2, 3]));
+        rig.settle();
+        let old = rig.put(1, "k", "old");
+        rig.beat(2);
+        // Without a lease a member asks the tail before it serves a strong read.
+        rig.input(2, Input::Lease(Timestamp::ZERO));
+        // The others move it out to catch up, and it hasn't heard of that.
+        rig.enter(&[1, 3], &joining(2, &[1, 3], 2));
+        rig.beat(1);
+        let new = rig.put(1, "k", "new");
+        rig.beat(1);
+        assert!(rig.committed(new) > rig.committed(old));
+        let read = rig.read(2, "k", ReadMode::Strong);
+        rig.beat(2);
+        rig.replies.get(&read).map(|_| rig.found(read).0)
+    };
+    assert_eq!(read(None), None, "it waits until it has heard of the new epoch");
+    assert_eq!(read(Some(Mutant::TakeAnyAnswer)), Some(Some("old".into())), "a newer value is committed");
+}
