@@ -106,8 +106,8 @@ impl Node {
         self.inner.data.routing()
     }
 
-    /// The times that its cluster settled when it was formed, by which this node goes instead of those that it was started with. `None`: no
-    /// cluster has formed yet.
+    /// The times that its cluster settled when it was formed. This node goes by them, not by those that it was started with.
+    /// `None`: no cluster has formed yet.
     pub fn timing(&self) -> Option<Timing> {
         self.inner.data.timing()
     }

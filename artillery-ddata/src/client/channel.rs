@@ -107,7 +107,7 @@ impl Channel {
     pub(crate) async fn ask(&self, question: Question, deadline: Instant) -> Outcome {
         let bytes = budget::of_operation(&question.operation);
         if bytes > SMALL {
-            // Boxed: each small call would have room for it, too.
+            // Boxed: the future of a small call would have room for it, too.
             return Box::pin(self.apart.ask(question, bytes, deadline)).await;
         }
         let lane = if question.operation.is_write() { &self.writes } else { &self.reads };

@@ -182,7 +182,8 @@ impl Router {
                 }
             };
             if refusal == Some(Refusal::OtherHistory) && !question.forwarded {
-                // The next request is to go by newer routing. Boxed, as all that is rare: each call has room for what it may await.
+                // The next request is to go by newer routing. Boxed, since it is rare: a call's future has room for all that the
+                // call may await.
                 Box::pin(self.refresh_routing(deadline)).await;
             }
             let ending = match verdict {

@@ -24,6 +24,7 @@ mod leave;
 mod mutant;
 mod plan;
 mod reorder;
+mod seen;
 mod settings;
 mod slow;
 #[cfg(test)]
@@ -41,19 +42,18 @@ pub use self::mutant::Mutant;
 use self::mutant::Mutant;
 use self::{
     grants::Grants,
-    leave::Leaver,
     plan::View,
     reorder::Wish,
-    slow::{Outside, Told, Watched},
+    seen::Seen,
+    slow::{Outside, Watched},
 };
 pub use self::{
     plan::{Reason, Why},
     settings::Settings,
 };
 use super::{
-    Founder,
     log::{Change, Configs, LogIndex, Term},
-    message::{Promotion, Renewal, Renewed, ReorderError},
+    message::{Renewal, Renewed, ReorderError},
 };
 use crate::{ChainId, Epoch, MemberId, NodeId, Timestamp};
 
@@ -200,32 +200,6 @@ struct Leading {
     voters_pause: Timestamp,
 }
 
-/// A node that has renewed in this term.
-#[derive(Clone, Debug)]
-struct Seen {
-    founder: Founder,
-    first: Timestamp,
-    heard: Timestamp,
-    /// Leases granted by this leader are certainly out then.
-    out: Timestamp,
-    leaver: Leaver,
-    promotions: Vec<Promotion>,
-    told: BTreeMap<ChainId, Told>,
-    /// The answer that it knew when it told that.
-    shown: u64,
-    /// The highest of its renewals that was answered.
-    newest: u64,
-    /// Its newest renewals that were answered, and when.
-    answered: VecDeque<(u64, Timestamp)>,
-    /// It lived at some moment after this one: it has shown an answer that was given then (trap 42).
-    proven: Timestamp,
-    /// The first answer to it that it has not shown since.
-    unshown: Option<Timestamp>,
-}
-
-/// Answers that are remembered.
-const ANSWERS: usize = 16;
-
 #[derive(Clone, Debug)]
 struct Proposal {
     at: LogIndex,
@@ -329,11 +303,7 @@ impl Coordinator {
         self.awake = now;
         if let Some(leading) = self.leading.as_mut().filter(|_| slept) {
             leading.since = now;
-            leading.nodes.values_mut().for_each(|seen| {
-                seen.answered.clear();
-                seen.unshown = None;
-                seen.leaver.wake(now);
-            });
+            leading.nodes.values_mut().for_each(|seen| seen.wake(now));
         }
     }
 
@@ -452,44 +422,5 @@ impl Leading {
         let Self { since, ref nodes, ref fenced, ref watched, ref reorder, .. } = *self;
         let (confirmed, reorder) = (self.grants.confirmed(), reorder.as_ref());
         View { now, me, since, nodes, fenced, confirmed, watched, reorder, outside, settings, mutant }
-    }
-}
-
-impl Seen {
-    fn new(founder: Founder, now: Timestamp) -> Self {
-        Self {
-            founder,
-            first: now,
-            heard: now,
-            out: Timestamp::ZERO,
-            leaver: Leaver::default(),
-            promotions: Vec::new(),
-            told: BTreeMap::new(),
-            shown: 0,
-            newest: 0,
-            answered: VecDeque::new(),
-            proven: Timestamp::ZERO,
-            unshown: None,
-        }
-    }
-
-    fn answered(&mut self, now: Timestamp, number: u64) {
-        self.unshown.get_or_insert(now);
-        self.answered.push_back((number, now));
-        if self.answered.len() > ANSWERS {
-            self.answered.pop_front();
-        }
-    }
-
-    /// It has shown that it knows the answer to this renewal of its own. Whether this leader gave that answer, in this term.
-    fn shows(&mut self, number: u64) -> bool {
-        let Some(&(_, at)) = self.answered.iter().find(|&&(answered, _)| answered == number) else { return false };
-        self.proven = self.proven.max(at);
-        self.unshown = self.answered.iter().map(|&(_, at)| at).find(|&at| at > self.proven);
-        true
-    }
-
-    fn is_gone(&self, now: Timestamp, since: Timestamp, settings: &Settings) -> bool {
-        self.leaver.has_resigned() || now - self.heard.max(since) >= settings.suspect
     }
 }

@@ -393,8 +393,8 @@ impl Task {
     }
 }
 
-/// What came of a request during which another history began: what was read means nothing in its own, and whether what was
-/// written is in its own nobody knows.
+/// The answer to a request during which another history began. What was read there says nothing about the request's own history,
+/// and whether that history holds what was written is unknown.
 fn of_another_history(reply: Reply) -> Reply {
     match reply {
         Reply::Committed(_) => Reply::Expired,

@@ -152,7 +152,7 @@ pub(crate) struct Control {
     resigning: bool,
     /// The chains have yet to act by leases again, as they were told.
     resuming: bool,
-    /// Whoever leads has said that the log can do without this node, which leaves.
+    /// The leader has said that the log can do without this node, which leaves.
     released: bool,
 }
 

@@ -95,7 +95,8 @@ impl MemoryStore {
         self
     }
 
-    /// An empty store that is made in no time, and slow with many keys: for those who make millions of them.
+    /// An empty store with one index of slots: it takes little room and time to make, and its longest steps grow with its keys. For
+    /// the model, which makes millions of stores.
     #[cfg(any(test, feature = "mutants"))]
     pub fn small(seed: u64) -> Self {
         Self::in_parts(seed, 1)

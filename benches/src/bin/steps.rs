@@ -132,52 +132,50 @@ fn resync(table: &mut Table, pair: &mut Pair, keys: u64) {
 fn beside(table: &mut Table, keys: u64) {
     let chain = Loopback::start(1);
     let kv = chain.nodes[0].kv();
-    let fill = |first: u64| {
-        let kv = kv.clone();
-        async move {
-            for n in (first..keys).step_by(64) {
-                put(&kv, n).await;
-            }
-        }
-    };
-    let tasks: Vec<_> = (0..64).map(fill).collect();
-    chain.run(async move {
-        let tasks: Vec<_> = tasks.into_iter().map(tokio::spawn).collect();
-        for task in tasks {
-            task.await.unwrap_or_else(|error| panic!("{error}"));
-        }
-    });
+    chain.run(fill(kv.clone(), keys));
     let made = Arc::new(AtomicBool::new(false));
-    let (writes, longest, took) = chain.run({
-        let (kv, made) = (kv.clone(), made.clone());
-        async move {
-            let begun = Instant::now();
-            let scanner = tokio::spawn({
-                let (kv, made) = (kv.clone(), made.clone());
-                async move {
-                    let mut cursor = 0;
-                    loop {
-                        let page =
-                            kv.scan_hashed(cursor).await.unwrap_or_else(|error| panic!("a scan failed: {error}"));
-                        if !page.keys.is_empty() {
-                            break made.store(true, Relaxed);
-                        }
-                        cursor = page.next;
-                    }
-                }
-            });
-            let (mut writes, mut longest) = (0, Duration::ZERO);
-            while !made.load(Relaxed) {
-                let before = Instant::now();
-                put(&kv, writes as u64 * 7919 % keys).await;
-                (writes, longest) = (writes + 1, longest.max(before.elapsed()));
-            }
-            scanner.await.unwrap_or_else(|error| panic!("{error}"));
-            (writes, longest, begun.elapsed())
+    let (writes, longest, took) = chain.run(async move {
+        let begun = Instant::now();
+        let scanner = tokio::spawn(begin_scan(kv.clone(), made.clone()));
+        let (mut writes, mut longest) = (0, Duration::ZERO);
+        while !made.load(Relaxed) {
+            let before = Instant::now();
+            put(&kv, writes as u64 * 7919 % keys).await;
+            (writes, longest) = (writes + 1, longest.max(before.elapsed()));
         }
+        scanner.await.unwrap_or_else(|error| panic!("{error}"));
+        (writes, longest, begun.elapsed())
     });
     let what = format!("a write beside the first SCAN 0, of {keys} keys in {:.1} s (wall clock)", took.as_secs_f64());
     table.row(&what, writes, longest, WAIT);
+}
+
+/// Writes so many keys, 64 at a time.
+async fn fill(kv: Kv, keys: u64) {
+    let part = |first: u64| {
+        let kv = kv.clone();
+        tokio::spawn(async move {
+            for n in (first..keys).step_by(64) {
+                put(&kv, n).await;
+            }
+        })
+    };
+    let parts: Vec<_> = (0..64).map(part).collect();
+    for part in parts {
+        part.await.unwrap_or_else(|error| panic!("{error}"));
+    }
+}
+
+/// Scans in hash order until there are keys: then that order is `made`.
+async fn begin_scan(kv: Kv, made: Arc<AtomicBool>) {
+    let mut cursor = 0;
+    loop {
+        let page = kv.scan_hashed(cursor).await.unwrap_or_else(|error| panic!("a scan failed: {error}"));
+        if !page.keys.is_empty() {
+            return made.store(true, Relaxed);
+        }
+        cursor = page.next;
+    }
 }
 
 async fn put(kv: &Kv, n: u64) {

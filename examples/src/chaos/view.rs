@@ -57,6 +57,7 @@ impl View {
             Taking::Kill | Taking::Stop => None,
         }
     }
+
     /// Three voters become one when one of them leaves: that one may be any of the others.
     fn may_become_only_voter(&self, node: usize, away: &BTreeSet<usize>) -> bool {
         let leaving = away.iter().filter(|away| self.voters.contains(&name(**away))).count();
@@ -130,7 +131,7 @@ mod tests {
         assert_eq!(kill(0, &[]), None);
         assert_eq!(kill(0, &[2]), Some("kill of the only voter"));
         assert_eq!(kill(0, &[1]), Some("kill of the only serving member"));
-        assert_eq!(kill(3, &[1, 2]), None, "a spare is neither");
+        assert_eq!(kill(3, &[0, 1, 2]), None, "a spare is neither");
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Reads and writes: which chain, under which request id, in which session.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use artillery_core::clock;
 use bytes::Bytes;
@@ -44,13 +44,6 @@ pub(crate) struct HowToWrite {
     pub(crate) request_id: Option<RequestId>,
 }
 
-impl HowToWrite {
-    /// The history that its session belongs to, if it is in one that has seen something.
-    fn life(&self) -> Option<ClusterId> {
-        self.session.as_ref().and_then(Session::life)
-    }
-}
-
 /// A write, and where it belongs.
 #[derive(Clone)]
 struct Placed {
@@ -71,7 +64,7 @@ impl Placed {
 
 impl Router {
     /// Waits for the cluster to be formed, since until then no key belongs anywhere.
-    pub(crate) async fn routing(&self, deadline: Instant) -> Result<std::sync::Arc<Routing>, Error> {
+    pub(crate) async fn routing(&self, deadline: Instant) -> Result<Arc<Routing>, Error> {
         match self.known() {
             Some(routing) => Ok(routing),
             None => self.routes.formed(deadline).await.ok_or(Error::not_applied(NotApplied::NotFormed)),
@@ -86,7 +79,7 @@ impl Router {
         &self,
         history: Option<ClusterId>,
         deadline: Instant,
-    ) -> Result<std::sync::Arc<Routing>, Error> {
+    ) -> Result<Arc<Routing>, Error> {
         let is_of = |routing: &Routing| history.is_none_or(|history| history == routing.life());
         let routing = self.routing(deadline).await?;
         if is_of(&routing) {
@@ -103,16 +96,24 @@ impl Router {
         query.keys().iter().try_for_each(check_key).map_err(refused)?;
         let routing = self.routing_of(how.life(), deadline).await?;
         let chain = one_chain(&routing, query.keys())?;
-        // A session that has seen nothing belongs to no history: if only the routing here lagged behind, it is asked again.
-        let again = (how.session.is_some() && how.life().is_none()).then(|| query.clone());
+        let new = how.session.as_ref().filter(|session| session.life().is_none());
+        let again = new.map(|session| (session, query.clone()));
         let answer = self.read_in(&routing, chain, query, how, None, deadline).await;
-        match (answer, again) {
-            (Err(Error::Refused { reason: Refusal::OtherHistory, .. }), Some(query)) => {
-                let routing = Box::pin(self.routing(deadline)).await?;
-                Box::pin(self.read_in(&routing, chain, query, how, None, deadline)).await
-            }
-            (answer, _) => answer,
+        if let (Err(_), Some((session, query))) = (&answer, again)
+            && let Some(newer) = self.newer(session, &routing, deadline)
+        {
+            return Box::pin(self.read_in(&newer, chain, query, how, None, deadline)).await;
         }
+        answer
+    }
+
+    /// The routing by which to ask again what was asked by `routing` in a session that had seen nothing. Such a session belongs
+    /// to no history, so only the routing here lagged behind a recovery. `None`: nothing newer is known, the session belongs to a
+    /// history by now, or no time is left.
+    fn newer(&self, session: &Session, routing: &Routing, deadline: Instant) -> Option<Arc<Routing>> {
+        let newer = self.known().filter(|newer| newer.life() != routing.life())?;
+        let is_of = session.life().is_none_or(|history| history == newer.life());
+        (is_of && Instant::now() + LEAST_TRY < deadline).then_some(newer)
     }
 
     /// Reads in a chain, at `only` that member if one is named.
@@ -179,16 +180,17 @@ impl Router {
     async fn write_once(&self, write: Write, how: HowToWrite) -> Result<(Answer, RequestId), Error> {
         let deadline = from_now(how.timeout);
         self.check(&write)?;
-        let routing = self.routing_of(how.life(), deadline).await?;
-        // As for a read: a session that has seen nothing belongs to no history.
-        let again = (how.session.is_some() && how.life().is_none()).then(|| write.clone());
+        let session = how.session.as_ref();
+        let routing = self.routing_of(session.and_then(Session::life), deadline).await?;
+        let new = session.filter(|session| session.life().is_none());
+        let again = new.map(|session| (session, write.clone()));
         let outcome = self.write_in(&routing, write, &how, deadline).await;
-        let (Err(error), Some(write)) = (&outcome, again) else { return outcome };
-        let newer = Box::pin(self.routing(deadline)).await?;
-        // Under the same id nothing is done twice. The session may belong to a history by now.
-        let may_repeat = how.request_id.is_some() || error.is_not_applied();
-        let is_of = how.life().is_none_or(|history| history == newer.life());
-        if may_repeat && is_of && newer.life() != routing.life() && Instant::now() + LEAST_TRY < deadline {
+        // Under the same id nothing is done twice.
+        let may_repeat = |error: &Error| how.request_id.is_some() || error.is_not_applied();
+        if let (Err(error), Some((session, write))) = (&outcome, again)
+            && may_repeat(error)
+            && let Some(newer) = self.newer(session, &routing, deadline)
+        {
             return Box::pin(self.write_in(&newer, write, &how, deadline)).await;
         }
         outcome

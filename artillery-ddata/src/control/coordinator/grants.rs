@@ -46,8 +46,8 @@ impl Coordinator {
         let Renewal { number, answered, me, applied, leave, promotions, reports } = renewal;
         let mutant = self.mutant;
         let Some(leading) = self.leading.as_mut().filter(|_| me.id == from) else {
-            // A node that was elected is its log's leader before it has committed anything. Until then no quorum is known to follow
-            // it: it doesn't name itself.
+            // The log names an elected node as leader before that node has committed anything. Until then no quorum is known to
+            // follow it, so it doesn't name itself.
             let leader = self.leader.filter(|&leader| leader != self.me);
             return self.answer(now, from, number, applied, leader, None);
         };

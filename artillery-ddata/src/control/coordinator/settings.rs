@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::{ClusterId, control::Timing};
 
 /// Settings of a coordinator. Its times are those of [`Configs::timing`](crate::control::Configs::timing) as soon as it knows
-/// of the log. What it begins with counts no longer then.
+/// of the log. From then on those that it began with don't count.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Settings {
     /// The cluster, by whose id nodes are ranked.

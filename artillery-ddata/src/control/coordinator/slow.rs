@@ -223,8 +223,8 @@ impl View<'_> {
         Blame { member, why, ends, since: self.now }
     }
 
-    /// A member that is heard and hears nothing: it has no lease, and never will. A leader that gave no answers, since no quorum
-    /// confirmed it, can't tell.
+    /// A member that is heard and hears nothing: it has no lease, and never will. It shows none of the answers that it was given
+    /// for so long. A leader that no quorum confirms gives no answers, and can't tell.
     fn deaf(&self, serving: &[MemberId]) -> Option<Blame> {
         let deaf = |id: &MemberId| {
             *id != self.me && self.nodes.get(id).and_then(|seen| seen.unshown).is_some_and(|since| self.is_long(since))

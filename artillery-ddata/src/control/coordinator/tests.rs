@@ -7,9 +7,9 @@ use super::*;
 use crate::{
     ChainConfig, ChainId, ClusterId, Epoch, Incarnation, NodeId, Role,
     control::{
-        ChainSettings, Founding, Timing,
+        ChainSettings, Founder, Founding, Timing,
         log::LogEntry,
-        message::{Leave, Stage},
+        message::{Leave, Promotion, Stage},
     },
 };
 

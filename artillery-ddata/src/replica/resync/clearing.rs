@@ -12,7 +12,7 @@ use crate::{
     update::Update,
 };
 
-/// A step ends behind the key with which it has freed so many bytes of values.
+/// A step ends behind the key, or the update, with which it has freed so many bytes.
 const STEP_BYTES: usize = 8 << 20;
 
 impl Replica {
@@ -65,14 +65,14 @@ impl Replica {
 fn free(updates: &mut VecDeque<Update>, most: usize) {
     let mut bytes = 0;
     for _ in 0..most {
-        if bytes >= STEP_BYTES {
-            return;
-        }
-        let Some(update) = updates.pop_front() else {
-            // So does the room that they took.
-            *updates = VecDeque::new();
-            return;
-        };
+        let Some(update) = updates.pop_front() else { break };
         bytes += update.cost();
+        if bytes >= STEP_BYTES {
+            break;
+        }
+    }
+    if updates.is_empty() {
+        // Else the room that they took would stay.
+        *updates = VecDeque::new();
     }
 }

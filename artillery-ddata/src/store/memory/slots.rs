@@ -15,7 +15,7 @@ pub(super) const PARTS: usize = 256;
 /// A hash index in parts.
 ///
 /// `scc::HashIndex` drops what it removed, or moved into a larger array, together with the old array: for a million keys in
-/// one index that keeps its writer for 0.4 s. Here a part is so small that nobody notices
+/// one index that keeps its writer for 0.4 s. A part is so small that this takes milliseconds
 /// (docs/adr/0029-bounded-steps-of-a-store.md).
 pub(super) struct Slots {
     /// A power of two of them.
@@ -43,12 +43,12 @@ impl Slots {
         self.part(key.borrow()).insert_sync(key, slot).is_ok()
     }
 
-    /// The index frees what it removed at its leisure.
+    /// The index frees its entry later.
     pub(super) fn remove(&self, key: KeyRef<'_>) {
         self.part(key).remove_sync(&key);
     }
 
-    /// Known to everybody: to choose keys of one part makes that as large as the only one would be.
+    /// The mix has no secret. Chosen keys can all be in one part, which is then as slow as an index without parts.
     fn part(&self, key: KeyRef<'_>) -> &HashIndex<Key, Arc<Slot>, Seeded> {
         let (words, rest) = key.bytes.as_chunks::<8>();
         let mut last = [0; 8];
@@ -92,7 +92,7 @@ mod tests {
     };
 
     #[test]
-    fn no_part_has_much_more_than_its_share_whatever_keys_look_like() {
+    fn keys_of_any_shape_spread_over_all_parts() {
         const KEYS: u64 = 64 * PARTS as u64;
         type Shape = fn(u64) -> (u32, Vec<u8>);
         let shapes: [Shape; 9] = [

@@ -1,4 +1,4 @@
-//! Counts comparisons of keys: what a call costs, whatever else runs on the machine.
+//! Counts comparisons of keys: what a call costs, however busy the machine is.
 
 use std::cell::Cell;
 

@@ -1,0 +1,81 @@
+//! What this term's leader knows of a node.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use super::{Settings, leave::Leaver, slow::Told};
+use crate::{
+    ChainId, Timestamp,
+    control::{Founder, message::Promotion},
+};
+
+/// Answers that are remembered.
+const ANSWERS: usize = 16;
+
+/// A node that has renewed in this term.
+#[derive(Clone, Debug)]
+pub(super) struct Seen {
+    pub(super) founder: Founder,
+    pub(super) first: Timestamp,
+    pub(super) heard: Timestamp,
+    /// Leases granted by this leader are certainly out then.
+    pub(super) out: Timestamp,
+    pub(super) leaver: Leaver,
+    pub(super) promotions: Vec<Promotion>,
+    pub(super) told: BTreeMap<ChainId, Told>,
+    /// The answer that it knew when it told that.
+    pub(super) shown: u64,
+    /// The highest of its renewals that was answered.
+    pub(super) newest: u64,
+    /// Its newest renewals that were answered, and when.
+    answered: VecDeque<(u64, Timestamp)>,
+    /// It lived at some moment after this one: it has shown an answer that was given then (trap 42).
+    pub(super) proven: Timestamp,
+    /// The first answer to it that it has not shown since.
+    pub(super) unshown: Option<Timestamp>,
+}
+
+impl Seen {
+    pub(super) fn new(founder: Founder, now: Timestamp) -> Self {
+        Self {
+            founder,
+            first: now,
+            heard: now,
+            out: Timestamp::ZERO,
+            leaver: Leaver::default(),
+            promotions: Vec::new(),
+            told: BTreeMap::new(),
+            shown: 0,
+            newest: 0,
+            answered: VecDeque::new(),
+            proven: Timestamp::ZERO,
+            unshown: None,
+        }
+    }
+
+    /// After a pause of the leader nothing that the node shows is proof that it lives.
+    pub(super) fn wake(&mut self, now: Timestamp) {
+        self.answered.clear();
+        self.unshown = None;
+        self.leaver.wake(now);
+    }
+
+    pub(super) fn answered(&mut self, now: Timestamp, number: u64) {
+        self.unshown.get_or_insert(now);
+        self.answered.push_back((number, now));
+        if self.answered.len() > ANSWERS {
+            self.answered.pop_front();
+        }
+    }
+
+    /// It has shown that it knows the answer to this renewal of its own. Whether this leader gave that answer, in this term.
+    pub(super) fn shows(&mut self, number: u64) -> bool {
+        let Some(&(_, at)) = self.answered.iter().find(|&&(answered, _)| answered == number) else { return false };
+        self.proven = self.proven.max(at);
+        self.unshown = self.answered.iter().map(|&(_, at)| at).find(|&at| at > self.proven);
+        true
+    }
+
+    pub(super) fn is_gone(&self, now: Timestamp, since: Timestamp, settings: &Settings) -> bool {
+        self.leaver.has_resigned() || now - self.heard.max(since) >= settings.suspect
+    }
+}
