@@ -12,7 +12,6 @@
 //! one:
 //!
 //! ```
-//! # #[cfg(feature = "net")]
 //! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! use artillery_ddata::Node;
 //!
@@ -33,7 +32,6 @@
 //! node.leave().await;
 //! # Ok(())
 //! # }
-//! # #[cfg(not(feature = "net"))] fn main() {}
 //! ```
 //!
 //! A real chain is the same program on three machines, with `expect(3)` and without `mdns(false)`: once three nodes with
@@ -42,7 +40,6 @@
 //! member. To see it in one process run `cargo run --release --bin quickstart`.
 //!
 //! ```no_run
-//! # #[cfg(feature = "net")]
 //! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! # use artillery_ddata::{Error, Node, NotLocal, ReadMode, ReadState, Version};
 //! let secret = std::env::var("SHOP_SECRET")?;
@@ -75,7 +72,6 @@
 //! }
 //! # Ok(())
 //! # }
-//! # #[cfg(not(feature = "net"))] fn main() {}
 //! ```
 //!
 //! A program beside the cluster uses [`Client`], whose [`Kv`] is the same; one without a runtime uses
@@ -83,11 +79,10 @@
 //!
 //! # The rooms
 //!
-//! Without default features only the *pure half* remains, which has no socket, clock, task or thread in it, and which
-//! the simulator drives as the network does: [`replica`] (the state machine of one member of one chain), [`store`]
-//! (versions of every key), [`control`] (who forms a cluster, which chain stands where), [`wire`] (what they say to each
-//! other), [`map`] (how typed maps become bytes). Feature `net`, on by default, adds what runs it: [`Node`], [`Client`],
-//! [`Kv`] and [`Map`], and [`blocking`] for plain threads.
+//! What decides stands in `artillery-proto`, which has no socket, clock, task or thread in it, and which the simulator
+//! drives as the network does. This crate runs it: [`Node`], [`Client`], [`Kv`] and [`Map`], and [`blocking`] for plain
+//! threads. Of the pure half it hands on what applications need: [`store`] (versions of every key), [`control`] (who forms
+//! a cluster, which chain stands where), [`wire`] (what nodes and clients say to each other).
 //!
 //! # What is promised, and what is not yet
 //!
@@ -96,61 +91,35 @@
 //! dies is removed once its lease is certainly out; clean reads at the others go on meanwhile, writes after it. With the store in
 //! memory, what was written lives as long as one serving member does.
 
-#[cfg(feature = "net")]
 pub mod blocking;
-#[cfg(feature = "net")]
 mod budget;
-pub mod chain;
-#[cfg(feature = "net")]
 pub mod client;
-#[cfg(feature = "net")]
 pub mod config;
 pub mod control;
-#[cfg(feature = "net")]
 mod driver;
-#[cfg(feature = "net")]
 pub mod error;
-#[cfg(feature = "net")]
 pub mod kv;
 pub mod map;
-#[cfg(feature = "net")]
 pub mod metrics;
-#[cfg(feature = "net")]
 pub mod node;
-pub mod replica;
-mod request_id;
-mod routing;
-mod session;
-#[cfg(feature = "net")]
 pub mod status;
-pub mod store;
-#[cfg(feature = "checker")]
+#[cfg(feature = "testing")]
 pub mod testing;
-pub mod tries;
-pub mod update;
-pub mod version;
-pub mod wire;
 
 pub use artillery_core as core;
 pub use artillery_core::{ClusterId, Incarnation, MemberId, NodeId, Timestamp};
-#[cfg(feature = "net")]
+pub(crate) use artillery_proto::replica;
+pub use artillery_proto::{
+    ChainConfig, ChainId, ChainMember, Computed, Epoch, Expected, Frontier, GroupFailure, GroupOutcome, Mode,
+    NodeAddress, NotLocal, ParseFrontierError, ParseRequestIdError, Place, ReadMode, Refusal, RequestId, Role, Routing,
+    Sequence, Session, StepOutcome, Version, Way, chain, store, tries, update, version, wire,
+};
 pub use blocking::BlockingKv;
-pub use chain::{ChainConfig, ChainId, ChainMember, Mode, Place, Role};
-#[cfg(feature = "net")]
 pub use client::{Client, ClientBuilder, ClientError};
-#[cfg(feature = "net")]
 pub use error::Error;
-#[cfg(feature = "net")]
 pub use kv::{
     Batch, Change, Committed, Conflict, Cut, Entry, Group, KeyPage, Kv, Read, ReadState, Resolution, Script, Served,
     Taken, Versioned, Watch,
 };
-#[cfg(feature = "net")]
 pub use map::{Map, MapError};
-#[cfg(feature = "net")]
 pub use node::{Node, NodeBuilder};
-pub use replica::{Computed, Expected, GroupFailure, GroupOutcome, NotLocal, ReadMode, Refusal, StepOutcome, Way};
-pub use request_id::{ParseRequestIdError, RequestId};
-pub use routing::{NodeAddress, Routing};
-pub use session::{Frontier, ParseFrontierError, Session};
-pub use version::{Epoch, Sequence, Version};

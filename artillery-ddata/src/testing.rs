@@ -6,7 +6,6 @@
 //! answer is lost, a member stands still, a link is cut in one direction, a member dies.
 //!
 //! ```
-//! # #[cfg(feature = "testing")]
 //! # mod example {
 //! use artillery_ddata::{
 //!     Error, Kv, Resolution,
@@ -39,7 +38,6 @@
 //! }
 //! # }
 //! # #[cfg(feature = "testing")] fn main() { example::paid_once() }
-//! # #[cfg(not(feature = "testing"))] fn main() {}
 //! ```
 //!
 //! `explore` runs a test under many seeds, with trouble of all kinds meanwhile.
@@ -66,40 +64,21 @@
 //! where a key is clean; a crashed member doesn't come back. A value in memory is as safe as one on a disk: stores lose
 //! nothing. Changes that a [`Watch`](crate::Watch) hands out are not checked. [`BlockingKv`](crate::BlockingKv) needs
 //! threads, and so real time.
-//!
-//! # The pure part
-//!
-//! Feature `checker` has only the history ([`history`]) and its [`checker`], without tokio: the simulator, which drives the
-//! state machines by themselves, uses the same one.
 
-#[cfg(feature = "testing")]
 mod book;
-pub mod checker;
-#[cfg(feature = "testing")]
 mod cluster;
-#[cfg(feature = "testing")]
 mod explore;
-pub mod history;
-#[cfg(feature = "testing")]
 mod node;
-#[cfg(feature = "testing")]
 mod observer;
-#[cfg(all(test, feature = "testing"))]
+#[cfg(test)]
 mod tests;
-#[cfg(feature = "testing")]
 mod trouble;
-#[cfg(feature = "testing")]
 mod verdict;
 
-#[cfg(feature = "testing")]
+pub use artillery_checker::{self as checker, history};
 pub(crate) use book::Ask;
-#[cfg(feature = "testing")]
 pub use cluster::{Builder, CheckFailed, Checked, Cluster};
-#[cfg(feature = "testing")]
 pub use explore::explore;
-#[cfg(feature = "testing")]
 pub use observer::Fate;
-#[cfg(feature = "testing")]
 pub(crate) use observer::{Noted, Observer};
-#[cfg(feature = "testing")]
 pub use trouble::Trouble;

@@ -3,7 +3,7 @@
 
 use artillery_benches::{BareChain, VALUE, holds, key, value};
 use artillery_core::{clock, frame::Frame};
-use artillery_ddata::{
+use artillery_proto::{
     ChainId, Sequence,
     store::{Held, Store},
     wire,
@@ -81,7 +81,7 @@ fn replica_step(c: &mut Criterion) {
 }
 
 fn codec(c: &mut Criterion) {
-    use artillery_ddata::{
+    use artillery_proto::{
         Epoch, Version,
         update::{Change, Outcome, Update, UpdateKind},
         wire::message::{ChainFrame, ChainMessage, Updates},

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use artillery_ddata::{
+use artillery_proto::{
     ChainConfig, ChainId, ChainMember, Epoch, Incarnation, MemberId, Mode, NodeId, Role, Timestamp,
     replica::{Gate, Input, Output, Replica, Reply, Settings, Token, Write},
     store::MemoryStore,

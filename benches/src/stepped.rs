@@ -2,7 +2,7 @@
 
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
-use artillery_ddata::{
+use artillery_proto::{
     ChainConfig, ChainId, ChainMember, Epoch, Incarnation, MemberId, Mode, NodeId, Role, Timestamp,
     replica::{Gate, Input, Output, Query, ReadMode, Replica, Reply, Settings, Token, Write},
     store::MemoryStore,

@@ -1,5 +1,5 @@
-//! Three members of a chain on plain threads and UDP sockets: no tokio, no async, no QUIC. `artillery-ddata` needs no
-//! default features for it: `cargo run --example drive_without_tokio`.
+//! Three members of a chain on plain threads and UDP sockets: no tokio, no async, no QUIC. It needs `artillery-proto`
+//! alone: `cargo run --example drive_without_tokio`.
 //!
 //! A member is one thread that waits at its socket, hands the replica what came, and sends what the replica says. Each
 //! frame is one datagram: an update that doesn't fit one is never delivered here. Datagrams may be lost, and every
@@ -19,9 +19,9 @@ use std::{
     time::{Duration, Instant, SystemTime},
 };
 
-use artillery_ddata::{
+use artillery_core::frame::{Frame, FrameDecoder};
+use artillery_proto::{
     ChainConfig, ChainId, ChainMember, Epoch, Incarnation, MemberId, Mode, NodeId, ReadMode, Role, Timestamp,
-    core::frame::{Frame, FrameDecoder},
     replica::{Gate, Input, Output, Query, Replica, Reply, Settings, Token, Write},
     store::MemoryStore,
     update::RequestKey,

@@ -2,7 +2,7 @@
 #![no_main]
 
 use artillery_core::frame::Frame;
-use artillery_ddata::wire::request;
+use artillery_proto::wire::request;
 use bytes::Bytes;
 use libfuzzer_sys::fuzz_target;
 

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use artillery_core::{Incarnation, MemberId, NodeId, Timestamp, frame::Frame};
-use artillery_ddata::{
+use artillery_proto::{
     control::{
         ChainSettings, Founder,
         formation::{Candidate, Formation, Input, Settings},

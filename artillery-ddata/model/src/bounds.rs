@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use artillery_ddata::{control::coordinator, replica};
+use artillery_proto::{control::coordinator, replica};
 
 /// Nodes, all of which serve at first.
 pub const NODES: usize = 3;

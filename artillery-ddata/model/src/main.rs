@@ -7,12 +7,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-use artillery_ddata::{control::coordinator, replica};
 use artillery_model::{
     bounds::{Bounds, WRITES},
     explore::{Explored, explore},
     same::compare,
 };
+use artillery_proto::{control::coordinator, replica};
 use clap::{Parser, ValueEnum};
 
 /// Explores a small chain exhaustively. Exit code 1: something is wrong, or was not explored to its end.

@@ -12,7 +12,7 @@ use std::{
     time::Duration,
 };
 
-use artillery_ddata::{
+use artillery_proto::{
     ClusterId, Incarnation, MemberId, Mode, NodeId, Timestamp,
     control::{
         ChainSettings, Configs, Founding, Term, Timing,

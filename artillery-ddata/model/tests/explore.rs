@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use artillery_ddata::control::coordinator::Mutant;
 use artillery_model::{
     bounds::Bounds,
     explore::{Explored, explore},
     same::compare,
 };
+use artillery_proto::control::coordinator::Mutant;
 
 /// No limit: these are small.
 const ENDLESS: Duration = Duration::from_secs(3600);
@@ -34,7 +34,7 @@ fn a_write_and_a_read_while_one_is_lost() {
 }
 
 /// A reorder in place of the fault, before or after a write was begun.
-fn reordered(replica: Option<artillery_ddata::replica::Mutant>) -> Bounds {
+fn reordered(replica: Option<artillery_proto::replica::Mutant>) -> Bounds {
     Bounds {
         writes: 1,
         reads: false,
@@ -54,7 +54,7 @@ fn a_write_and_a_read_while_members_change_places() {
 
 #[test]
 fn following_too_soon_is_found_out() {
-    let bounds = reordered(Some(artillery_ddata::replica::Mutant::FollowTooSoon));
+    let bounds = reordered(Some(artillery_proto::replica::Mutant::FollowTooSoon));
     explore(bounds, 1, false, ENDLESS).failure.expect("a failing run");
 }
 

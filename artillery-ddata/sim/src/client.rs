@@ -12,7 +12,7 @@ use std::{
     sync::Arc,
 };
 
-use artillery_ddata::{
+use artillery_proto::{
     MemberId, Sequence, Timestamp, Version,
     replica::{ReadMode, Refusal, Reply, Write},
     tries::{Ending, Repeat, Tries, Verdict},

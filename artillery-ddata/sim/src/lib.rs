@@ -32,4 +32,4 @@ pub mod trace;
 pub mod wire;
 pub mod world;
 
-pub use artillery_ddata::testing::{checker, history};
+pub use artillery_checker::{self as checker, history};

@@ -1,6 +1,6 @@
 //! Guards that can be taken out, to see that the simulator notices.
 
-use artillery_ddata::{
+use artillery_proto::{
     control::{coordinator, formation},
     replica,
 };

@@ -5,7 +5,7 @@ use std::{
     sync::Arc,
 };
 
-use artillery_ddata::{
+use artillery_proto::{
     ChainId, Incarnation, MemberId, NodeId, Timestamp,
     replica::{Gate, Input, Replica, Reply, Settings, Token},
     store::MemoryStore,

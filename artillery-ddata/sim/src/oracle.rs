@@ -10,7 +10,7 @@ mod once;
 
 use std::{collections::BTreeMap, fmt};
 
-use artillery_ddata::{
+use artillery_proto::{
     Sequence, Version,
     replica::{Halt, Status},
     store::Record,

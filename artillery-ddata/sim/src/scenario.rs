@@ -7,7 +7,7 @@ mod leaves;
 mod names;
 mod setup;
 
-use artillery_ddata::Mode;
+use artillery_proto::Mode;
 
 use self::directed::{crowd, disturbed, forks, halves, last_words, overlaps, race, stalls, whispers};
 use self::draw::{

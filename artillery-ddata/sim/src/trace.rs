@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Write as _};
 
-use artillery_ddata::{
+use artillery_proto::{
     MemberId,
     wire::message::{ChainFrame, ChainMessage, Chunk},
 };

@@ -1,7 +1,7 @@
 //! Frames as bytes: what the members of a chain say survives the way over a wire.
 
 use artillery_core::frame::{Frame, FrameDecoder, prefix};
-use artillery_ddata::wire::{
+use artillery_proto::wire::{
     chain::{decode, encode},
     message::ChainFrame,
 };

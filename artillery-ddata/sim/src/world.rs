@@ -24,7 +24,7 @@ pub use self::{
     counts::{Counts, Served},
 };
 use self::{control::Control, founding::Founders, watches::Watcher};
-use artillery_ddata::{ChainConfig, ChainId, ChainMember, Epoch, MemberId, Role, Timestamp, replica::Input};
+use artillery_proto::{ChainConfig, ChainId, ChainMember, Epoch, MemberId, Role, Timestamp, replica::Input};
 
 use crate::{
     client::{Client, Standing},

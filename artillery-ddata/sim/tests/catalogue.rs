@@ -22,7 +22,7 @@ const TESTED: [(&str, &str, &str, &str); 29] = [
     (
         "coordinator",
         "BelieveOldClosing",
-        "src/control/coordinator/tests/reorder.rs",
+        "proto/src/control/coordinator/tests/reorder.rs",
         "an_old_report_of_a_closing_shows_none",
     ),
     ("coordinator", "KeepResigned", LEAVING, "a_resignation_that_stands_for_ever_stops_the_chain"),
@@ -34,33 +34,43 @@ const TESTED: [(&str, &str, &str, &str); 29] = [
         "a_resignation_of_before_the_term_that_counts_removes_a_member_with_a_lease",
     ),
     ("coordinator", "AgreeAtOnce", LEAVING, "agreeing_at_once_lets_the_last_copy_resign"),
-    ("coordinator", "TakeDeaf", "src/control/coordinator/tests/gray.rs", "a_deaf_member_that_is_taken_joins_again"),
+    (
+        "coordinator",
+        "TakeDeaf",
+        "proto/src/control/coordinator/tests/gray.rs",
+        "a_deaf_member_that_is_taken_joins_again",
+    ),
     ("driver", "KeepReading", DRIVER, "a_strong_read_that_comes_after_the_end_of_the_lease_is_not_served_by_it"),
     ("driver", "LeaseLast", DRIVER, "a_chain_that_always_has_a_read_takes_its_lease"),
     ("driver", "MixHistories", DRIVER, "a_session_of_another_history_is_refused"),
     (
         "replica",
         "AskBeforeOpen",
-        "src/replica/tests/guards.rs",
+        "proto/src/replica/tests/guards.rs",
         "a_tail_that_is_not_open_would_promote_who_lacks_what_was_committed",
     ),
-    ("replica", "LoadWatermarkLate", "src/replica/gate/tests.rs", "a_watermark_loaded_late_covers_a_dropped_version"),
+    (
+        "replica",
+        "LoadWatermarkLate",
+        "proto/src/replica/gate/tests.rs",
+        "a_watermark_loaded_late_covers_a_dropped_version",
+    ),
     (
         "replica",
         "CompareSequences",
-        "src/replica/tests/reorder.rs",
+        "proto/src/replica/tests/reorder.rs",
         "sequences_alone_do_not_show_that_histories_have_parted",
     ),
     (
         "replica",
         "TakeAnyAnswer",
-        "src/replica/tests/guards.rs",
+        "proto/src/replica/tests/guards.rs",
         "an_answer_of_another_epoch_would_show_what_is_superseded",
     ),
     (
         "replica",
         "TakeWhileClearing",
-        "src/replica/tests/clearing.rs",
+        "proto/src/replica/tests/clearing.rs",
         "parts_that_are_taken_in_early_would_be_cleared_too",
     ),
     ("embedded", "InitialiseAgain", EMBEDDED, "a_node_that_begins_the_log_again_is_caught"),
@@ -74,14 +84,14 @@ const TESTED: [(&str, &str, &str, &str); 29] = [
     ("formation", "FormWithoutVote", FORMATION, "every_rule_is_needed"),
     ("formation", "BrokenPromise", FORMATION, "every_rule_is_needed"),
     ("formation", "RefuseForNow", FORMATION, "every_rule_is_needed"),
-    ("formation", "FreshVerdict", "src/control/formation/poll/tests.rs", "the_soup_has_teeth"),
+    ("formation", "FreshVerdict", "proto/src/control/formation/poll/tests.rs", "the_soup_has_teeth"),
 ];
 
-const COORDINATOR: &str = "src/control/coordinator/tests/guards.rs";
-const LEAVING: &str = "src/control/coordinator/tests/leaving.rs";
+const COORDINATOR: &str = "proto/src/control/coordinator/tests/guards.rs";
+const LEAVING: &str = "proto/src/control/coordinator/tests/leaving.rs";
 const DRIVER: &str = "src/driver/chain/tests.rs";
 const EMBEDDED: &str = "src/control/embedded/tests/seeds.rs";
-const FORMATION: &str = "src/control/formation/tests/chaos.rs";
+const FORMATION: &str = "proto/src/control/formation/tests/chaos.rs";
 
 fn library() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
@@ -116,7 +126,7 @@ fn mutants(folder: &Path, found: &mut BTreeSet<(String, String)>) {
 
 fn all_mutants() -> BTreeSet<(String, String)> {
     let mut found = BTreeSet::new();
-    mutants(&library().join("src"), &mut found);
+    ["src", "proto/src"].into_iter().for_each(|half| mutants(&library().join(half), &mut found));
     found
 }
 

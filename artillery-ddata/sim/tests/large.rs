@@ -9,7 +9,7 @@ use std::{
     sync::Arc,
 };
 
-use artillery_ddata::{
+use artillery_proto::{
     ChainId, Timestamp,
     replica::{Gate, Input, Output, Query, ReadMode, Replica, Reply, Settings, Token, Write},
     store::MemoryStore,

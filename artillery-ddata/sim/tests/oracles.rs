@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use artillery_ddata::{
+use artillery_proto::{
     ChainId, Sequence, Version,
     replica::{Halt, Status},
     store::{Held, MemoryStore, Record, Size, Store, StoreBatch, StoreOp},

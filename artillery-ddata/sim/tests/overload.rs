@@ -9,7 +9,7 @@ use std::{
     sync::Arc,
 };
 
-use artillery_ddata::{
+use artillery_proto::{
     ChainId, Sequence, Timestamp, Version,
     replica::{Gate, Input, Output, Replica, Reply, Settings, Token, Write},
     store::{MemoryStore, Store},

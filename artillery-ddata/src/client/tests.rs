@@ -153,8 +153,8 @@ async fn callers_with_little_time_find_a_moved_chain() {
     // Where the chain was nobody says so much as that nobody is there.
     let silence = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
     let gone = NodeAddress { name: "gone".to_owned(), addrs: vec![silence.local_addr().unwrap()] };
-    let before =
-        Routing { nodes: [(NodeId::from_name("gone"), gone)].into(), ..routing(config(&[member("gone")], 1), &[]) };
+    let mut before = routing(config(&[member("gone")], 1), &[]);
+    before.nodes = [(NodeId::from_name("gone"), gone)].into();
     seed.form(&before);
     let client = connect(&cluster, &seed).await;
     let after = routing(config(&[new.me()], 2), &[&new]);

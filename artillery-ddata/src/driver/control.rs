@@ -21,7 +21,6 @@ use tokio::{
 };
 
 pub(crate) use self::{
-    acting::routing,
     calls::{Calls, LogPeers},
     serve::{Door, serve},
 };

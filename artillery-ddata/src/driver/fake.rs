@@ -206,7 +206,7 @@ pub(crate) fn routing(config: ChainConfig, nodes: &[&FakeNode]) -> Routing {
     let address =
         |node: &&FakeNode| (node.me().node, NodeAddress { name: node.local.name.clone(), addrs: vec![node.addr()] });
     let history = crate::control::History::first(ClusterId(1));
-    Routing { cluster: ClusterId(1), history, chains: vec![config], nodes: nodes.iter().map(address).collect() }
+    Routing::new(ClusterId(1), history, vec![config], nodes.iter().map(address).collect())
 }
 
 /// A node that is a chain of one.

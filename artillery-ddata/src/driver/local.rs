@@ -9,7 +9,7 @@ use arc_swap::ArcSwap;
 use tokio::sync::watch;
 
 use super::handle::ChainHandle;
-use crate::{ChainId, MemberId, Place, Timestamp, control::chain_of, metrics::Tally, routing::Routing};
+use crate::{ChainId, MemberId, Place, Routing, Timestamp, control::chain_of, metrics::Tally};
 
 pub(crate) struct Local {
     /// This node, in this life.

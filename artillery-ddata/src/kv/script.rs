@@ -13,7 +13,6 @@ use crate::replica::{self, Expected, Requirement, ScriptStep};
 /// [`Unknown::ResultsLost`](crate::error::Unknown::ResultsLost) says so.
 ///
 /// ```
-/// # #[cfg(feature = "net")]
 /// # async fn transfer(kv: &artillery_ddata::Kv) -> Result<(), artillery_ddata::Error> {
 /// use artillery_ddata::{Expected, Group, Script, StepOutcome};
 ///

@@ -312,7 +312,7 @@ impl Data {
             });
             here.push(handle);
         }
-        self.local.form(control::routing(founding.cluster, &configs), here);
+        self.local.form(Routing::of(founding.cluster, &configs), here);
         // Set once, here or where the log is followed.
         let _ = self.standings.set(standings.clone());
         self.advance(Phase::Formed);

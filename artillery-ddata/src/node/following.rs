@@ -19,7 +19,7 @@ use super::{
     recovering,
 };
 use crate::{
-    ChainConfig, ChainId, ClusterId, Epoch, Role,
+    ChainConfig, ChainId, ClusterId, Epoch, Role, Routing,
     control::{
         Configs, Founder, Founding, Timing,
         coordinator::{self, Coordinator},
@@ -29,7 +29,7 @@ use crate::{
     },
     driver::{
         chain::{Rule, Standing},
-        control::{self, COMMANDS, Calls, Command, Control, Door, Lease, LogPeers, Parts, State},
+        control::{COMMANDS, Calls, Command, Control, Door, Lease, LogPeers, Parts, State},
         lanes::Hub,
     },
 };
@@ -75,7 +75,7 @@ impl Data {
         let handles = handles.collect();
         // Set once, here or where nothing changes.
         let _ = self.standings.set(standings.clone());
-        self.local.form(control::routing(founding.cluster, &configs), handles);
+        self.local.form(Routing::of(founding.cluster, &configs), handles);
         let numbered = configs.iter().map(|config| config.chain).zip(standings.iter().cloned()).collect();
         let (state, shown) = watch::channel(State::default());
         // Set once, here: a node belongs to one cluster.

@@ -8,10 +8,9 @@ use artillery_core::{
 
 use super::data::Data;
 use crate::{
-    Mode, NodeId,
+    Mode, NodeId, Routing,
     metrics::{ChainMetrics, Histogram, NodeMetrics, QueueMetrics},
     replica::{READERS_PER_QUERY, Status},
-    routing::Routing,
     status::{ChainStatus, LogStatus, MemberStatus, NodeStatus, ReadsStatus, TrafficStatus},
 };
 

@@ -16,8 +16,8 @@ use artillery_benches::{
     Loopback,
     stepped::{A, B, Pair, Steps},
 };
-use artillery_ddata::{
-    Kv,
+use artillery_ddata::Kv;
+use artillery_proto::{
     replica::{Hashed, Query, Reply, Scan, Snapshot},
     store::position,
 };

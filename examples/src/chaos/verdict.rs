@@ -2,13 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use artillery_ddata::{
-    Version,
-    testing::{
-        checker::{Budget, Kind, check, check_more},
-        history::{Answer, Call, History, Operation, SeriesAnswer, SeriesCall, SeriesOperation, Value},
-    },
+use artillery_checker::{
+    Budget, Kind, check, check_more,
+    history::{Answer, Call, History, Operation, SeriesAnswer, SeriesCall, SeriesOperation, Value},
 };
+use artillery_ddata::Version;
 
 use super::{
     book::{Family, Key, Line},

@@ -21,12 +21,12 @@ use artillery_core::{
 };
 use artillery_ddata::{
     ChainId, Client, ReadMode,
-    replica::Query,
     wire::{
         request::{Operation, Request, encode_request},
         streams,
     },
 };
+use artillery_proto::replica::Query;
 use tokio::{
     task::JoinSet,
     time::{Instant, timeout},

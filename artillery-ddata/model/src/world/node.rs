@@ -2,7 +2,7 @@
 
 use std::{fmt, sync::Arc};
 
-use artillery_ddata::{
+use artillery_proto::{
     ChainId, Incarnation, MemberId, NodeId, Sequence,
     control::{Configs, Founder, holder::Holder},
     replica::{Gate, Replica, Settings},
@@ -65,7 +65,7 @@ impl Node {
     }
 
     /// The versions of the key that it holds, newest first.
-    fn versions(&self) -> Vec<artillery_ddata::store::Held> {
+    fn versions(&self) -> Vec<artillery_proto::store::Held> {
         let mut versions = Vec::new();
         let mut at_most = Sequence::MAX;
         while let Ok(Some(held)) = self.store.read(CHAIN, KEY, at_most) {

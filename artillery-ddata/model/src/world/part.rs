@@ -8,7 +8,7 @@ use std::{
     sync::{Arc, OnceLock},
 };
 
-use artillery_ddata::control::{coordinator::Coordinator, holder::Holder};
+use artillery_proto::control::{coordinator::Coordinator, holder::Holder};
 
 /// What a world is made of. A clone is the same once more, and shares nothing with it that changes.
 pub(crate) trait Piece: Clone {

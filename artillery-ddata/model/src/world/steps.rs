@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use artillery_ddata::{
+use artillery_proto::{
     ReadMode, Timestamp,
     control::{
         Configs,

@@ -2,7 +2,7 @@
 
 use std::ops::Bound;
 
-use artillery_ddata::{
+use artillery_proto::{
     Sequence, Version,
     replica::{Expected, Group, Hashed, Query, ReadMode, Requirement, Scan, Script, ScriptStep, Snapshot, Step, Write},
     tries::Repeat,

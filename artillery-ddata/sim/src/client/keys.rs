@@ -1,6 +1,6 @@
 //! Which keys there are, what each is for, and how values are told apart.
 
-use artillery_ddata::store::position;
+use artillery_proto::store::position;
 use bytes::{BufMut, Bytes, BytesMut};
 
 use crate::history::Value;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use artillery_ddata::{Sequence, Version};
+use artillery_proto::{Sequence, Version};
 
 /// One session of an application with one chain.
 #[derive(Clone, Debug)]

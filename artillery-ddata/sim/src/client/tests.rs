@@ -1,6 +1,6 @@
 //! What clients make of answers.
 
-use artillery_ddata::{
+use artillery_proto::{
     Incarnation, NodeId, Sequence,
     replica::{Committed, Computed, Read, Way},
     store::Held,

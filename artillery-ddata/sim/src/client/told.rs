@@ -1,6 +1,6 @@
 //! What a client makes of an answer.
 
-use artillery_ddata::{
+use artillery_proto::{
     Sequence, Version,
     replica::{Committed, Computed, GroupFailure, HashedPage, Page, Reply, StepOutcome},
     store::Held,

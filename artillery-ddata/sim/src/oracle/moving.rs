@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use artillery_ddata::{Epoch, MemberId, Sequence, Version, replica::Status, update::Update};
+use artillery_proto::{Epoch, MemberId, Sequence, Version, replica::Status, update::Update};
 
 use super::{ChainOracle, Failure, HaltText, Oracle};
 

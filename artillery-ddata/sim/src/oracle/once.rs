@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use artillery_ddata::{
+use artillery_proto::{
     Sequence, Version,
     replica::Status,
     update::{MAX_TAKEN, Outcome, Update, UpdateKind},

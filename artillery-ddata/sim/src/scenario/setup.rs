@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use artillery_ddata::Mode;
+use artillery_proto::Mode;
 
 use super::Gray;
 use crate::{

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use artillery_ddata::{
+use artillery_proto::{
     Sequence,
     replica::{Computed, HashedPage, Page, Read, ReadMode, Refusal, Reply, Token},
     store::Held,

@@ -2,7 +2,7 @@
 
 use std::{fmt::Write as _, sync::Arc};
 
-use artillery_ddata::{
+use artillery_proto::{
     MemberId, Sequence,
     replica::{Begun, Input, NotLocal, Query, Read, ReadMode, Reply, Snapshot, Way},
     tries::Tries,

@@ -9,7 +9,7 @@ mod wishes;
 
 use std::{collections::BTreeSet, fmt::Write as _, sync::Arc};
 
-use artillery_ddata::{
+use artillery_proto::{
     ChainId, ClusterId, MemberId,
     control::{
         ChainSettings, Founding, Timing,
@@ -210,7 +210,7 @@ impl World {
             Event::Message { from, to, ends, flight, message } => return self.heard(from, to, ends, flight, *message),
             Event::Start(node) => self.start_again(node),
             Event::Reorder { node, id, order } if lives(node, id) => {
-                let chain = artillery_ddata::ChainId(0);
+                let chain = artillery_proto::ChainId(0);
                 self.tell_coordinator(node, Input::Reorder { token: 0, chain, order });
             }
             Event::Mend(a, b) => self.set_connection(a, b, !self.is_broken(a, b)),

@@ -1,6 +1,6 @@
 //! How a run ends: everything is read once more, members are compared, the history is checked.
 
-use artillery_ddata::{
+use artillery_proto::{
     ChainId, Sequence,
     replica::{ReadMode, Status},
     store::{Record, Store, StoreError},

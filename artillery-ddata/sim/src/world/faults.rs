@@ -1,7 +1,7 @@
 //! Faults that begin and end, and the connections that they break.
 
 use super::{Event, World};
-use artillery_ddata::MemberId;
+use artillery_proto::MemberId;
 
 use crate::{
     faults::Fault,

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, fmt::Write as _, sync::Arc};
 
-use artillery_ddata::{
+use artillery_proto::{
     ClusterId, MemberId, Timestamp,
     control::{
         ChainSettings, Founder, Founding, Timing,

@@ -1,6 +1,6 @@
 //! What a play comes to: whom it is meant for is known when it begins.
 
-use artillery_ddata::{ChainId, MemberId};
+use artillery_proto::{ChainId, MemberId};
 
 use super::World;
 use crate::faults::{Fault, Play};

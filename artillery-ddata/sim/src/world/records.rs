@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use artillery_ddata::{
+use artillery_proto::{
     replica::{ReadMode, Refusal, Reply, Snapshot, Way},
     tries::Ending,
     update::RequestKey,
@@ -190,7 +190,7 @@ impl World {
     }
 
     /// The newest version that a client was told of something that it wrote to this chain.
-    pub(super) fn newest_acknowledged(&self, chain: usize) -> Option<artillery_ddata::Version> {
+    pub(super) fn newest_acknowledged(&self, chain: usize) -> Option<artillery_proto::Version> {
         let history = &self.histories[chain];
         let registers = history.operations.iter().filter_map(|operation| match (operation.call, operation.answer) {
             (Call::Read, _) => None,

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use artillery_ddata::{
+use artillery_proto::{
     ChainId, MemberId, Timestamp,
     control::message::Promotion,
     replica::{Event as ReplicaEvent, Input, Output},

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use artillery_ddata::{
+use artillery_proto::{
     Sequence,
     replica::{Changes, Input, Query, ReadMode, Refusal, Reply, Watch},
 };

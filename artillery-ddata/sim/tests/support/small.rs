@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use artillery_ddata::{
+use artillery_proto::{
     ChainConfig, ChainId, ChainMember, Epoch, Incarnation, MemberId, Mode, NodeId, Role, Timestamp,
     replica::Input,
     update::Update,

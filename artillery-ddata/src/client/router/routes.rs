@@ -25,10 +25,7 @@ use crate::{
         Candidates,
         channel::{Channel, Outcome, Question},
     },
-    control::{
-        Relation,
-        message::{Arrange, ArrangeError},
-    },
+    control::message::{Arrange, ArrangeError},
     driver::local::Local,
     error::NotApplied,
     wire::{
@@ -179,7 +176,7 @@ impl Router {
         let mut until = deadline;
         while let Ok(Some(answer)) = timeout_at(until, asked.join_next()).await {
             if let Ok(Some(answer)) = answer {
-                heard = Some(heard.map_or(answer.clone(), |heard| merge(&heard, answer)));
+                heard = Some(heard.map_or(answer.clone(), |heard| heard.merged(answer)));
                 until = until.min(Instant::now() + LATECOMERS);
             }
         }
@@ -204,7 +201,7 @@ impl Router {
     /// Takes in what is newer, and lets go of nodes that are gone.
     fn learn(&self, asked: &Asked, new: Routing) -> Arc<Routing> {
         asked.known.send_if_modified(|known| {
-            let merged = merge(known, new);
+            let merged = known.merged(new);
             let changed = **known != merged;
             if changed {
                 *known = Arc::new(merged);
@@ -259,30 +256,6 @@ impl Router {
             _ => Err(Error::not_applied(NotApplied::Unreachable { node, reason: None })),
         }
     }
-}
-
-/// Of each chain the newer configuration: a node may lag behind, and then knows addresses no better than we do.
-fn merge(known: &Routing, new: Routing) -> Routing {
-    if known.cluster != new.cluster {
-        // Another formation is refused by the endpoint; what slips through changes nothing.
-        return known.clone();
-    }
-    match new.history.relation(known.history) {
-        Relation::Same => {}
-        Relation::Newer => return new,
-        // Of two that were recovered from one, whoever was met first is gone on with.
-        Relation::Older | Relation::Parted => return known.clone(),
-    }
-    let older = |new: &ChainConfig| known.chain(new.chain).is_some_and(|old| old.epoch > new.epoch);
-    let mut nodes = new.nodes;
-    if new.chains.iter().any(older) {
-        nodes.extend(known.nodes.clone());
-    }
-    let newer = |new: ChainConfig| match known.chain(new.chain) {
-        Some(old) if old.epoch > new.epoch => old.clone(),
-        _ => new,
-    };
-    Routing { cluster: new.cluster, history: new.history, chains: new.chains.into_iter().map(newer).collect(), nodes }
 }
 
 async fn ask_routing(channel: &Channel, deadline: Instant) -> Option<Routing> {

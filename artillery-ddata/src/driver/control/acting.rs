@@ -7,13 +7,12 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::{Control, Done};
 use crate::{
-    ChainConfig, MemberId,
+    ChainConfig, MemberId, Routing,
     control::{
         Configs,
         message::{Close, Report},
     },
     driver::{chain::Command, lanes::Lanes},
-    routing::{NodeAddress, Routing},
 };
 
 impl Control {
@@ -28,7 +27,7 @@ impl Control {
         let life = configs.history().life();
         if self.parts.local.life() != Some(life) {
             // Before the chains: a local reader of a session asks for the history behind its lookup (trap 58).
-            self.parts.local.update(routing(self.parts.cluster, &configs));
+            self.parts.local.update(Routing::of(self.parts.cluster, &configs));
         }
         let told: Vec<_> = configs.iter().filter_map(|config| self.tell(&configs, config)).collect();
         self.tasks.spawn(async move { if all_done(told).await { Done::Acted(configs) } else { Done::Stopped } });
@@ -61,7 +60,7 @@ impl Control {
     pub(super) fn acted(&mut self, now: Timestamp, configs: Arc<Configs>) {
         self.acting = None;
         self.acted = Some(configs.applied());
-        self.parts.local.update(routing(self.parts.cluster, &configs));
+        self.parts.local.update(Routing::of(self.parts.cluster, &configs));
         self.parts.holder.acts_by(now, configs.applied());
         let knows = |node| configs.nodes().any(|founder| founder.id.node == node);
         self.parts.hub.retain(knows);
@@ -108,12 +107,4 @@ pub(super) async fn all_done(told: Vec<Told>) -> bool {
         }
     }
     true
-}
-
-/// Chains, members and addresses, as the log knows them.
-pub(crate) fn routing(cluster: crate::ClusterId, configs: &Configs) -> Routing {
-    let address =
-        |founder: &crate::control::Founder| NodeAddress { name: founder.name.clone(), addrs: founder.addrs.clone() };
-    let nodes = configs.nodes().map(|founder| (founder.id.node, address(founder)));
-    Routing { cluster, history: configs.history(), chains: configs.iter().cloned().collect(), nodes: nodes.collect() }
 }

@@ -8,7 +8,9 @@ use crate::{
 
 /// The same cluster after a recovery, which began another history.
 fn recovered(routing: &Routing) -> Routing {
-    Routing { history: routing.history.next(9), ..routing.clone() }
+    let mut recovered = routing.clone();
+    recovered.history = routing.history.next(9);
+    recovered
 }
 
 fn is_of_another_history<T: std::fmt::Debug>(outcome: Result<T, Error>) -> bool {

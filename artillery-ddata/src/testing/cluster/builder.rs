@@ -1,11 +1,8 @@
 //! How the cluster of a test is made.
 
-use std::{
-    collections::BTreeMap,
-    sync::{
-        Arc, Mutex,
-        atomic::{AtomicBool, AtomicU32},
-    },
+use std::sync::{
+    Arc, Mutex,
+    atomic::{AtomicBool, AtomicU32},
 };
 
 use artillery_core::{ClusterId, clock, transport::simulated::Network};
@@ -16,7 +13,7 @@ use tokio::{
 
 use super::{Cluster, Inner, Trouble, Witness};
 use crate::{
-    Mode, NodeAddress, Routing,
+    Mode, Routing,
     control::{ChainSettings, Configs, Founder, Founding, Timing},
     replica::Settings,
     testing::{node::Member, trouble},
@@ -155,11 +152,7 @@ impl Builder {
             // Nothing changes, so no lease ends.
             timing: Timing::default(),
         };
-        let chains = Configs::of(&founding).iter().cloned().collect();
-        let nodes: BTreeMap<_, _> = (founding.members.iter())
-            .map(|founder| (founder.id.node, NodeAddress { name: founder.name.clone(), addrs: founder.addrs.clone() }))
-            .collect();
-        Routing { cluster, history: crate::control::History::first(cluster), chains, nodes }
+        Routing::of(cluster, &Configs::of(&founding))
     }
 }
 

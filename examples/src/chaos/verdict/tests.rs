@@ -1,6 +1,7 @@
 //! Histories known to be good and bad, and many that a store made which does one thing at a time.
 
-use artillery_ddata::{Version, testing::checker::Budget};
+use artillery_checker::Budget;
+use artillery_ddata::Version;
 
 use super::{Verdict, judge};
 use crate::{

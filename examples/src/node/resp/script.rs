@@ -3,10 +3,8 @@
 use std::slice::Iter;
 
 use artillery_ddata::{
-    Batch, Error, Expected, Group, Kv, Script, StepOutcome, Version, Versioned,
-    error::Unknown,
-    replica::{GroupFailure, GroupOutcome},
-    update::Failure,
+    Batch, Error, Expected, Group, GroupFailure, GroupOutcome, Kv, Script, StepOutcome, Version, Versioned,
+    error::Unknown, update::Failure,
 };
 use bytes::Bytes;
 

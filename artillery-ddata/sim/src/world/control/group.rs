@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use artillery_ddata::{
+use artillery_proto::{
     MemberId,
     control::{
         Founding,

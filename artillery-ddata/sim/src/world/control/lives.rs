@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, fmt::Write as _};
 
-use artillery_ddata::{ChainId, MemberId, NodeId};
+use artillery_proto::{ChainId, MemberId, NodeId};
 
 use super::{Event, World};
 use crate::mutants::MutantName;

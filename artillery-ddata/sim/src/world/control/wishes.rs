@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use artillery_ddata::{
+use artillery_proto::{
     ChainId, Epoch, MemberId, Timestamp,
     control::message::{Close, ReorderError, Report},
     replica::Input,

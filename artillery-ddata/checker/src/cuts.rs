@@ -1,0 +1,74 @@
+//! Keys that were read together: there must be one point of the history at which all of them were so.
+//!
+//! Versions are places in the history of the whole chain. A value that was found at version `v` was there from `v` on, until the
+//! next write of its key that anybody knows of. The points that all keys of a cut leave open must not be none.
+
+use std::collections::BTreeMap;
+
+use artillery_proto::{Sequence, Version};
+
+use super::{
+    form,
+    known::Known,
+    series::{Broken, Rule},
+};
+use crate::history::{Answer, Cut, History};
+
+/// Checks all cuts.
+pub(super) fn check(history: &History, known: &Known) -> Result<(), Broken> {
+    let batches = batches(history);
+    for cut in &history.cuts {
+        shows_no_half(cut, &batches)?;
+        is_of_one_point(cut, known)?;
+    }
+    Ok(())
+}
+
+/// Which keys each batch is known to have written.
+fn batches(history: &History) -> BTreeMap<Version, Vec<u32>> {
+    let mut batches: BTreeMap<Version, Vec<u32>> = BTreeMap::new();
+    for operation in form::complete(&history.operations) {
+        if let Answer::Written(version) = operation.answer
+            && operation.batch != 0
+        {
+            batches.entry(version).or_default().push(operation.key);
+        }
+    }
+    batches
+}
+
+fn shows_no_half(cut: &Cut, batches: &BTreeMap<Version, Vec<u32>>) -> Result<(), Broken> {
+    let found: BTreeMap<u32, Option<Version>> = cut.seen.iter().copied().collect();
+    for version in cut.seen.iter().filter_map(|(_, version)| *version) {
+        for other in batches.get(&version).into_iter().flatten() {
+            // A later write or deletion may have come between; never an older state.
+            if let Some(Some(older)) = found.get(other).filter(|older| older.is_some_and(|older| older < version)) {
+                let what = format!("the batch at {version} wrote key {other}, shown at {older} in {cut:?}");
+                return Err(Broken::new(Rule::HalfBatch, what));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn is_of_one_point(cut: &Cut, known: &Known) -> Result<(), Broken> {
+    let lowest = cut.seen.iter().filter_map(|(_, version)| Some(version.as_ref()?.sequence)).max();
+    let lowest = lowest.unwrap_or(Sequence::ZERO);
+    let absent = |(key, version): &(u32, Option<Version>)| {
+        (version.is_none() && !known.may_be_deleted(*key, cut.returned)).then_some(*key)
+    };
+    let absent: Vec<u32> = cut.seen.iter().filter_map(absent).collect();
+    // The lowest point, or one at which a key went away.
+    let mut points: Vec<Sequence> = absent.iter().flat_map(|key| known.deletions(*key)).collect();
+    points.retain(|point| *point > lowest);
+    points.push(lowest);
+    let stands = |point: Sequence| {
+        let present = cut.seen.iter().filter_map(|(key, version)| Some((*key, version.as_ref()?.sequence)));
+        present.clone().all(|(key, from)| known.after(key, from).is_none_or(|next| next.sequence > point))
+            && absent.iter().all(|key| known.at(*key, point).is_none_or(|(_, present)| !present))
+    };
+    if points.into_iter().any(stands) {
+        return Ok(());
+    }
+    Err(Broken::new(Rule::NoCut, format!("{cut:?}")))
+}

@@ -1,0 +1,27 @@
+//! Sessions: a read shows no less than its session had seen.
+
+use super::{
+    known::Known,
+    series::{Broken, Rule},
+};
+use crate::history::{History, Look};
+
+/// Checks all reads in sessions.
+pub(super) fn check(history: &History, known: &Known) -> Result<(), Broken> {
+    history.looks.iter().try_for_each(|look| check_look(look, known))
+}
+
+fn check_look(look: &Look, known: &Known) -> Result<(), Broken> {
+    let Some((newest, present)) = known.at(look.key, look.floor) else { return Ok(()) };
+    let fine = match look.found {
+        Some(found) => found >= newest,
+        None => {
+            let deleted_later = known.deletions(look.key).any(|deletion| deletion > newest.sequence);
+            !present || deleted_later || known.may_be_deleted(look.key, look.returned)
+        }
+    };
+    if fine {
+        return Ok(());
+    }
+    Err(Broken::new(Rule::WentBack, format!("version {newest} lies below the floor, {look:?}")))
+}

@@ -1,0 +1,123 @@
+//! Whether what clients saw can have come from one versioned register per key.
+//!
+//! A history is *linearizable* (Herlihy & Wing 1990) if each operation can be given one moment between its call and its
+//! answer so that, taken in the order of these moments, all answers are those of a register that is used by one client at a
+//! time. The register of a key is absent or holds a value and its version:
+//!
+//! - a put, a delete and a compare-and-swap that succeeds are *applied*: each makes a version greater than all that the key
+//!   had before, and no two writes of the history, of whatever key, share a version (so a history is of **one** chain);
+//! - a value is read, or told by a conflict, with the version that its write made;
+//! - a compare-and-swap succeeds if and only if the key holds a value of the expected version, or, with
+//!   [`Version::NONE`](artillery_proto::Version::NONE), is absent, and a deleted key is absent; if it fails it tells what the
+//!   key held and changes nothing;
+//! - what was taken away was there, with that version, right before the deletion that took it;
+//! - the parts of a batch, each on a key of its own, are applied together, in one version, or not at all;
+//! - a write that was refused is never applied; one whose outcome is unknown is applied at most once, at any time after its
+//!   call, or never.
+//!
+//! Keys are checked one by one (linearizability is local). First come rules that are necessary and cheap and
+//! give a violation a precise name ([`Kind`]), then the search of Wing & Gong (1993) with the memory of Lowe (2017), which
+//! is exact. What is not decided within the [`Budget`] is a violation too.
+//!
+//! [`check_more`] looks at what registers don't show: lists and counters to which each write is applied once, keys that were read
+//! together, and sessions that never go back.
+
+mod counters;
+mod cuts;
+mod floors;
+mod form;
+pub mod history;
+mod known;
+mod lists;
+mod register;
+mod rules;
+mod search;
+mod series;
+mod shrink;
+#[cfg(test)]
+mod tests;
+mod violation;
+
+use std::collections::BTreeMap;
+
+use history::{History, Operation};
+
+pub use series::{Broken, Rule};
+pub use shrink::shortest;
+pub use violation::{Kind, Violation};
+
+/// How much work a check may be.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Budget {
+    /// States of the search, summed over the keys. A history without writes of unknown outcome needs about one a write.
+    pub states: u64,
+}
+
+impl Default for Budget {
+    fn default() -> Self {
+        Self { states: 1_000_000 }
+    }
+}
+
+/// What a check that found no violation did.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Checked {
+    /// Keys that occur in the history.
+    pub keys: usize,
+    /// Operations of the history.
+    pub operations: usize,
+    /// States that the search went through.
+    pub states: u64,
+}
+
+/// Checks each key of `history` against the register that this module describes.
+///
+/// # Errors
+///
+/// The violation of the lowest key that has one, with its explanation.
+pub fn check(history: &History, budget: Budget) -> Result<Checked, Violation> {
+    verdict(&history.operations, budget).map_err(|violation| shrink::explain(history, budget, violation))
+}
+
+/// Checks lists, counters, cuts and sessions.
+///
+/// # Errors
+///
+/// The first rule that is found broken.
+pub fn check_more(history: &History) -> Result<(), Broken> {
+    series::check(&history.series)?;
+    let known = known::Known::new(history);
+    cuts::check(history, &known)?;
+    floors::check(history, &known)
+}
+
+/// [`check`] without the work for a short explanation.
+fn verdict(operations: &[Operation], budget: Budget) -> Result<Checked, Violation> {
+    let operations = form::complete(operations);
+    let versions = form::check(&operations)?;
+    let keys = by_key(&operations);
+    let mut left = budget.states;
+    for (key, operations) in &keys {
+        decide(*key, operations, &versions, &mut left)?;
+    }
+    Ok(Checked { keys: keys.len(), operations: operations.len(), states: budget.states - left })
+}
+
+/// Checks the operations of one key, which must be well-formed and in the order of their calls.
+fn decide(key: u32, operations: &[Operation], versions: &form::Versions, left: &mut u64) -> Result<(), Violation> {
+    let register = register::Register::new(key, operations)?;
+    rules::check(&register, versions)?;
+    search::search(&register, versions, left)
+}
+
+/// The operations of each key in the order of their calls.
+fn by_key(operations: &[Operation]) -> BTreeMap<u32, Vec<Operation>> {
+    let mut keys: BTreeMap<u32, Vec<Operation>> = BTreeMap::new();
+    for operation in operations {
+        keys.entry(operation.key).or_default().push(*operation);
+    }
+    for operations in keys.values_mut() {
+        operations.sort_by_key(|operation| operation.called);
+    }
+    keys
+}

@@ -1,0 +1,204 @@
+//! What must hold of any register: quick to look up, and each names what went wrong.
+//!
+//! Each rule is necessary, so that a history which breaks one has no linearization; they are not sufficient, so that the
+//! search follows. They rest on two facts: writes with known versions are applied in the order of their versions, and a
+//! write was applied before its acknowledgement, and before the return of each operation that saw it.
+
+use std::collections::BTreeMap;
+
+use artillery_proto::{Epoch, Sequence, Version};
+
+use super::form::Versions;
+use super::register::{NEVER, Register, Write};
+use super::violation::{Kind, Violation};
+use crate::history::Operation;
+
+/// Checks all rules: first those that operations break by what they say, then those that they break because another one is
+/// missing. So the operations that a violation shows break no other rule among themselves.
+pub(super) fn check(register: &Register<'_>, versions: &Versions) -> Result<(), Violation> {
+    let frontier = Frontier::new(register);
+    versions_ascend(register, &frontier)?;
+    swaps_exclude_others(register)?;
+    sights_are_fresh(register, &frontier)?;
+    absences_have_a_reason(register, &frontier)?;
+    creations_match(register, versions)?;
+    orphans_have_a_maker(register, versions)
+}
+
+/// The lowest version above `version` that no write of another key has: the lowest that an unknown delete may have.
+pub(super) fn free_after(mut version: Version, versions: &Versions, key: u32) -> Version {
+    loop {
+        version = match (version.epoch, version.sequence) {
+            (Epoch(epoch), Sequence(u64::MAX)) => Version::new(epoch.saturating_add(1), 0),
+            (Epoch(epoch), Sequence(sequence)) => Version::new(epoch, sequence + 1),
+        };
+        if !versions.is_foreign(version, key) {
+            return version;
+        }
+    }
+}
+
+/// When which write was known to be applied, and by what.
+struct Frontier {
+    /// Ascending in time and in `write`.
+    steps: Vec<Step>,
+}
+
+#[derive(Clone, Copy)]
+struct Step {
+    time: u64,
+    /// The newest write that was known then, as an index into [`Register::writes`].
+    write: usize,
+    /// What told of it: its own operation, or the first to see it.
+    source: usize,
+}
+
+impl Frontier {
+    fn new(register: &Register<'_>) -> Self {
+        let mut steps = Vec::new();
+        for (index, write) in register.writes.iter().enumerate() {
+            if write.returned != NEVER {
+                steps.push(Step { time: write.returned, write: index, source: write.operation });
+            }
+            let seen =
+                |sight: &super::register::Sight| Step { time: sight.returned, write: index, source: sight.operation };
+            steps.extend(write.sights.iter().map(seen));
+        }
+        steps.sort_by_key(|step| step.time);
+        let mut newest: Option<Step> = None;
+        for step in &mut steps {
+            let best = match newest {
+                // Between two that tell of the same write, its own acknowledgement says more.
+                Some(best) if best.write == step.write && step.source == register.writes[step.write].operation => *step,
+                Some(best) if best.write >= step.write => best,
+                _ => *step,
+            };
+            newest = Some(best);
+            *step = Step { time: step.time, ..best };
+        }
+        Self { steps }
+    }
+
+    /// The newest write that was known before `time`.
+    fn before(&self, time: u64) -> Option<Step> {
+        let position = self.steps.partition_point(|step| step.time < time);
+        position.checked_sub(1).map(|position| self.steps[position])
+    }
+}
+
+fn versions_ascend(register: &Register<'_>, frontier: &Frontier) -> Result<(), Violation> {
+    for (index, write) in register.writes.iter().enumerate() {
+        if let Some(step) = frontier.before(write.called)
+            && step.write > index
+        {
+            let mut evidence: Vec<Operation> = register.evidence(write).collect();
+            evidence.extend(register.evidence(&register.writes[step.write]));
+            evidence.push(register.operations[step.source]);
+            return Err(Violation::new(Kind::VersionWentBack, register.operations[write.operation], evidence));
+        }
+    }
+    Ok(())
+}
+
+/// What a successful compare-and-swap expected lies right below it.
+fn swaps_exclude_others(register: &Register<'_>) -> Result<(), Violation> {
+    let mut swapped: BTreeMap<Version, usize> = BTreeMap::new();
+    for (index, write) in register.writes.iter().enumerate() {
+        let Some(expected) = write.expected.filter(|expected| !expected.is_none()) else { continue };
+        if expected >= write.version {
+            return Err(register.violation(Kind::VersionWentBack, write, []));
+        }
+        if let Some(other) = swapped.insert(expected, index) {
+            return Err(register.violation(Kind::DoubleSwap, write, [&register.writes[other]]));
+        }
+        let match_ = find(register, expected);
+        if let Some(deleted) = match_.filter(|match_| !match_.present) {
+            return Err(register.violation(Kind::SwapWithoutMatch, write, [deleted]));
+        }
+        if let Some(between) = before(register, index).filter(|between| between.version > expected) {
+            return Err(register.violation(Kind::LostUpdate, write, match_.into_iter().chain([between])));
+        }
+    }
+    Ok(())
+}
+
+/// A compare-and-swap that expected an absent key does not follow a value, unless a delete can lie between.
+fn creations_match(register: &Register<'_>, versions: &Versions) -> Result<(), Violation> {
+    for (index, write) in register.writes.iter().enumerate() {
+        let Some(before) = before(register, index).filter(|before| before.present) else { continue };
+        if write.expected != Some(Version::NONE) {
+            continue;
+        }
+        let delete = register.deletes.first().is_some_and(|called| *called <= applied_by(write));
+        if !delete || free_after(before.version, versions, register.key) >= write.version {
+            let kind = if before.expected == write.expected { Kind::DoubleSwap } else { Kind::LostUpdate };
+            return Err(register.violation(kind, write, [before]));
+        }
+    }
+    Ok(())
+}
+
+/// An expected version of which nobody told can only have been made by a write of unknown outcome.
+fn orphans_have_a_maker(register: &Register<'_>, versions: &Versions) -> Result<(), Violation> {
+    for write in &register.writes {
+        let Some(expected) = write.expected.filter(|expected| !expected.is_none()) else { continue };
+        let maker = register.latent.first().is_some_and(|latent| latent.called <= applied_by(write));
+        let foreign = versions.is_foreign(expected, register.key);
+        if find(register, expected).is_none() && (foreign || !maker) {
+            return Err(register.violation(Kind::SwapWithoutMatch, write, []));
+        }
+    }
+    Ok(())
+}
+
+fn find<'r>(register: &'r Register<'_>, version: Version) -> Option<&'r Write> {
+    let position = register.writes.binary_search_by_key(&version, |write| write.version).ok()?;
+    register.writes.get(position)
+}
+
+fn before<'r>(register: &'r Register<'_>, index: usize) -> Option<&'r Write> {
+    register.writes.get(index.checked_sub(1)?)
+}
+
+fn sights_are_fresh(register: &Register<'_>, frontier: &Frontier) -> Result<(), Violation> {
+    for (index, write) in register.writes.iter().enumerate() {
+        for sight in write.sights.iter() {
+            let Some(step) = frontier.before(sight.called).filter(|step| step.write > index) else { continue };
+            let newer = &register.writes[step.write];
+            let kind = match (step.source == newer.operation, newer.present) {
+                (false, _) => Kind::ReadWentBack,
+                (true, true) => Kind::StaleRead,
+                (true, false) => Kind::Resurrected,
+            };
+            let mut evidence: Vec<Operation> = register.evidence(write).collect();
+            evidence.extend(register.evidence(newer));
+            evidence.push(register.operations[step.source]);
+            return Err(Violation::new(kind, register.operations[sight.operation], evidence));
+        }
+    }
+    Ok(())
+}
+
+fn absences_have_a_reason(register: &Register<'_>, frontier: &Frontier) -> Result<(), Violation> {
+    // At each index when the first acknowledged delete from there on was called.
+    let mut deletes = vec![NEVER; register.writes.len() + 1];
+    for (index, write) in register.writes.iter().enumerate().rev() {
+        deletes[index] = if write.present { deletes[index + 1] } else { deletes[index + 1].min(write.called) };
+    }
+    let unknown = register.deletes.first().copied().unwrap_or(NEVER);
+    for absence in register.absences.iter() {
+        let Some(step) = frontier.before(absence.called) else { continue };
+        if deletes[step.write].min(unknown) <= absence.returned {
+            continue;
+        }
+        let mut evidence: Vec<Operation> = register.evidence(&register.writes[step.write]).collect();
+        evidence.push(register.operations[step.source]);
+        return Err(Violation::new(Kind::Vanished, register.operations[absence.operation], evidence));
+    }
+    Ok(())
+}
+
+/// The time by which the write had been applied.
+fn applied_by(write: &Write) -> u64 {
+    write.returned.min(write.sights.earliest(0))
+}

@@ -1,0 +1,243 @@
+//! The search for a linearization: exact, and near to linear in the number of operations.
+//!
+//! Wing & Gong place the operations one after the other, each time one that was called before the earliest answer of all
+//! that are not placed yet, and step back from dead ends; Lowe remembers the states (what is placed, what the register
+//! holds) that led nowhere. What is known of versions and values leaves little to choose:
+//!
+//! 1. *Writes with known versions have one order*, that of their versions. So how many are placed says which.
+//! 2. *Sights and absences are placed as soon as possible.* They change nothing, so in any linearization one that could
+//!    stand here can be moved up to here: no other operation minds. Of those that see the same, the ones that can
+//!    be placed are the first by call. So a count says which absences are placed; and all sights of a write must be placed
+//!    before the register changes again, else the state is dead.
+//! 3. *Latent puts and compare-and-swaps are left out.* Be `p` applied in a linearization. Nobody saw its value, so no sight
+//!    and no absence (of reads, conflicts, or a compare-and-swap that expected an absent key) stands before the next applied
+//!    write `q`. Unless `q` is a compare-and-swap that expected `p`'s version, it does not mind what it overwrites, and
+//!    without `p` the order is still a linearization, with the same versions. The other way round one without `p`
+//!    is a linearization as it stands, since `p` may never be applied. The exception needs a write that expected a version
+//!    of which nobody told, an *orphan*; see 5.
+//! 4. *Deletes of unknown outcome* can be what absences rest on, so they stay; but they differ in nothing but the time of
+//!    their call, so they are used in its order (in any linearization two can be swapped to that end), and a count
+//!    says which are used. One is tried only on a present key, and only if an absence can be placed at once after it or the
+//!    next write expects an absent key: else it could be left out, by the argument of 3. Its own version must fit between
+//!    its neighbours': it takes the lowest one that no other key's write has.
+//! 5. *Before an orphan*, and nowhere else, latent writes are tried, with the versions that are wanted: the orphan's
+//!    expected one, and those that latent compare-and-swaps expect in their turn. Puts again in the order of their calls.
+//!
+//! So without orphans a state is (writes, absences, deletes placed; absent or not), and there are at most as many as the
+//! product of these three numbers, in practice about one a write; with orphans there is a set of latent writes besides, and
+//! the budget guards against its powers.
+
+use std::collections::BTreeSet;
+
+use artillery_proto::Version;
+
+use super::form::Versions;
+use super::register::{NEVER, Register, Write};
+use super::rules::free_after;
+use super::violation::{Kind, Violation};
+
+/// Looks for a linearization; each state takes one from `left`.
+pub(super) fn search(register: &Register<'_>, versions: &Versions, left: &mut u64) -> Result<(), Violation> {
+    let search = Search::new(register, versions);
+    let mut seen = BTreeSet::new();
+    let mut furthest = State::default();
+    let mut open = vec![State::default()];
+    while let Some(state) = open.pop() {
+        let Some(rest) = left.checked_sub(1) else { return Err(undecided(register)) };
+        *left = rest;
+        let Some(state) = search.observed(state) else { continue };
+        if (state.writes, state.absences) > (furthest.writes, furthest.absences) {
+            furthest = state.clone();
+        }
+        if state.writes == register.writes.len() && state.absences == register.absences.len() {
+            return Ok(());
+        }
+        if seen.insert(state.clone()) {
+            search.go_on(&state, &mut open);
+        }
+    }
+    Err(search.dead_end(&furthest))
+}
+
+/// What is placed, and what the register holds after it.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Default)]
+struct State {
+    /// Writes with known versions, from the lowest.
+    writes: usize,
+    /// Absences, from the first called.
+    absences: usize,
+    /// Deletes of unknown outcome, from the first called.
+    deletes: usize,
+    holds: Holds,
+    /// The latent writes that are placed. Ever empty without orphans.
+    latent: BTreeSet<usize>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+enum Holds {
+    #[default]
+    Absent,
+    /// The value of the last write with a known version.
+    Written,
+    /// The value of a latent write, to which this version was given.
+    Latent(Version),
+}
+
+struct Search<'a> {
+    register: &'a Register<'a>,
+    versions: &'a Versions,
+    /// At each count of placed writes the earliest return among the other writes and their sights.
+    earliest: Vec<u64>,
+    /// At each count of placed writes whether the next one is an orphan.
+    orphan: Vec<bool>,
+}
+
+impl<'a> Search<'a> {
+    fn new(register: &'a Register<'a>, versions: &'a Versions) -> Self {
+        let mut earliest = vec![NEVER; register.writes.len() + 1];
+        for (index, write) in register.writes.iter().enumerate().rev() {
+            earliest[index] = earliest[index + 1].min(write.returned).min(write.sights.earliest(0));
+        }
+        let known = |version: &Version| register.writes.binary_search_by_key(version, |write| write.version).is_ok();
+        let orphan = register.writes.iter().map(|write| {
+            let expected = write.expected.filter(|expected| !expected.is_none());
+            expected.is_some_and(|expected| !known(&expected))
+        });
+        Self { register, versions, earliest, orphan: orphan.collect() }
+    }
+
+    /// The state with all sights and absences placed that can be; `None` if it is dead.
+    fn observed(&self, mut state: State) -> Option<State> {
+        match state.holds {
+            Holds::Written => {
+                let sights = &self.last(&state)?.sights;
+                let others = self.horizon(&state);
+                let late =
+                    sights.iter().enumerate().find(|(at, sight)| sight.called > others.min(sights.earliest(*at)));
+                late.is_none().then_some(state)
+            }
+            Holds::Absent => {
+                while self.can_place_absence(&state) {
+                    state.absences += 1;
+                }
+                Some(state)
+            }
+            Holds::Latent(_) => Some(state),
+        }
+    }
+
+    /// All states that lie one write on; the likeliest is pushed last.
+    fn go_on(&self, state: &State, open: &mut Vec<State>) {
+        let horizon = self.horizon(state);
+        let next = self.register.writes.get(state.writes);
+        if self.orphan.get(state.writes) == Some(&true) {
+            self.try_latent(state, horizon, open);
+        }
+        if state.holds == Holds::Written
+            && self.register.deletes.get(state.deletes).is_some_and(|called| *called <= horizon)
+            && self.delete_is_of_use(state)
+        {
+            open.push(State { deletes: state.deletes + 1, holds: Holds::Absent, ..state.clone() });
+        }
+        if let Some(next) = next
+            && next.called <= horizon
+            && next.version > self.version(state)
+            && self.expectation_holds(state, next.expected)
+        {
+            let holds = if next.present { Holds::Written } else { Holds::Absent };
+            open.push(State { writes: state.writes + 1, holds, ..state.clone() });
+        }
+    }
+
+    /// Places latent writes before the orphan that comes next.
+    fn try_latent(&self, state: &State, horizon: u64, open: &mut Vec<State>) {
+        let Some(next) = self.register.writes.get(state.writes) else { return };
+        let wanted = self.wanted(state, next);
+        let mut put = false;
+        for (index, latent) in self.register.latent.iter().enumerate() {
+            if state.latent.contains(&index) || latent.called > horizon {
+                continue;
+            }
+            let possible = match latent.expected {
+                // A put need not come after another latent write: it could stand in its place.
+                None => !put && !matches!(state.holds, Holds::Latent(_)),
+                expected => self.expectation_holds(state, expected),
+            };
+            put |= latent.expected.is_none();
+            if possible {
+                let mut placed = state.latent.clone();
+                placed.insert(index);
+                open.extend(wanted.iter().map(|version| State {
+                    holds: Holds::Latent(*version),
+                    latent: placed.clone(),
+                    ..state.clone()
+                }));
+            }
+        }
+    }
+
+    /// The versions of which nobody told, and which the orphan `next` or a latent write before it may have expected.
+    fn wanted(&self, state: &State, next: &Write) -> BTreeSet<Version> {
+        let last = self.version(state);
+        let waiting = self.register.latent.iter().enumerate().filter(|(index, _)| !state.latent.contains(index));
+        let expected = waiting.filter_map(|(_, latent)| latent.expected).chain(next.expected);
+        let foreign = |version: &Version| self.versions.is_foreign(*version, self.register.key);
+        let between = |version: &Version| last < *version && *version < next.version;
+        expected.filter(|version| between(version) && !foreign(version)).collect()
+    }
+
+    /// Whether an absence of the key right after this state would explain anything.
+    fn delete_is_of_use(&self, state: &State) -> bool {
+        let next = self.register.writes.get(state.writes);
+        self.can_place_absence(state)
+            || next.is_some_and(|next| next.expected == Some(Version::NONE))
+            || self.orphan.get(state.writes) == Some(&true)
+    }
+
+    fn can_place_absence(&self, state: &State) -> bool {
+        let next = self.register.absences.get(state.absences);
+        next.is_some_and(|absence| absence.called <= self.horizon(state))
+    }
+
+    /// No operation that was called after this time can be next: another one had returned by then. Sights of what the
+    /// register holds now are left out.
+    fn horizon(&self, state: &State) -> u64 {
+        self.earliest[state.writes].min(self.register.absences.earliest(state.absences))
+    }
+
+    fn expectation_holds(&self, state: &State, expected: Option<Version>) -> bool {
+        match (expected, state.holds) {
+            (None, _) => true,
+            (Some(expected), Holds::Absent) => expected.is_none(),
+            (Some(expected), Holds::Written) => self.last(state).is_some_and(|last| last.version == expected),
+            (Some(expected), Holds::Latent(version)) => version == expected,
+        }
+    }
+
+    /// The newest version so far, be it of a value or of a delete.
+    fn version(&self, state: &State) -> Version {
+        match (state.holds, self.last(state)) {
+            (Holds::Latent(version), _) => version,
+            (_, None) => Version::NONE,
+            (Holds::Absent, Some(last)) if last.present => free_after(last.version, self.versions, self.register.key),
+            (_, Some(last)) => last.version,
+        }
+    }
+
+    fn last(&self, state: &State) -> Option<&Write> {
+        self.register.writes.get(state.writes.checked_sub(1)?)
+    }
+
+    /// The violation, with the operation that could not follow the furthest state.
+    fn dead_end(&self, furthest: &State) -> Violation {
+        let write = self.register.writes.get(furthest.writes).map(|write| write.operation);
+        let absence = self.register.absences.get(furthest.absences).map(|absence| absence.operation);
+        let stuck = [write, absence].into_iter().flatten();
+        let stuck = stuck.min_by_key(|operation| self.register.operations[*operation].returned);
+        Violation { kind: Kind::NotLinearizable, stuck, ..undecided(self.register) }
+    }
+}
+
+fn undecided(register: &Register<'_>) -> Violation {
+    Violation { key: register.key, kind: Kind::Undecided, stuck: None, operations: register.operations.to_vec() }
+}

@@ -1,0 +1,218 @@
+//! From a violation to a history that a human can follow.
+
+use std::collections::BTreeSet;
+
+use artillery_proto::Version;
+
+use super::form::{seen, told, written};
+use super::violation::{Kind, Violation};
+use super::{Budget, by_key, decide, form, verdict};
+use crate::history::{Answer, Call, History, Operation, Value};
+
+/// How many operations the checks of one shrinking may see in all.
+const WORK: usize = 2_000_000;
+
+/// Cuts the explanation of a violation that the search found down to the shortest prefix.
+///
+/// Prefixes of a linearizable history are linearizable, so the shortest bad one is found by halving. It may break a rule
+/// that the whole does not: then that is the shorter and more precise explanation.
+pub(super) fn explain(history: &History, budget: Budget, violation: Violation) -> Violation {
+    if violation.kind != Kind::NotLinearizable {
+        return violation;
+    }
+    let operations = form::complete(&history.operations);
+    let Ok(versions) = form::check(&operations) else { return violation };
+    let operations = by_key(&operations).remove(&violation.key).unwrap_or_default();
+    let found = |answers: usize| {
+        let mut left = budget.states;
+        let found = decide(violation.key, &prefix(&operations, answers).0, &versions, &mut left).err();
+        found.filter(|found| found.kind != Kind::Undecided)
+    };
+    let (mut good, mut bad) = (0, operations.len());
+    while good + 1 < bad {
+        let middle = good.midpoint(bad);
+        if found(middle).is_some() { bad = middle } else { good = middle }
+    }
+    if let Some(found) = found(bad).filter(|found| found.kind != Kind::NotLinearizable) {
+        return found;
+    }
+    let (operations, last) = prefix(&operations, bad);
+    let stuck = operations.iter().position(|operation| Some(*operation) == last);
+    Violation { stuck, operations, ..violation }
+}
+
+/// The history up to and with the `answers`-th answer, and the operation that got it. Refused operations are left out, also
+/// while they were under way: they say nothing.
+fn prefix(operations: &[Operation], answers: usize) -> (Vec<Operation>, Option<Operation>) {
+    let speaks = |operation: &&Operation| !matches!(operation.answer, Answer::Unknown | Answer::Refused);
+    let mut answered: Vec<&Operation> = operations.iter().filter(speaks).collect();
+    answered.sort_by_key(|operation| operation.returned);
+    let last = answered.get(answers.min(answered.len()).wrapping_sub(1)).map(|last| **last);
+    let end = last.map_or(0, |last| last.returned);
+    let cut = |operation: &Operation| match operation.answer {
+        Answer::Unknown | Answer::Refused => *operation,
+        _ if operation.returned <= end => *operation,
+        _ => Operation { answer: Answer::Unknown, ..*operation },
+    };
+    let says_nothing = |operation: &Operation| match operation.answer {
+        Answer::Unknown => operation.call == Call::Read,
+        Answer::Refused => true,
+        _ => false,
+    };
+    let operations = operations.iter().filter(|operation| operation.called <= end).map(cut);
+    (operations.filter(|operation| !says_nothing(operation)).collect(), last)
+}
+
+/// A history, as short as bounded work makes it, that is wrong in the same way: of the violation's key alone (and, for one
+/// version under two keys, the other key's operation).
+///
+/// Only such operations are dropped as cannot make a good history bad by their absence, so that what is left never
+/// accuses anything that the whole history explains. An undecided key is returned whole.
+pub fn shortest(history: &History, violation: &Violation) -> History {
+    let fails = |operations: &[Operation]| {
+        verdict(operations, Budget::default()).is_err_and(|found| found.kind == violation.kind)
+    };
+    let whole = || by_key(&history.operations).remove(&violation.key).unwrap_or_default();
+    let mut operations = match violation.kind {
+        Kind::Undecided => return History::of(whole()),
+        _ if fails(&violation.operations) => violation.operations.clone(),
+        _ => whole(),
+    };
+    let mut work = WORK;
+    let mut size = operations.len().div_ceil(2).max(1);
+    loop {
+        let shorter = drop_chunks(&operations, size, &mut work, &fails);
+        let progress = shorter.len() < operations.len();
+        operations = shorter;
+        if work == 0 || (size == 1 && !progress) {
+            return History::of(operations);
+        }
+        size = if progress { size } else { size.div_ceil(2) };
+    }
+}
+
+/// Tries to drop each chunk of `size` droppable operations.
+fn drop_chunks(
+    operations: &[Operation],
+    size: usize,
+    work: &mut usize,
+    fails: &impl Fn(&[Operation]) -> bool,
+) -> Vec<Operation> {
+    let mut kept = operations.to_vec();
+    let mut end = kept.len();
+    while end > 0 {
+        let start = end.saturating_sub(size);
+        let rest = without(&kept, start..end);
+        end = start;
+        if rest.len() == kept.len() {
+            continue;
+        }
+        let Some(left) = work.checked_sub(rest.len().max(1)) else {
+            *work = 0;
+            break;
+        };
+        *work = left;
+        if fails(&rest) {
+            kept = rest;
+        }
+    }
+    kept
+}
+
+/// What is left when all in `range` that may be dropped are; a good history stays good.
+pub(super) fn without(operations: &[Operation], range: std::ops::Range<usize>) -> Vec<Operation> {
+    let observers = |position: &usize| match operations[*position].answer {
+        Answer::Written(_) | Answer::Took { .. } => false,
+        Answer::Unknown => operations[*position].call == Call::Read,
+        _ => true,
+    };
+    let dropped: BTreeSet<usize> = range.clone().filter(observers).collect();
+    let keep = |dropped: &BTreeSet<usize>| -> Vec<Operation> {
+        let positions = operations.iter().enumerate().filter(|(position, _)| !dropped.contains(position));
+        positions.map(|(_, operation)| *operation).collect()
+    };
+    let rest = keep(&dropped);
+    let needed = Needed::new(&rest);
+    let writes = range.filter(|position| !observers(position) && needed.can_go(&operations[*position]));
+    let dropped: BTreeSet<usize> = dropped.iter().copied().chain(writes).collect();
+    keep(&dropped)
+}
+
+/// What the operations that are left rest upon.
+struct Needed {
+    values: BTreeSet<Value>,
+    /// What successful compare-and-swaps expected.
+    expected: BTreeSet<Version>,
+    /// Whether one expected a version of which nobody told: then writes of unknown outcome may be what made it.
+    orphans: bool,
+    /// What rests on an absent key.
+    absences: Vec<Operation>,
+    acknowledged: Vec<(Version, Operation)>,
+}
+
+impl Needed {
+    fn new(operations: &[Operation]) -> Self {
+        let values: BTreeSet<Value> = operations.iter().filter_map(seen).map(|(_, value)| value).collect();
+        let created = |operation: &&Operation| match operation.answer {
+            Answer::Written(_) | Answer::Took { .. } => true,
+            Answer::Unknown => written(operation).is_some_and(|value| values.contains(&value)),
+            _ => false,
+        };
+        let swaps = operations.iter().filter(created).filter_map(expected);
+        let expected: BTreeSet<Version> = swaps.filter(|expected| !expected.is_none()).collect();
+        let known: BTreeSet<Version> = operations.iter().filter_map(told).collect();
+        let absences = operations.iter().filter(|operation| match operation.answer {
+            Answer::Found(found) | Answer::Conflict(found) => found.is_none(),
+            Answer::Failed(version) => version.is_none(),
+            _ => created(operation) && expects_absence(operation),
+        });
+        let absences = absences.copied().collect();
+        let acknowledged = operations.iter().filter_map(|operation| Some((acknowledged(operation)?, *operation)));
+        let acknowledged = acknowledged.collect();
+        Self { orphans: !expected.is_subset(&known), values, expected, absences, acknowledged }
+    }
+
+    /// Whether a good history stays good without `write`.
+    fn can_go(&self, write: &Operation) -> bool {
+        if self.orphans {
+            return false;
+        }
+        match written(write) {
+            // Nobody saw it and nobody expected it: what comes next in the order does not mind what it overwrites.
+            Some(value) => {
+                let expected = acknowledged(write).is_some_and(|version| self.expected.contains(&version));
+                !self.values.contains(&value) && !expected
+            }
+            None => self.absences.iter().all(|absence| self.has_other_reason(absence, write)),
+        }
+    }
+
+    /// Whether `absence` cannot rest on `delete`: it came before, or after a write that came after.
+    fn has_other_reason(&self, absence: &Operation, delete: &Operation) -> bool {
+        if absence.answer != Answer::Unknown && absence.returned < delete.called {
+            return true;
+        }
+        let Some(version) = acknowledged(delete) else { return false };
+        let overwritten = |(newer, write): &(Version, Operation)| *newer > version && write.returned < absence.called;
+        acknowledged(absence).is_some_and(|absence| absence < version) || self.acknowledged.iter().any(overwritten)
+    }
+}
+
+fn acknowledged(operation: &Operation) -> Option<Version> {
+    match operation.answer {
+        Answer::Written(version) | Answer::Took { version, .. } => Some(version),
+        _ => None,
+    }
+}
+
+fn expected(operation: &Operation) -> Option<Version> {
+    match (operation.call, operation.answer) {
+        (Call::CompareAndSwap { expected, .. }, _) => Some(expected),
+        (_, Answer::Took { found: (expected, _), .. }) => Some(expected),
+        _ => None,
+    }
+}
+
+fn expects_absence(operation: &Operation) -> bool {
+    expected(operation).is_some_and(Version::is_none)
+}

@@ -1,0 +1,186 @@
+//! What is wrong with a history.
+
+use std::fmt;
+
+use artillery_proto::Version;
+use serde::{Deserialize, Serialize};
+
+use crate::history::{Answer, Call, Operation, Value};
+
+/// The way in which a history is wrong. All but the first and the last prove that no register behaves so.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
+pub enum Kind {
+    /// The history itself makes no sense: two writes of one value, an answer to another question, a return before its
+    /// call, a write that made [`Version::NONE`].
+    Malformed,
+    /// A value was seen that nobody wrote to this key.
+    NeverWritten,
+    /// A value was seen by an operation that had returned before the value's write was called.
+    FromTheFuture,
+    /// The value of a refused write was seen.
+    RefusedSeen,
+    /// The value of a compare-and-swap that had failed was seen.
+    FailedSwapSeen,
+    /// One value was seen or acknowledged with two versions.
+    TwoVersions,
+    /// One version was given to two writes.
+    VersionReused,
+    /// A compare-and-swap failed although the key held just what it expected.
+    FalseConflict,
+    /// A write was given a lower version than one that was known before it was called.
+    VersionWentBack,
+    /// Two compare-and-swaps that expected the same both succeeded, and nothing can have lain between them.
+    DoubleSwap,
+    /// A compare-and-swap succeeded over a write that it did not expect.
+    LostUpdate,
+    /// A compare-and-swap succeeded although the key never held a value of the version that it expected.
+    SwapWithoutMatch,
+    /// A value was seen after a newer write had been acknowledged.
+    StaleRead,
+    /// A value was seen after a newer delete had been acknowledged.
+    Resurrected,
+    /// A value was seen after somebody had seen a newer one.
+    ReadWentBack,
+    /// The key was absent after a write was known, and no delete can have come between.
+    Vanished,
+    /// None of the above, and yet no order of the operations explains all answers.
+    NotLinearizable,
+    /// The budget ended before the search did.
+    Undecided,
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Malformed => "the history makes no sense",
+            Self::NeverWritten => "a value was seen that nobody wrote to the key",
+            Self::FromTheFuture => "a value was seen before its write was called",
+            Self::RefusedSeen => "the value of a refused write was seen",
+            Self::FailedSwapSeen => "the value of a failed compare-and-swap was seen",
+            Self::TwoVersions => "one value has two versions",
+            Self::VersionReused => "two writes have one version",
+            Self::FalseConflict => "a compare-and-swap failed although it found what it expected",
+            Self::VersionWentBack => "a later write has a lower version",
+            Self::DoubleSwap => "two compare-and-swaps that expected the same succeeded",
+            Self::LostUpdate => "a compare-and-swap succeeded over a write that it did not expect",
+            Self::SwapWithoutMatch => "a compare-and-swap succeeded although its expected version never was there",
+            Self::StaleRead => "a value was seen after a newer write was acknowledged",
+            Self::Resurrected => "a value was seen after a newer delete was acknowledged",
+            Self::ReadWentBack => "a value was seen after a newer one had been seen",
+            Self::Vanished => "the key was absent after a write that nothing deleted",
+            Self::NotLinearizable => "no order of the operations explains all answers",
+            Self::Undecided => "the budget ended before an order was found or excluded",
+        })
+    }
+}
+
+/// A history that no register explains, or that was not decided.
+///
+/// Its `Display` has one line for the key and the kind and one for each operation.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Violation {
+    /// The key.
+    pub key: u32,
+    /// What is wrong.
+    pub kind: Kind,
+    /// The operation that could not be placed: up to the moment before its answer all could be explained (for the kinds
+    /// that a rule finds: the last link of the contradiction). `None` if undecided.
+    /// An index into `operations`; see [`Violation::operation`].
+    pub stuck: Option<usize>,
+    /// The operations that contradict one another, in the order of their calls. For [`Kind::NotLinearizable`]: the shortest
+    /// prefix of the key's history, by answers, that is not linearizable, where what had no answer yet is shown with
+    /// [`Answer::Unknown`].
+    pub operations: Vec<Operation>,
+}
+
+impl Violation {
+    /// The operation that could not be placed.
+    pub fn operation(&self) -> Option<&Operation> {
+        self.operations.get(self.stuck?)
+    }
+
+    /// The contradiction between `operations`, of which `operation` is the last link.
+    pub(super) fn new(kind: Kind, operation: Operation, operations: impl IntoIterator<Item = Operation>) -> Self {
+        let mut distinct = vec![operation];
+        for other in operations {
+            if !distinct.contains(&other) {
+                distinct.push(other);
+            }
+        }
+        let mut operations = distinct;
+        operations.sort_by_key(|operation| (operation.called, operation.returned, operation.client));
+        let stuck = operations.iter().position(|other| *other == operation);
+        Self { key: operation.key, kind, stuck, operations }
+    }
+}
+
+impl std::error::Error for Violation {}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "key {}: {}", self.key, self.kind)?;
+        let client = self.operations.iter().map(|operation| digits(operation.client.into())).max().unwrap_or(1);
+        let time = self.operations.iter().map(|operation| digits(latest(operation))).max().unwrap_or(1);
+        for (position, operation) in self.operations.iter().enumerate() {
+            let mark = if Some(position) == self.stuck { '>' } else { ' ' };
+            write!(f, "\n{mark} client {:<client$}  {:>time$} ..", operation.client, operation.called)?;
+            match operation.answer {
+                Answer::Unknown => write!(f, " {:time$}", "?")?,
+                _ if operation.returned == u64::MAX => write!(f, " {:time$}", "?")?,
+                _ => write!(f, " {:<time$}", operation.returned)?,
+            }
+            if operation.key != self.key {
+                write!(f, "  key {}", operation.key)?;
+            }
+            write!(f, "  {} -> {}", Asked(operation.call), Told(operation.answer))?;
+        }
+        Ok(())
+    }
+}
+
+fn latest(operation: &Operation) -> u64 {
+    match operation.answer {
+        Answer::Unknown => operation.called,
+        _ if operation.returned == u64::MAX => operation.called,
+        _ => operation.called.max(operation.returned),
+    }
+}
+
+fn digits(number: u64) -> usize {
+    number.checked_ilog10().map_or(1, |log| log as usize + 1)
+}
+
+struct Asked(Call);
+
+impl fmt::Display for Asked {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Call::Put(Value(value)) => write!(f, "put #{value}"),
+            Call::Delete => f.write_str("delete"),
+            Call::CompareAndSwap { expected: Version::NONE, value } => write!(f, "swap absent for #{}", value.0),
+            Call::CompareAndSwap { expected, value } => write!(f, "swap {expected} for #{}", value.0),
+            Call::GetDelete => f.write_str("take"),
+            Call::Read => f.write_str("read"),
+        }
+    }
+}
+
+struct Told(Answer);
+
+impl fmt::Display for Told {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Answer::Written(version) => write!(f, "written {version}"),
+            Answer::Conflict(Some((version, Value(value)))) => write!(f, "conflict with #{value} at {version}"),
+            Answer::Conflict(None) => f.write_str("conflict: absent"),
+            Answer::Failed(version) => write!(f, "conflict with {version}"),
+            Answer::Took { version, found: (was, Value(value)) } => {
+                write!(f, "took #{value} at {was}, written {version}")
+            }
+            Answer::Found(Some((version, Value(value)))) => write!(f, "found #{value} at {version}"),
+            Answer::Found(None) => f.write_str("absent"),
+            Answer::Refused => f.write_str("refused"),
+            Answer::Unknown => f.write_str("unknown"),
+        }
+    }
+}

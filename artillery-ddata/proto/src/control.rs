@@ -1,0 +1,165 @@
+//! Which chain, in which order, under which epoch: decisions, not suggestions.
+//!
+//! [`formation`] settles once who founds a cluster, [`placement`] puts its chains on its nodes, and [`log`] says
+//! which configuration of a chain is the present one. [`coordinator`] decides what stands in the log, and who holds a
+//! lease; [`holder`] asks for leases; [`message`] is what the two say to each other.
+
+pub mod conformance;
+pub mod coordinator;
+pub mod formation;
+mod history;
+pub mod holder;
+pub mod log;
+pub mod message;
+pub mod placement;
+pub mod recovery;
+mod timing;
+
+use std::net::SocketAddr;
+
+use serde::{Deserialize, Serialize};
+
+pub use self::{
+    history::{History, ParseHistoryError, Relation},
+    log::{ConfigLog, Configs, Static, Term},
+    placement::{chain_of, first_configs},
+    timing::{InvalidTiming, Timing},
+};
+use crate::{ClusterId, MemberId, Mode};
+
+/// What every member of a cluster has known since it was formed. Never changed afterwards.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Founding {
+    /// The cluster's id: random, made for this formation.
+    pub cluster: ClusterId,
+    /// What the cluster is called; nodes under other names never meet it.
+    pub name: String,
+    /// Who formed it, in which lives.
+    pub members: Vec<Founder>,
+    /// What was settled for good.
+    pub settings: ChainSettings,
+    /// The times that all nodes of it go by.
+    pub timing: Timing,
+}
+
+impl Founding {
+    /// Whether exactly this life of a node is among the founders.
+    pub fn names(&self, id: MemberId) -> bool {
+        self.position(id).is_some()
+    }
+
+    /// Founders that make a majority.
+    pub fn majority(&self) -> usize {
+        self.members.len() / 2 + 1
+    }
+
+    /// Checks what it settles: it may come from any peer.
+    ///
+    /// # Errors
+    /// [`InvalidSettings`](formation::InvalidSettings).
+    pub(crate) fn validate(&self) -> Result<(), formation::InvalidSettings> {
+        self.settings.validate()?;
+        Ok(self.timing.validate()?)
+    }
+
+    pub(crate) fn position(&self, id: MemberId) -> Option<usize> {
+        self.find(id, false)
+    }
+
+    /// The place of this life of a node, or, for tests that take the rule out, of any life.
+    fn find(&self, id: MemberId, any_life: bool) -> Option<usize> {
+        self.members.iter().position(|founder| founder.id == id || (any_life && founder.id.node == id.node))
+    }
+}
+
+/// A node in one of its lives, and how to reach it.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Founder {
+    /// Who, in which life.
+    pub id: MemberId,
+    /// The node's stable name, for people.
+    pub name: String,
+    /// Where it listens.
+    pub addrs: Vec<SocketAddr>,
+}
+
+/// What a cluster settles when it is formed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct ChainSettings {
+    /// How many chains the keys are spread over, at least 1 and at most [`MAX_CHAINS`].
+    pub chains: u32,
+    /// Serving members of each chain, at least 1. With fewer nodes, all of them serve.
+    pub replicas: u32,
+    /// Where strong reads are served.
+    pub mode: Mode,
+    /// The head refuses writes when fewer serve: at least 1, at most `replicas`.
+    pub min_members: u32,
+}
+
+/// The most chains that a cluster may have.
+pub const MAX_CHAINS: u32 = 1 << 16;
+
+impl Default for ChainSettings {
+    fn default() -> Self {
+        Self { chains: 1, replicas: 3, mode: Mode::Craq, min_members: 1 }
+    }
+}
+
+/// A setting of the chains makes no sense.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum InvalidChainSettings {
+    /// [`ChainSettings::chains`].
+    #[error("{0} chains: from 1 to {MAX_CHAINS} are possible")]
+    Chains(u32),
+    /// [`ChainSettings::replicas`].
+    #[error("chains of no replica hold nothing")]
+    NoReplica,
+    /// [`ChainSettings::min_members`].
+    #[error("min_members is {min_members}: from 1 to the number of replicas ({replicas}) are possible")]
+    MinMembers {
+        /// As it was set.
+        min_members: u32,
+        /// Its limit.
+        replicas: u32,
+    },
+}
+
+impl ChainSettings {
+    /// Checks each setting against its limits.
+    ///
+    /// # Errors
+    /// The first setting that is out of them.
+    pub fn validate(&self) -> Result<(), InvalidChainSettings> {
+        if self.chains == 0 || self.chains > MAX_CHAINS {
+            return Err(InvalidChainSettings::Chains(self.chains));
+        }
+        if self.replicas == 0 {
+            return Err(InvalidChainSettings::NoReplica);
+        }
+        if self.min_members == 0 || self.min_members > self.replicas {
+            return Err(InvalidChainSettings::MinMembers { min_members: self.min_members, replicas: self.replicas });
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_out_of_their_limits_are_named() {
+        let good = ChainSettings::default();
+        assert_eq!(good.validate(), Ok(()));
+        let chains = |chains| ChainSettings { chains, ..good }.validate();
+        assert_eq!(chains(0), Err(InvalidChainSettings::Chains(0)));
+        assert_eq!(chains(MAX_CHAINS), Ok(()));
+        assert_eq!(chains(MAX_CHAINS + 1), Err(InvalidChainSettings::Chains(MAX_CHAINS + 1)));
+        assert_eq!(ChainSettings { replicas: 0, ..good }.validate(), Err(InvalidChainSettings::NoReplica));
+        for min_members in [0, 4] {
+            let error = InvalidChainSettings::MinMembers { min_members, replicas: 3 };
+            assert_eq!(ChainSettings { min_members, ..good }.validate(), Err(error));
+        }
+    }
+}

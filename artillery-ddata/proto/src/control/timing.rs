@@ -1,0 +1,129 @@
+//! The times that all nodes of a cluster go by.
+
+use std::{ops::RangeInclusive, time::Duration};
+
+use serde::{Deserialize, Serialize};
+
+/// Times that a cluster settles when it is formed. Each node goes by these, not by those that it was started with: leases are
+/// safe only if the leader that grants a lease and the leader that waits for its end count alike (docs/DESIGN.md §6, trap 63).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Timing {
+    /// How long a lease runs from the moment at which its renewal was sent.
+    pub lease: Duration,
+    /// By how much two clocks may differ in rate, in millionths.
+    pub drift_ppm: u32,
+    /// A member that was not heard of for so long is taken to be gone.
+    pub suspect: Duration,
+    /// A member that holds up its chain for so long, though it lives, is moved out.
+    pub slow: Duration,
+}
+
+/// A shorter lease is lost by a machine that is busy for a moment.
+const MIN_LEASE: Duration = Duration::from_millis(200);
+const MAX_LEASE: Duration = Duration::from_secs(3600);
+const LIMITS: RangeInclusive<Duration> = MIN_LEASE..=MAX_LEASE;
+/// A clock that is so wrong is broken.
+const MAX_DRIFT_PPM: u32 = 500_000;
+/// How often a lease is renewed while it runs.
+const RENEWALS: u32 = 4;
+
+impl Default for Timing {
+    fn default() -> Self {
+        Self {
+            lease: Duration::from_secs(1),
+            drift_ppm: 10_000,
+            suspect: Duration::from_millis(500),
+            slow: Duration::from_secs(2),
+        }
+    }
+}
+
+/// A time that makes no sense.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum InvalidTiming {
+    /// [`Timing::lease`].
+    #[error("must be from {MIN_LEASE:?} to {MAX_LEASE:?}")]
+    Lease,
+    /// [`Timing::drift_ppm`].
+    #[error("must be at most {MAX_DRIFT_PPM}")]
+    Drift,
+    /// [`Timing::suspect`].
+    #[error("must be from half of lease.duration to {MAX_LEASE:?}")]
+    Suspect,
+    /// [`Timing::slow`].
+    #[error("must be from {MIN_LEASE:?} to {MAX_LEASE:?}")]
+    Slow,
+}
+
+impl InvalidTiming {
+    /// The path of the setting.
+    pub fn field(self) -> &'static str {
+        match self {
+            Self::Lease => "lease.duration",
+            Self::Drift => "lease.drift_ppm",
+            Self::Suspect => "suspect",
+            Self::Slow => "slow",
+        }
+    }
+}
+
+impl Timing {
+    /// Checks each time against its limits.
+    ///
+    /// # Errors
+    /// The first that is out of them.
+    pub fn validate(&self) -> Result<(), InvalidTiming> {
+        self.problems().next().map_or(Ok(()), Err)
+    }
+
+    /// All that is out of its limits.
+    pub fn problems(&self) -> impl Iterator<Item = InvalidTiming> + use<> {
+        let found = [
+            (!LIMITS.contains(&self.lease), InvalidTiming::Lease),
+            (self.drift_ppm > MAX_DRIFT_PPM, InvalidTiming::Drift),
+            (self.suspect < self.lease / 2 || self.suspect > MAX_LEASE, InvalidTiming::Suspect),
+            (!LIMITS.contains(&self.slow), InvalidTiming::Slow),
+        ];
+        found.into_iter().filter_map(|(wrong, problem)| wrong.then_some(problem))
+    }
+
+    /// After so long by any clock within the drift, a lease that was asked for before is out.
+    pub fn lease_and_drift(&self) -> Duration {
+        self.lease + self.lease.mul_f64(f64::from(self.drift_ppm) / 1e6)
+    }
+
+    /// The time between two renewals of a lease.
+    pub fn renew(&self) -> Duration {
+        self.lease / RENEWALS
+    }
+}
+
+/// As flags of a node set them.
+impl std::fmt::Display for Timing {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { lease, drift_ppm, suspect, slow } = self;
+        write!(f, "lease {lease:?}, drift {drift_ppm} ppm, suspect {suspect:?}, slow {slow:?}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_out_of_their_limits_are_named() {
+        let good = Timing::default();
+        assert_eq!(good.validate(), Ok(()));
+        let bad = [
+            (Timing { lease: MIN_LEASE / 2, ..good }, InvalidTiming::Lease),
+            (Timing { lease: Duration::MAX, suspect: Duration::MAX, ..good }, InvalidTiming::Lease),
+            (Timing { drift_ppm: MAX_DRIFT_PPM + 1, ..good }, InvalidTiming::Drift),
+            (Timing { suspect: good.lease / 2 - Duration::from_nanos(1), ..good }, InvalidTiming::Suspect),
+            (Timing { slow: MAX_LEASE * 2, ..good }, InvalidTiming::Slow),
+        ];
+        for (timing, problem) in bad {
+            assert_eq!(timing.validate(), Err(problem), "{timing}");
+        }
+    }
+}

@@ -1,0 +1,407 @@
+//! The CRAQ state machine of one member of one chain, sans-IO: no clock, no socket, no task.
+//!
+//! The contract with whoever drives it:
+//!
+//! - Hand in what happened with [`Replica::handle`], and the time with it.
+//! - Then take the outputs ([`Replica::poll_output`]) until there are none.
+//! - For each member of the configuration ([`Replica::peers`]) and whenever its link can take more, take messages:
+//!   [`Replica::poll_control`] always first, then [`Replica::poll_updates`] as far as the link has room, and last, on a
+//!   stream of its own, [`Replica::poll_snapshot`]. Nothing is
+//!   queued here per link: controls are built from the present state, updates are read from the history by a cursor.
+//! - When all that is on its way, and nothing else has happened, have it do what it put off ([`Replica::settle`]).
+//! - Hand in [`Input::Tick`] at [`Replica::next_tick`].
+//!
+//! Local clean reads don't pass through here at all: [`Gate`] serves them from any thread.
+
+mod close;
+mod commit;
+mod expel;
+mod follow;
+#[cfg(feature = "mutants")]
+mod fork;
+mod gate;
+mod hashed;
+mod history;
+mod incoming;
+mod links;
+mod look;
+mod mutant;
+mod pace;
+mod place;
+mod promote;
+mod reads;
+mod resolve;
+mod resync;
+mod sessions;
+mod stream;
+mod trailing;
+mod types;
+mod watch;
+mod writes;
+
+#[cfg(test)]
+mod tests;
+
+use std::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    fmt,
+    sync::Arc,
+};
+
+use close::Closing;
+#[cfg(feature = "mutants")]
+pub use gate::Begun;
+pub use gate::{Gate, NotLocal, ReadCounters};
+use history::History;
+use incoming::Incoming;
+use links::{Cursor, Peer};
+use look::Snapshots;
+pub use mutant::Mutant;
+use pace::Pace;
+pub use pace::Progress;
+use place::Place;
+use promote::Promotion;
+use reads::{Asked, Reads};
+pub use resync::ResyncProgress;
+use resync::{Filling, Outgoing, Resyncs};
+use sessions::Sessions;
+use trailing::Trailing;
+#[doc(hidden)]
+pub use types::bytes_of;
+pub use types::*;
+use watch::Watchers;
+use writes::{Asker, Writes};
+
+use crate::{
+    ChainConfig, ChainId, Epoch, MemberId, Role, Sequence, Timestamp,
+    store::Store,
+    update::Update,
+    wire::message::{self, ChainFrame, ChainMessage},
+};
+
+/// One member of one chain.
+pub struct Replica {
+    me: MemberId,
+    chain: ChainId,
+    settings: Settings,
+    store: Trailing,
+    gate: Arc<Gate>,
+    config: Option<Arc<ChainConfig>>,
+    /// The newest epoch that was entered, or that doesn't name this member: no older one counts any more.
+    newest: Epoch,
+    place: Place,
+    history: History,
+    watermark: Sequence,
+    lease: Timestamp,
+    /// Our history at the moment at which the epoch opened here.
+    open_upto: Option<Sequence>,
+    /// What the predecessor's `open` asks us to hold first.
+    open_awaits: Option<Sequence>,
+    connected: BTreeSet<MemberId>,
+    peers: BTreeMap<MemberId, Peer>,
+    /// The predecessor doesn't know, or hasn't shown to know, where our history stands.
+    needs_resume: bool,
+    /// In this epoch our history is known to be a prefix of the head's: the head's is; another one is once a predecessor that
+    /// knows it of its own says that it follows, or sends behind our end. From then on nothing of it is ever cut.
+    is_prefix: bool,
+    /// An update came before the ones that it follows.
+    gap: bool,
+    /// The update behind our history, if it comes in pieces and has begun to.
+    incoming: Option<Incoming>,
+    /// Who counts as the tail in the rest of this epoch.
+    promotion: Option<Promotion>,
+    /// The head orders nothing for a moment.
+    closing: Option<Closing>,
+    pace: Pace,
+    /// A snapshot for the joiner behind us, and the number of the newest that there was.
+    outgoing: Option<Outgoing>,
+    snapshot_number: u64,
+    /// A snapshot is coming, and the number of the newest that was heard of in this epoch.
+    filling: Option<Box<Filling>>,
+    /// What was here before a snapshot, until it is freed.
+    past: VecDeque<Update>,
+    snapshot_seen: u64,
+    resyncs: Resyncs,
+    writes: Writes,
+    sessions: Sessions,
+    reads: Reads,
+    snapshots: Snapshots,
+    watchers: Watchers,
+    outputs: VecDeque<Output>,
+    next_heartbeat: Timestamp,
+    halted: Option<Halt>,
+}
+
+impl fmt::Debug for Replica {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Replica")
+            .field("me", &self.me)
+            .field("last", &self.history.last())
+            .field("watermark", &self.watermark)
+            .field("open_upto", &self.open_upto)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Replica {
+    /// A member that is in no configuration yet, over an empty part of `store`.
+    pub fn new(me: MemberId, chain: ChainId, settings: Settings, store: Arc<dyn Store>, gate: Arc<Gate>) -> Self {
+        #[cfg(feature = "mutants")]
+        if let Some(mutant) = settings.mutant {
+            gate.take_out(mutant);
+        }
+        Self {
+            me,
+            chain,
+            settings,
+            store: Trailing::new(store, gate.clone()),
+            gate,
+            config: None,
+            newest: Epoch(0),
+            place: Place::default(),
+            history: History::default(),
+            watermark: Sequence::ZERO,
+            lease: Timestamp::ZERO,
+            open_upto: None,
+            open_awaits: None,
+            connected: BTreeSet::new(),
+            peers: BTreeMap::new(),
+            needs_resume: false,
+            is_prefix: false,
+            gap: false,
+            incoming: None,
+            promotion: None,
+            closing: None,
+            pace: Pace::default(),
+            outgoing: None,
+            snapshot_number: 0,
+            filling: None,
+            past: VecDeque::new(),
+            snapshot_seen: 0,
+            resyncs: Resyncs::default(),
+            writes: Writes::default(),
+            sessions: Sessions::default(),
+            reads: Reads::default(),
+            snapshots: Snapshots::of(me),
+            watchers: Watchers::default(),
+            outputs: VecDeque::new(),
+            next_heartbeat: Timestamp::ZERO,
+            halted: None,
+        }
+    }
+
+    /// Takes in what happened at `now`.
+    pub fn handle(&mut self, now: Timestamp, input: Input) {
+        #[cfg(feature = "mutants")]
+        self.gate.note_time(now);
+        if !self.is_unsettled() {
+            self.next_heartbeat = now + self.settings.heartbeat;
+        }
+        match input {
+            Input::Enter(config) => self.enter(now, config),
+            Input::Expelled(epoch) => self.expelled(epoch),
+            Input::Connected(peer) => self.connected(peer),
+            Input::Disconnected(peer) => self.disconnected(peer),
+            Input::Receive { from, frame } => self.receive(now, from, frame),
+            Input::Write { token, request, write, deadline, wall_clock } => {
+                self.write(now, Asker { token, deadline, replayed: false }, request, write, wall_clock);
+            }
+            Input::Read { token, query, mode, floor, deadline } => {
+                self.read(now, Asked { token, query, mode, floor, deadline });
+            }
+            Input::Lease(until) => {
+                let until = if self.is(Mutant::IgnoreLease) { Timestamp::MAX } else { until };
+                self.lease = until;
+                self.gate.lease(until);
+            }
+            Input::Close { epoch, until } => self.close(now, epoch, until),
+            Input::Served(at) => self.reads.shown = self.reads.shown.max(Some(at.min(now))),
+            Input::Tick => self.tick(now),
+        }
+        self.evict_sessions(now);
+        self.order_barriers(now);
+        self.say_closed();
+        self.look_at_pace(now);
+    }
+
+    /// Whether it has put off work that nobody waits for: [`settle`](Self::settle) does it.
+    pub fn is_behind(&self) -> bool {
+        (self.store.is_behind() || self.is_clearing()) && self.halted.is_none()
+    }
+
+    /// Whether what was put off had better wait for a moment. If nobody reads elsewhere because of it, there will be better
+    /// times: when the next update is on its way. And in the middle the successor works for the same update now, perhaps on
+    /// the same processor. The head has time until it is committed, and all have once it is.
+    pub fn is_between(&self) -> bool {
+        let place = &self.place;
+        let others_work = place.successor.is_some() && !place.is_head && self.history.last().sequence > self.watermark;
+        !self.is_clearing() && (others_work || !self.store.is_held())
+    }
+
+    /// Does what was put off. Nobody can tell whether that was done, but for the time that the next input takes, and that
+    /// local reads come here until then. A joiner that clears its store does a step of that, and takes in no snapshot
+    /// before the last one.
+    pub fn settle(&mut self) {
+        if let Err(error) = self.store.settle() {
+            return self.halt(error.into());
+        }
+        self.clear_some();
+    }
+
+    /// Which chain it is a member of.
+    pub fn chain(&self) -> ChainId {
+        self.chain
+    }
+
+    /// What the driver is to do next.
+    pub fn poll_output(&mut self) -> Option<Output> {
+        self.outputs.pop_front()
+    }
+
+    /// The other members of the configuration entered last. In front those who hold up a write until they have heard: the
+    /// successor of the update, and the head of the commit.
+    pub fn peers(&self) -> impl Iterator<Item = MemberId> + '_ {
+        let first = [self.place.successor, self.place.head];
+        let others = self.peers.keys().filter(move |&&id| !first.contains(&Some(id)));
+        first.into_iter().flatten().filter(|id| self.peers.contains_key(id)).chain(others.copied())
+    }
+
+    /// When [`Input::Tick`] is wanted: while something waits for others, every heartbeat.
+    pub fn next_tick(&self) -> Option<Timestamp> {
+        self.is_unsettled().then_some(self.next_heartbeat)
+    }
+
+    /// How it stands.
+    pub fn status(&self) -> Status {
+        Status {
+            config: self.config.clone(),
+            open: self.is_open(),
+            last: self.history.last(),
+            watermark: self.watermark,
+            in_flight: self.history.in_flight(),
+            backlog: self.history.backlog(),
+            parked_reads: self.reads.len(),
+            waiting_writes: self.writes.len(),
+            sessions: self.sessions.len(),
+            sessions_bytes: self.sessions.bytes(),
+            pending_sessions_bytes: self.sessions.pending_bytes(),
+            snapshots: self.snapshots.len(),
+            watchers: self.watchers.len(),
+            reads: ReadCounts { version_queries: self.reads.queries.sent(), ..self.reads.counters },
+            expelled: self.is_expelled().then_some(self.newest),
+            resyncs_full: self.resyncs.full,
+            resyncs_partial: self.resyncs.partial,
+            receiving: self.filling.as_ref().map(|filling| filling.come()),
+            sending: self.outgoing.as_ref().map(Outgoing::sent),
+            halted: self.halted.clone(),
+            size: self.store.size(self.chain),
+        }
+    }
+
+    /// The history kept here, oldest first, for invariant checks: committed updates may have been dropped already.
+    pub fn history(&self) -> impl DoubleEndedIterator<Item = &Update> + ExactSizeIterator + '_ {
+        self.history.updates().iter()
+    }
+
+    /// Moves to a newer configuration that names this member (docs/DESIGN.md §5.4), whichever it skips on the way.
+    fn enter(&mut self, now: Timestamp, config: Arc<ChainConfig>) {
+        let newer = config.epoch > self.newest;
+        if config.chain != self.chain || !newer || config.role(self.me).is_none() || self.halted.is_some() {
+            return;
+        }
+        self.gate.serve(None);
+        self.end_outgoing();
+        self.newest = config.epoch;
+        self.place = Place::of(&config, self.me);
+        self.peers = config
+            .members
+            .iter()
+            .filter(|member| member.id != self.me)
+            .map(|member| (member.id, Peer::new(self.connected.contains(&member.id))))
+            .collect();
+        self.leave_epoch();
+        if self.is(Mutant::LoseInFlight)
+            && self.place.successor.is_some_and(|id| config.role(id) == Some(Role::Serving))
+        {
+            let behind = Cursor::at(self.history.last().sequence.next());
+            let successor = self.place.successor.and_then(|id| self.peers.get_mut(&id));
+            successor.into_iter().for_each(|peer| peer.cursor = peer.connected.then_some(behind));
+        }
+        if self.is(Mutant::RollBackFirst) {
+            let keep = self.history.version_at(self.watermark).unwrap_or_default();
+            self.cut(now, message::Cut { said: self.history.last(), keep });
+        }
+        self.pace.begin(now);
+        self.event(Event::Entered(config.epoch));
+        let (epoch, mode) = (config.epoch, config.mode);
+        self.config = Some(config);
+        if self.filling.is_some() && self.place.serves() {
+            return self.halt(Halt::NotWhole);
+        }
+        if self.place.is_head {
+            self.open(now);
+        }
+        if self.place.serves_local_reads(mode) {
+            self.gate.serve(Some(epoch));
+        }
+        self.restart_reads(now);
+    }
+
+    fn is_open(&self) -> bool {
+        self.open_upto.is_some()
+    }
+
+    /// The epoch is open here (rule 5.5): all that was here before may be committed, once it is everywhere.
+    fn open(&mut self, now: Timestamp) {
+        let Some(config) = self.config.as_ref() else { return };
+        let epoch = config.epoch;
+        self.open_upto = Some(self.history.last().sequence);
+        self.event(Event::Opened(epoch));
+        self.due_for(self.place.successor);
+        self.due_for(self.place.predecessor);
+        self.follow_heard(now);
+        self.commit_as_tail(now);
+        self.peers.values_mut().for_each(|peer| peer.due |= peer.owed);
+        self.consider_promotion(now);
+    }
+
+    /// Stops serving for good: local readers first, then everybody who waits.
+    fn halt(&mut self, why: Halt) {
+        if self.halted.is_some() {
+            return;
+        }
+        self.gate.serve(None);
+        self.incoming = None;
+        self.end_outgoing();
+        self.halted = Some(why.clone());
+        self.reply_all_reads(&Reply::Refused(Refusal::NoChain));
+        self.refuse_watchers();
+        self.expire_writes(Timestamp::MAX);
+        self.event(Event::Halted(why));
+    }
+
+    fn tick(&mut self, now: Timestamp) {
+        if now < self.next_heartbeat {
+            return;
+        }
+        self.next_heartbeat = now + self.settings.heartbeat;
+        self.end_closing(now);
+        self.expire_reads(now);
+        self.expire_writes(now);
+        self.expire_snapshots(now);
+        self.expire_watchers(now);
+        self.repeat(now);
+    }
+
+    fn reply(&mut self, token: Token, reply: Reply) {
+        self.outputs.push_back(Output::Reply(token, reply));
+    }
+
+    fn event(&mut self, event: Event) {
+        self.outputs.push_back(Output::Event(event));
+    }
+
+    fn frame(&self, config: &ChainConfig, message: ChainMessage) -> ChainFrame {
+        ChainFrame { chain: self.chain, epoch: config.epoch, index: config.index, message }
+    }
+}

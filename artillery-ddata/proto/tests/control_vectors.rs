@@ -1,0 +1,94 @@
+//! Bytes of wire format 1 about forming a cluster and about its configuration, as `wire_vectors.rs` has those of chains.
+
+use std::{fs, path::PathBuf, time::Duration};
+
+use artillery_core::frame::{Frame, FrameDecoder};
+use artillery_proto::{
+    ClusterId, Incarnation, MemberId, NodeId,
+    control::{
+        ChainSettings, Configs, Founder, Founding, History, Timing,
+        formation::{FormationMessage, Progress, Proposal},
+        message::Renewed,
+    },
+    wire::{
+        control::{Answer, decode_answer, encode_answer},
+        formation,
+    },
+};
+use bytes::Bytes;
+
+fn founder(n: u8) -> Founder {
+    let id = MemberId { node: NodeId::from_bytes([n; 16]), incarnation: Incarnation { store: 7, starts: 1 } };
+    Founder { id, name: format!("n{n}"), addrs: vec![([127, 0, 0, 1], 7400 + u16::from(n)).into()] }
+}
+
+fn founding() -> Founding {
+    Founding {
+        cluster: ClusterId(1 << 70),
+        name: "shop".to_owned(),
+        members: vec![founder(1), founder(2)],
+        settings: ChainSettings::default(),
+        timing: Timing {
+            lease: Duration::from_millis(1500),
+            drift_ppm: 10_000,
+            suspect: Duration::from_millis(750),
+            slow: Duration::from_secs(2),
+        },
+    }
+}
+
+fn formation_messages() -> [(&'static str, FormationMessage); 2] {
+    let proposal = Box::new(Proposal { proposer: founder(1).id, attempt: 3, founding: founding() });
+    let progress = Progress { accepted: [0].into(), ..Progress::default() };
+    [
+        ("formation-propose", FormationMessage::Propose { proposal, progress }),
+        ("formation-formed", FormationMessage::Formed(Box::new(founding()))),
+    ]
+}
+
+fn renewed() -> Answer {
+    let configs = Configs::of(&founding());
+    let renewed = Renewed {
+        number: 251,
+        lease: Some(Duration::from_millis(1500)),
+        leader: Some(founder(1).id),
+        configs: Some(Box::new(configs)),
+        settled: true,
+        released: false,
+        leave: None,
+        close: Vec::new(),
+    };
+    Answer::Renewed(Some(History::first(ClusterId(1 << 70))), renewed)
+}
+
+fn hex(bytes: &[u8]) -> String {
+    let lines = bytes.chunks(32).map(|line| line.iter().map(|byte| format!("{byte:02x}")).collect::<String>() + "\n");
+    lines.collect()
+}
+
+/// Insists that the vector holds these bytes, and takes the frame out of them.
+fn compared(name: &str, header: Bytes, body: Bytes) -> Frame {
+    let sent = Frame { header, body }.to_bytes();
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/wire-1").join(name).with_extension("hex");
+    let text = fs::read_to_string(&path)
+        .unwrap_or_else(|error| panic!("{}: {error}; it would hold:\n{}", path.display(), hex(&sent)));
+    assert_eq!(hex(&sent), text, "{name} is sent as other bytes than before");
+    let mut decoder = FrameDecoder::new(1 << 20);
+    decoder.push(&sent);
+    decoder.next_frame().expect("a frame").expect("a whole frame")
+}
+
+#[test]
+fn formation_vectors_are_understood_and_sent() {
+    for (name, message) in formation_messages() {
+        let frame = compared(name, formation::encode(&message).expect("it can be encoded"), Bytes::new());
+        assert_eq!(formation::decode(&frame), Ok(message), "{name}");
+    }
+}
+
+#[test]
+fn an_answer_with_configurations_is_understood_and_sent() {
+    let encoded = encode_answer(&renewed()).expect("it can be encoded");
+    let frame = compared("control-renewed", encoded.header, encoded.body);
+    assert_eq!(decode_answer(&frame), Ok(renewed()));
+}

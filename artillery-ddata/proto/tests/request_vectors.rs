@@ -1,0 +1,266 @@
+//! Requests and responses as bytes that every later release that talks wire format 1 must understand, and send.
+//!
+//! Once a release speaks it, a vector in `wire-1/` is never changed: what a later one adds gets vectors of its own.
+
+use std::{fmt::Debug, fs, path::PathBuf, time::Duration};
+
+use artillery_core::frame::{Frame, FrameDecoder};
+use artillery_proto::{
+    ChainId, ClusterId, Incarnation, MemberId, NodeId, ReadMode, Refusal, Sequence, Version, Way,
+    replica::{
+        Changes, Committed, Computed, Cut, Expected, Group, GroupFailure, Hashed, HashedPage, Page, Query, Read, Reply,
+        Requirement, Scan, Script, ScriptStep, Snapshot, Step, StepOutcome, Watch, Write,
+    },
+    store::{Held, Record},
+    update::{Failure, RequestKey},
+    wire::request::{
+        Encoded, Operation, Request, Response, ResponseAnswer, decode_answer_to, decode_request, decode_response,
+        encode_answer_to, encode_request, encode_response,
+    },
+};
+use bytes::Bytes;
+
+/// With one of each step.
+fn script() -> Script {
+    let key = || Bytes::from("stock/7");
+    let require = |expected| vec![Requirement { key: key(), expected }];
+    let steps = vec![
+        ScriptStep::Get { key: key() },
+        ScriptStep::Length { key: key() },
+        ScriptStep::Put { key: key(), value: Bytes::from("4") },
+        ScriptStep::Delete { key: key() },
+        ScriptStep::GetDelete { key: key() },
+        ScriptStep::Append { key: key(), value: Bytes::from("x") },
+        ScriptStep::Increment { key: key(), by: -1 },
+    ];
+    let groups = vec![Group { require: require(Expected::Absent), steps }, Group::default()];
+    Script { require: require(Expected::Version(Version::new(1, 2))), groups }
+}
+
+/// With one of each outcome.
+fn ran() -> Computed {
+    let told = vec![
+        StepOutcome::Done,
+        StepOutcome::Deleted(true),
+        StepOutcome::Found(Some((Version::new(1, 9), Bytes::from("4")))),
+        StepOutcome::Found(None),
+        StepOutcome::Length(Some(70_000)),
+        StepOutcome::Length(None),
+        StepOutcome::Appended(9),
+        StepOutcome::Number(-9),
+    ];
+    let failed = |failure| Err(GroupFailure::Failed { step: 3, failure });
+    Computed::Ran(vec![
+        Ok(told),
+        Err(GroupFailure::Unmet { requirement: 1, version: Version::new(1, 9) }),
+        failed(Failure::NotANumber),
+        failed(Failure::Overflow),
+        failed(Failure::TooLarge(1 << 40)),
+    ])
+}
+
+fn requests() -> Vec<(&'static str, Request)> {
+    let key = || Bytes::from("stock/7");
+    let request =
+        |operation| Request { number: 300, chain: ChainId(2), deadline_ms: 5000, forwarded: false, operation };
+    let write = |write| request(Operation::Write { request: None, history: None, write });
+    let requested = |write| {
+        let key = RequestKey { session: Version::new(1, 900), number: 17, lowest: 5 };
+        request(Operation::Write { request: Some(key), history: Some(ClusterId(1 << 100)), write })
+    };
+    let read = |mode| request(Operation::Read { query: Query::Key(key()), mode, floor: None, history: None });
+    let look = |query| {
+        let (floor, history) = (Some(Sequence(70_000)), Some(ClusterId(1 << 100)));
+        request(Operation::Read { query, mode: ReadMode::Strong, floor, history })
+    };
+    let scan = |after, snapshot| look(Query::Scan(Scan { prefix: key(), after, limit: 100, snapshot }));
+    let steps = vec![
+        Step::Require { key: key(), expected: Expected::Absent },
+        Step::Require { key: key(), expected: Expected::Present },
+        Step::Require { key: key(), expected: Expected::Version(Version::new(1, 2)) },
+        Step::Put { key: key(), value: Bytes::from("4") },
+        Step::Delete { key: key() },
+        Step::Append { key: key(), value: Bytes::from("x") },
+        Step::Increment { key: key(), by: -1 },
+    ];
+    vec![
+        ("request-read-bounded", read(ReadMode::Bounded { versions: 10, age: Duration::from_millis(1500) })),
+        ("request-read-keys", look(Query::Keys(vec![key(), Bytes::from("b")]))),
+        ("request-watch", look(Query::Changes(Watch { prefix: key(), after: Some(Sequence(7)) }))),
+        ("request-watch-now", look(Query::Changes(Watch { prefix: key(), after: None }))),
+        ("request-scan", scan(None, Snapshot::No)),
+        ("request-scan-begin", scan(None, Snapshot::Begin)),
+        ("request-scan-of", scan(Some(key()), Snapshot::Of(7))),
+        ("request-hashed", look(Query::Hashed(Hashed { from: 1 << 63, limit: 100 }))),
+        ("request-append", requested(Write::Append { key: key(), value: Bytes::from("x") })),
+        ("request-increment", requested(Write::Increment { key: key(), by: -40 })),
+        ("request-get-delete", requested(Write::GetDelete { key: key() })),
+        ("request-batch", requested(Write::Batch(steps))),
+        ("request-script", requested(Write::Script(script()))),
+        ("request-open-session", write(Write::OpenSession)),
+        ("request-resolve", requested(Write::Resolve)),
+        ("request-read-strong", read(ReadMode::Strong)),
+        ("request-read-through-chain", read(ReadMode::ThroughChain)),
+        ("request-read-eventual", read(ReadMode::Eventual)),
+        ("request-put", Request { forwarded: true, ..write(Write::Put { key: key(), value: Bytes::from("4") }) }),
+        ("request-delete", write(Write::Delete { key: key() })),
+        ("request-swap", write(swap(Some(Bytes::new())))),
+        ("request-swap-delete", write(swap(None))),
+        ("request-routing", request(Operation::Routing)),
+        ("request-status", request(Operation::Status)),
+    ]
+}
+
+fn swap(value: Option<Bytes>) -> Write {
+    Write::CompareAndSwap { key: Bytes::from("stock/7"), expected: Version::new(3, 1 << 20), value }
+}
+
+fn member() -> MemberId {
+    MemberId { node: NodeId::from_bytes([0xab; 16]), incarnation: Incarnation { store: 1 << 100, starts: 2 } }
+}
+
+fn responses() -> Vec<(&'static str, Response)> {
+    let held = |value: Option<&'static str>| Some(Held { version: Version::new(1, 9), value: value.map(Bytes::from) });
+    let reply = |reply| Response { number: 300, by: None, answer: ResponseAnswer::Reply(reply) };
+    let as_of = Sequence(80_000);
+    let read = |held, clean, way| reply(Reply::Read(Read { held, clean, way, as_of }));
+    let computed = |result| {
+        reply(Reply::Committed(Committed { version: Version::new(4, 70_000), copies: 3, replayed: true, result }))
+    };
+    let conflict = |step, version, value: Option<&'static str>| {
+        let (at, value) = (Version::new(4, 70_000), value.map(Bytes::from));
+        let replayed = value.is_none();
+        reply(Reply::Conflict { at, step, version, value, replayed })
+    };
+    let record = |key: &'static str| Record {
+        key: Bytes::from(key),
+        held: Held { version: Version::new(1, 9), value: Some(Bytes::from("v")) },
+    };
+    let page = |next: Option<&'static str>, snapshot| {
+        let (records, next) = (vec![record("a"), record("b")], next.map(Bytes::from));
+        reply(Reply::Page(Page { records, next, clean: true, way: Way::Local, as_of: Sequence(80_000), snapshot }))
+    };
+    let hashed = |next| {
+        let keys = vec![Bytes::from("b"), Bytes::new(), Bytes::from("stock/7")];
+        reply(Reply::Hashed(HashedPage { keys, next, clean: true, way: Way::Query, as_of }))
+    };
+    let refused = |refusal| reply(Reply::Refused(refusal));
+    let at = Version::new(4, 70_000);
+    vec![
+        (
+            "response-committed",
+            reply(Reply::Committed(Committed { version: at, copies: 3, replayed: false, result: Computed::Nothing })),
+        ),
+        ("response-length", computed(Computed::Length(9))),
+        ("response-number", computed(Computed::Number(-9))),
+        ("response-took", computed(Computed::Took(Some((Version::new(1, 9), Bytes::from("4")))))),
+        ("response-took-nothing", computed(Computed::Took(None))),
+        ("response-took-forgotten", computed(Computed::TookForgotten(Version::new(1, 9)))),
+        ("response-ran", computed(ran())),
+        ("response-ran-forgotten", computed(Computed::RanForgotten)),
+        ("response-refused-results", refused(Refusal::ResultsTooLarge { len: 1 << 40, limit: 64 << 20 })),
+        ("response-conflict", conflict(0, Version::new(1, 9), Some("4"))),
+        ("response-conflict-absent", conflict(3, Version::NONE, None)),
+        (
+            "response-cut",
+            reply(Reply::Cut(Cut { found: vec![held(Some("4")), None], clean: true, way: Way::Query, as_of })),
+        ),
+        (
+            "response-changes",
+            reply(Reply::Changes(Changes { records: vec![record("a"), record("b")], upto: Sequence(80_000) })),
+        ),
+        ("response-refused-compacted", refused(Refusal::Compacted { first: 70_000 })),
+        ("response-page", page(Some("b"), Some(7))),
+        ("response-page-last", page(None, None)),
+        ("response-hashed", hashed(1 << 63)),
+        ("response-hashed-last", hashed(0)),
+        ("response-refused-expired", refused(Refusal::SessionExpired)),
+        ("response-refused-forgotten", refused(Refusal::Forgotten)),
+        ("response-refused-barred", refused(Refusal::Barred)),
+        ("response-refused-full", refused(Refusal::SessionFull)),
+        ("response-refused-number", refused(Refusal::NotANumber)),
+        ("response-refused-overflow", refused(Refusal::Overflow)),
+        ("response-refused-snapshot", refused(Refusal::SnapshotGone)),
+        ("response-refused-chains", refused(Refusal::ManyChains)),
+        ("response-refused-request", refused(Refusal::OtherRequest)),
+        ("response-refused-history", refused(Refusal::OtherHistory)),
+        ("response-refused-batch", refused(Refusal::BatchSize { len: 0, limit: 4096 })),
+        ("response-read", Response { by: Some(member()), ..read(held(Some("4")), true, Way::Local) }),
+        ("response-read-absent", read(None, true, Way::Query)),
+        ("response-read-dirty", read(held(None), false, Way::Chain)),
+        ("response-refused-no-chain", refused(Refusal::NoChain)),
+        ("response-refused-not-head", refused(Refusal::NotHead(Some(member())))),
+        ("response-refused-not-tail", refused(Refusal::NotTail(None))),
+        ("response-refused-no-lease", refused(Refusal::NoLease)),
+        ("response-refused-busy", refused(Refusal::Busy)),
+        ("response-refused-too-few", refused(Refusal::TooFewMembers { have: 1, need: 2 })),
+        ("response-refused-key", refused(Refusal::KeyTooLong { len: 5000, limit: 4096 })),
+        ("response-refused-store", refused(Refusal::StoreFailed)),
+        ("response-refused-value", refused(Refusal::ValueTooLarge { len: 1 << 40, limit: 64 << 20 })),
+        ("response-expired", reply(Reply::Expired)),
+        ("response-routing-none", Response { number: 1, by: None, answer: ResponseAnswer::Routing(None) }),
+        ("response-status", Response { number: 1, by: None, answer: ResponseAnswer::Status(Bytes::from("{}")) }),
+    ]
+}
+
+fn directory() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/wire-1")
+}
+
+fn hex(bytes: &[u8]) -> String {
+    let lines = bytes.chunks(32).map(|line| line.iter().map(|byte| format!("{byte:02x}")).collect::<String>() + "\n");
+    lines.collect()
+}
+
+fn unhex(text: &str) -> Vec<u8> {
+    let digits: Vec<u8> =
+        text.chars().filter(|c| !c.is_whitespace()).map(|c| c.to_digit(16).expect("hex") as u8).collect();
+    assert!(digits.len().is_multiple_of(2), "half a byte");
+    digits.chunks(2).map(|pair| pair[0] << 4 | pair[1]).collect()
+}
+
+fn check<M: PartialEq + Debug, E: Debug>(name: &str, message: &M, sent: Encoded, decode: fn(&Frame) -> Result<M, E>) {
+    let sent = Frame { header: sent.header, body: sent.body.concat().into() }.to_bytes();
+    let path = directory().join(name).with_extension("hex");
+    let text = fs::read_to_string(&path)
+        .unwrap_or_else(|error| panic!("{}: {error}; it would hold:\n{}", path.display(), hex(&sent)));
+    assert_eq!(hex(&sent), text, "{name} is sent as other bytes than before");
+
+    let mut decoder = FrameDecoder::new(1 << 20);
+    decoder.push(&unhex(&text));
+    let frame = decoder.next_frame().expect("a frame").expect("a whole frame");
+    assert_eq!(decoder.finish(), Ok(()), "one frame");
+    assert_eq!(&decode(&frame).expect("a message"), message, "{name} is understood as another message than before");
+}
+
+#[test]
+fn requests_are_understood_and_sent() {
+    for (name, request) in requests() {
+        check(name, &request, encode_request(&request).expect("it can be encoded"), decode_request);
+    }
+}
+
+#[test]
+fn responses_are_understood_and_sent() {
+    for (name, response) in responses() {
+        check(name, &response, encode_response(&response).expect("it can be encoded"), decode_response);
+    }
+}
+
+#[test]
+fn no_vector_is_forgotten() {
+    let listed: Vec<_> = requests().iter().map(|(name, _)| *name).chain(responses().iter().map(|(n, _)| *n)).collect();
+    for entry in fs::read_dir(directory()).expect("the directory of the vectors") {
+        let path = entry.expect("a directory entry").path();
+        let name = path.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
+        let ours = name.starts_with("request-") || name.starts_with("response-");
+        assert!(!ours || listed.contains(&name), "{} is not tested", path.display());
+    }
+}
+
+/// What stands before a large response on a stream of its own.
+#[test]
+fn a_large_response_is_announced() {
+    let announced = Encoded { header: encode_answer_to(70_000), body: Vec::new() };
+    check("answer-to", &70_000, announced, decode_answer_to);
+}

@@ -1,0 +1,242 @@
+//! Bytes that a release has sent must be understood, and sent, by every later one that talks wire format 1.
+//!
+//! A vector in `wire-1/` is never changed. What a later release adds gets vectors of its own.
+
+use std::{fs, path::PathBuf};
+
+use artillery_core::frame::{Frame, FrameDecoder};
+use artillery_proto::{
+    ChainId, Epoch, Sequence, Version,
+    store::{Held, Record},
+    update::{Change, Failure, Outcome, RequestKey, Update, UpdateKind},
+    wire::{
+        chain::{decode, encode},
+        message::{
+            Answer, Beginning, ChainFrame, ChainMessage, Chunk, Control, Cut, Lengths, Mark, Outline, Part, Partial,
+            Position, Progress, RecordPiece, SessionEntry, SnapshotContent, SnapshotPart, Updates,
+        },
+    },
+};
+use bytes::Bytes;
+
+fn vectors() -> [(&'static str, ChainFrame); 13] {
+    [
+        ("chain-control-empty", control(ChainId(0), Epoch(1), 1, Control::default())),
+        ("chain-control-full", control(ChainId(250), Epoch(251), 70_000, full_control())),
+        ("chain-updates-one", updates(vec![put(Version::new(1, 1), "greeting", "hello")])),
+        ("chain-updates-many", updates(many_updates())),
+        ("chain-updates-ran", updates(ran())),
+        ("chain-chunk-first", chunk(Part::First(outline()), "keyval")),
+        ("chain-chunk-behind", chunk(Part::Behind(65_536), "ue")),
+        ("chain-control-joiner", control(ChainId(3), Epoch(5), 6, joiner_control())),
+        ("chain-snapshot-begin", snapshot(Mark::default(), SnapshotContent::Begin(beginning()))),
+        ("chain-snapshot-sessions", snapshot(Mark::default(), SnapshotContent::Sessions(sessions()))),
+        ("chain-snapshot-records", snapshot(mark(0), SnapshotContent::Records(records()))),
+        ("chain-snapshot-piece", snapshot(mark(65_536), SnapshotContent::Piece(piece()))),
+        ("chain-snapshot-end", snapshot(mark(0), SnapshotContent::End)),
+    ]
+}
+
+fn control(chain: ChainId, epoch: Epoch, index: u64, control: Control) -> ChainFrame {
+    ChainFrame { chain, epoch, index, message: ChainMessage::Control(control) }
+}
+
+fn updates(updates: Vec<Update>) -> ChainFrame {
+    let first = updates[0].version;
+    let after = if first.sequence == Sequence(1) { Version::NONE } else { Version::new(4, first.sequence.0 - 1) };
+    let message = ChainMessage::Updates(Updates { watermark: Sequence(65_535), after, updates });
+    ChainFrame { chain: ChainId(3), epoch: Epoch(5), index: 1 << 32, message }
+}
+
+/// Of scripts: one ran, one would have told too much.
+fn ran() -> Vec<Update> {
+    let ran = Update { outcome: Outcome::Ran, ..put(Version::new(1, 1), "greeting", "hello") };
+    let failed = Outcome::Failed(Failure::ResultsTooLarge(1 << 40));
+    vec![ran, Update { outcome: failed, changes: Default::default(), ..put(Version::new(1, 2), "", "") }]
+}
+
+fn chunk(part: Part, bytes: &'static str) -> ChainFrame {
+    let (watermark, version) = (Sequence(250), Version::new(5, 251));
+    let after = Version::new(4, 250);
+    let message = ChainMessage::Chunk(Chunk { watermark, after, version, part, bytes: Bytes::from(bytes) });
+    ChainFrame { chain: ChainId(3), epoch: Epoch(5), index: 6, message }
+}
+
+fn snapshot(at: Mark, content: SnapshotContent) -> ChainFrame {
+    let message = ChainMessage::Snapshot(SnapshotPart { id: 251, at, watermark: Sequence(65_537), content });
+    ChainFrame { chain: ChainId(3), epoch: Epoch(5), index: 6, message }
+}
+
+fn mark(bytes: u64) -> Mark {
+    Mark { sessions: 3, behind: Some(Bytes::from("greeting")), bytes }
+}
+
+fn beginning() -> Beginning {
+    Beginning {
+        said: Version::new(1, 17),
+        version: Version::new(4, 70_000),
+        epochs: vec![(Epoch(1), Sequence(1)), (Epoch(4), Sequence(300))],
+        chain_time: 1_700_000_000_000,
+        sessions: 3,
+    }
+}
+
+fn sessions() -> Vec<SessionEntry> {
+    let record =
+        |number, outcome, taken| SessionEntry::Record { number, version: Version::new(4, 301), outcome, taken };
+    vec![
+        SessionEntry::Session { id: Version::new(2, 300), lowest: 15, used: Sequence(65_536) },
+        record(17, Outcome::Took(Version::new(1, 2)), Some(Bytes::from("gone"))),
+        record(18, Outcome::Done, None),
+    ]
+}
+
+fn records() -> Vec<Record> {
+    let record = |key: &'static str, version, value: &'static str| Record {
+        key: Bytes::from(key),
+        held: Held { version, value: Some(Bytes::from(value)) },
+    };
+    vec![record("hello", Version::new(1, 2), "world"), record("world", Version::new(4, 70_000), "")]
+}
+
+fn piece() -> RecordPiece {
+    RecordPiece {
+        key: Bytes::from("large"),
+        version: Version::new(1, 251),
+        len: 70_000,
+        bytes: Bytes::from("of its value"),
+    }
+}
+
+fn joiner_control() -> Control {
+    let progress =
+        Progress { id: 251, mark: mark(7), again: true, upto: Sequence(300), missed: true, hold: true, ended: true };
+    Control { snapshot: Some(Box::new(progress)), ..Control::default() }
+}
+
+fn outline() -> Outline {
+    Outline {
+        kind: UpdateKind::WRITE,
+        request: Some(RequestKey { session: Version::new(2, 300), number: 17, lowest: 15 }),
+        outcome: Outcome::Length(70_000),
+        chain_time: 1_700_000_000_000,
+        changes: vec![Lengths { key: 3, value: Some(70_000) }, Lengths { key: 4, value: None }],
+    }
+}
+
+fn full_control() -> Control {
+    Control {
+        watermark: Sequence(1),
+        echo: Sequence(251),
+        confirm: true,
+        is_open: true,
+        acknowledged: Version::new(2, 65_536),
+        resume: Some(Position {
+            last: Version::new(3, 1 << 32),
+            epochs: vec![(Epoch(1), Sequence(1)), (Epoch(3), Sequence(u64::MAX))],
+        }),
+        partial: Some(Partial { version: Version::new(3, 15), bytes: 70_001 }),
+        following: true,
+        cut: Some(Cut { said: Version::new(4, 5), keep: Version::new(6, 7) }),
+        open: Some(Sequence(8)),
+        query: 9,
+        answer: Some(Answer { number: 10, sequence: Sequence(11) }),
+        barrier: 12,
+        ordered: Some(Answer { number: 13, sequence: Sequence(14) }),
+        snapshot: None,
+    }
+}
+
+fn put(version: Version, key: &'static str, value: &'static str) -> Update {
+    let change = Change { key: Bytes::from(key), value: Some(Bytes::from(value)) };
+    Update {
+        version,
+        kind: UpdateKind::WRITE,
+        request: None,
+        outcome: Outcome::Done,
+        chain_time: 1_700_000_000_000,
+        changes: [change].into_iter().collect(),
+    }
+}
+
+fn many_updates() -> Vec<Update> {
+    let change = |key: &'static str, value: Option<&'static str>| Change {
+        key: Bytes::from(key),
+        value: value.map(Bytes::from),
+    };
+    let batch = [change("gone", None), change("", Some("")), change("stays", Some("value"))];
+    let request = RequestKey { session: Version::new(2, 300), number: 17, lowest: 15 };
+    let noop = Update {
+        kind: UpdateKind::NOOP,
+        changes: [].into_iter().collect(),
+        chain_time: 0,
+        ..put(Version::new(5, 65_539), "", "")
+    };
+    vec![
+        Update { changes: batch.into_iter().collect(), ..put(Version::new(4, 65_536), "", "") },
+        Update {
+            request: Some(request),
+            outcome: Outcome::Conflict(Version::new(4, 65_536)),
+            changes: [].into_iter().collect(),
+            ..put(Version::new(4, 65_537), "", "")
+        },
+        Update { kind: UpdateKind::BARRIER, ..noop.clone() },
+        noop,
+        Update { kind: UpdateKind(0xfe), ..put(Version::new(6, 65_540), "later", "release") },
+    ]
+    .into_iter()
+    .zip(65_536..)
+    .map(|(mut update, sequence)| {
+        update.version.sequence = Sequence(sequence);
+        update
+    })
+    .collect()
+}
+
+fn directory() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/wire-1")
+}
+
+fn hex(bytes: &[u8]) -> String {
+    let lines = bytes.chunks(32).map(|line| line.iter().map(|byte| format!("{byte:02x}")).collect::<String>() + "\n");
+    lines.collect()
+}
+
+fn unhex(text: &str) -> Vec<u8> {
+    let digits: Vec<u8> =
+        text.chars().filter(|c| !c.is_whitespace()).map(|c| c.to_digit(16).expect("hex") as u8).collect();
+    assert!(digits.len().is_multiple_of(2), "half a byte");
+    digits.chunks(2).map(|pair| pair[0] << 4 | pair[1]).collect()
+}
+
+#[test]
+fn vectors_are_understood_and_sent() {
+    for (name, message) in vectors() {
+        let encoded = encode(&message).expect("a vector can be encoded");
+        let sent = Frame { header: encoded.header, body: encoded.body.concat().into() }.to_bytes();
+        let path = directory().join(name).with_extension("hex");
+        let text = fs::read_to_string(&path)
+            .unwrap_or_else(|error| panic!("{}: {error}; it would hold:\n{}", path.display(), hex(&sent)));
+        assert_eq!(hex(&sent), text, "{name} is sent as other bytes than before");
+
+        let mut decoder = FrameDecoder::new(1 << 20);
+        decoder.push(&unhex(&text));
+        let frame = decoder.next_frame().expect("a frame").expect("a whole frame");
+        assert_eq!(decoder.finish(), Ok(()), "one frame");
+        assert_eq!(decode(&frame), Ok(message), "{name} is understood as another message than before");
+    }
+}
+
+#[test]
+fn no_vector_is_forgotten() {
+    let listed = vectors();
+    for entry in fs::read_dir(directory()).expect("the directory of the vectors") {
+        let path = entry.expect("a directory entry").path();
+        let name = path.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
+        assert!(
+            !name.starts_with("chain-") || listed.iter().any(|(listed, _)| *listed == name),
+            "{} is not tested",
+            path.display()
+        );
+    }
+}
