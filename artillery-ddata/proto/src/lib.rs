@@ -5,6 +5,7 @@
 //! values. The network half, `artillery-ddata`, and the simulator drive the same code. Applications use `artillery-ddata`.
 //!
 //! - [`replica`]: the state machine of one member of one chain (CRAQ);
+//! - [`runner`]: the replica of a chain as it is driven, in the simulator as on the network;
 //! - [`store`]: versions of every key;
 //! - [`control`]: who forms a cluster, which chain stands where, who holds a lease;
 //! - [`wire`]: what members, nodes and clients say to each other.
@@ -14,6 +15,7 @@ pub mod control;
 pub mod replica;
 mod request_id;
 mod routing;
+pub mod runner;
 mod session;
 pub mod store;
 pub mod tries;

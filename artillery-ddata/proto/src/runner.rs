@@ -1,0 +1,389 @@
+//! Runs the replica of one chain: which input is taken in first, with which reading of the clock, what is put off, and when
+//! a reply may leave. Sans-IO.
+//!
+//! Whoever drives it receives what is there ([`Turn`]), has it taken in ([`ChainRunner::take`]), does what it says
+//! ([`ChainRunner::poll_output`]), sends what the replica has for its peers, and then has it do what was put off
+//! ([`ChainRunner::settle`]). Drivers keep sockets, tasks and timers.
+
+#[cfg(feature = "mutants")]
+mod fork;
+#[cfg(feature = "mutants")]
+mod mutant;
+#[cfg(test)]
+mod tests;
+mod turn;
+
+use std::{collections::VecDeque, sync::Arc, time::Duration};
+
+use slab::Slab;
+
+#[cfg(feature = "mutants")]
+pub use self::mutant::Mutant;
+pub use self::turn::{Lease, Link, Order, ReadRequest, Turn, WriteRequest};
+use crate::{
+    ChainId, ClusterId, Epoch, MemberId, Timestamp,
+    control::{log::LogIndex, message::Promotion},
+    replica::{Event, Gate, Halt, Input, Output as Said, Progress, Refusal, Replica, Reply, Settings, Token},
+    store::Store,
+    wire::message::ChainFrame,
+};
+
+/// Writes that are taken in one after the other before anything is sent.
+const WRITES: usize = 256;
+/// Nothing is put off for longer.
+const MOMENT: Duration = Duration::from_millis(1);
+
+/// What a chain says to its node.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Word {
+    /// It acts by what the log comes to up to here.
+    ActsBy(LogIndex),
+    /// It acts by no lease.
+    Resigned,
+    /// It acts by leases again.
+    Resumed,
+    /// Its head has closed: who waits for that is to hear of it soon.
+    Closed,
+    /// As tail it asks for a promotion.
+    Promote(Promotion),
+}
+
+/// What is to be done.
+#[derive(PartialEq, Eq, Debug)]
+pub enum Output<C> {
+    /// Answer this caller. Each gets exactly one reply.
+    Reply(C, Reply),
+    /// Tell the node.
+    Word(Word),
+    /// Tell whoever watches.
+    Event(Event),
+}
+
+/// How a chain stands at this node: what others wait for.
+#[derive(Clone, Debug, Default)]
+pub struct Standing {
+    /// The epoch in which it is open here.
+    pub open: Option<Epoch>,
+    /// Why it stopped serving.
+    pub halted: Option<Halt>,
+    /// How far it has come.
+    pub progress: Progress,
+}
+
+/// One replica and the callers that wait for it. `C` is how a caller is answered.
+pub struct ChainRunner<C> {
+    replica: Replica,
+    /// The callers that wait for a reply, and in which history alone it means something to them.
+    callers: Slab<(C, Option<ClusterId>)>,
+    /// The history of the configuration entered last.
+    history: Option<ClusterId>,
+    /// The newest lease that was offered.
+    offered: Lease,
+    /// Leases of this stretch count; `None`: the node has resigned.
+    stretch: Option<u64>,
+    /// What is to be said, behind what the replica says.
+    words: VecDeque<Word>,
+    /// Callers whose requests didn't come to the replica.
+    refused: VecDeque<C>,
+    open: Option<Epoch>,
+    halted: Option<Halt>,
+    /// Since when something is put off.
+    behind_since: Option<Timestamp>,
+    #[cfg(feature = "mutants")]
+    mutant: Option<Mutant>,
+    /// The reading that [`Mutant::KeepReading`] keeps.
+    #[cfg(feature = "mutants")]
+    kept: Option<Timestamp>,
+}
+
+impl<C> std::fmt::Debug for ChainRunner<C> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ChainRunner").field("replica", &self.replica).finish_non_exhaustive()
+    }
+}
+
+impl<C> ChainRunner<C> {
+    /// A member that is in no configuration yet, over an empty part of `store`. It takes leases of the first stretch, 0.
+    pub fn new(me: MemberId, chain: ChainId, settings: Settings, store: Arc<dyn Store>, gate: Arc<Gate>) -> Self {
+        Self {
+            replica: Replica::new(me, chain, settings, store, gate),
+            callers: Slab::new(),
+            history: None,
+            offered: Lease::default(),
+            stretch: Some(0),
+            words: VecDeque::new(),
+            refused: VecDeque::new(),
+            open: None,
+            halted: None,
+            behind_since: None,
+            #[cfg(feature = "mutants")]
+            mutant: None,
+            #[cfg(feature = "mutants")]
+            kept: None,
+        }
+    }
+
+    /// Leaves a guard out.
+    #[cfg(feature = "mutants")]
+    #[must_use]
+    pub fn with_mutant(mut self, mutant: Option<Mutant>) -> Self {
+        self.mutant = mutant;
+        self
+    }
+
+    /// The replica, to look at.
+    pub fn replica(&self) -> &Replica {
+        &self.replica
+    }
+
+    /// Callers that wait for a reply.
+    pub fn waiting(&self) -> usize {
+        self.callers.len()
+    }
+
+    /// Takes in everything that was received, and leaves the turn empty; then as many of the writes that `more` hands out as
+    /// there is room for.
+    ///
+    /// `clock` is read here, behind the receipt of all of it: by an older reading a member would serve a strong read that
+    /// arrived after the end of its lease, when others may have committed newer values without it (docs/DESIGN.md §6, trap
+    /// 56). `wall` reads the wall clock, in milliseconds since the Unix epoch.
+    ///
+    /// The lease comes first, in every turn: a chain that always has requests would never take it otherwise (trap 57). What
+    /// changes or ends a configuration comes before the requests that it decides about.
+    pub fn take<R: Into<ReadRequest<C>>, W: Into<WriteRequest<C>>>(
+        &mut self,
+        clock: impl Fn() -> Timestamp,
+        wall: impl Fn() -> u64,
+        turn: &mut Turn<R, W>,
+        mut more: impl FnMut() -> Option<W>,
+    ) {
+        let now = self.reading(&clock);
+        if let Some(lease) = self.next_lease(turn) {
+            self.offered = lease;
+            self.take_lease(now);
+        }
+        turn.links.drain(..).for_each(|link| self.link(now, link));
+        turn.orders.drain(..).for_each(|order| self.order(now, order));
+        turn.frames.drain(..).for_each(|(from, frame)| self.frame(now, from, frame));
+        turn.reads.drain(..).for_each(|read| self.read(now, read.into()));
+        turn.writes.drain(..).for_each(|write| self.write(now, write.into(), wall()));
+        // Each write takes room, so the next one is received only when the one before it has been taken in.
+        for _ in 0..WRITES {
+            if !self.has_room() {
+                break;
+            }
+            let Some(write) = more() else { break };
+            self.write(clock(), write.into(), wall());
+        }
+        self.replica.handle(clock(), Input::Tick);
+    }
+
+    /// Whether a write would be taken in now: otherwise writes stay where they wait.
+    pub fn has_room(&self) -> bool {
+        self.replica.has_room()
+    }
+
+    /// When a turn is wanted even if nothing comes.
+    pub fn next_tick(&self) -> Option<Timestamp> {
+        self.replica.next_tick()
+    }
+
+    fn link(&mut self, now: Timestamp, link: Link) {
+        let input = match link {
+            Link::Up(peer) => Input::Connected(peer),
+            Link::Down(peer) => Input::Disconnected(peer),
+        };
+        self.replica.handle(now, input);
+    }
+
+    fn frame(&mut self, now: Timestamp, from: MemberId, frame: ChainFrame) {
+        self.replica.handle(now, Input::Receive { from, frame });
+    }
+
+    fn take_lease(&mut self, now: Timestamp) {
+        let Lease { until, asked, stretch } = self.offered;
+        let counts = |mine| mine == stretch || self.takes_any_stretch();
+        if self.stretch.is_some_and(counts) {
+            self.replica.handle(now, Input::Lease(until));
+            self.replica.handle(now, Input::Served(asked));
+        }
+    }
+
+    fn order(&mut self, now: Timestamp, order: Order) {
+        match order {
+            Order::Enter { config, history, upto } => {
+                self.history = Some(history);
+                self.replica.handle(now, Input::Enter(config));
+                self.words.push_back(Word::ActsBy(upto));
+            }
+            Order::Expelled { epoch, upto } => {
+                self.replica.handle(now, Input::Expelled(epoch));
+                self.words.push_back(Word::ActsBy(upto));
+            }
+            Order::Close { epoch, until } => self.replica.handle(now, Input::Close { epoch, until }),
+            Order::Resign => {
+                self.stretch = None;
+                self.replica.handle(now, Input::Lease(Timestamp::ZERO));
+                self.words.push_back(Word::Resigned);
+            }
+            Order::Resume { stretch } => {
+                self.stretch = Some(stretch);
+                // A lease of this stretch may have come before.
+                self.take_lease(now);
+                self.words.push_back(Word::Resumed);
+            }
+        }
+    }
+
+    fn read(&mut self, now: Timestamp, request: ReadRequest<C>) {
+        let ReadRequest { query, mode, floor, history, deadline, caller } = request;
+        if self.is_another(history) {
+            return self.refused.push_back(caller);
+        }
+        let token = Token(self.callers.insert((caller, history)) as u64);
+        self.replica.handle(now, Input::Read { token, query, mode, floor, deadline });
+    }
+
+    fn write(&mut self, now: Timestamp, request: WriteRequest<C>, wall_clock: u64) {
+        let WriteRequest { request, history, write, deadline, caller } = request;
+        if self.is_another(history) {
+            return self.refused.push_back(caller);
+        }
+        let token = Token(self.callers.insert((caller, history)) as u64);
+        self.replica.handle(now, Input::Write { token, request, write, deadline, wall_clock });
+    }
+
+    /// Whether a request belongs to another history than this chain. A floor or a position of one says nothing about
+    /// another: a session would be shown less than it has seen, and a watch pass over changes (docs/DESIGN.md §5.12, traps
+    /// 58, 59).
+    fn is_another(&self, history: Option<ClusterId>) -> bool {
+        !self.mixes_histories() && history.zip(self.history).is_some_and(|(asked, mine)| asked != mine)
+    }
+
+    /// What is to be done next: to be called until there is nothing more.
+    pub fn poll_output(&mut self) -> Option<Output<C>> {
+        if let Some(caller) = self.refused.pop_front() {
+            return Some(Output::Reply(caller, Reply::Refused(Refusal::OtherHistory)));
+        }
+        while let Some(said) = self.replica.poll_output() {
+            match said {
+                Said::Reply(token, reply) => {
+                    let Some((caller, history)) = self.callers.try_remove(token.0 as usize) else { continue };
+                    // It may have waited while another history began.
+                    let is_late = self.is_another(history);
+                    return Some(Output::Reply(caller, if is_late { of_another_history(reply) } else { reply }));
+                }
+                Said::Event(event) => {
+                    self.note(&event);
+                    return Some(Output::Event(event));
+                }
+                Said::Promote { epoch, member } => {
+                    let chain = self.replica.chain();
+                    return Some(Output::Word(Word::Promote(Promotion { chain, epoch, member })));
+                }
+            }
+        }
+        self.words.pop_front().map(Output::Word)
+    }
+
+    fn note(&mut self, event: &Event) {
+        match event {
+            Event::Opened(epoch) => self.open = Some(*epoch),
+            Event::Entered(_) | Event::Expelled(_) => self.open = None,
+            Event::Halted(why) => self.halted = Some(why.clone()),
+            Event::Closed(_) => self.words.push_back(Word::Closed),
+            _ => {}
+        }
+    }
+
+    /// How the chain stands, once what there is to be done is done.
+    pub fn standing(&self) -> Standing {
+        Standing { open: self.open, halted: self.halted.clone(), progress: self.replica.progress() }
+    }
+
+    /// The epoch in which the chain is open here, and whether it halted: what others wait for.
+    pub fn is_open(&self) -> Option<Epoch> {
+        self.open
+    }
+
+    /// The peers to which there may be something to send, in this order.
+    pub fn peers(&self) -> impl Iterator<Item = MemberId> + '_ {
+        self.replica.peers()
+    }
+
+    /// The newest state of acknowledgements, if this peer is to hear of it.
+    pub fn poll_control(&mut self, now: Timestamp, to: MemberId) -> Option<ChainFrame> {
+        self.replica.poll_control(now, to)
+    }
+
+    /// Updates for this peer, of about `room` bytes.
+    pub fn poll_updates(&mut self, now: Timestamp, to: MemberId, room: usize) -> Option<ChainFrame> {
+        self.replica.poll_updates(now, to, room)
+    }
+
+    /// A part of a snapshot for this peer, of about `room` bytes.
+    pub fn poll_snapshot(&mut self, now: Timestamp, to: MemberId, room: usize) -> Option<ChainFrame> {
+        self.replica.poll_snapshot(now, to, room)
+    }
+
+    /// Whether something is put off, which [`settle`](Self::settle) does.
+    pub fn is_behind(&self) -> bool {
+        self.replica.is_behind()
+    }
+
+    /// Whether what was put off had better wait for a moment ([`Replica::is_between`]).
+    pub fn is_between(&self) -> bool {
+        self.replica.is_between()
+    }
+
+    /// Does what was put off.
+    pub fn settle(&mut self) {
+        self.replica.settle();
+    }
+
+    /// However busy it is, what was put off isn't so for long: local readers wait for it. Whether the last of it was done now:
+    /// there may be something to say.
+    pub fn settle_in_time(&mut self, clock: impl Fn() -> Timestamp) -> bool {
+        if !self.replica.is_behind() {
+            self.behind_since = None;
+            return false;
+        }
+        let now = clock();
+        if now - *self.behind_since.get_or_insert(now) >= MOMENT {
+            self.replica.settle();
+            self.behind_since = None;
+            return !self.replica.is_behind();
+        }
+        false
+    }
+
+    #[cfg(not(feature = "mutants"))]
+    fn reading(&self, clock: impl Fn() -> Timestamp) -> Timestamp {
+        clock()
+    }
+
+    #[cfg(not(feature = "mutants"))]
+    fn next_lease<R, W>(&self, turn: &mut Turn<R, W>) -> Option<Lease> {
+        turn.lease.take()
+    }
+
+    #[cfg(not(feature = "mutants"))]
+    const fn mixes_histories(&self) -> bool {
+        false
+    }
+
+    #[cfg(not(feature = "mutants"))]
+    const fn takes_any_stretch(&self) -> bool {
+        false
+    }
+}
+
+/// The answer to a request during which another history began. What was read there says nothing about the request's own history,
+/// and whether that history holds what was written is unknown.
+fn of_another_history(reply: Reply) -> Reply {
+    match reply {
+        Reply::Committed(_) => Reply::Expired,
+        Reply::Refused(_) | Reply::Expired => reply,
+        _ => Reply::Refused(Refusal::OtherHistory),
+    }
+}
