@@ -12,6 +12,7 @@
 
 pub mod chain;
 pub mod control;
+pub mod node;
 pub mod replica;
 mod request_id;
 mod routing;

@@ -40,8 +40,6 @@ pub enum Word {
     ActsBy(LogIndex),
     /// It acts by no lease.
     Resigned,
-    /// It acts by leases again.
-    Resumed,
     /// Its head has closed: who waits for that is to hear of it soon.
     Closed,
     /// As tail it asks for a promotion.
@@ -53,8 +51,6 @@ pub enum Word {
 pub enum Output<C> {
     /// Answer this caller. Each gets exactly one reply.
     Reply(C, Reply),
-    /// Tell the node.
-    Word(Word),
     /// Tell whoever watches.
     Event(Event),
 }
@@ -230,7 +226,6 @@ impl<C> ChainRunner<C> {
                 self.stretch = Some(stretch);
                 // A lease of this stretch may have come before.
                 self.take_lease(now);
-                self.words.push_back(Word::Resumed);
             }
         }
     }
@@ -260,7 +255,7 @@ impl<C> ChainRunner<C> {
         !self.mixes_histories() && history.zip(self.history).is_some_and(|(asked, mine)| asked != mine)
     }
 
-    /// What is to be done next: to be called until there is nothing more.
+    /// What is to be done next.
     pub fn poll_output(&mut self) -> Option<Output<C>> {
         if let Some(caller) = self.refused.pop_front() {
             return Some(Output::Reply(caller, Reply::Refused(Refusal::OtherHistory)));
@@ -279,11 +274,29 @@ impl<C> ChainRunner<C> {
                 }
                 Said::Promote { epoch, member } => {
                     let chain = self.replica.chain();
-                    return Some(Output::Word(Word::Promote(Promotion { chain, epoch, member })));
+                    self.say(Word::Promote(Promotion { chain, epoch, member }));
                 }
             }
         }
-        self.words.pop_front().map(Output::Word)
+        None
+    }
+
+    /// What the chain has to say to its node next, once [`poll_output`](Self::poll_output) has nothing more: what a word
+    /// stands for has been done by then, and callers have heard of it.
+    pub fn poll_word(&mut self) -> Option<Word> {
+        self.words.pop_front()
+    }
+
+    /// Whether it has something to say to its node.
+    pub fn has_words(&self) -> bool {
+        !self.words.is_empty()
+    }
+
+    /// What is repeated waits once, however long the node doesn't listen.
+    fn say(&mut self, word: Word) {
+        if !self.words.contains(&word) {
+            self.words.push_back(word);
+        }
     }
 
     fn note(&mut self, event: &Event) {
@@ -291,7 +304,7 @@ impl<C> ChainRunner<C> {
             Event::Opened(epoch) => self.open = Some(*epoch),
             Event::Entered(_) | Event::Expelled(_) => self.open = None,
             Event::Halted(why) => self.halted = Some(why.clone()),
-            Event::Closed(_) => self.words.push_back(Word::Closed),
+            Event::Closed(_) => self.say(Word::Closed),
             _ => {}
         }
     }

@@ -84,10 +84,10 @@ impl Rig {
         while let Some(output) = self.runner.poll_output() {
             match output {
                 Output::Reply(caller, reply) => self.replies.push((caller, reply)),
-                Output::Word(word) => self.words.push(word),
                 Output::Event(_) => {}
             }
         }
+        self.words.extend(std::iter::from_fn(|| self.runner.poll_word()));
     }
 
     fn way(&mut self, caller: u64) -> Option<Way> {

@@ -50,7 +50,7 @@ pub enum Order {
     },
     /// Take no lease any more, and act by none. Answered by [`Word::Resigned`](super::Word::Resigned).
     Resign,
-    /// Take leases again, those of this stretch. Answered by [`Word::Resumed`](super::Word::Resumed).
+    /// Take leases again, those of this stretch.
     Resume {
         /// Which.
         stretch: u64,

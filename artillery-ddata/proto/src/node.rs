@@ -1,0 +1,480 @@
+//! What joins the configuration log, the lease of this node, the coordinator and the node's chains: which chain is told
+//! what and when, by which configuration the node says that it acts, and how it leaves. Sans-IO.
+//!
+//! Whoever drives it hands in what happened ([`Node::handle`]), does what it says ([`Node::poll_output`]), sends its
+//! renewals ([`Node::poll_renewal`]), and comes back at [`Node::next_tick`].
+
+mod acting;
+#[cfg(feature = "mutants")]
+mod fork;
+mod leaving;
+#[cfg(feature = "mutants")]
+mod mutant;
+#[cfg(test)]
+mod tests;
+
+use std::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    net::SocketAddr,
+    sync::Arc,
+};
+
+use self::acting::Acting;
+#[cfg(feature = "mutants")]
+pub use self::mutant::Mutant;
+pub use crate::control::coordinator::{Fate, Reason, Settings, Why};
+use crate::{
+    ChainId, Epoch, MemberId, NodeId, Timestamp,
+    control::{
+        Configs, Founder, Term,
+        coordinator::{self, Coordinator},
+        holder::{Holder, Learned},
+        log::{Change, LogIndex},
+        message::{Close, Promotion, Renewal, Renewed, ReorderError},
+    },
+    replica::Progress,
+    runner::{Lease, Order, Word},
+};
+
+/// Renewals of this node that may wait for their answers at once.
+const RENEWALS: usize = 8;
+
+/// What happened.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Input {
+    /// What this node knows of the log's group has changed.
+    Log {
+        /// The term in which this node leads, if it does.
+        leads: Option<Term>,
+        /// Which node leads, as far as is known.
+        leader: Option<MemberId>,
+        /// What the entries applied here come to.
+        configs: Arc<Configs>,
+        /// The nodes that keep the log.
+        voters: BTreeSet<MemberId>,
+    },
+    /// What came of [`Output::Confirm`].
+    Confirmed {
+        /// Which round.
+        round: u64,
+        /// Whether a quorum has said that this node still led after the round began.
+        leads: bool,
+    },
+    /// What came of [`Output::Append`].
+    Appended {
+        /// The place that it was to take.
+        at: LogIndex,
+        /// What became of it.
+        fate: Fate,
+    },
+    /// [`Output::SetVoters`] has come to its end, however.
+    VotersSet,
+    /// Another node renews; the driver vouches for its identity. Answered by [`Output::Answer`], or never.
+    Renewal {
+        /// Which node.
+        from: MemberId,
+        /// What it says.
+        renewal: Renewal,
+    },
+    /// What came of a renewal of this node; `None`: there is no answer, and none will come.
+    Renewed {
+        /// The node that was asked.
+        from: MemberId,
+        /// Its answer.
+        renewed: Option<Renewed>,
+    },
+    /// A chain of this node says something.
+    Word {
+        /// Which chain.
+        chain: ChainId,
+        /// What.
+        word: Word,
+    },
+    /// The membership tells of a node of this cluster. It only suggests a node that may be asked.
+    Met {
+        /// Which life of it.
+        id: MemberId,
+        /// Where it listens.
+        addr: SocketAddr,
+    },
+    /// The membership tells of it no more.
+    Gone(MemberId),
+    /// An operator wants the serving members of a chain in this order. Answered by [`Output::Reordered`].
+    Reorder {
+        /// Names the wish.
+        token: u64,
+        /// Which chain.
+        chain: ChainId,
+        /// All of its serving members, head first.
+        order: Vec<MemberId>,
+    },
+    /// The node is to leave its chains as soon as a leader agrees. Answered by [`Output::Left`], if that comes about.
+    Leave {
+        /// If the node couldn't leave until then it stays; `None`: it is to stop, and asks on until then.
+        until: Option<Timestamp>,
+    },
+    /// Time has passed.
+    Tick,
+}
+
+/// What the driver is to do.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Output {
+    /// Hand this to a chain. The orders to one chain keep their order.
+    Order(ChainId, Order),
+    /// Hand this lease to every chain: only the newest one counts.
+    Lease(Lease),
+    /// Another history begins, of which the chains are about to hear: local readers must know it first (trap 58).
+    Begins(Arc<Configs>),
+    /// All chains act by this.
+    Acts(Arc<Configs>),
+    /// Find out, beginning now, whether this node still leads in this term. One round at a time.
+    Confirm {
+        /// Names the round.
+        round: u64,
+        /// The term.
+        term: Term,
+    },
+    /// Propose this to the log. One proposal at a time.
+    Append {
+        /// The term in which it counts.
+        term: Term,
+        /// The place that it must take.
+        at: LogIndex,
+        /// What.
+        change: Change,
+        /// Why, for people.
+        why: Vec<Reason>,
+    },
+    /// Have the log kept by these nodes. One such change at a time.
+    SetVoters {
+        /// The term in which it counts.
+        term: Term,
+        /// The nodes.
+        voters: BTreeSet<MemberId>,
+    },
+    /// Answer a renewal of another node.
+    Answer {
+        /// Which node's.
+        to: MemberId,
+        /// What.
+        renewed: Renewed,
+    },
+    /// What came of [`Input::Reorder`].
+    Reordered {
+        /// Which wish.
+        token: u64,
+        /// The epoch in which they stand in that order.
+        result: Result<Epoch, ReorderError>,
+    },
+    /// No configuration names this node any more, and the log can do without it: it may end.
+    Left,
+    /// For people to know.
+    Event(Event),
+}
+
+/// Something worth telling.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum Event {
+    /// The node can't leave its chains now: it stays.
+    Stays,
+    /// The node has resigned and can't be removed from its chains now: it serves again.
+    ServesAgain,
+}
+
+/// How the node stands, for others to see.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct State {
+    /// What all chains of the node act by.
+    pub configs: Arc<Configs>,
+    /// Until when its lease runs, by its own clock.
+    pub lease: Timestamp,
+    /// The node that leads the log's group, as far as is known.
+    pub leader: Option<MemberId>,
+    /// Some node that knows a leader has answered.
+    pub answered: bool,
+    /// The leader said last that nothing is about to change.
+    pub settled: bool,
+    /// When a leader, confirmed by a quorum, answered last.
+    pub heard: Timestamp,
+}
+
+/// The part of a node that decides, beside its chains.
+#[derive(Debug)]
+#[cfg_attr(feature = "mutants", derive(Clone))]
+pub struct Node {
+    me: MemberId,
+    holder: Holder,
+    coordinator: Coordinator,
+    voters: BTreeSet<MemberId>,
+    leads: bool,
+    /// What chains were told, and haven't all said yet that they act by.
+    acting: Option<Acting>,
+    acted: Option<LogIndex>,
+    /// The addresses of nodes that the membership tells of.
+    met: BTreeMap<MemberId, SocketAddr>,
+    /// Renewals that wait for their answers.
+    renewals: usize,
+    /// The chains that have yet to say that they act by no lease.
+    resigning: Option<BTreeSet<ChainId>>,
+    /// How often a resignation was taken back.
+    stretch: u64,
+    /// A node that couldn't leave until then stays.
+    stays_at: Option<Timestamp>,
+    /// Callers wait for the word that it has left.
+    leaving: bool,
+    /// The leader has said that the log can do without this node, which leaves.
+    released: bool,
+    /// When the coordinator wants to look at the clock.
+    tick: Option<Timestamp>,
+    state: State,
+    outputs: VecDeque<Output>,
+    #[cfg(feature = "mutants")]
+    mutant: Option<Mutant>,
+}
+
+impl Node {
+    /// A node that knows this much of the log, with a chain for each configuration. The chains are told of it at once.
+    pub fn new(me: Founder, configs: Arc<Configs>, settings: Settings) -> Self {
+        let id = me.id;
+        let mut node = Self {
+            me: id,
+            holder: Holder::new(me, configs),
+            coordinator: Coordinator::new(id, settings),
+            voters: BTreeSet::new(),
+            leads: false,
+            acting: None,
+            acted: None,
+            met: BTreeMap::new(),
+            renewals: 0,
+            resigning: None,
+            stretch: 0,
+            stays_at: None,
+            leaving: false,
+            released: false,
+            tick: None,
+            state: State::default(),
+            outputs: VecDeque::new(),
+            #[cfg(feature = "mutants")]
+            mutant: None,
+        };
+        node.act();
+        node
+    }
+
+    /// How it stands.
+    pub fn state(&self) -> &State {
+        &self.state
+    }
+
+    /// What the log comes to, as far as this node knows: its chains may not act by it yet.
+    pub fn configs(&self) -> &Arc<Configs> {
+        self.holder.configs()
+    }
+
+    /// The term in which this node decides, if it does.
+    pub fn decides_in(&self) -> Option<Term> {
+        self.coordinator.leads()
+    }
+
+    /// Whether a proposal of this node is under way.
+    pub fn proposes(&self) -> bool {
+        self.coordinator.proposes()
+    }
+
+    /// Nodes that this one, as leader, lets no chain have for a while, but those that `tail` is to take.
+    pub fn kept_away(&self, now: Timestamp, tail: Option<MemberId>) -> BTreeSet<NodeId> {
+        self.coordinator.kept_away(now, tail).into_iter().collect()
+    }
+
+    /// Whether the membership tells of this node, in whatever life.
+    pub fn has_met(&self, node: NodeId) -> bool {
+        self.met.keys().any(|id| id.node == node)
+    }
+
+    /// Takes in what happened at `now`.
+    pub fn handle(&mut self, now: Timestamp, input: Input) {
+        match input {
+            Input::Log { leads, leader, configs, voters } => self.hear_of_log(now, leads, leader, configs, voters),
+            Input::Confirmed { round, leads } => self.decide(now, coordinator::Input::Confirmed { round, leads }),
+            Input::Appended { at, fate } => self.decide(now, coordinator::Input::Appended { at, fate }),
+            Input::VotersSet => self.decide(now, coordinator::Input::VotersSet),
+            Input::Renewal { from, renewal } => self.decide(now, coordinator::Input::Renewal { from, renewal }),
+            Input::Renewed { from, renewed } => {
+                self.renewals = self.renewals.saturating_sub(1);
+                if let Some(renewed) = renewed {
+                    self.answered(now, from, renewed);
+                }
+            }
+            Input::Word { chain, word } => self.word(now, chain, word),
+            Input::Met { id, addr } => {
+                self.met.retain(|met, _| met.node != id.node);
+                self.met.insert(id, addr);
+                self.holder.meets(id);
+            }
+            Input::Gone(id) => drop(self.met.remove(&id)),
+            Input::Reorder { token, chain, order } => {
+                self.decide(now, coordinator::Input::Reorder { token, chain, order });
+            }
+            Input::Leave { until } => self.leave(now, until),
+            Input::Tick => self.tick(now),
+        }
+        self.flush(now);
+    }
+
+    /// What the driver is to do next.
+    pub fn poll_output(&mut self) -> Option<Output> {
+        self.outputs.pop_front()
+    }
+
+    /// When [`Input::Tick`] is wanted, and then [`poll_renewal`](Self::poll_renewal) may have something to say.
+    pub fn next_tick(&self) -> Option<Timestamp> {
+        let renewal = self.may_renew().then(|| self.holder.next_tick());
+        let stays = self.stays_at.filter(|_| self.resigning.is_none());
+        [renewal, self.tick, stays].into_iter().flatten().min()
+    }
+
+    fn tick(&mut self, now: Timestamp) {
+        if self.tick.take_if(|at| *at <= now).is_some() {
+            self.decide(now, coordinator::Input::Tick);
+        }
+        if self.resigning.is_none() && self.stays_at.take_if(|at| *at <= now).is_some() {
+            self.stay(now);
+        }
+    }
+
+    /// Until the chains act by what is known from the beginning, nothing is said.
+    fn may_renew(&self) -> bool {
+        self.acted.is_some() && self.renewals < RENEWALS
+    }
+
+    /// A renewal that is due, the node that it is for, and where that may listen. `progress` says how far a chain of this node
+    /// has come. The driver hands in what came of it ([`Input::Renewed`]).
+    pub fn poll_renewal(
+        &mut self,
+        now: Timestamp,
+        progress: impl Fn(ChainId) -> Option<Progress>,
+    ) -> Option<(MemberId, Vec<SocketAddr>, Renewal)> {
+        while self.may_renew()
+            && let Some((to, mut renewal)) = self.holder.renew(now)
+        {
+            let chains = self.holder.configs().iter().map(|config| config.chain);
+            renewal.reports = chains.filter_map(|chain| progress(chain)?.report(chain, now)).collect();
+            if to == self.me {
+                self.decide(now, coordinator::Input::Renewal { from: to, renewal });
+                self.flush(now);
+                continue;
+            }
+            self.renewals += 1;
+            return Some((to, self.addrs(to), renewal));
+        }
+        None
+    }
+
+    fn addrs(&self, of: MemberId) -> Vec<SocketAddr> {
+        match (self.met.get(&of), self.holder.configs().node(of)) {
+            (Some(&addr), _) => vec![addr],
+            (None, Some(founder)) => founder.addrs.clone(),
+            (None, None) => Vec::new(),
+        }
+    }
+
+    fn decide(&mut self, now: Timestamp, input: coordinator::Input) {
+        self.coordinator.handle(now, input);
+    }
+
+    /// Takes in what is known of the log here.
+    fn hear_of_log(
+        &mut self,
+        now: Timestamp,
+        leads: Option<Term>,
+        leader: Option<MemberId>,
+        configs: Arc<Configs>,
+        voters: BTreeSet<MemberId>,
+    ) {
+        self.leads = leads.is_some();
+        self.voters.clone_from(&voters);
+        if let Some(leader) = leader {
+            self.holder.leads(now, leader);
+        }
+        self.see_whether_left();
+        let news = self.holder.learn(&configs);
+        self.decide(now, coordinator::Input::Log { leads, leader, configs, voters });
+        if news {
+            self.act();
+        }
+    }
+
+    fn word(&mut self, now: Timestamp, chain: ChainId, word: Word) {
+        match word {
+            Word::ActsBy(upto) => self.chain_acts(now, chain, upto),
+            Word::Resigned => self.chain_resigned(now, chain),
+            Word::Closed => self.holder.hurry(now),
+            Word::Promote(wish) => self.promote(now, wish),
+        }
+    }
+
+    fn promote(&mut self, now: Timestamp, wish: Promotion) {
+        self.holder.promote(now, wish);
+    }
+
+    fn answered(&mut self, now: Timestamp, from: MemberId, renewed: Renewed) {
+        let (leader, settled) = (renewed.leader, renewed.settled);
+        self.close(now, &renewed.close);
+        let Learned { lease, asked, configs, released, resigns, serves_again } =
+            self.holder.answered(now, from, renewed);
+        if let Some(until) = lease {
+            self.state.lease = until;
+            self.outputs.push_back(Output::Lease(Lease { until, asked, stretch: self.stretch }));
+        }
+        self.state.leader = leader.or(self.state.leader);
+        self.state.answered |= leader.is_some();
+        // Another node may take for leader one that is gone. A leader names itself after a quorum has confirmed it.
+        if leader == Some(from) {
+            self.state.heard = now;
+        }
+        self.state.settled = settled;
+        if configs.is_some() {
+            self.act();
+        }
+        // The newest word counts, and only a confirmed leader's: this node may have become a voter since.
+        if leader == Some(from) {
+            self.released = released;
+            self.see_whether_left();
+        }
+        if resigns && self.resigning.is_none() {
+            self.resign();
+        }
+        if serves_again {
+            self.outputs.push_back(Output::Event(Event::ServesAgain));
+            self.serve_again();
+        }
+    }
+
+    /// Has heads order nothing for a moment. The leader repeats the wish with each answer.
+    fn close(&mut self, now: Timestamp, close: &[Close]) {
+        let until = now + self.holder.configs().timing().lease;
+        let orders = close.iter().map(|close| Output::Order(close.chain, Order::Close { epoch: close.epoch, until }));
+        self.outputs.extend(orders);
+    }
+
+    /// Hands on what the coordinator wants done.
+    fn flush(&mut self, now: Timestamp) {
+        while let Some(output) = self.coordinator.poll_output() {
+            let output = match output {
+                coordinator::Output::Answer { to, renewed } if to == self.me => {
+                    self.answered(now, to, renewed);
+                    continue;
+                }
+                coordinator::Output::Answer { to, renewed } => Output::Answer { to, renewed },
+                coordinator::Output::Confirm { round, term } => Output::Confirm { round, term },
+                coordinator::Output::Append { term, at, change, why } => Output::Append { term, at, change, why },
+                coordinator::Output::SetVoters { term, voters } => Output::SetVoters { term, voters },
+                coordinator::Output::Reordered { token, result } => Output::Reordered { token, result },
+            };
+            self.outputs.push_back(output);
+        }
+        self.tick = self.tick.or_else(|| self.coordinator.next_tick(now));
+    }
+}

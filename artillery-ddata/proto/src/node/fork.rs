@@ -1,0 +1,44 @@
+//! Test-only: what a node's conduct depends on, written down (docs/adr/0019-model-checking.md).
+
+use std::fmt;
+
+use super::Node;
+
+impl Node {
+    /// Writes down all that its conduct depends on, but for what the entries of the log say that it knows of: two nodes that
+    /// write the same and share a log go on in the same way.
+    ///
+    /// # Errors
+    /// What `out` fails with.
+    pub fn describe(&self, out: &mut dyn fmt::Write) -> fmt::Result {
+        // Names every field: a new one that is forgotten here doesn't compile.
+        let Self {
+            me,
+            holder,
+            coordinator,
+            voters,
+            leads,
+            acting,
+            acted,
+            met,
+            renewals,
+            resigning,
+            stretch,
+            stays_at,
+            leaving,
+            released,
+            tick,
+            // It follows from the answers, and only others look at it; but for what the chains act by.
+            state: _,
+            outputs,
+            mutant: _,
+        } = self;
+        holder.describe(out)?;
+        coordinator.describe(out)?;
+        write!(out, "{:?}", (me, voters, leads, acted, met, renewals, resigning, stretch, stays_at))?;
+        if let Some(acting) = acting {
+            acting.describe(out)?;
+        }
+        write!(out, "{:?}", (leaving, released, tick, outputs))
+    }
+}

@@ -1,0 +1,79 @@
+//! Has the chains of this node resign, and serve again, when it leaves.
+
+use std::collections::BTreeSet;
+
+use super::{Event, Node, Output};
+use crate::{
+    ChainId, Timestamp,
+    runner::{Lease, Order},
+};
+
+impl Node {
+    /// Asks to leave. A node that is to stop goes on asking until it ends, also when a drain of it is given up.
+    pub(super) fn leave(&mut self, now: Timestamp, until: Option<Timestamp>) {
+        let is_to_stop = self.holder.leaves().is_asked() && self.stays_at.is_none();
+        self.stays_at = until.filter(|_| !is_to_stop);
+        self.leaving = true;
+        self.holder.leave(now);
+        self.see_whether_left();
+    }
+
+    /// No leader has agreed in time, or the change didn't come about: this node stays.
+    pub(super) fn stay(&mut self, now: Timestamp) {
+        let had_resigned = self.holder.leaves().has_resigned();
+        if !self.holder.configs().names(self.me) {
+            return;
+        }
+        self.outputs.push_back(Output::Event(Event::Stays));
+        self.holder.stay(now);
+        self.released = false;
+        if had_resigned {
+            self.serve_again();
+        }
+    }
+
+    /// Whether no configuration names this node any more and the log can do without it, for the callers that wait for that.
+    pub(super) fn see_whether_left(&mut self) {
+        let may_end = self.released || !self.keeps_log();
+        if self.leaving && may_end && !self.holder.configs().names(self.me) {
+            self.leaving = false;
+            self.outputs.push_back(Output::Left);
+        }
+    }
+
+    /// Whether this node keeps the log, as far as is known here. A leader that was voted out does until that is committed:
+    /// then it leads no longer.
+    fn keeps_log(&self) -> bool {
+        self.leads || self.voters.is_empty() || self.voters.contains(&self.me)
+    }
+
+    /// Gives the lease up, so that this node can be removed without waiting for it; its chains first.
+    pub(super) fn resign(&mut self) {
+        self.resigning = Some(self.order_all(&Order::Resign));
+    }
+
+    pub(super) fn chain_resigned(&mut self, now: Timestamp, chain: ChainId) {
+        let Some(waits) = &mut self.resigning else { return };
+        waits.remove(&chain);
+        if waits.is_empty() {
+            self.resigning = None;
+            self.holder.resign(now);
+            self.see_whether_left();
+        }
+    }
+
+    /// Has the chains act by leases again: by those that come from now on, never by one of before they resigned.
+    pub(super) fn serve_again(&mut self) {
+        self.stretch += 1;
+        let stretch = self.stretch;
+        self.outputs.push_back(Output::Lease(Lease { stretch, ..Lease::default() }));
+        self.order_all(&Order::Resume { stretch });
+    }
+
+    /// Orders all chains the same; which these are.
+    fn order_all(&mut self, order: &Order) -> BTreeSet<ChainId> {
+        let chains: BTreeSet<_> = self.holder.configs().iter().map(|config| config.chain).collect();
+        self.outputs.extend(chains.iter().map(|&chain| Output::Order(chain, order.clone())));
+        chains
+    }
+}

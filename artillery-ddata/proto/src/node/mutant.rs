@@ -1,0 +1,32 @@
+//! Test-only switches: each takes one guard out (docs/adr/0003-mutants.md).
+
+use super::Node;
+use crate::control::coordinator;
+
+/// A guard that can be left out.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[non_exhaustive]
+pub enum Mutant {
+    /// The node says that it acts by a configuration as soon as one of its chains does (trap 28).
+    ActEarly,
+}
+
+impl Node {
+    /// Leaves a guard out.
+    #[must_use]
+    pub fn with_mutant(mut self, mutant: Option<Mutant>) -> Self {
+        self.mutant = mutant;
+        self
+    }
+
+    /// Leaves a guard of its coordinator out.
+    #[must_use]
+    pub fn with_coordinator_mutant(mut self, mutant: Option<coordinator::Mutant>) -> Self {
+        self.coordinator = self.coordinator.with_mutant(mutant);
+        self
+    }
+
+    pub(super) fn acts_early(&self) -> bool {
+        self.mutant == Some(Mutant::ActEarly)
+    }
+}
