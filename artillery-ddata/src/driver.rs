@@ -8,8 +8,5 @@ pub(crate) mod forming;
 pub(crate) mod handle;
 pub(crate) mod lanes;
 pub(crate) mod local;
-#[cfg(test)]
-mod mutant;
 pub(crate) mod receive;
 pub(crate) mod serve;
-mod turn;

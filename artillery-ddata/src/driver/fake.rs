@@ -85,7 +85,7 @@ async fn run(
         tokio::select! {
             read = reads.recv() => {
                 let Some(read) = read else { return };
-                let ReadRequest { query, mode, floor, history, deadline, responder } = read.request;
+                let ReadRequest { query, mode, floor, history, deadline, caller: responder } = read.request;
                 if history.is_some_and(|history| history != life) {
                     responder.reply(Reply::Refused(Refusal::OtherHistory));
                     continue;
@@ -95,7 +95,7 @@ async fn run(
             }
             write = writes.recv() => {
                 let Some(write) = write else { return };
-                let WriteRequest { request, history, write, deadline, responder } = write.request;
+                let WriteRequest { request, history, write, deadline, caller: responder } = write.request;
                 if history.is_some_and(|history| history != life) {
                     responder.reply(Reply::Refused(Refusal::OtherHistory));
                     continue;

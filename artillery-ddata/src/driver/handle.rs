@@ -7,7 +7,8 @@ use std::{
     task::Poll,
 };
 
-use artillery_core::{Timestamp, clock};
+use artillery_core::clock;
+use artillery_proto::runner;
 use tokio::sync::{
     mpsc::{self, error::TrySendError},
     oneshot,
@@ -15,11 +16,10 @@ use tokio::sync::{
 
 use super::serve::Answering;
 use crate::{
-    ChainId, ClusterId, Sequence,
+    ChainId,
     budget::{self, Budget, Share},
-    replica::{Gate, NotLocal, Query, ReadMode, Refusal, Reply, Write},
+    replica::{Gate, NotLocal, Refusal, Reply},
     store::{Held, Store},
-    update::RequestKey,
 };
 
 /// Takes the reply of one request. It never waits: whoever makes one sees to it that there is room for the reply.
@@ -40,26 +40,14 @@ impl Responder {
     }
 }
 
-pub(crate) struct ReadRequest {
-    pub(crate) query: Query,
-    pub(crate) mode: ReadMode,
-    pub(crate) floor: Option<Sequence>,
-    /// The history that its session, or its watch, belongs to.
-    pub(crate) history: Option<ClusterId>,
-    pub(crate) deadline: Timestamp,
-    pub(crate) responder: Responder,
-}
+/// A read for a chain's task.
+pub(crate) type ReadRequest = runner::ReadRequest<Responder>;
+
+/// A write for a chain's task.
+pub(crate) type WriteRequest = runner::WriteRequest<Responder>;
 
 /// A write that stands in line; dropped, it has applied nothing.
 pub(crate) type InLine = Pin<Box<dyn Future<Output = ()> + Send>>;
-
-pub(crate) struct WriteRequest {
-    pub(crate) request: Option<RequestKey>,
-    pub(crate) history: Option<ClusterId>,
-    pub(crate) write: Write,
-    pub(crate) deadline: Timestamp,
-    pub(crate) responder: Responder,
-}
 
 /// One chain of which this node is a member. Clones are the same chain.
 #[derive(Clone)]
@@ -81,6 +69,18 @@ pub(crate) struct Queue<T> {
 pub(crate) struct Queued<T> {
     pub(crate) request: T,
     _share: Share,
+}
+
+impl From<Queued<ReadRequest>> for ReadRequest {
+    fn from(queued: Queued<ReadRequest>) -> Self {
+        queued.request
+    }
+}
+
+impl From<Queued<WriteRequest>> for WriteRequest {
+    fn from(queued: Queued<WriteRequest>) -> Self {
+        queued.request
+    }
 }
 
 impl<T> Clone for Queue<T> {
@@ -134,7 +134,7 @@ impl ChainHandle {
     pub(crate) async fn read(&self, request: ReadRequest) {
         let bytes = budget::of_query(&request.query);
         if let Err(request) = self.reads.send(request, bytes).await {
-            request.responder.reply(Reply::Refused(Refusal::NoChain));
+            request.caller.reply(Reply::Refused(Refusal::NoChain));
         }
     }
 
@@ -143,7 +143,7 @@ impl ChainHandle {
     pub(crate) async fn write(&self, request: WriteRequest) {
         let bytes = budget::of_write(&request.write);
         if let Err(request) = self.writes.send(request, bytes).await {
-            request.responder.reply(Reply::Refused(Refusal::NoChain));
+            request.caller.reply(Reply::Refused(Refusal::NoChain));
         }
     }
     /// The same as [`write`](Self::write) for what there is room for now; gives back what would have to wait.
@@ -167,10 +167,11 @@ impl ChainHandle {
 mod tests {
     use std::time::Duration;
 
+    use artillery_core::Timestamp;
     use tokio::time::timeout;
 
     use super::*;
-    use crate::store::MemoryStore;
+    use crate::{replica::Write, store::MemoryStore};
 
     const ROOM: usize = 128 << 10;
 
@@ -182,7 +183,7 @@ mod tests {
             history: None,
             write,
             deadline: Timestamp::MAX,
-            responder: Responder::Caller(answer),
+            caller: Responder::Caller(answer),
         }
     }
 

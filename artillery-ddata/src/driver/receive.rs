@@ -13,7 +13,7 @@ use artillery_core::{
 };
 use tokio::sync::mpsc;
 
-use super::chain::Command;
+use super::chain::{Command, Inlets};
 use crate::{
     ChainId,
     control::formation::FormationMessage,
@@ -23,25 +23,25 @@ use crate::{
 /// Where frames of each chain go.
 #[derive(Default)]
 pub(crate) struct Chains {
-    commands: RwLock<BTreeMap<ChainId, mpsc::Sender<Command>>>,
+    inlets: RwLock<BTreeMap<ChainId, Inlets>>,
 }
 
 impl Chains {
-    pub(crate) fn add(&self, chain: ChainId, commands: mpsc::Sender<Command>) {
-        self.commands.write().unwrap_or_else(PoisonError::into_inner).insert(chain, commands);
+    pub(crate) fn add(&self, chain: ChainId, inlets: Inlets) {
+        self.inlets.write().unwrap_or_else(PoisonError::into_inner).insert(chain, inlets);
     }
 
-    pub(crate) fn get(&self, chain: ChainId) -> Option<mpsc::Sender<Command>> {
-        self.commands.read().unwrap_or_else(PoisonError::into_inner).get(&chain).cloned()
+    pub(crate) fn get(&self, chain: ChainId) -> Option<Inlets> {
+        self.inlets.read().unwrap_or_else(PoisonError::into_inner).get(&chain).cloned()
     }
 
-    pub(crate) fn all(&self) -> Vec<mpsc::Sender<Command>> {
-        self.commands.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
+    pub(crate) fn all(&self) -> Vec<Inlets> {
+        self.inlets.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
     }
 
     /// Lets go of all chains, whose tasks end then.
     pub(crate) fn close(&self) {
-        self.commands.write().unwrap_or_else(PoisonError::into_inner).clear();
+        self.inlets.write().unwrap_or_else(PoisonError::into_inner).clear();
     }
 }
 
@@ -82,7 +82,7 @@ async fn chain_frame(
     let frame = chain::decode(frame)?;
     let id = frame.chain;
     if present.as_ref().is_none_or(|&(chain, _)| chain != id) {
-        *present = chains.get(id).map(|commands| (id, commands));
+        *present = chains.get(id).map(|inlets| (id, inlets.commands));
     }
     // Of a chain that isn't here: the sender is ahead of us, or behind. It will say it again.
     if let Some((_, commands)) = present

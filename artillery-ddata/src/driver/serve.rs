@@ -392,7 +392,7 @@ async fn write_here(
     let (number, timing) = (request.number, answering.timing);
     let Operation::Write { request, history, write } = request.operation else { return };
     let responder = Responder::Stream(answering);
-    let write = WriteRequest { request, history, write, deadline: on_the_clock(deadline), responder };
+    let write = WriteRequest { request, history, write, deadline: on_the_clock(deadline), caller: responder };
     let Some(write) = handle.try_write(write) else { return };
     // Without room for one more that waits, nothing more is read from the stream.
     let share = room.writes.take(budget::of_write(&write.write)).await;
@@ -416,10 +416,10 @@ async fn serve_here(handle: &ChainHandle, request: Request, deadline: Instant, a
     let (responder, deadline) = (Responder::Stream(answering), on_the_clock(deadline));
     match request.operation {
         Operation::Read { query, mode, floor, history } => {
-            handle.read(ReadRequest { query, mode, floor, history, deadline, responder }).await;
+            handle.read(ReadRequest { query, mode, floor, history, deadline, caller: responder }).await;
         }
         Operation::Write { request, history, write } => {
-            handle.write(WriteRequest { request, history, write, deadline, responder }).await;
+            handle.write(WriteRequest { request, history, write, deadline, caller: responder }).await;
         }
         Operation::Routing
         | Operation::Status

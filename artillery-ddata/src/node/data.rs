@@ -339,9 +339,9 @@ impl Data {
         };
         let (standing, shown) = watch::channel(Standing::default());
         let (store, queue_bytes) = (self.store.clone(), self.config.limits.queue_bytes);
-        let (handle, commands) =
+        let (handle, inlets) =
             chain::spawn(chain::Parts { me: self.id(), chain, rule, settings, store, queue_bytes, standing });
-        self.chains.add(chain, commands);
+        self.chains.add(chain, inlets);
         (handle, shown)
     }
 
@@ -394,9 +394,9 @@ impl Data {
     /// The state of each chain that is served here.
     pub(super) async fn chain_states(&self) -> Vec<replica::Status> {
         let mut states = Vec::new();
-        for commands in self.chains.all() {
+        for inlets in self.chains.all() {
             let (asker, answer) = oneshot::channel();
-            if commands.send(Command::Status(asker)).await.is_ok() {
+            if inlets.commands.send(Command::Status(asker)).await.is_ok() {
                 states.extend(answer.await);
             }
         }

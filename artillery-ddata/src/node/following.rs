@@ -1,6 +1,7 @@
 //! A node whose configuration may change: it keeps the log with others, or follows it.
 
 use std::{
+    collections::BTreeMap,
     future::{Future, poll_fn},
     sync::Arc,
     task::Poll,
@@ -8,6 +9,10 @@ use std::{
 };
 
 use artillery_core::{clock, cluster::Cluster};
+use artillery_proto::{
+    node::{self, Node},
+    runner::{Lease, Word},
+};
 use tokio::{
     sync::{mpsc, oneshot, watch},
     time::{Instant, sleep_until, timeout},
@@ -22,14 +27,12 @@ use crate::{
     ChainConfig, ChainId, ClusterId, Epoch, Role, Routing,
     control::{
         Configs, Founder, Founding, Timing,
-        coordinator::{self, Coordinator},
         embedded::{Embedded, EmbeddedSettings, Seat},
-        holder::Holder,
         message::{Arrange, ArrangeError},
     },
     driver::{
         chain::{Rule, Standing},
-        control::{COMMANDS, Calls, Command, Control, Door, Lease, LogPeers, Parts, State},
+        control::{COMMANDS, Calls, Command, Control, Door, LogPeers, Parts, State},
         lanes::Hub,
     },
 };
@@ -54,9 +57,10 @@ struct Beginning {
     hub: Arc<Hub>,
     commands: mpsc::Sender<Command>,
     queue: mpsc::Receiver<Command>,
+    words: mpsc::Receiver<(ChainId, Word)>,
     leases: watch::Sender<Lease>,
     state: watch::Sender<State>,
-    standings: Vec<(ChainId, watch::Receiver<Standing>)>,
+    standings: BTreeMap<ChainId, watch::Receiver<Standing>>,
 }
 
 impl Data {
@@ -64,10 +68,11 @@ impl Data {
     pub(super) fn follow_log(self: &Arc<Self>, founding: &Arc<Founding>, cluster: &Cluster, hub: &Arc<Hub>) {
         let configs = Arc::new(Configs::of(founding));
         let (commands, queue) = mpsc::channel(COMMANDS);
+        let (say, words) = mpsc::channel(COMMANDS);
         let leases = watch::Sender::new(Lease::default());
         let mut standings = Vec::new();
         let handles = configs.iter().map(|config| {
-            let rule = Rule::Log { leases: leases.subscribe(), wishes: commands.clone() };
+            let rule = Rule::Log { leases: leases.subscribe(), words: say.clone() };
             let (handle, standing) = self.serve(config.chain, rule);
             standings.push(standing);
             Some(handle)
@@ -90,6 +95,7 @@ impl Data {
             hub: hub.clone(),
             commands,
             queue,
+            words,
             leases,
             state,
             standings: numbered,
@@ -99,7 +105,8 @@ impl Data {
     }
 
     async fn keep_configuration(self: Arc<Self>, beginning: Beginning, cluster: Cluster) {
-        let Beginning { me, founding, configs, calls, hub, commands, queue, leases, state, standings } = beginning;
+        let Beginning { me, founding, configs, calls, hub, commands, queue, words, leases, state, standings } =
+            beginning;
         let patience = founding.timing.lease;
         let peers = Arc::new(LogPeers { calls: calls.clone(), patience });
         let started = Embedded::start(me.clone(), &founding, Self::log_settings(&founding), peers).await;
@@ -120,8 +127,7 @@ impl Data {
         let control = Control::new(Parts {
             cluster: founding.cluster,
             me: me.id,
-            holder: Holder::new(me.clone(), configs),
-            coordinator: Coordinator::new(me.id, Self::coordinator_settings(&founding)),
+            node: Node::new(me.clone(), configs, Self::node_settings(&founding)),
             log: Arc::new(log.clone()),
             seat: log.clone(),
             calls: calls.clone(),
@@ -129,6 +135,7 @@ impl Data {
             local: self.local.clone(),
             chains: self.chains.clone(),
             standings,
+            words,
             events: cluster.events(),
             commands: queue,
             leases,
@@ -154,16 +161,16 @@ impl Data {
         }
     }
 
-    fn coordinator_settings(founding: &Founding) -> coordinator::Settings {
+    fn node_settings(founding: &Founding) -> node::Settings {
         let Timing { lease, drift_ppm, suspect, slow } = founding.timing;
-        coordinator::Settings {
+        node::Settings {
             cluster: founding.cluster,
             lease,
             drift_ppm,
             suspect,
             slow,
             replicas: founding.settings.replicas as usize,
-            ..coordinator::Settings::default()
+            ..node::Settings::default()
         }
     }
 

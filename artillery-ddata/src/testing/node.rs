@@ -93,8 +93,8 @@ impl Member {
             config.role(self.id)?;
             let (standing, shown) = watch::channel(Standing::default());
             standings.push(shown);
-            let (handle, commands) = chain::spawn(self.parts(routing, config, settings, standing));
-            self.chains.add(config.chain, commands);
+            let (handle, inlets) = chain::spawn(self.parts(routing, config, settings, standing));
+            self.chains.add(config.chain, inlets);
             Some(handle)
         });
         let chains = chains.collect();
@@ -137,9 +137,9 @@ impl Member {
     /// How its chains stand.
     pub(super) async fn statuses(&self) -> Vec<Status> {
         let mut statuses = Vec::new();
-        for commands in self.chains.all() {
+        for inlets in self.chains.all() {
             let (asker, answer) = oneshot::channel();
-            if commands.send(Command::Status(asker)).await.is_ok() {
+            if inlets.commands.send(Command::Status(asker)).await.is_ok() {
                 statuses.extend(answer.await);
             }
         }

@@ -4,8 +4,8 @@ use std::cell::Cell;
 
 use super::*;
 use crate::{
-    ChainConfig, ChainMember, Incarnation, Mode, NodeId, ReadMode, Role,
-    replica::{Query, Read, Way, Write},
+    ChainConfig, ChainMember, Incarnation, Mode, NodeId, ReadMode, Role, Sequence,
+    replica::{Query, Read, Watch, Way, Write},
     store::MemoryStore,
 };
 
@@ -165,26 +165,90 @@ fn a_lease_that_came_before_the_order_to_take_it_counts_from_then_on() {
     assert_eq!(rig.way(1), Some(Way::Local));
 }
 
+impl Rig {
+    /// Goes on under a new history with one write, and comes to the fourth.
+    fn recover_and_write(&mut self) {
+        self.enter(1 << 20, RECOVERED);
+        (0..3).for_each(|_| self.put(0, None));
+        self.take(1 << 22);
+        self.replies.retain(|(caller, _)| *caller != 0);
+    }
+
+    fn reply(&mut self) -> Reply {
+        assert_eq!(self.replies.len(), 1, "{:?}", self.replies);
+        self.replies.remove(0).1
+    }
+}
+
 /// Writes in a session of a history when another one has begun.
 fn written_in_another_history(mut rig: Rig) -> Reply {
-    rig.enter(1 << 20, RECOVERED);
+    rig.recover_and_write();
     rig.put(1, Some(FIRST));
-    rig.take(1 << 22);
-    rig.replies.pop().unwrap().1
+    rig.take(1 << 23);
+    rig.reply()
 }
 
 #[test]
-fn a_session_of_another_history_is_refused() {
+fn a_session_of_another_history_writes_nothing() {
     assert_eq!(written_in_another_history(Rig::new()), Reply::Refused(Refusal::OtherHistory));
     let mut rig = Rig::new();
-    rig.put(1, Some(FIRST));
+    rig.recover_and_write();
+    rig.put(1, Some(RECOVERED));
+    rig.take(1 << 23);
+    assert!(matches!(rig.reply(), Reply::Committed(_)));
+}
+
+/// What a session reads that has seen the fourth change of one history, when its member has gone on with another.
+fn read_behind_the_fourth_change(mut rig: Rig, before: bool) -> Reply {
+    let ask = |rig: &mut Rig| {
+        rig.ask(1, Some(FIRST));
+        let read = rig.turn.reads.last_mut().unwrap();
+        (read.mode, read.floor) = (ReadMode::Eventual, Some(Sequence(4)));
+    };
+    rig.put(0, None);
     rig.take(5);
-    assert!(matches!(rig.replies.pop(), Some((1, Reply::Committed(_)))));
+    if before {
+        ask(&mut rig);
+        rig.take(6);
+    }
+    rig.recover_and_write();
+    if !before {
+        ask(&mut rig);
+        rig.take(1 << 23);
+    }
+    rig.reply()
+}
+
+#[test]
+fn a_session_of_another_history_reads_nothing() {
+    for before in [false, true] {
+        let reply = read_behind_the_fourth_change(Rig::new(), before);
+        assert_eq!(reply, Reply::Refused(Refusal::OtherHistory), "asked before the recovery: {before}");
+    }
+}
+
+/// What a watch hears that waits behind the third change of one history, of which the next history has only the first.
+fn heard_of_the_fourth_change(mut rig: Rig) -> Reply {
+    rig.put(0, None);
+    rig.take(5);
+    rig.ask(1, Some(FIRST));
+    let watch = rig.turn.reads.last_mut().unwrap();
+    watch.query = Query::Changes(Watch { prefix: "".into(), after: Some(Sequence(3)) });
+    watch.mode = ReadMode::Eventual;
+    rig.take(6);
+    rig.recover_and_write();
+    rig.reply()
+}
+
+#[test]
+fn a_watch_that_waits_while_another_history_begins_is_refused() {
+    assert_eq!(heard_of_the_fourth_change(Rig::new()), Reply::Refused(Refusal::OtherHistory));
 }
 
 #[cfg(feature = "mutants")]
 mod without {
     use super::*;
+    use crate::replica::Changes;
 
     fn without(mutant: Mutant) -> Rig {
         let mut rig = Rig::new();
@@ -212,7 +276,16 @@ mod without {
     }
 
     #[test]
-    fn histories_that_are_mixed_take_a_write_of_another_one() {
+    fn histories_that_are_mixed_show_and_take_what_is_of_another_one() {
         assert!(matches!(written_in_another_history(without(Mutant::MixHistories)), Reply::Committed(_)));
+        for before in [false, true] {
+            let shown = read_behind_the_fourth_change(without(Mutant::MixHistories), before);
+            assert!(matches!(shown, Reply::Read(_)), "{shown:?}");
+        }
+        let passed_over = heard_of_the_fourth_change(without(Mutant::MixHistories));
+        assert!(
+            matches!(&passed_over, Reply::Changes(Changes { records, .. }) if records.len() == 1),
+            "{passed_over:?}"
+        );
     }
 }

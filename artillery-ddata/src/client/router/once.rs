@@ -152,11 +152,11 @@ async fn ask_here(handle: ChainHandle, me: MemberId, place: Place, question: &Qu
         match &question.operation {
             Operation::Read { query, mode, floor, history } => {
                 let (query, mode, floor, history) = (query.clone(), *mode, *floor, *history);
-                handle.read(ReadRequest { query, mode, floor, history, deadline: until, responder }).await;
+                handle.read(ReadRequest { query, mode, floor, history, deadline: until, caller: responder }).await;
             }
             Operation::Write { request, history, write } => {
                 let (request, history, write) = (*request, *history, write.clone());
-                handle.write(WriteRequest { request, history, write, deadline: until, responder }).await;
+                handle.write(WriteRequest { request, history, write, deadline: until, caller: responder }).await;
             }
             Operation::Routing
             | Operation::Status

@@ -2,50 +2,36 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use artillery_core::{MemberId, Timestamp};
+use artillery_core::MemberId;
+use artillery_proto::runner::{Lease, Order, Standing, Word};
 use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::{
-    ChainConfig, ChainId, ClusterId, Epoch,
-    driver::{control, lanes::Lanes},
-    replica::{Halt, Progress, Settings, Status},
+    ChainConfig, ChainId, ClusterId,
+    driver::lanes::Lanes,
+    replica::{Settings, Status},
     store::Store,
     wire::message::ChainFrame,
 };
 
-/// A peer's frame, what the configuration log says, or a question.
+/// A peer's frame, or a question.
 #[allow(clippy::large_enum_variant, reason = "nearly all commands are frames; a box would be one more allocation each")]
 pub(crate) enum Command {
-    Frame {
-        from: MemberId,
-        frame: ChainFrame,
-    },
+    Frame { from: MemberId, frame: ChainFrame },
     Status(oneshot::Sender<Status>),
-    /// This configuration names this member. `done` is told once it is acted by.
-    Enter {
-        config: Arc<ChainConfig>,
-        /// The history that it belongs to.
-        history: ClusterId,
-        lanes: BTreeMap<MemberId, Lanes>,
-        done: oneshot::Sender<()>,
-    },
-    /// The configuration of this epoch doesn't name this member.
-    Expelled {
-        epoch: Epoch,
-        done: oneshot::Sender<()>,
-    },
-    /// As head of this epoch, order nothing until then.
-    Close {
-        epoch: Epoch,
-        until: Timestamp,
-    },
-    /// Take no lease any more, and act by none.
-    Resign(oneshot::Sender<()>),
-    /// Take leases again.
-    ServeAgain {
-        leases: watch::Receiver<control::Lease>,
-        done: oneshot::Sender<()>,
-    },
+}
+
+/// An order of the node, and the lanes to all other members of the configuration that the chain is to enter.
+pub(crate) struct Ordered {
+    pub(crate) order: Order,
+    pub(crate) lanes: BTreeMap<MemberId, Lanes>,
+}
+
+/// The ways into a chain's task, which ends when all of them are gone.
+#[derive(Clone)]
+pub(crate) struct Inlets {
+    pub(crate) commands: mpsc::Sender<Command>,
+    pub(crate) orders: mpsc::Sender<Ordered>,
 }
 
 /// Where the chain's configuration comes from.
@@ -54,22 +40,11 @@ pub(crate) enum Rule {
     Fixed { config: Arc<ChainConfig>, history: ClusterId, lanes: BTreeMap<MemberId, Lanes> },
     /// The configuration log does.
     Log {
-        /// Until when the lease runs.
-        leases: watch::Receiver<control::Lease>,
-        /// Takes promotions that are asked for.
-        wishes: mpsc::Sender<control::Command>,
+        /// The newest lease.
+        leases: watch::Receiver<Lease>,
+        /// Takes what the chain says to its node.
+        words: mpsc::Sender<(ChainId, Word)>,
     },
-}
-
-/// How far a chain has come here: what others wait for.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Standing {
-    /// The epoch in which it is open here.
-    pub(crate) open: Option<Epoch>,
-    /// Why it stopped serving.
-    pub(crate) halted: Option<Halt>,
-    /// How far it has come. Receivers are not woken when that changes.
-    pub(crate) progress: Progress,
 }
 
 /// Everything that a chain's task needs.
@@ -81,6 +56,6 @@ pub(crate) struct Parts {
     pub(crate) store: Arc<dyn Store>,
     /// Bytes of reads, and of writes, that wait for the task.
     pub(crate) queue_bytes: usize,
-    /// Shown how the chain stands.
+    /// Shown how the chain stands. Receivers are not woken when only its progress changes.
     pub(crate) standing: watch::Sender<Standing>,
 }

@@ -1,6 +1,7 @@
 //! What decides about requests that come while the task of a chain is at work.
 
 use std::{
+    future::poll_fn,
     pin::pin,
     sync::{Mutex, OnceLock},
     task::{Context, Wake, Waker},
@@ -8,73 +9,52 @@ use std::{
 
 use super::*;
 use crate::{
-    ChainId, Sequence,
+    ChainConfig, ChainId, ClusterId,
     driver::fake::{config, member},
-    replica::{Changes, Query, Read, ReadMode, Settings, Watch, Way, Write},
+    replica::{Query, Read, ReadMode, Reply, Settings, Way},
     store::MemoryStore,
 };
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// A history, and the one that a recovery begins.
-const FIRST: ClusterId = ClusterId(1);
-const RECOVERED: ClusterId = ClusterId(2);
+const HISTORY: ClusterId = ClusterId(1);
 
 /// The task of a chain that has these members, and acts by leases.
 struct Rig {
     handle: ChainHandle,
-    commands: mpsc::Sender<Command>,
-    leases: watch::Sender<control::Lease>,
-    _wishes: mpsc::Receiver<control::Command>,
+    inlets: Inlets,
+    leases: watch::Sender<Lease>,
+    words: Mutex<mpsc::Receiver<(ChainId, Word)>>,
 }
 
 impl Rig {
     async fn start(members: &[MemberId]) -> Self {
-        Self::without(None, members).await
-    }
-
-    /// One in which a guard is left out.
-    async fn without(mutant: Option<Mutant>, members: &[MemberId]) -> Self {
-        let leases = watch::Sender::new(control::Lease::default());
-        let (wishes, _wishes) = mpsc::channel(8);
-        let (mut task, handle, commands) = task(Parts {
+        let leases = watch::Sender::new(Lease::default());
+        let (say, words) = mpsc::channel(8);
+        let (task, handle, inlets) = task(Parts {
             me: members[0],
             chain: ChainId(0),
-            rule: Rule::Log { leases: leases.subscribe(), wishes },
+            rule: Rule::Log { leases: leases.subscribe(), words: say },
             settings: Settings::default(),
             store: Arc::new(MemoryStore::with_seed(7)),
             queue_bytes: 1 << 20,
             standing: watch::Sender::new(Standing::default()),
         });
-        task.mutant = mutant;
         tokio::spawn(task.run());
-        let rig = Self { handle, commands, leases, _wishes };
-        rig.enter(config(members, 1), FIRST).await;
+        let rig = Self { handle, inlets, leases, words: Mutex::new(words) };
+        rig.enter(config(members, 1)).await;
         rig
     }
 
-    async fn enter(&self, config: ChainConfig, history: ClusterId) {
-        let (done, entered) = oneshot::channel();
-        let command = Command::Enter { config: Arc::new(config), history, lanes: BTreeMap::new(), done };
-        assert!(self.commands.send(command).await.is_ok());
-        entered.await.unwrap();
+    async fn enter(&self, config: ChainConfig) {
+        let upto = LogIndex(config.epoch.0);
+        let order = Order::Enter { config: Arc::new(config), history: HISTORY, upto };
+        assert!(self.inlets.orders.send(Ordered { order, lanes: BTreeMap::new() }).await.is_ok());
+        let mut words = self.words.lock().unwrap();
+        assert_eq!(poll_fn(|cx| words.poll_recv(cx)).await, Some((ChainId(0), Word::ActsBy(upto))));
     }
 
-    async fn put(&self) -> Reply {
-        self.put_in(None).await
-    }
-
-    /// In a session of this history.
-    async fn put_in(&self, history: Option<ClusterId>) -> Reply {
-        let (caller, reply) = oneshot::channel();
-        let write = Write::Put { key: "k".into(), value: "v".into() };
-        let deadline = clock::now() + MINUTE;
-        let responder = Responder::Caller(caller);
-        self.handle.write(WriteRequest { request: None, history, write, deadline, responder }).await;
-        reply.await.unwrap()
-    }
-
-    async fn lease(&self, lease: control::Lease) {
+    async fn lease(&self, lease: Lease) {
         self.leases.send_replace(lease);
         while self.handle.gate.lease_until() != lease.until {
             tokio::task::yield_now().await;
@@ -91,7 +71,7 @@ impl Rig {
         let waker = Waker::from(called.clone());
         let mut answer = pin!(answer);
         assert!(answer.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
-        assert!(self.commands.send(Command::Status(asker)).await.is_ok());
+        assert!(self.inlets.commands.send(Command::Status(asker)).await.is_ok());
         loop {
             tokio::task::yield_now().await;
             if let Some(result) = called.result.lock().unwrap().take() {
@@ -114,20 +94,9 @@ impl<T: Send, F: Fn() -> T + Send + Sync> Wake for Meanwhile<F, T> {
 
 /// Hands in a read, for which there is room.
 fn ask(handle: &ChainHandle, mode: ReadMode) -> oneshot::Receiver<Reply> {
-    ask_in(None, handle, mode, Query::Key("k".into()), None)
-}
-
-/// The same for one that belongs to a history.
-fn ask_in(
-    history: Option<ClusterId>,
-    handle: &ChainHandle,
-    mode: ReadMode,
-    query: Query,
-    floor: Option<Sequence>,
-) -> oneshot::Receiver<Reply> {
     let (caller, reply) = oneshot::channel();
-    let deadline = clock::now() + MINUTE;
-    let request = ReadRequest { query, mode, floor, history, deadline, responder: Responder::Caller(caller) };
+    let (deadline, caller) = (clock::now() + MINUTE, Responder::Caller(caller));
+    let request = ReadRequest { query: Query::Key("k".into()), mode, floor: None, history: None, deadline, caller };
     assert!(handle.try_read(request).is_none(), "there is room");
     reply
 }
@@ -145,11 +114,11 @@ async fn asked_late(rig: &Rig, mode: ReadMode, from: Timestamp) -> oneshot::Rece
 }
 
 /// How a strong read is served that comes in the middle of a turn, when the lease is over.
-async fn served_after_the_lease(mutant: Option<Mutant>) -> Way {
-    let rig = Rig::without(mutant, &[member("alone")]).await;
+async fn served_after_the_lease() -> Way {
+    let rig = Rig::start(&[member("alone")]).await;
     let now = clock::now();
     let until = now + Duration::from_millis(100);
-    rig.lease(control::Lease { until, asked: now }).await;
+    rig.lease(Lease { until, asked: now, stretch: 0 }).await;
     match asked_late(&rig, ReadMode::Strong, until).await.await.unwrap() {
         Reply::Read(Read { way, .. }) => way,
         other => panic!("{other:?}"),
@@ -158,8 +127,7 @@ async fn served_after_the_lease(mutant: Option<Mutant>) -> Way {
 
 #[tokio::test]
 async fn a_strong_read_that_comes_after_the_end_of_the_lease_is_not_served_by_it() {
-    assert_eq!(served_after_the_lease(None).await, Way::Chain);
-    assert_eq!(served_after_the_lease(Some(Mutant::KeepReading)).await, Way::Local);
+    assert_eq!(served_after_the_lease().await, Way::Chain);
 }
 
 #[tokio::test]
@@ -167,7 +135,7 @@ async fn a_bounded_read_that_comes_when_the_member_has_heard_nothing_for_longer_
     let rig = Rig::start(&[member("head"), member("tail")]).await;
     let (now, age) = (clock::now(), Duration::from_millis(100));
     // The lease is over already, so that only the age decides.
-    rig.lease(control::Lease { until: now, asked: now }).await;
+    rig.lease(Lease { until: now, asked: now, stretch: 0 }).await;
     let mut reply = asked_late(&rig, ReadMode::Bounded { versions: 0, age }, now + age * 2).await;
     for _ in 0..8 {
         tokio::task::yield_now().await;
@@ -178,7 +146,7 @@ async fn a_bounded_read_that_comes_when_the_member_has_heard_nothing_for_longer_
 /// Asks again as soon as it has a reply.
 struct Reader {
     handle: ChainHandle,
-    leases: watch::Sender<control::Lease>,
+    leases: watch::Sender<Lease>,
     reply: Mutex<Reading>,
     /// Told after how many reads the chain acted by the lease.
     taken: OnceLock<Option<usize>>,
@@ -190,7 +158,7 @@ struct Reading {
     reply: Option<oneshot::Receiver<Reply>>,
 }
 
-const LEASE: control::Lease = control::Lease { until: Timestamp::MAX, asked: Timestamp::ZERO };
+const LEASE: Lease = Lease { until: Timestamp::MAX, asked: Timestamp::ZERO, stretch: 0 };
 /// Reads before the lease comes, and in all.
 const BEFORE: usize = 10;
 const IN_ALL: usize = 5_000;
@@ -214,8 +182,8 @@ impl Wake for Reader {
 }
 
 /// After how many reads the lease is taken, if it is, when there always is another one.
-async fn reads_until_the_lease_is_taken(mutant: Option<Mutant>) -> Option<usize> {
-    let rig = Rig::without(mutant, &[member("alone")]).await;
+async fn reads_until_the_lease_is_taken() -> Option<usize> {
+    let rig = Rig::start(&[member("alone")]).await;
     let reader = Arc::new(Reader {
         handle: rig.handle.clone(),
         leases: rig.leases.clone(),
@@ -233,64 +201,5 @@ async fn reads_until_the_lease_is_taken(mutant: Option<Mutant>) -> Option<usize>
 
 #[tokio::test]
 async fn a_chain_that_always_has_a_read_takes_its_lease() {
-    assert_eq!(reads_until_the_lease_is_taken(None).await, Some(BEFORE + 1));
-    assert_eq!(reads_until_the_lease_is_taken(Some(Mutant::LeaseLast)).await, None);
-}
-
-/// Goes on under a new history with one write, and comes to the fourth.
-async fn recover_and_write(rig: &Rig) {
-    rig.enter(config(&[member("alone")], 1 << 20), RECOVERED).await;
-    for _ in 0..3 {
-        rig.put().await;
-    }
-}
-
-/// What a watch hears that waits behind the third change of one history, of which the next history has only the first.
-async fn heard_of_the_fourth_change(mutant: Option<Mutant>) -> Reply {
-    let rig = Rig::without(mutant, &[member("alone")]).await;
-    rig.put().await;
-    let query = Query::Changes(Watch { prefix: "".into(), after: Some(Sequence(3)) });
-    let heard = ask_in(Some(FIRST), &rig.handle, ReadMode::Eventual, query, None);
-    recover_and_write(&rig).await;
-    heard.await.unwrap()
-}
-
-#[tokio::test]
-async fn a_watch_that_waits_while_another_history_begins_is_refused() {
-    assert_eq!(heard_of_the_fourth_change(None).await, Reply::Refused(Refusal::OtherHistory));
-    let passed_over = heard_of_the_fourth_change(Some(Mutant::MixHistories)).await;
-    assert!(matches!(&passed_over, Reply::Changes(Changes { records, .. }) if records.len() == 1), "{passed_over:?}");
-}
-
-/// What a session reads that has seen the fourth change of one history, when its member has gone on with another.
-async fn read_behind_the_fourth_change(mutant: Option<Mutant>, before: bool) -> Reply {
-    let rig = Rig::without(mutant, &[member("alone")]).await;
-    rig.put().await;
-    let ask = || ask_in(Some(FIRST), &rig.handle, ReadMode::Eventual, Query::Key("k".into()), Some(Sequence(4)));
-    let asked = before.then(ask);
-    recover_and_write(&rig).await;
-    asked.unwrap_or_else(ask).await.unwrap()
-}
-
-#[tokio::test]
-async fn a_session_of_another_history_is_refused() {
-    for before in [false, true] {
-        let reply = read_behind_the_fourth_change(None, before).await;
-        assert_eq!(reply, Reply::Refused(Refusal::OtherHistory), "asked before the recovery: {before}");
-        let shown = read_behind_the_fourth_change(Some(Mutant::MixHistories), before).await;
-        assert!(matches!(shown, Reply::Read(_)), "{shown:?}");
-    }
-}
-
-#[tokio::test]
-async fn a_session_of_another_history_writes_nothing() {
-    for (mutant, may) in [(None, false), (Some(Mutant::MixHistories), true)] {
-        let rig = Rig::without(mutant, &[member("alone")]).await;
-        rig.put_in(Some(FIRST)).await;
-        recover_and_write(&rig).await;
-        let reply = rig.put_in(Some(FIRST)).await;
-        assert_eq!(matches!(reply, Reply::Committed(_)), may, "{reply:?}");
-        assert_eq!(reply == Reply::Refused(Refusal::OtherHistory), !may, "{reply:?}");
-        assert!(matches!(rig.put_in(Some(RECOVERED)).await, Reply::Committed(_)));
-    }
+    assert_eq!(reads_until_the_lease_is_taken().await, Some(BEFORE + 1));
 }

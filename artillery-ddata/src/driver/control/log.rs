@@ -1,12 +1,9 @@
 //! Questions to the log, and what is new about it.
 
-use artillery_core::clock;
+use artillery_proto::node::{Fate, Input, Output, Reason};
 
 use super::{Control, Done};
-use crate::control::{
-    coordinator::{Fate, Input, Output, Reason},
-    log::{AppendError, LogIndex, Term},
-};
+use crate::control::log::{AppendError, LogIndex, Term};
 
 impl Control {
     /// Waits for news beside everything else; one at a time.
@@ -19,25 +16,17 @@ impl Control {
     pub(super) fn hear_of_log(&mut self) {
         let log = &self.parts.log;
         let (leads, leader, configs, voters) = (log.leads(), log.leader(), log.configs(), log.voters());
-        if let Some(leader) = leader {
-            self.parts.holder.leads(clock::now(), leader);
-        }
-        self.see_whether_left();
-        let news = self.parts.holder.learn(&configs);
-        self.parts.coordinator.handle(clock::now(), Input::Log { leads, leader, configs, voters });
-        if news {
-            self.act();
-        }
+        self.handle(Input::Log { leads, leader, configs, voters });
     }
 
-    /// The coordinator has one question of each kind under way at most.
+    /// The node has one question of each kind under way at most.
     pub(super) fn ask_log(&mut self, question: Output) {
         let log = self.parts.log.clone();
         match question {
             Output::Confirm { round, term } => {
                 self.tasks.spawn(async move {
                     let leads = log.confirm(term).await.is_ok();
-                    Done::Asked(Input::Confirmed { round, leads })
+                    Done::Input(Input::Confirmed { round, leads })
                 });
             }
             Output::Append { term, at, change, why } => {
@@ -52,7 +41,7 @@ impl Control {
                     if let Err(error) = &outcome {
                         tracing::info!(%term, %at, %error, "the proposal was not taken");
                     }
-                    Done::Asked(Input::Appended { at, fate: fate(&outcome) })
+                    Done::Input(Input::Appended { at, fate: fate(&outcome) })
                 });
             }
             Output::SetVoters { term, voters } => {
@@ -61,10 +50,10 @@ impl Control {
                     if let Err(error) = log.set_voters(term, voters).await {
                         tracing::info!(%term, %error, "the configuration log is kept by the same as before");
                     }
-                    Done::Asked(Input::VotersSet)
+                    Done::Input(Input::VotersSet)
                 });
             }
-            Output::Answer { .. } | Output::Reordered { .. } => {}
+            _ => {}
         }
     }
 }
