@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use artillery_proto::{control::coordinator, replica};
+use artillery_proto::{node::CoordinatorMutant, replica};
 
 /// Nodes, all of which serve at first.
 pub const NODES: usize = 3;
@@ -31,7 +31,7 @@ pub struct Bounds {
     /// Whether renewals and their answers may be late; else each is taken in at the very step that it is sent.
     pub late_renewals: bool,
     /// A guard of the coordinator that is left out.
-    pub coordinator: Option<coordinator::Mutant>,
+    pub coordinator: Option<CoordinatorMutant>,
     /// A guard of the replicas that is left out.
     pub replica: Option<replica::Mutant>,
 }

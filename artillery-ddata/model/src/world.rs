@@ -1,6 +1,6 @@
-//! The world that is explored: the real replicas, holders and coordinator, and as little as possible around them.
+//! The world that is explored: the real nodes and chains, and as little as possible around them.
 
-mod node;
+mod member;
 mod part;
 mod rules;
 mod steps;
@@ -15,18 +15,18 @@ use std::{
 use artillery_proto::{
     ClusterId, Incarnation, MemberId, Mode, NodeId, Timestamp,
     control::{
-        ChainSettings, Configs, Founding, Term, Timing,
-        coordinator::{self, Coordinator},
+        ChainSettings, Configs, Founder, Founding, Term, Timing,
         log::LogEntry,
         message::{Renewal, Renewed},
     },
-    replica,
+    node::{self, Node as Decider},
+    runner::Link,
     wire::message::ChainFrame,
 };
 
-pub use self::node::Health;
+pub use self::member::Health;
 use self::{
-    node::{Node, founder},
+    member::{Node, founder},
     part::{Part, fingerprint},
 };
 use crate::{
@@ -90,7 +90,8 @@ pub struct World {
     bounds: Bounds,
     now: u64,
     nodes: Vec<Part<Node>>,
-    coordinator: Part<Coordinator>,
+    /// It keeps the log, decides, and serves nothing.
+    leader: Part<Decider>,
     configs: Arc<Configs>,
     /// The entries that made the configurations from those of the founding.
     log: Vec<LogEntry>,
@@ -135,19 +136,20 @@ impl World {
         let timing = Timing { lease: UNIT * LEASE, suspect: UNIT * SUSPECT, slow: UNIT * SLOW, ..Timing::default() };
         let founding = Founding { cluster, name: "modelled".into(), members, settings, timing };
         let configs = Arc::new(Configs::of(&founding));
-        let settings =
-            coordinator::Settings { cluster, replicas: NODES, tick: UNIT, ..coordinator::Settings::default() };
-        let mut nodes: Vec<_> =
-            (0..NODES).map(|at| Part::new(Node::new(founder(at), configs.clone(), &bounds))).collect();
+        let settings = node::Settings { cluster, replicas: NODES, tick: UNIT, ..node::Settings::default() };
+        let node = |at| Part::new(Node::new(founder(at), configs.clone(), settings, &bounds));
+        let mut nodes: Vec<_> = (0..NODES).map(node).collect();
         if let Some(config) = configs.iter().next() {
             // By their places in the chain, so that traces are easily read.
             nodes.sort_by_key(|node| config.members.iter().position(|member| member.id == node.id));
         }
+        let founder = Founder { id: leader(), name: "leader".into(), addrs: Vec::new() };
+        let decider = Decider::new(founder, configs.clone(), settings);
         let mut new = Self {
             bounds,
             now: 0,
             nodes,
-            coordinator: Part::new(Coordinator::new(leader(), settings).with_mutant(bounds.coordinator)),
+            leader: Part::new(decider.with_coordinator_mutant(bounds.coordinator)),
             configs,
             log: Vec::new(),
             term: 0,
@@ -168,10 +170,9 @@ impl World {
         self.elect();
         for node in 0..NODES {
             let peers: Vec<_> = self.nodes.iter().map(|node| node.id).filter(|&id| id != self.nodes[node].id).collect();
-            let clock = moment(self.now);
-            self.nodes[node].holder.leads(clock, leader());
-            peers.into_iter().for_each(|id| self.nodes[node].replica.handle(clock, replica::Input::Connected(id)));
-            self.act(node);
+            self.take_in(node, |turn| turn.links.extend(peers.into_iter().map(Link::Up)));
+            self.obey(node);
+            self.hand_in(node, what_others_hear(self.configs.clone()));
         }
         for _ in 0..BEFORE {
             self.step(Action::Tick);
@@ -201,7 +202,7 @@ impl World {
         out.extend(self.messages());
         let nodes = || 0..NODES as u8;
         let node = |at: u8| &self.nodes[usize::from(at)];
-        let news = |at: &u8| node(*at).is_well() && node(*at).holder.configs().applied() < self.configs.applied();
+        let news = |at: &u8| node(*at).is_well() && node(*at).decider.configs().applied() < self.configs.applied();
         out.extend(nodes().filter(news).map(Action::Learn));
         if self.now < BEFORE + self.bounds.ticks && self.time_counts() {
             out.push(Action::Tick);
@@ -232,7 +233,7 @@ impl World {
     }
 
     fn takes_itself_for_head(&self, node: usize) -> bool {
-        let status = self.nodes[node].replica.status();
+        let status = self.nodes[node].replica().status();
         status.config.is_some_and(|config| config.head() == Some(self.nodes[node].id))
     }
 
@@ -244,7 +245,7 @@ impl World {
             bounds: _,
             now,
             nodes,
-            coordinator,
+            leader,
             // What the log comes to.
             configs: _,
             log,
@@ -260,25 +261,29 @@ impl World {
         } = self;
         let nodes: Vec<_> = nodes.iter().map(Part::fingerprint).collect();
         fingerprint(|out| {
-            write!(
-                out,
-                "{:?}",
-                (now, term, faults, reorders, changes, history, seen, nodes, coordinator.fingerprint())
-            )?;
+            write!(out, "{:?}", (now, term, faults, reorders, changes, history, seen, nodes, leader.fingerprint()))?;
             // All of the log: replicas, holders and the coordinator only say how much of it they know.
             write!(out, "{log:?}{links:?}{renewals:?}{answers:?}")
         })
     }
 
-    fn what_the_log_says(&self) -> coordinator::Input {
-        let (leads, configs) = (Some(Term(self.term)), self.configs.clone());
-        // The log is kept by others than the nodes of the cluster.
-        coordinator::Input::Log { leads, leader: Some(leader()), configs, voters: BTreeSet::new() }
+    fn what_the_leader_hears(&self) -> node::Input {
+        what_is_heard(Some(Term(self.term)), self.configs.clone())
     }
 
     fn index(&self, id: MemberId) -> Option<usize> {
         self.nodes.iter().position(|node| node.id == id)
     }
+}
+
+/// What nodes hear of the log that don't lead it.
+fn what_others_hear(configs: Arc<Configs>) -> node::Input {
+    what_is_heard(None, configs)
+}
+
+/// The log is kept by others than the nodes of the cluster.
+fn what_is_heard(leads: Option<Term>, configs: Arc<Configs>) -> node::Input {
+    node::Input::Log { leads, leader: Some(leader()), configs, voters: BTreeSet::new() }
 }
 
 fn link(from: usize, to: usize) -> usize {

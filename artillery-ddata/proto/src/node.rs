@@ -22,6 +22,8 @@ use std::{
 use self::acting::Acting;
 #[cfg(feature = "mutants")]
 pub use self::mutant::Mutant;
+#[cfg(feature = "mutants")]
+pub use crate::control::coordinator::Mutant as CoordinatorMutant;
 pub use crate::control::coordinator::{Fate, Reason, Settings, Why};
 use crate::{
     ChainId, Epoch, MemberId, NodeId, Timestamp,

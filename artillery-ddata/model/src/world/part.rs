@@ -8,7 +8,7 @@ use std::{
     sync::{Arc, OnceLock},
 };
 
-use artillery_proto::control::{coordinator::Coordinator, holder::Holder};
+use artillery_proto::node::Node;
 
 /// What a world is made of. A clone is the same once more, and shares nothing with it that changes.
 pub(crate) trait Piece: Clone {
@@ -16,13 +16,7 @@ pub(crate) trait Piece: Clone {
     fn describe(&self, out: &mut dyn fmt::Write) -> fmt::Result;
 }
 
-impl Piece for Coordinator {
-    fn describe(&self, out: &mut dyn fmt::Write) -> fmt::Result {
-        self.describe(out)
-    }
-}
-
-impl Piece for Holder {
+impl Piece for Node {
     fn describe(&self, out: &mut dyn fmt::Write) -> fmt::Result {
         self.describe(out)
     }

@@ -40,7 +40,7 @@ impl World {
 
     /// No member has found that something is as it should never be.
     pub fn nobody_halted(&self) -> bool {
-        self.nodes.iter().all(|node| node.replica.status().halted.is_none())
+        self.nodes.iter().all(|node| node.replica().status().halted.is_none())
     }
 
     /// Nobody is to catch up: how fast things go, which the conduct towards a joiner depends on, is no part of a state.
@@ -78,11 +78,11 @@ impl World {
 }
 
 fn committed(node: &Node, upto: Sequence) -> impl Iterator<Item = &Update> {
-    node.replica.history().take_while(move |update| update.version.sequence <= upto)
+    node.replica().history().take_while(move |update| update.version.sequence <= upto)
 }
 
 fn holds(node: &Node, which: usize) -> bool {
     let value = [which as u8 + 1];
-    let mut changes = node.replica.history().flat_map(|update| &update.changes);
+    let mut changes = node.replica().history().flat_map(|update| &update.changes);
     changes.any(|change| change.value.as_deref() == Some(value.as_slice()))
 }

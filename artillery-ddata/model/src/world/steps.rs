@@ -4,25 +4,26 @@ use std::sync::Arc;
 
 use artillery_proto::{
     ReadMode, Timestamp,
-    control::{
-        Configs,
-        coordinator::{Fate, Input as Told, Output as Says},
-        log::LogEntry,
-        message::Promotion,
-    },
-    replica::{Input, Output, Query, Reply, Token, Write},
+    control::{Configs, log::LogEntry},
+    node::{Fate, Input, Output as Says},
+    replica::{Query, Reply, Write},
+    runner::{Link, Order, Output, ReadRequest, Turn, Word, WriteRequest},
     store::Held,
 };
 use bytes::Bytes;
 
 use super::{
-    Action, Health, KEY, World, link, moment,
-    node::{CHAIN, Node},
+    Action, Health, KEY, World, link,
+    member::{CHAIN, Node},
+    moment, what_others_hear,
 };
 use crate::{
     bounds::NODES,
     history::{Outcome, READ},
 };
+
+/// What a chain takes in at once.
+type Received = Turn<ReadRequest<usize>, WriteRequest<usize>>;
 
 /// What a link takes of updates at once, in bytes: all that there are.
 const ROOM: usize = 1 << 20;
@@ -49,38 +50,59 @@ impl World {
 
     pub(super) fn elect(&mut self) {
         self.term += 1;
-        self.tell(self.what_the_log_says());
+        self.tell(self.what_the_leader_hears());
     }
 
     fn reorder(&mut self, order: usize) {
         self.reorders += 1;
         let order = super::ORDERS[order].map(|at| self.nodes[at].id).to_vec();
-        self.tell(Told::Reorder { token: 0, chain: CHAIN, order });
+        self.tell(Input::Reorder { token: 0, chain: CHAIN, order });
     }
 
     fn deliver(&mut self, from: usize, to: usize) {
         let Some(frame) = self.links[link(from, to)].pop_front() else { return };
         let id = self.nodes[from].id;
-        self.take_in(to, Input::Receive { from: id, frame });
+        self.take_in(to, |turn| turn.frames.push((id, frame)));
         self.send(from);
     }
 
-    fn take_in(&mut self, node: usize, input: Input) {
-        self.nodes[node].replica.handle(moment(self.now), input);
+    /// The chain of a node takes in what is received for it.
+    pub(super) fn take_in(&mut self, node: usize, receive: impl FnOnce(&mut Received)) {
+        let clock = moment(self.now);
+        let mut turn = Turn::default();
+        receive(&mut turn);
+        self.nodes[node].runner.take(|| clock, || 0, &mut turn, || None);
         self.settle(node);
         self.send(node);
     }
 
-    /// Hands out what a replica says.
+    /// Hands out what a chain says.
     fn settle(&mut self, node: usize) {
-        while let Some(output) = self.nodes[node].replica.poll_output() {
+        while let Some(output) = self.nodes[node].runner.poll_output() {
             match output {
-                Output::Reply(token, reply) => self.answer(node, token, reply),
-                Output::Promote { epoch, member } => {
-                    let wish = Promotion { chain: CHAIN, epoch, member };
-                    self.nodes[node].holder.promote(moment(self.now), wish);
-                }
+                Output::Reply(which, reply) => self.answer(node, which, reply),
                 Output::Event(_) => {}
+            }
+        }
+        while let Some(word) = self.nodes[node].runner.poll_word() {
+            self.hand_in(node, Input::Word { chain: CHAIN, word });
+        }
+    }
+
+    /// Hands a node an input and does what it says.
+    pub(super) fn hand_in(&mut self, node: usize, input: Input) {
+        let clock = moment(self.now);
+        self.nodes[node].decider.handle(clock, input);
+        self.obey(node);
+    }
+
+    /// None of these nodes ever leads, so that there is nothing else to do.
+    pub(super) fn obey(&mut self, node: usize) {
+        while let Some(says) = self.nodes[node].decider.poll_output() {
+            match says {
+                Says::Order(_, order) => self.take_in(node, |turn| turn.orders.push(order)),
+                Says::Lease(lease) => self.take_in(node, |turn| turn.lease = Some(lease)),
+                _ => {}
             }
         }
     }
@@ -94,19 +116,18 @@ impl World {
             }
             let id = self.nodes[to].id;
             while self.links[link(node, to)].len() < self.bounds.in_flight {
-                let replica = &mut self.nodes[node].replica;
-                let frame = replica.poll_control(clock, id).or_else(|| replica.poll_updates(clock, id, ROOM));
-                let Some(frame) = frame.or_else(|| replica.poll_snapshot(clock, id, ROOM)) else { break };
+                let runner = &mut self.nodes[node].runner;
+                let frame = runner.poll_control(clock, id).or_else(|| runner.poll_updates(clock, id, ROOM));
+                let Some(frame) = frame.or_else(|| runner.poll_snapshot(clock, id, ROOM)) else { break };
                 self.links[link(node, to)].push_back(frame);
             }
         }
-        // In between nobody reads here without coming to the replica: the simulator looks at that.
-        self.nodes[node].replica.settle();
+        // In between no client reads here without coming to the chain: the simulator looks at that.
+        self.nodes[node].runner.settle();
         self.settle(node);
     }
 
-    fn answer(&mut self, node: usize, token: Token, reply: Reply) {
-        let which = token.0 as usize;
+    fn answer(&mut self, node: usize, which: usize, reply: Reply) {
         let outcome = match reply {
             Reply::Committed(_) => Outcome::Acknowledged,
             Reply::Read(read) => {
@@ -124,8 +145,8 @@ impl World {
         let which = self.history.writes();
         self.history.begin(which);
         let write = Write::Put { key: Bytes::from_static(KEY), value: Bytes::from(vec![which as u8 + 1]) };
-        let (token, deadline) = (Token(which as u64), NEVER);
-        self.take_in(node, Input::Write { token, request: None, write, deadline, wall_clock: 0 });
+        let write = WriteRequest { request: None, history: None, write, deadline: NEVER, caller: which };
+        self.take_in(node, |turn| turn.writes.push(write));
     }
 
     /// As a node does it: at the gate, and else by the replica.
@@ -138,9 +159,9 @@ impl World {
             self.history.end(READ, Outcome::Found(number(held.as_ref())));
             return;
         }
-        let (token, query) = (Token(READ as u64), Query::Key(Bytes::from_static(KEY)));
-        let (mode, floor, deadline) = (ReadMode::Strong, None, NEVER);
-        self.take_in(node, Input::Read { token, query, mode, floor, deadline });
+        let (query, mode) = (Query::Key(Bytes::from_static(KEY)), ReadMode::Strong);
+        let read = ReadRequest { query, mode, floor: None, history: None, deadline: NEVER, caller: READ };
+        self.take_in(node, |turn| turn.reads.push(read));
     }
 
     /// What was under way from and to the node is lost. That it comes in later is explored as a fault that comes later, for
@@ -156,10 +177,10 @@ impl World {
             self.links[link(peer, node)].clear();
             let other = self.nodes[peer].id;
             if self.nodes[node].works() {
-                self.take_in(node, Input::Disconnected(other));
+                self.take_in(node, |turn| turn.links.push(Link::Down(other)));
             }
             if self.nodes[peer].is_well() {
-                self.take_in(peer, Input::Disconnected(id));
+                self.take_in(peer, |turn| turn.links.push(Link::Down(id)));
             }
         }
     }
@@ -168,12 +189,12 @@ impl World {
         self.now += 1;
         let clock = moment(self.now);
         for node in (0..NODES).filter(|&node| self.nodes[node].works()).collect::<Vec<_>>() {
-            if self.nodes[node].replica.next_tick().is_some_and(|at| at <= clock) {
-                self.take_in(node, Input::Tick);
+            if self.nodes[node].runner.next_tick().is_some_and(|at| at <= clock) {
+                self.take_in(node, |_| {});
             }
             self.renew(node);
         }
-        self.tell(Told::Tick);
+        self.tell(Input::Tick);
     }
 
     /// A node asks for its lease, unless what it asked last is still on its way.
@@ -182,11 +203,14 @@ impl World {
             return;
         }
         let clock = moment(self.now);
-        while let Some((to, renewal)) = self.nodes[node].holder.renew(clock) {
+        while let Some((to, _, renewal)) = self.nodes[node].decider.poll_renewal(clock, |_| None) {
             if to == super::leader() {
                 self.renewals[node].push_back(renewal);
+            } else {
+                self.hand_in(node, Input::Renewed { from: to, renewed: None });
             }
         }
+        self.obey(node);
         if !self.bounds.late_renewals {
             while !self.renewals[node].is_empty() {
                 self.hear_renewal(node);
@@ -200,68 +224,48 @@ impl World {
     fn hear_renewal(&mut self, node: usize) {
         let Some(renewal) = self.renewals[node].pop_front() else { return };
         let from = self.nodes[node].id;
-        self.tell(Told::Renewal { from, renewal });
+        self.tell(Input::Renewal { from, renewal });
     }
 
     fn hear_answer(&mut self, node: usize) {
         let Some(renewed) = self.answers[node].pop_front() else { return };
-        let learned = self.nodes[node].holder.answered(moment(self.now), super::leader(), renewed);
-        if learned.configs.is_some() {
-            self.act(node);
-        }
-        if let Some(until) = learned.lease {
-            self.take_in(node, Input::Lease(until));
-            self.take_in(node, Input::Served(learned.asked));
-        }
+        self.hand_in(node, Input::Renewed { from: super::leader(), renewed: Some(renewed) });
     }
 
     fn learn(&mut self, node: usize) {
-        let configs = self.configs.clone();
-        if self.nodes[node].holder.learn(&configs) {
-            self.act(node);
-        }
+        self.hand_in(node, what_others_hear(self.configs.clone()));
     }
 
-    /// A node acts by what it knows of the log, and says so with its next renewal.
-    pub(super) fn act(&mut self, node: usize) {
-        let configs = self.nodes[node].holder.configs().clone();
-        let me = self.nodes[node].id;
-        for config in configs.iter() {
-            let input = match config.role(me) {
-                Some(_) => Input::Enter(Arc::new(config.clone())),
-                None => Input::Expelled(config.epoch),
-            };
-            self.take_in(node, input);
-        }
-        self.nodes[node].holder.acts_by(moment(self.now), configs.applied());
-    }
-
-    /// Hands the coordinator an input and does what it says. A quorum of the log answers at once.
-    fn tell(&mut self, told: Told) {
+    /// Hands the leader an input and does what it says. A quorum of the log answers at once.
+    fn tell(&mut self, told: Input) {
         let mut inputs = vec![told];
         while let Some(told) = inputs.pop() {
-            self.coordinator.handle(moment(self.now), told);
-            while let Some(says) = self.coordinator.poll_output() {
+            self.leader.handle(moment(self.now), told);
+            while let Some(says) = self.leader.poll_output() {
                 match says {
                     Says::Answer { to, renewed } => {
                         if let Some(node) = self.index(to).filter(|&node| self.nodes[node].is_well()) {
                             self.answers[node].push_back(renewed);
                         }
                     }
-                    Says::Confirm { round, .. } => inputs.push(Told::Confirmed { round, leads: true }),
+                    Says::Confirm { round, .. } => inputs.push(Input::Confirmed { round, leads: true }),
                     Says::Append { term, at, change, why: _ } => {
                         let entry = LogEntry { index: at, term, change };
                         inputs.extend(self.append(&entry));
                     }
+                    // It has no chain: what it orders is done.
+                    Says::Order(chain, Order::Enter { upto, .. } | Order::Expelled { upto, .. }) => {
+                        inputs.push(Input::Word { chain, word: Word::ActsBy(upto) });
+                    }
                     // The log is kept by others than the nodes of the cluster, and the operator doesn't wait for an answer.
-                    Says::SetVoters { .. } | Says::Reordered { .. } => {}
+                    _ => {}
                 }
             }
         }
     }
 
     /// The log takes what comes into its next place, as long as it takes anything.
-    fn append(&mut self, entry: &LogEntry) -> [Told; 2] {
+    fn append(&mut self, entry: &LogEntry) -> [Input; 2] {
         let at = entry.index;
         let mut configs = Configs::clone(&self.configs);
         let fate = match configs.apply(entry) {
@@ -274,7 +278,7 @@ impl World {
             _ => Fate::Refused,
         };
         // Taken from the end: the log is known before the fate.
-        [Told::Appended { at, fate }, self.what_the_log_says()]
+        [Input::Appended { at, fate }, self.what_the_leader_hears()]
     }
 }
 

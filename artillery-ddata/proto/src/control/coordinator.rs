@@ -244,6 +244,8 @@ impl Coordinator {
         // Names every field: a new one that is forgotten here doesn't compile.
         let Self { me, settings: _, configs, leader, voters, leading, outside, rounds, awake, outputs, mutant: _ } =
             self;
+        // Only a leader goes by what it knew before it slept.
+        let awake = leading.as_ref().map(|_| awake);
         write!(out, "{:?}", (me, configs.applied(), leader, voters, leading, outside, rounds, awake, outputs))
     }
 

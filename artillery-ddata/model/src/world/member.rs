@@ -1,11 +1,13 @@
-//! A node: a replica over a store, the gate before it, and the holder of its lease.
+//! A node: what decides in it, its chain over a store, and the gate before that.
 
 use std::{fmt, sync::Arc};
 
 use artillery_proto::{
     ChainId, Incarnation, MemberId, NodeId, Sequence,
-    control::{Configs, Founder, holder::Holder},
+    control::{Configs, Founder},
+    node::{self, Node as Decider},
     replica::{Gate, Replica, Settings},
+    runner::ChainRunner,
     store::{MemoryStore, Store, StoreBatch, StoreOp},
 };
 
@@ -31,10 +33,10 @@ pub enum Health {
 pub(crate) struct Node {
     pub(crate) id: MemberId,
     pub(crate) health: Health,
-    pub(crate) replica: Replica,
+    pub(crate) runner: ChainRunner<usize>,
     pub(crate) store: Arc<MemoryStore>,
     pub(crate) gate: Arc<Gate>,
-    pub(crate) holder: Part<Holder>,
+    pub(crate) decider: Part<Decider>,
 }
 
 pub(crate) const CHAIN: ChainId = ChainId(0);
@@ -46,14 +48,18 @@ pub(crate) fn founder(index: usize) -> Founder {
 }
 
 impl Node {
-    pub(crate) fn new(founder: Founder, configs: Arc<Configs>, bounds: &Bounds) -> Self {
+    pub(crate) fn new(founder: Founder, configs: Arc<Configs>, settings: node::Settings, bounds: &Bounds) -> Self {
         let id = founder.id;
         let store = Arc::new(MemoryStore::small(0));
         let gate = Arc::new(Gate::new(CHAIN));
-        let settings = Settings { heartbeat: UNIT, mutant: bounds.replica, ..Settings::default() };
-        let replica = Replica::new(id, CHAIN, settings, store.clone(), gate.clone());
-        let holder = Part::new(Holder::new(founder, configs));
-        Self { id, health: Health::Well, replica, store, gate, holder }
+        let replica = Settings { heartbeat: UNIT, mutant: bounds.replica, ..Settings::default() };
+        let runner = ChainRunner::new(id, CHAIN, replica, store.clone(), gate.clone());
+        let decider = Part::new(Decider::new(founder, configs, settings));
+        Self { id, health: Health::Well, runner, store, gate, decider }
+    }
+
+    pub(crate) fn replica(&self) -> &Replica {
+        self.runner.replica()
     }
 
     pub(crate) fn is_well(&self) -> bool {
@@ -92,22 +98,22 @@ impl Clone for Node {
     fn clone(&self) -> Self {
         let store = self.copy_store();
         let gate = Arc::new(self.gate.fork());
-        let replica = self.replica.fork(store.clone(), gate.clone());
-        Self { id: self.id, health: self.health, replica, store, gate, holder: self.holder.clone() }
+        let runner = self.runner.fork(store.clone(), gate.clone());
+        Self { id: self.id, health: self.health, runner, store, gate, decider: self.decider.clone() }
     }
 }
 
 impl Piece for Node {
     /// Of one that crashed, what the rules look at.
     fn describe(&self, out: &mut dyn fmt::Write) -> fmt::Result {
-        let Self { id: _, health, replica, store: _, gate, holder } = self;
+        let Self { id: _, health, runner, store: _, gate, decider } = self;
         write!(out, "{health:?}{:?}", gate.watermark())?;
         if !self.works() {
-            replica.history().try_for_each(|update| write!(out, "{update:?}"))?;
-            return write!(out, "{:?}", replica.status().halted);
+            runner.replica().history().try_for_each(|update| write!(out, "{update:?}"))?;
+            return write!(out, "{:?}", runner.replica().status().halted);
         }
-        replica.describe(out)?;
-        write!(out, "{:?}{:?}", holder.fingerprint(), self.versions())?;
+        runner.describe(out)?;
+        write!(out, "{:?}{:?}", decider.fingerprint(), self.versions())?;
         write!(out, "{:?}", (gate.serving(), gate.lease_until()))
     }
 }
