@@ -291,6 +291,7 @@ impl Holder {
         if let Some(lease) = renewed.lease
             && !self.leave.has_resigned()
             && !learned.resigns
+            && !learned.serves_again
             && sent + lease > self.until
         {
             self.until = sent + lease;

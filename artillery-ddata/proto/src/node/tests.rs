@@ -1,1 +1,232 @@
+//! What a node says, and when, while its chains lag.
 
+use std::time::Duration;
+
+use super::*;
+use crate::{
+    ChainConfig, ClusterId, Incarnation,
+    control::{ChainSettings, Founding, Timing, log::LogEntry, message::Stage},
+};
+
+const LEASE: Duration = Duration::from_secs(1);
+
+fn id(n: u8) -> MemberId {
+    MemberId { node: NodeId::from_bytes([n; 16]), incarnation: Incarnation { store: 1, starts: 1 } }
+}
+
+fn founder(n: u8) -> Founder {
+    Founder { id: id(n), name: format!("n{n}"), addrs: vec![] }
+}
+
+fn at(millis: u64) -> Timestamp {
+    Timestamp::from_nanos(millis * 1_000_000)
+}
+
+/// Node 3 of three with two chains, told that node 1 leads.
+struct Rig {
+    node: Node,
+    now: Timestamp,
+    configs: Arc<Configs>,
+}
+
+impl Rig {
+    fn new() -> Self {
+        let settings = ChainSettings { chains: 2, ..ChainSettings::default() };
+        let members = (1..4).map(founder).collect();
+        let founding =
+            Founding { cluster: ClusterId(5), name: "shop".into(), members, settings, timing: Timing::default() };
+        let configs = Arc::new(Configs::of(&founding));
+        let node = Node::new(founder(3), configs.clone(), Settings::default());
+        Self { node, now: at(1), configs }
+    }
+
+    /// One whose chains act by what it has begun with.
+    fn acting() -> Self {
+        let mut rig = Self::new();
+        let upto = rig.configs.applied();
+        rig.hear(rig.configs.clone());
+        rig.outputs();
+        (0..2).for_each(|chain| rig.says(chain, Word::ActsBy(upto)));
+        rig.outputs();
+        rig
+    }
+
+    fn handle(&mut self, input: Input) {
+        self.node.handle(self.now, input);
+    }
+
+    fn says(&mut self, chain: u32, word: Word) {
+        self.handle(Input::Word { chain: ChainId(chain), word });
+    }
+
+    fn hear(&mut self, configs: Arc<Configs>) {
+        let voters = (1..4).map(id).collect();
+        self.handle(Input::Log { leads: None, leader: Some(id(1)), configs, voters });
+    }
+
+    fn outputs(&mut self) -> Vec<Output> {
+        std::iter::from_fn(|| self.node.poll_output()).collect()
+    }
+
+    fn orders(&mut self) -> Vec<(u32, Order)> {
+        let orders = self.outputs().into_iter().filter_map(|output| match output {
+            Output::Order(chain, order) => Some((chain.0, order)),
+            _ => None,
+        });
+        orders.collect()
+    }
+
+    /// The renewals that are due now.
+    fn renewals(&mut self) -> Vec<Renewal> {
+        self.now = self.now.max(self.node.next_tick().unwrap_or_default());
+        let now = self.now;
+        std::iter::from_fn(|| self.node.poll_renewal(now, |_| None)).map(|(_, _, renewal)| renewal).collect()
+    }
+
+    /// The leader answers the newest renewal.
+    fn answer(&mut self, change: impl FnOnce(&mut Renewed)) {
+        let number = self.renewals().pop().expect("a renewal is due").number;
+        let mut renewed = Renewed {
+            number,
+            lease: Some(LEASE),
+            leader: Some(id(1)),
+            configs: None,
+            settled: true,
+            released: false,
+            leave: None,
+            close: vec![],
+        };
+        change(&mut renewed);
+        self.handle(Input::Renewed { from: id(1), renewed: Some(renewed) });
+    }
+
+    /// The same configurations, and one of chain 0 that doesn't name node 3.
+    fn without_me(&self) -> Arc<Configs> {
+        let before = self.configs.get(ChainId(0)).unwrap();
+        let members = before.members.iter().copied().filter(|member| member.id != id(3)).collect();
+        let config = ChainConfig { members, ..before.clone() };
+        let change = crate::control::log::ChainChange { replaces: before.epoch, config };
+        let index = self.configs.applied().next();
+        let mut configs = Configs::clone(&self.configs);
+        configs.apply(&LogEntry { index, term: Term(1), change: Change::Chains(vec![change]) }).unwrap();
+        Arc::new(configs)
+    }
+}
+
+/// What the next renewals say that the chains act by, when one of two does.
+fn said_when_one_acts(mut rig: Rig) -> LogIndex {
+    let newer = rig.without_me();
+    rig.hear(newer.clone());
+    let expelled = |(chain, order): &(u32, Order)| *chain == 0 && matches!(order, Order::Expelled { .. });
+    assert!(rig.orders().iter().any(expelled));
+    rig.says(1, Word::ActsBy(newer.applied()));
+    rig.renewals().pop().expect("a renewal is due").applied
+}
+
+#[test]
+fn a_node_says_that_it_acts_by_a_configuration_once_all_its_chains_do() {
+    let mut rig = Rig::acting();
+    let before = rig.configs.applied();
+    assert_eq!(said_when_one_acts(Rig::acting()), before);
+    let newer = rig.without_me();
+    rig.hear(newer.clone());
+    (0..2).for_each(|chain| rig.says(chain, Word::ActsBy(newer.applied())));
+    assert!(rig.outputs().contains(&Output::Acts(newer.clone())));
+    assert_eq!(rig.renewals().pop().unwrap().applied, newer.applied());
+}
+
+#[test]
+fn nothing_is_said_before_the_chains_act_by_what_is_known_at_first() {
+    let mut rig = Rig::new();
+    rig.hear(rig.configs.clone());
+    assert_eq!(rig.orders().len(), 2);
+    assert_eq!(rig.renewals(), []);
+    let upto = rig.configs.applied();
+    (0..2).for_each(|chain| rig.says(chain, Word::ActsBy(upto)));
+    assert_eq!(rig.renewals().len(), 1);
+}
+
+#[test]
+fn a_word_about_an_older_order_counts_for_nothing() {
+    let mut rig = Rig::acting();
+    let (old, newer) = (rig.configs.applied(), rig.without_me());
+    rig.hear(newer.clone());
+    (0..2).for_each(|chain| rig.says(chain, Word::ActsBy(old)));
+    assert_eq!(rig.node.state().configs.applied(), old);
+}
+
+#[test]
+fn only_so_many_renewals_wait_for_answers() {
+    let mut rig = Rig::acting();
+    let sent: usize = (0..100).map(|_| rig.renewals().len()).sum();
+    assert_eq!(sent, RENEWALS);
+    rig.handle(Input::Renewed { from: id(1), renewed: None });
+    assert_eq!(rig.renewals().len(), 1, "an answer that will never come makes room");
+}
+
+fn agree(renewed: &mut Renewed, leave: crate::control::message::Leave) {
+    renewed.leave = Some(leave.resigned());
+}
+
+#[test]
+fn a_node_resigns_once_all_its_chains_act_by_no_lease() {
+    let mut rig = Rig::acting();
+    rig.handle(Input::Leave { until: None });
+    let asks = rig.renewals().pop().unwrap().leave;
+    assert_eq!(asks.stage, Stage::Asks);
+    rig.answer(|renewed| agree(renewed, asks));
+    assert_eq!(rig.orders(), [(0, Order::Resign), (1, Order::Resign)]);
+    rig.says(0, Word::Resigned);
+    assert_eq!(rig.renewals().pop().unwrap().leave.stage, Stage::Asks, "a chain may still act by the lease");
+    rig.says(1, Word::Resigned);
+    assert_eq!(rig.renewals().pop().unwrap().leave.stage, Stage::Resigned);
+}
+
+#[test]
+fn leases_of_before_a_resignation_are_of_another_stretch() {
+    let mut rig = Rig::acting();
+    rig.handle(Input::Leave { until: None });
+    let asks = rig.renewals().pop().unwrap().leave;
+    rig.answer(|renewed| agree(renewed, asks));
+    (0..2).for_each(|chain| rig.says(chain, Word::Resigned));
+    rig.outputs();
+    rig.answer(|renewed| renewed.leave = Some(asks.resigned().back(Stage::Asks)));
+    let outputs = rig.outputs();
+    assert!(outputs.contains(&Output::Lease(Lease { stretch: 1, ..Lease::default() })), "{outputs:?}");
+    assert!(outputs.contains(&Output::Order(ChainId(1), Order::Resume { stretch: 1 })), "{outputs:?}");
+    rig.answer(|_| {});
+    let granted =
+        |output: &Output| matches!(output, Output::Lease(Lease { stretch: 1, until, .. }) if *until > rig.now);
+    let outputs: Vec<_> = std::iter::from_fn(|| rig.node.poll_output()).collect();
+    assert!(outputs.iter().any(granted), "{outputs:?}");
+}
+
+#[test]
+fn a_node_that_the_log_needs_has_not_left_though_no_configuration_names_it() {
+    let mut rig = Rig::acting();
+    rig.handle(Input::Leave { until: None });
+    let gone = {
+        let mut configs = Configs::clone(&rig.without_me());
+        let before = configs.get(ChainId(1)).unwrap().clone();
+        let members = before.members.iter().copied().filter(|member| member.id != id(3)).collect();
+        let change =
+            crate::control::log::ChainChange { replaces: before.epoch, config: ChainConfig { members, ..before } };
+        let index = configs.applied().next();
+        configs.apply(&LogEntry { index, term: Term(1), change: Change::Chains(vec![change]) }).unwrap();
+        Arc::new(configs)
+    };
+    rig.hear(gone.clone());
+    assert!(!rig.outputs().contains(&Output::Left), "it keeps the log");
+    let voters = [id(1), id(2)].into();
+    rig.handle(Input::Log { leads: None, leader: Some(id(1)), configs: gone, voters });
+    assert!(rig.outputs().contains(&Output::Left));
+}
+
+#[cfg(feature = "mutants")]
+#[test]
+fn a_node_that_acts_early_says_so_while_a_chain_serves_by_the_old_configuration() {
+    let mut rig = Rig::acting();
+    let before = rig.configs.applied();
+    rig.node = rig.node.with_mutant(Some(Mutant::ActEarly));
+    assert!(said_when_one_acts(rig) > before);
+}
