@@ -287,7 +287,7 @@ impl Node {
 
     /// Nodes that this one, as leader, lets no chain have for a while, but those that `tail` is to take.
     pub fn kept_away(&self, now: Timestamp, tail: Option<MemberId>) -> BTreeSet<NodeId> {
-        self.coordinator.kept_away(now, tail).into_iter().collect()
+        self.coordinator.kept_away(now, tail).collect()
     }
 
     /// Whether the membership tells of this node, in whatever life.

@@ -91,7 +91,7 @@ enum Done {
     /// The log has changed so many times.
     Log(u64),
     /// Something that the node is to hear of.
-    Input(Input),
+    Input(Box<Input>),
 }
 
 pub(crate) struct Control {
@@ -139,7 +139,7 @@ impl Control {
                         self.hear_of_log();
                         self.follow_log(changes);
                     }
-                    Ok(Done::Input(input)) => self.handle(input),
+                    Ok(Done::Input(input)) => self.handle(*input),
                     Err(error) => tracing::error!(%error, "a call to the configuration log failed"),
                 },
                 word = self.parts.words.recv() => {
@@ -306,7 +306,7 @@ impl Control {
                     None
                 }
             };
-            Done::Input(Input::Renewed { from: to, renewed })
+            Done::Input(Box::new(Input::Renewed { from: to, renewed }))
         });
     }
 

@@ -1,7 +1,6 @@
 //! What decides about requests that come while the task of a chain is at work.
 
 use std::{
-    future::poll_fn,
     pin::pin,
     sync::{Mutex, OnceLock},
     task::{Context, Wake, Waker},
@@ -9,7 +8,7 @@ use std::{
 
 use super::*;
 use crate::{
-    ChainConfig, ChainId, ClusterId,
+    ChainId, ClusterId,
     driver::fake::{config, member},
     replica::{Query, Read, ReadMode, Reply, Settings, Way},
     store::MemoryStore,
@@ -17,20 +16,18 @@ use crate::{
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-const HISTORY: ClusterId = ClusterId(1);
-
 /// The task of a chain that has these members, and acts by leases.
 struct Rig {
     handle: ChainHandle,
     inlets: Inlets,
     leases: watch::Sender<Lease>,
-    words: Mutex<mpsc::Receiver<(ChainId, Word)>>,
+    _words: mpsc::Receiver<(ChainId, Word)>,
 }
 
 impl Rig {
     async fn start(members: &[MemberId]) -> Self {
         let leases = watch::Sender::new(Lease::default());
-        let (say, words) = mpsc::channel(8);
+        let (say, mut words) = mpsc::channel(8);
         let (task, handle, inlets) = task(Parts {
             me: members[0],
             chain: ChainId(0),
@@ -41,17 +38,11 @@ impl Rig {
             standing: watch::Sender::new(Standing::default()),
         });
         tokio::spawn(task.run());
-        let rig = Self { handle, inlets, leases, words: Mutex::new(words) };
-        rig.enter(config(members, 1)).await;
-        rig
-    }
-
-    async fn enter(&self, config: ChainConfig) {
-        let upto = LogIndex(config.epoch.0);
-        let order = Order::Enter { config: Arc::new(config), history: HISTORY, upto };
-        assert!(self.inlets.orders.send(Ordered { order, lanes: BTreeMap::new() }).await.is_ok());
-        let mut words = self.words.lock().unwrap();
-        assert_eq!(poll_fn(|cx| words.poll_recv(cx)).await, Some((ChainId(0), Word::ActsBy(upto))));
+        let upto = LogIndex(1);
+        let order = Order::Enter { config: Arc::new(config(members, 1)), history: ClusterId(1), upto };
+        assert!(inlets.orders.send(Ordered { order, lanes: BTreeMap::new() }).await.is_ok());
+        assert_eq!(words.recv().await, Some((ChainId(0), Word::ActsBy(upto))));
+        Self { handle, inlets, leases, _words: words }
     }
 
     async fn lease(&self, lease: Lease) {

@@ -26,7 +26,7 @@ impl Control {
             Output::Confirm { round, term } => {
                 self.tasks.spawn(async move {
                     let leads = log.confirm(term).await.is_ok();
-                    Done::Input(Input::Confirmed { round, leads })
+                    Done::Input(Box::new(Input::Confirmed { round, leads }))
                 });
             }
             Output::Append { term, at, change, why } => {
@@ -41,7 +41,7 @@ impl Control {
                     if let Err(error) = &outcome {
                         tracing::info!(%term, %at, %error, "the proposal was not taken");
                     }
-                    Done::Input(Input::Appended { at, fate: fate(&outcome) })
+                    Done::Input(Box::new(Input::Appended { at, fate: fate(&outcome) }))
                 });
             }
             Output::SetVoters { term, voters } => {
@@ -50,7 +50,7 @@ impl Control {
                     if let Err(error) = log.set_voters(term, voters).await {
                         tracing::info!(%term, %error, "the configuration log is kept by the same as before");
                     }
-                    Done::Input(Input::VotersSet)
+                    Done::Input(Box::new(Input::VotersSet))
                 });
             }
             _ => {}
