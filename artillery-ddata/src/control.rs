@@ -3,7 +3,6 @@
 
 pub(crate) mod embedded;
 
-pub(crate) use artillery_proto::control::coordinator;
 pub use artillery_proto::control::{
     ChainSettings, ConfigLog, Configs, Founder, Founding, History, InvalidChainSettings, InvalidTiming, MAX_CHAINS,
     ParseHistoryError, Relation, Static, Term, Timing, chain_of, conformance, first_configs, formation, log, message,

@@ -7,7 +7,7 @@ use artillery_model::{
     explore::{Explored, explore},
     same::compare,
 };
-use artillery_proto::control::coordinator::Mutant;
+use artillery_proto::node::CoordinatorMutant as Mutant;
 
 /// No limit: these are small.
 const ENDLESS: Duration = Duration::from_secs(3600);

@@ -1,14 +1,15 @@
 //! Which chain, in which order, under which epoch: decisions, not suggestions.
 //!
 //! [`formation`] settles once who founds a cluster, [`placement`] puts its chains on its nodes, and [`log`] says
-//! which configuration of a chain is the present one. [`coordinator`] decides what stands in the log, and who holds a
-//! lease; [`holder`] asks for leases; [`message`] is what the two say to each other.
+//! which configuration of a chain is the present one. The coordinator decides what stands in the log, and which nodes hold a
+//! lease; the holder asks for leases; [`message`] is what the two say to each other. Both are parts of
+//! [`Node`](crate::node::Node).
 
 pub mod conformance;
-pub mod coordinator;
+pub(crate) mod coordinator;
 pub mod formation;
 mod history;
-pub mod holder;
+pub(crate) mod holder;
 pub mod log;
 pub mod message;
 pub mod placement;

@@ -132,7 +132,12 @@ impl<C> ChainRunner<C> {
         &self.replica
     }
 
-    /// Callers that wait for a reply.
+    /// The callers that wait for a reply.
+    pub fn callers(&self) -> impl Iterator<Item = &C> {
+        self.callers.iter().map(|(_, (caller, _))| caller)
+    }
+
+    /// How many callers wait for a reply.
     pub fn waiting(&self) -> usize {
         self.callers.len()
     }

@@ -1,8 +1,9 @@
 //! Guards that can be taken out, to see that the simulator notices.
 
 use artillery_proto::{
-    control::{coordinator, formation},
-    replica,
+    control::formation,
+    node::{self, CoordinatorMutant},
+    replica, runner,
 };
 
 use crate::{oracle::Oracle, scenario::Scenario};
@@ -126,13 +127,21 @@ pub enum MutantName {
     ForgetNewKeys,
     /// A node goes by the times that it was started with, not by those of its cluster.
     KeepOwnTimes,
+    /// A reading of the clock decides about what a chain receives after it.
+    KeepReading,
+    /// A node says that it acts by a configuration as soon as one of its chains does.
+    ActEarly,
+    /// A member gets a lease though it may still act as what it was before.
+    GrantToFormerSelf,
 }
 
 /// What is taken out.
 #[derive(Clone, Copy, Debug)]
 enum Guard {
     Replica(replica::Mutant),
-    Coordinator(coordinator::Mutant),
+    Coordinator(CoordinatorMutant),
+    Runner(runner::Mutant),
+    Decider(node::Mutant),
     Formation(formation::Mutant),
     Client,
     Node,
@@ -151,10 +160,10 @@ const fn line(mutant: MutantName, name: &'static str, trap: u32, scenario: Scena
     Line { mutant, name, trap, scenario, guard }
 }
 
-const TABLE: [Line; 58] = {
+const TABLE: [Line; 61] = {
+    use CoordinatorMutant as C;
     use MutantName as M;
     use Scenario as S;
-    use coordinator::Mutant as C;
     use formation::Mutant as F;
     use replica::Mutant as R;
     [
@@ -234,6 +243,9 @@ const TABLE: [Line; 58] = {
         line(M::PartPositions, "part-positions", 46, S::Walks, Guard::Replica(R::PartPositions)),
         line(M::ForgetNewKeys, "forget-new-keys", 46, S::Walks, Guard::Node),
         line(M::KeepOwnTimes, "keep-own-times", 63, S::Unrest, Guard::Coordinator(C::KeepOwnTimes)),
+        line(M::KeepReading, "keep-reading", 56, S::Unrest, Guard::Runner(runner::Mutant::KeepReading)),
+        line(M::ActEarly, "act-early", 65, S::Lags, Guard::Decider(node::Mutant::ActEarly)),
+        line(M::GrantToFormerSelf, "grant-to-former-self", 28, S::Lags, Guard::Coordinator(C::GrantToFormerSelf)),
     ]
 };
 
@@ -277,9 +289,25 @@ impl MutantName {
     }
 
     /// The guard of the coordinator that it takes out, if it is one of the coordinator's.
-    pub const fn coordinator(self) -> Option<coordinator::Mutant> {
+    pub const fn coordinator(self) -> Option<CoordinatorMutant> {
         match self.line().guard {
             Guard::Coordinator(mutant) => Some(mutant),
+            _ => None,
+        }
+    }
+
+    /// The guard of the runner of chains that it takes out, if it is one of that.
+    pub const fn runner(self) -> Option<runner::Mutant> {
+        match self.line().guard {
+            Guard::Runner(mutant) => Some(mutant),
+            _ => None,
+        }
+    }
+
+    /// The guard of the node that it takes out, if it is one of that.
+    pub const fn node(self) -> Option<node::Mutant> {
+        match self.line().guard {
+            Guard::Decider(mutant) => Some(mutant),
             _ => None,
         }
     }

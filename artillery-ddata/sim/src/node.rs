@@ -1,14 +1,13 @@
 //! A node: replicas over one store, an inbox, a clock of its own, and what its driver would keep.
 
-use std::{
-    collections::{BTreeMap, VecDeque},
-    sync::Arc,
-};
+use std::{collections::VecDeque, sync::Arc};
 
 use artillery_proto::{
     ChainId, Incarnation, MemberId, NodeId, Timestamp,
-    replica::{Gate, Input, Replica, Reply, Settings, Token},
+    replica::{Gate, Reply, Settings},
+    runner::{ChainRunner, Lease, Link, Order, ReadRequest, Turn, WriteRequest},
     store::MemoryStore,
+    wire::message::ChainFrame,
 };
 
 use crate::{
@@ -34,10 +33,59 @@ pub struct Origin {
     pub expected: Option<Arc<Reply>>,
 }
 
+/// Who waits for a reply of a chain.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Caller {
+    /// A client.
+    Client(Origin),
+    /// A watcher, and which attempt of it.
+    Watcher(usize, u64),
+}
+
+/// What comes to a chain.
+#[derive(Debug)]
+pub enum Input {
+    /// The newest lease.
+    Lease(Lease),
+    /// News of the way to a peer.
+    Link(Link),
+    /// An order of the node.
+    Order(Order),
+    /// A frame of a peer.
+    Frame(MemberId, ChainFrame),
+    /// A read.
+    Read(ReadRequest<Caller>),
+    /// A write.
+    Write(WriteRequest<Caller>),
+    /// It is time for a turn.
+    Tick,
+}
+
+impl Input {
+    /// Whether it may add to a history: of these, one comes in a turn, so that all of it is seen before it is trimmed.
+    pub const fn adds(&self) -> bool {
+        matches!(self, Self::Frame(..) | Self::Write(_))
+    }
+}
+
+/// What a chain receives for one turn.
+pub type Received = Turn<ReadRequest<Caller>, WriteRequest<Caller>>;
+
+/// A turn that was received and isn't taken in yet.
+#[derive(Debug)]
+pub struct Pending {
+    /// By slot.
+    pub turns: Vec<(usize, Received)>,
+    /// What the clock showed when all of it had been received.
+    pub reading: Timestamp,
+    /// From whom frames came, and on which flights.
+    pub flights: Vec<(usize, Flight)>,
+}
+
 /// One input that waits for its turn.
 #[derive(Debug)]
 pub struct Work {
-    /// For which replica.
+    /// For which chain.
     pub slot: usize,
     /// What.
     pub input: Input,
@@ -45,11 +93,11 @@ pub struct Work {
     pub flight: Option<(usize, Flight)>,
 }
 
-/// One replica of a node.
+/// One chain of a node.
 #[derive(Debug)]
 pub struct Slot {
-    /// The state machine.
-    pub replica: Replica,
+    /// The replica, and what decides what it takes in.
+    pub runner: ChainRunner<Caller>,
     /// Where clients read without it.
     pub gate: Arc<Gate>,
     /// When its next tick is due in virtual time.
@@ -78,10 +126,12 @@ pub struct Node {
     pub id: MemberId,
     /// Its data.
     pub store: Arc<MemoryStore>,
-    /// Its replicas, by chain.
+    /// Its chains.
     pub slots: Vec<Slot>,
     /// What it has to take in.
     pub inbox: VecDeque<Work>,
+    /// What it has received and is about to take in.
+    pub pending: Option<Pending>,
     /// Whether a step of it is scheduled.
     pub scheduled: bool,
     /// Whether messages are taken from its replicas at a scheduled time.
@@ -104,11 +154,6 @@ pub struct Node {
     pub peers: Vec<PeerView>,
     /// Its randomness.
     pub rng: Rng,
-    /// Requests that it owes an answer.
-    pub owed: BTreeMap<Token, Origin>,
-    /// Questions for changes that it owes an answer: whose, and which attempt.
-    pub asked_for_changes: BTreeMap<Token, (usize, u64)>,
-    next_token: u64,
     offset: u64,
     wall: u64,
 }
@@ -131,8 +176,9 @@ impl Node {
             .map(|chain| {
                 let chain = ChainId(chain as u32);
                 let gate = Arc::new(Gate::new(chain));
-                let replica = Replica::new(id, chain, settings(setup), store.clone(), gate.clone());
-                Slot { replica, gate, tick: None, tick_number: 0, tick_queued: false }
+                let runner = ChainRunner::new(id, chain, settings(setup), store.clone(), gate.clone());
+                let runner = runner.with_mutant(setup.mutant.and_then(MutantName::runner));
+                Slot { runner, gate, tick: None, tick_number: 0, tick_queued: false }
             })
             .collect();
         Self {
@@ -140,6 +186,7 @@ impl Node {
             store,
             slots,
             inbox: VecDeque::new(),
+            pending: None,
             scheduled: false,
             poll_scheduled: false,
             cost: setup.cost,
@@ -153,9 +200,6 @@ impl Node {
             offset: rng.between(0, 1 << 50),
             wall: rng.between(1_700_000_000_000, 1_700_000_100_000),
             rng,
-            owed: BTreeMap::new(),
-            asked_for_changes: BTreeMap::new(),
-            next_token: 0,
         }
     }
 
@@ -183,25 +227,6 @@ impl Node {
     /// What its wall clock shows, in milliseconds: nobody else's.
     pub fn wall_clock(&self, now: u64) -> u64 {
         self.wall + now / 1_000_000
-    }
-
-    /// A token for a request of `origin`.
-    pub fn owe(&mut self, origin: Origin) -> Token {
-        let token = self.token();
-        self.owed.insert(token, origin);
-        token
-    }
-
-    /// A token for a watcher's question.
-    pub fn owe_changes(&mut self, watcher: usize, attempt: u64) -> Token {
-        let token = self.token();
-        self.asked_for_changes.insert(token, (watcher, attempt));
-        token
-    }
-
-    fn token(&mut self) -> Token {
-        self.next_token += 1;
-        Token(self.next_token)
     }
 }
 

@@ -11,8 +11,8 @@ use artillery_proto::Mode;
 
 use self::directed::{crowd, disturbed, forks, halves, last_words, overlaps, race, stalls, whispers};
 use self::draw::{
-    batches, clocks, common, evictions, founded, hold_lists, large, mixed, moving, one_key, readers, resync, retries,
-    scripts, sole, turmoil, unrest, walks, watches,
+    batches, clocks, common, evictions, founded, hold_lists, lags, large, mixed, moving, one_key, readers, resync,
+    retries, scripts, sole, turmoil, unrest, walks, watches,
 };
 pub use self::{
     gray::{BACK, Gray, gray_setup},
@@ -146,6 +146,8 @@ pub enum Scenario {
     Scripts,
     /// Walks through all keys in hash order, from member to member, while keys come and go.
     Walks,
+    /// Several chains, which hear late and each in its own time what their node is told; members that can't reach one another.
+    Lags,
 }
 
 impl Scenario {
@@ -186,6 +188,7 @@ impl Scenario {
             Self::Shuffles => &[Order, Loss, Duplication, Reorder, Delay, Break, Cut, Slow, Restart, Pause, Isolate],
             Self::Drains => &[Drain, Delay],
             Self::Leaves => &[Leave, Delay],
+            Self::Lags => &[Break, Cut, Isolate, Pause],
             Self::Classic
             | Self::Pair
             | Self::Long
@@ -276,6 +279,7 @@ impl Scenario {
             Self::Leaves => leaves::leaves(&mut rng, &mut setup),
             Self::Scripts => scripts(&mut rng, &mut setup),
             Self::Walks => walks(&mut rng, &mut setup),
+            Self::Lags => lags(&mut rng, &mut setup),
         }
         if !matches!(self, Self::Slow | Self::Mixed) {
             hold_lists(&mut setup);

@@ -24,14 +24,18 @@ pub use self::{
     counts::{Counts, Served},
 };
 use self::{control::Control, founding::Founders, watches::Watcher};
-use artillery_proto::{ChainConfig, ChainId, ChainMember, Epoch, MemberId, Role, Timestamp, replica::Input};
+use artillery_proto::{
+    ChainConfig, ChainId, ChainMember, ClusterId, Epoch, MemberId, Role, Timestamp,
+    control::log::LogIndex,
+    runner::{Lease, Order},
+};
 
 use crate::{
     client::{Client, Standing},
     faults::Fault,
     history::{History, Value},
     network::Network,
-    node::{Node, Work},
+    node::{Input, Node, Work},
     oracle::{ChainOracle, Failure, Oracle},
     queue::Queue,
     rng::{Concern, Rng},
@@ -242,6 +246,7 @@ impl World {
         let Some(event) = self.unless_paused(event) else { return Ok(()) };
         match event {
             Event::Step(node) => return self.step(node),
+            Event::Take(node) => return self.take(node),
             Event::Poll(node) => return self.poll(node),
             Event::CatchUp(node) => return self.catch_up(node),
             Event::Request(arrival) => return self.request(*arrival),
@@ -257,7 +262,8 @@ impl World {
             Event::Land { from, to, flight, frame } => self.land(from, to, flight, frame),
             Event::Notice { node, peer, generation, connected } => self.notice(node, peer, generation, connected),
             Event::Enter { node, slot } => {
-                let input = Input::Enter(self.configs[slot].clone());
+                let (config, history, upto) = (self.configs[slot].clone(), ClusterId(1), LogIndex(1));
+                let input = Input::Order(Order::Enter { config, history, upto });
                 self.enqueue(node, Work { slot, input, flight: None });
             }
             Event::Lease(node) => self.lease(node),
@@ -284,9 +290,8 @@ impl World {
             Timestamp::MAX
         };
         for slot in 0..self.setup.chains {
-            self.enqueue(node, Work { slot, input: Input::Lease(until), flight: None });
-            let served = self.nodes[node].clock(now);
-            self.enqueue(node, Work { slot, input: Input::Served(served), flight: None });
+            let lease = Lease { until, asked: self.nodes[node].clock(now), stretch: 0 };
+            self.enqueue(node, Work { slot, input: Input::Lease(lease), flight: None });
         }
     }
 

@@ -7,11 +7,11 @@ use std::{
 };
 
 use artillery_core::{Timestamp, clock};
+use artillery_proto::node::{Reason, Why};
 
 use super::{Histogram, OperationKind, OperationMetrics};
 use crate::{
     Error,
-    control::coordinator::{Reason, Why},
     replica::{Query, Reply, Write},
     wire::request::Operation,
 };

@@ -59,7 +59,7 @@ use crate::{ChainId, Epoch, MemberId, NodeId, Timestamp};
 
 /// What happened.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Input {
+pub(crate) enum Input {
     /// What this node knows of the log's group has changed.
     Log {
         /// The term in which this node leads, if it does.
@@ -120,7 +120,7 @@ pub enum Fate {
 
 /// What the driver is to do.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Output {
+pub(crate) enum Output {
     /// Answer a renewal.
     Answer {
         /// Whose.
@@ -165,7 +165,7 @@ pub enum Output {
 /// Decides, while its node leads.
 #[derive(Debug)]
 #[cfg_attr(feature = "mutants", derive(Clone))]
-pub struct Coordinator {
+pub(crate) struct Coordinator {
     me: MemberId,
     settings: Settings,
     configs: Arc<Configs>,
@@ -211,7 +211,7 @@ struct Proposal {
 
 impl Coordinator {
     /// The coordinator of a node that keeps the log, or may come to keep it.
-    pub fn new(me: MemberId, settings: Settings) -> Self {
+    pub(crate) fn new(me: MemberId, settings: Settings) -> Self {
         Self {
             me,
             settings,
@@ -229,7 +229,7 @@ impl Coordinator {
 
     /// Takes a guard out, for tests that show that it is missed.
     #[cfg(feature = "mutants")]
-    pub fn with_mutant(mut self, mutant: Option<Mutant>) -> Self {
+    pub(crate) fn with_mutant(mut self, mutant: Option<Mutant>) -> Self {
         self.mutant = mutant;
         self
     }
@@ -240,7 +240,7 @@ impl Coordinator {
     /// # Errors
     /// What `out` fails with.
     #[cfg(feature = "mutants")]
-    pub fn describe(&self, out: &mut dyn std::fmt::Write) -> std::fmt::Result {
+    pub(crate) fn describe(&self, out: &mut dyn std::fmt::Write) -> std::fmt::Result {
         // Names every field: a new one that is forgotten here doesn't compile.
         let Self { me, settings: _, configs, leader, voters, leading, outside, rounds, awake, outputs, mutant: _ } =
             self;
@@ -250,27 +250,27 @@ impl Coordinator {
     }
 
     /// The term in which it decides, if it does.
-    pub fn leads(&self) -> Option<Term> {
+    pub(crate) fn leads(&self) -> Option<Term> {
         self.leading.as_ref().map(|leading| leading.term)
     }
 
     /// Whether a proposal is under way: until it is decided, or known to be refused.
-    pub fn proposes(&self) -> bool {
+    pub(crate) fn proposes(&self) -> bool {
         self.leading.as_ref().is_some_and(|leading| leading.proposal.is_some())
     }
 
     /// What the driver is to do next.
-    pub fn poll_output(&mut self) -> Option<Output> {
+    pub(crate) fn poll_output(&mut self) -> Option<Output> {
         self.outputs.pop_front()
     }
 
     /// When [`Input::Tick`] is wanted, as of `now`.
-    pub fn next_tick(&self, now: Timestamp) -> Option<Timestamp> {
+    pub(crate) fn next_tick(&self, now: Timestamp) -> Option<Timestamp> {
         self.leading.as_ref().map(|_| now + self.settings.tick)
     }
 
     /// Takes in what happened at `now`.
-    pub fn handle(&mut self, now: Timestamp, input: Input) {
+    pub(crate) fn handle(&mut self, now: Timestamp, input: Input) {
         self.wake(now);
         match input {
             Input::Log { leads, leader, configs, voters } => {

@@ -25,7 +25,7 @@ const REMEMBERED: usize = 64;
 
 /// What an answer came to.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Learned {
+pub(crate) struct Learned {
     /// The lease of this node runs until then now: later than before.
     pub lease: Option<Timestamp>,
     /// When that lease was asked for: this node served then.
@@ -44,7 +44,7 @@ pub struct Learned {
 /// Asks for leases.
 #[derive(Debug)]
 #[cfg_attr(feature = "mutants", derive(Clone))]
-pub struct Holder {
+pub(crate) struct Holder {
     me: Founder,
     configs: Arc<Configs>,
     /// The last entry that all chains of this node act by.
@@ -71,7 +71,7 @@ pub struct Holder {
 
 impl Holder {
     /// A node that knows this much of the log and has acted by it.
-    pub fn new(me: Founder, configs: Arc<Configs>) -> Self {
+    pub(crate) fn new(me: Founder, configs: Arc<Configs>) -> Self {
         Self {
             me,
             acted: configs.applied(),
@@ -93,22 +93,17 @@ impl Holder {
     }
 
     /// What the log comes to, as far as is known here.
-    pub fn configs(&self) -> &Arc<Configs> {
+    pub(crate) fn configs(&self) -> &Arc<Configs> {
         &self.configs
     }
 
-    /// Until when the lease runs; [`Timestamp::ZERO`]: none was granted yet.
-    pub fn until(&self) -> Timestamp {
-        self.until
-    }
-
     /// When [`renew`](Self::renew) has something to say next.
-    pub fn next_tick(&self) -> Timestamp {
+    pub(crate) fn next_tick(&self) -> Timestamp {
         if self.due.is_empty() { self.next_at } else { self.sent_at }
     }
 
     /// Takes in what the log comes to, from whatever node: what was applied anywhere is true. Whether it is news.
-    pub fn learn(&mut self, configs: &Arc<Configs>) -> bool {
+    pub(crate) fn learn(&mut self, configs: &Arc<Configs>) -> bool {
         let news = configs.applied() > self.configs.applied();
         if news {
             self.configs = configs.clone();
@@ -119,7 +114,7 @@ impl Holder {
     }
 
     /// All chains of this node act by the log up to here: whoever it expels has been refused since.
-    pub fn acts_by(&mut self, now: Timestamp, applied: LogIndex) {
+    pub(crate) fn acts_by(&mut self, now: Timestamp, applied: LogIndex) {
         if applied > self.acted {
             self.acted = applied;
             self.next_at = now;
@@ -127,13 +122,13 @@ impl Holder {
     }
 
     /// A node seems to be there, in this life.
-    pub fn meets(&mut self, id: MemberId) {
+    pub(crate) fn meets(&mut self, id: MemberId) {
         self.met.insert(id.node, id);
     }
 
     /// Somebody is said to lead, by those who keep the log. A new leader is asked at once: the lease that the one before
     /// it granted has run through an election already.
-    pub fn leads(&mut self, now: Timestamp, leader: MemberId) {
+    pub(crate) fn leads(&mut self, now: Timestamp, leader: MemberId) {
         if self.leader != Some(leader) {
             self.leader = Some(leader);
             self.silent = 0;
@@ -152,24 +147,24 @@ impl Holder {
     }
 
     /// A chain of this node asks for a promotion as its tail.
-    pub fn promote(&mut self, now: Timestamp, wish: Promotion) {
+    pub(crate) fn promote(&mut self, now: Timestamp, wish: Promotion) {
         if self.promotions.insert(wish) {
             self.next_at = now;
         }
     }
 
     /// Somebody waits for what the next renewal says: it is due now.
-    pub fn hurry(&mut self, now: Timestamp) {
+    pub(crate) fn hurry(&mut self, now: Timestamp) {
         self.next_at = now;
     }
 
     /// Whether this node wants to leave, and how far that has come.
-    pub fn leaves(&self) -> Leave {
+    pub(crate) fn leaves(&self) -> Leave {
         self.leave
     }
 
     /// Asks with the next renewal, which is due now, to leave. It serves on until a leader agrees.
-    pub fn leave(&mut self, now: Timestamp) {
+    pub(crate) fn leave(&mut self, now: Timestamp) {
         if !self.leave.is_asked() {
             self.leave.stage = Stage::Asks;
             self.next_at = now;
@@ -178,7 +173,7 @@ impl Holder {
 
     /// Says with the next renewal, which is due now, that this node serves nothing any more, as a leader has agreed. Its
     /// chains act by no lease any more.
-    pub fn resign(&mut self, now: Timestamp) {
+    pub(crate) fn resign(&mut self, now: Timestamp) {
         if self.leave.is_asked() {
             self.leave = self.leave.resigned();
             self.until = Timestamp::ZERO;
@@ -187,7 +182,7 @@ impl Holder {
     }
 
     /// Wants to leave no more, and serves again if it has resigned.
-    pub fn stay(&mut self, now: Timestamp) {
+    pub(crate) fn stay(&mut self, now: Timestamp) {
         if self.leave.is_asked() {
             self.take_back(now, self.leave.back(Stage::Stays));
         }
@@ -203,7 +198,7 @@ impl Holder {
     }
 
     /// A renewal that is due, and to whom; to be called until there is none.
-    pub fn renew(&mut self, now: Timestamp) -> Option<(MemberId, Renewal)> {
+    pub(crate) fn renew(&mut self, now: Timestamp) -> Option<(MemberId, Renewal)> {
         if self.due.is_empty() && now >= self.next_at {
             self.next_at = now + self.renew_every();
             self.sent_at = now;
@@ -250,7 +245,7 @@ impl Holder {
     }
 
     /// Takes in an answer.
-    pub fn answered(&mut self, now: Timestamp, from: MemberId, renewed: Renewed) -> Learned {
+    pub(crate) fn answered(&mut self, now: Timestamp, from: MemberId, renewed: Renewed) -> Learned {
         let Some(&sent) = self.sent.get(&renewed.number) else { return Learned::default() };
         if self.answered.is_none_or(|(by, number)| by != from || number < renewed.number) {
             self.answered = Some((from, renewed.number));
@@ -309,7 +304,7 @@ impl Holder {
     ///
     /// # Errors
     /// What `out` fails with.
-    pub fn describe(&self, out: &mut dyn std::fmt::Write) -> std::fmt::Result {
+    pub(crate) fn describe(&self, out: &mut dyn std::fmt::Write) -> std::fmt::Result {
         // Names every field: a new one that is forgotten here doesn't compile.
         let Self {
             me,

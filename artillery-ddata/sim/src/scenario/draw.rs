@@ -258,6 +258,7 @@ pub(super) fn controlled(rng: &mut Rng, setup: &mut Setup, founders: usize, repl
         cut_off: 100,
         last_words: 0,
         disturbed: 0,
+        lags: 10,
     });
     setup.window = setup.window.max(16 << 10);
     setup.session_bytes = 16 << 20;
@@ -299,6 +300,17 @@ pub(super) fn unrest(rng: &mut Rng, setup: &mut Setup) {
         control.whims = rng.pick(&[2, 20]);
         control.lease = Duration::from_millis(300);
         control.suspect = Duration::from_millis(150);
+    }
+}
+
+pub(super) fn lags(rng: &mut Rng, setup: &mut Setup) {
+    unrest(rng, setup);
+    setup.chains = rng.between(2, 3) as usize;
+    setup.keys.registers = setup.chains as u32;
+    if let Some(control) = &mut setup.control {
+        control.slow = Duration::from_millis(500);
+        control.lags = 200;
+        control.whims = 2;
     }
 }
 

@@ -4,7 +4,7 @@ use super::Scenario;
 
 impl Scenario {
     /// All of them.
-    pub const ALL: [Self; 48] = [
+    pub const ALL: [Self; 49] = [
         Self::Calm,
         Self::Lossy,
         Self::Links,
@@ -53,6 +53,7 @@ impl Scenario {
         Self::Leaves,
         Self::Scripts,
         Self::Walks,
+        Self::Lags,
     ];
 
     /// Its name on the command line.
@@ -106,6 +107,7 @@ impl Scenario {
             Self::Leaves => "leaves",
             Self::Scripts => "scripts",
             Self::Walks => "walks",
+            Self::Lags => "lags",
         }
     }
 
@@ -158,6 +160,7 @@ impl Scenario {
             Self::Shuffles => "members change places beside everything else that changes a configuration",
             Self::Drains => "members leave under load, one after the other, and start anew",
             Self::Walks => "walks through all keys in hash order, from member to member, while keys come and go",
+            Self::Lags => "several chains, which hear late and each in its own time what their node is told",
             Self::Leaves => "members leave until one or two are left, who go on and take one in again",
             Self::Scripts => "scripts that read and write many keys, some of whose groups fail, retried and repeated",
         }

@@ -143,4 +143,6 @@ pub struct ControlSetup {
     pub last_words: u32,
     /// How many of a thousand snapshots are disturbed, at the source or on their way.
     pub disturbed: u32,
+    /// How many of a thousand times a chain hears very late of what its node is told.
+    pub lags: u32,
 }

@@ -4,26 +4,24 @@ use std::fmt::Write as _;
 
 use artillery_proto::{
     Sequence,
-    replica::{Computed, HashedPage, Page, Read, ReadMode, Refusal, Reply, Token},
+    replica::{Computed, HashedPage, Page, Read, ReadMode, Refusal, Reply},
     store::Held,
 };
 
 use super::{Event, World};
 use crate::{
     client::{Ask, Pending, key_bytes, key_of},
-    node::Origin,
+    node::{Caller, Origin},
     oracle::{ChainOracle, Failure, Oracle},
     scenario::SECOND,
 };
 
 impl World {
-    /// A replica answers a request.
-    pub(super) fn answer(&mut self, index: usize, slot: usize, token: Token, reply: Reply) -> Result<(), Failure> {
-        if let Some((watcher, attempt)) = self.nodes[index].asked_for_changes.remove(&token) {
-            return self.answer_changes(watcher, attempt, reply);
-        }
-        let Some(origin) = self.nodes[index].owed.remove(&token) else {
-            return Err(Failure::new(Oracle::Answers, format!("n{index} answers {token:?} without being asked")));
+    /// A chain answers a request.
+    pub(super) fn answer(&mut self, index: usize, slot: usize, caller: Caller, reply: Reply) -> Result<(), Failure> {
+        let origin = match caller {
+            Caller::Watcher(watcher, attempt) => return self.answer_changes(watcher, attempt, reply),
+            Caller::Client(origin) => origin,
         };
         self.trace.line(self.now, |out| {
             write!(out, "n{index} c{slot} answers client {} op {}: {reply:?}", origin.client, origin.number)

@@ -4,7 +4,8 @@ use std::{fmt::Write as _, sync::Arc};
 
 use artillery_proto::{
     MemberId, Sequence,
-    replica::{Begun, Input, NotLocal, Query, Read, ReadMode, Reply, Snapshot, Way},
+    replica::{Begun, NotLocal, Query, Read, ReadMode, Reply, Snapshot, Way},
+    runner::{ReadRequest, WriteRequest},
     tries::Tries,
     update::RequestKey,
 };
@@ -13,7 +14,7 @@ use super::{Arrival, Event, Phase, World};
 use crate::{
     client::{self, Ask, Asked, Choice, Next, Pending, Request},
     mutants::MutantName,
-    node::{Origin, Work},
+    node::{Caller, Input, Origin, Work},
     oracle::{Failure, Oracle},
     scenario::{CRASHES, OPERATIONS, SECOND, STOP},
 };
@@ -194,7 +195,7 @@ impl World {
             return Ok(());
         }
         let Request::Read(Query::Key(key), ReadMode::Strong) = &arrival.request else {
-            self.hand_in(arrival);
+            self.hand_over(arrival);
             return Ok(());
         };
         let node = &mut self.nodes[index];
@@ -246,22 +247,21 @@ impl World {
         if let NotLocal::Store(error) = error {
             return Err(Failure::new(Oracle::Halted, format!("the store of n{} failed: {error}", arrival.node)));
         }
-        self.hand_in(arrival);
+        self.hand_over(arrival);
         Ok(())
     }
 
     /// Hands a request to the replica.
-    fn hand_in(&mut self, arrival: Arrival) {
+    fn hand_over(&mut self, arrival: Arrival) {
         let Arrival { origin, node: index, request, key, until } = arrival;
         let slot = origin.asked.chain;
         let floor = origin.asked.floor.filter(|_| origin.asked.tells_floor);
-        let node = &mut self.nodes[index];
+        let node = &self.nodes[index];
         let deadline = client::deadline(node.clock(self.now), self.now, until);
-        let wall_clock = node.wall_clock(self.now);
-        let token = node.owe(origin);
+        let (caller, history) = (Caller::Client(origin), None);
         let input = match request {
-            Request::Write(write) => Input::Write { token, request: key, write, deadline, wall_clock },
-            Request::Read(query, mode) => Input::Read { token, query, mode, floor, deadline },
+            Request::Write(write) => Input::Write(WriteRequest { request: key, history, write, deadline, caller }),
+            Request::Read(query, mode) => Input::Read(ReadRequest { query, mode, floor, history, deadline, caller }),
         };
         self.enqueue(index, Work { slot, input, flight: None });
     }

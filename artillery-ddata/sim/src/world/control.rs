@@ -1,4 +1,4 @@
-//! Clusters whose configuration changes: the coordinators and holders of the nodes, and a log that they agree on.
+//! Clusters whose configuration changes: what decides in the nodes, and a log that they agree on.
 //!
 //! The log itself is not under test here: [`group`] is a model of what a consensus log promises, as unfriendly as it
 //! may be. Leaders come and go, old ones go on believing that they lead, proposals are lost, or come into the log late.
@@ -7,30 +7,37 @@ mod group;
 mod lives;
 mod wishes;
 
-use std::{collections::BTreeSet, fmt::Write as _, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt::Write as _,
+    sync::Arc,
+};
 
 use artillery_proto::{
     ChainId, ClusterId, MemberId,
     control::{
         ChainSettings, Founding, Timing,
-        coordinator::{Coordinator, Fate, Input, Output, Settings},
-        holder::Holder,
         log::{Change, Configs, LogIndex, Term},
         message::{Promotion, Renewal, Renewed},
     },
-    replica,
+    node::{Fate, Input, Node as Decider, Output, Settings},
+    runner::{Lease, Order, Word},
 };
 
 use self::group::Group;
 use super::{World, founding::Founders};
 use crate::{
     faults::Fault,
+    mutants::MutantName,
     network::Flight,
-    node::Work,
+    node::{Input as Comes, Work},
     oracle::{ChainOracle, Failure},
     rng::{Concern, Rng},
-    scenario::{ControlSetup, HEALED, Setup},
+    scenario::{ControlSetup, HEALED, SECOND, Setup},
 };
+
+/// As a rule a task hears of something within so many nanoseconds.
+const QUICK: u64 = 500_000;
 
 /// What is going to happen about the configuration.
 #[derive(Debug)]
@@ -41,10 +48,16 @@ pub(crate) enum Event {
     Begin { node: usize, id: MemberId },
     /// Who keeps the log learns what is new about it.
     Log { node: usize, id: MemberId },
-    /// A coordinator looks at the clock.
-    Tick { node: usize, id: MemberId },
-    /// A holder may have something to say.
-    Renew { node: usize, id: MemberId, number: u64 },
+    /// A node looks at the clock, and may have a renewal to send.
+    Tick { node: usize, id: MemberId, number: u64 },
+    /// A chain of a node gets an order.
+    Order { node: usize, id: MemberId, slot: usize, order: Order },
+    /// A chain of a node looks at the newest lease.
+    Lease { node: usize, id: MemberId, slot: usize },
+    /// A chain says something to its node.
+    Word { node: usize, id: MemberId, slot: usize, word: Word },
+    /// A node waits no more for the answer to a renewal.
+    Unanswered { node: usize, id: MemberId, to: MemberId, number: u64 },
     /// A round of confirmation ends.
     Confirmed { node: usize, id: MemberId, round: u64, leads: bool },
     /// A proposal reaches the log.
@@ -86,14 +99,19 @@ pub(super) struct Control {
     held: Vec<Vec<super::Event>>,
 }
 
-/// The control half of one life of a node.
+/// What decides in one life of a node, and what its driver would keep.
 #[derive(Debug)]
 struct Half {
-    coordinator: Coordinator,
-    holder: Holder,
-    /// Names the newest of its scheduled renewals.
-    renewals: u64,
-    ticks: bool,
+    decider: Decider,
+    /// Names the newest of its scheduled looks at the clock, and when that is.
+    tick: (u64, Option<u64>),
+    /// Renewals that wait for their answers.
+    asked: BTreeSet<(MemberId, u64)>,
+    lease: Lease,
+    /// When each chain has had its last order.
+    ordered: BTreeMap<usize, u64>,
+    /// When the node has heard the last word of each chain.
+    said: BTreeMap<usize, u64>,
 }
 
 impl Control {
@@ -136,13 +154,15 @@ impl Control {
 
     fn half(&self, index: usize, id: MemberId, setup: &Setup) -> Half {
         let configs = Arc::new(Configs::of(&self.founding));
-        let coordinator = Coordinator::new(id, self.own_times(index));
-        let mutant = setup.mutant.and_then(crate::mutants::MutantName::coordinator);
+        let decider = Decider::new(Founders::founder(index, id), configs, self.own_times(index));
+        let decider = decider.with_mutant(setup.mutant.and_then(MutantName::node));
         Half {
-            coordinator: coordinator.with_mutant(mutant),
-            holder: Holder::new(Founders::founder(index, id), configs),
-            renewals: 0,
-            ticks: false,
+            decider: decider.with_coordinator_mutant(setup.mutant.and_then(MutantName::coordinator)),
+            tick: (0, None),
+            asked: BTreeSet::new(),
+            lease: Lease::default(),
+            ordered: BTreeMap::new(),
+            said: BTreeMap::new(),
         }
     }
 
@@ -190,28 +210,34 @@ impl World {
         let lives = |node: usize, id: MemberId| self.nodes[node].is_alive() && self.ids[node] == id;
         match event {
             Event::Look => self.look(),
-            Event::Begin { node, id } if lives(node, id) => return self.act(node),
-            Event::Log { node, id } if lives(node, id) => return self.hear_of_log(node, id),
-            Event::Tick { node, id } if lives(node, id) => {
-                if let Some(control) = &mut self.control {
-                    control.nodes[node].ticks = false;
-                }
-                self.tell_coordinator(node, Input::Tick);
+            // Its chains hear of what it has begun with.
+            Event::Begin { node, id } if lives(node, id) => self.obey(node),
+            Event::Log { node, id } if lives(node, id) => self.hear_of_log(node, id),
+            Event::Tick { node, id, number } if lives(node, id) => self.look_at_clock(node, number),
+            Event::Order { node, id, slot, order } if lives(node, id) => {
+                self.enqueue(node, Work { slot, input: Comes::Order(order), flight: None });
             }
-            Event::Renew { node, id, number } if lives(node, id) => self.renew(node, number),
+            Event::Lease { node, id, slot } if lives(node, id) => {
+                let Some(control) = &self.control else { return Ok(()) };
+                let input = Comes::Lease(control.nodes[node].lease);
+                self.enqueue(node, Work { slot, input, flight: None });
+            }
+            Event::Word { node, id, slot, word } if lives(node, id) => {
+                self.hand_in(node, Input::Word { chain: ChainId(slot as u32), word });
+            }
+            Event::Unanswered { node, id, to, number } if lives(node, id) => self.unheard(node, to, number),
             Event::Confirmed { node, id, round, leads } if lives(node, id) => {
-                self.tell_coordinator(node, Input::Confirmed { round, leads });
+                self.hand_in(node, Input::Confirmed { round, leads });
             }
             Event::Append { node, id, term, at, change } => self.append(node, id, term, at, *change),
             Event::Appended { node, id, at, fate } if lives(node, id) => {
-                self.tell_coordinator(node, Input::Appended { at, fate });
+                self.hand_in(node, Input::Appended { at, fate });
             }
             Event::SetVoters { node, id, term, voters } if lives(node, id) => self.set_voters(node, id, term, voters),
-            Event::Message { from, to, ends, flight, message } => return self.heard(from, to, ends, flight, *message),
+            Event::Message { from, to, ends, flight, message } => self.heard(from, to, ends, flight, *message),
             Event::Start(node) => self.start_again(node),
             Event::Reorder { node, id, order } if lives(node, id) => {
-                let chain = artillery_proto::ChainId(0);
-                self.tell_coordinator(node, Input::Reorder { token: 0, chain, order });
+                self.hand_in(node, Input::Reorder { token: 0, chain: ChainId(0), order });
             }
             Event::Mend(a, b) => self.set_connection(a, b, !self.is_broken(a, b)),
             _ => {}
@@ -220,45 +246,17 @@ impl World {
     }
 
     /// What is new about the log as of now, if the leader can still be heard.
-    fn hear_of_log(&mut self, node: usize, id: MemberId) -> Result<(), Failure> {
-        let Some((leads, leader, configs)) = self.said_of_log(id) else { return Ok(()) };
-        let Some(control) = &mut self.control else { return Ok(()) };
+    fn hear_of_log(&mut self, node: usize, id: MemberId) {
+        let Some((leads, leader, configs)) = self.said_of_log(id) else { return };
+        let Some(control) = &self.control else { return };
         let voters = control.group.voters();
-        let now = self.nodes[node].clock(self.now);
-        let half = &mut control.nodes[node];
-        half.holder.leads(now, leader);
-        if half.holder.learn(&configs) {
-            self.act(node)?;
-        }
-        self.tell_coordinator(node, Input::Log { leads, leader: Some(leader), configs, voters });
-        self.schedule_renewal(node);
-        Ok(())
-    }
-
-    /// A node acts by what the log comes to, and then says so.
-    fn act(&mut self, node: usize) -> Result<(), Failure> {
-        let Some(control) = &self.control else { return Ok(()) };
-        let configs = control.nodes[node].holder.configs().clone();
-        let me = self.ids[node];
-        for config in configs.iter() {
-            let slot = config.chain.0 as usize;
-            let input = match config.role(me) {
-                Some(_) => replica::Input::Enter(Arc::new(config.clone())),
-                None => replica::Input::Expelled(config.epoch),
-            };
-            self.take_in(node, Work { slot, input, flight: None });
-        }
-        self.settle(node)?;
-        self.send_all(node)?;
-        let Some(control) = &mut self.control else { return Ok(()) };
-        control.nodes[node].holder.acts_by(self.nodes[node].clock(self.now), configs.applied());
-        self.schedule_renewal(node);
-        Ok(())
+        self.hand_in(node, Input::Log { leads, leader: Some(leader), configs, voters });
     }
 
     pub(super) fn meets(&mut self, node: usize, id: MemberId) {
-        if let Some(control) = &mut self.control {
-            control.nodes[node].holder.meets(id);
+        if self.control.is_some() {
+            let addr = ([127, 0, 0, 1], 1).into();
+            self.hand_in(node, Input::Met { id, addr });
         }
     }
 
@@ -277,13 +275,29 @@ impl World {
         self.strike(fault, start, start + length);
     }
 
-    /// A tail asks to have the member behind it serve.
-    pub(super) fn promote(&mut self, node: usize, promotion: Promotion) {
-        self.note_promotion(node);
-        let clock = self.nodes[node].clock(self.now);
+    /// A chain says something, which its node hears a little later, in the same order.
+    pub(super) fn chain_says(&mut self, node: usize, slot: usize, word: Word) {
+        if self.control.is_none() {
+            return;
+        }
+        self.trace.line(self.now, |out| write!(out, "n{node} c{slot} says {word:?}"));
+        if let Word::Promote(promotion) = word {
+            self.disturb_promotion(node, promotion);
+        }
+        let (now, id) = (self.now, self.ids[node]);
         let Some(control) = &mut self.control else { return };
-        control.nodes[node].holder.promote(clock, promotion);
+        let longest = if control.rng.chance(50) { 20_000_000 } else { 200_000 };
+        let after = control.rng.below(longest);
+        let said = control.nodes[node].said.entry(slot).or_default();
+        *said = (now + after).max(*said);
+        self.queue.push(*said, super::Event::Control(Event::Word { node, id, slot, word }));
+    }
+
+    /// A tail asks to have the member behind it serve.
+    fn disturb_promotion(&mut self, node: usize, promotion: Promotion) {
+        self.note_promotion(node);
         let ControlSetup { cut_off, last_words, .. } = self.setup.control.unwrap_or_default();
+        let Some(control) = &mut self.control else { return };
         if last_words > 0 && control.rng.chance(last_words) && self.strikes.is_empty() {
             let start = self.now + control.rng.between(100_000, 40_000_000);
             let end = start + control.rng.between(500_000_000, 2_500_000_000);
@@ -298,31 +312,55 @@ impl World {
             self.set_connection(node, joiner, false);
             self.queue.push(until, super::Event::Control(Event::Mend(node, joiner)));
         }
-        self.schedule_renewal(node);
     }
 
-    fn schedule_renewal(&mut self, node: usize) {
+    /// Schedules the next look of a node at the clock.
+    fn schedule_look(&mut self, node: usize) {
         let Some(control) = &mut self.control else { return };
         let half = &mut control.nodes[node];
-        half.renewals += 1;
-        let at = self.nodes[node].moment(half.holder.next_tick()).max(self.now);
-        let event = Event::Renew { node, id: self.ids[node], number: half.renewals };
-        self.queue.push(at, super::Event::Control(event));
-    }
-
-    fn renew(&mut self, node: usize, number: u64) {
-        let clock = self.nodes[node].clock(self.now);
-        let Some(control) = &mut self.control else { return };
-        if control.nodes[node].renewals != number {
+        let wanted = half.decider.next_tick().map(|at| self.nodes[node].moment(at).max(self.now + 1));
+        if half.tick.1 == wanted {
             return;
         }
-        while let Some(control) = &mut self.control
-            && let Some((to, mut renewal)) = control.nodes[node].holder.renew(clock)
-        {
-            renewal.reports = self.reports(node);
+        half.tick = (half.tick.0 + 1, wanted);
+        if let Some(at) = wanted {
+            let event = Event::Tick { node, id: self.ids[node], number: half.tick.0 };
+            self.queue.push(at, super::Event::Control(event));
+        }
+    }
+
+    fn look_at_clock(&mut self, node: usize, number: u64) {
+        let Some(control) = &mut self.control else { return };
+        let half = &mut control.nodes[node];
+        if half.tick.0 == number {
+            half.tick.1 = None;
+            self.hand_in(node, Input::Tick);
+        }
+    }
+
+    /// Sends the renewals that are due.
+    fn renew(&mut self, node: usize) {
+        loop {
+            let clock = self.nodes[node].clock(self.now);
+            let slots = &self.nodes[node].slots;
+            let progress = |chain: ChainId| Some(slots.get(chain.0 as usize)?.runner.standing().progress);
+            let Some(control) = &mut self.control else { return };
+            let half = &mut control.nodes[node];
+            let Some((to, _, renewal)) = half.decider.poll_renewal(clock, progress) else { return };
+            let number = renewal.number;
+            half.asked.insert((to, number));
+            let patience = control.founding.timing.lease.as_nanos() as u64;
+            let event = Event::Unanswered { node, id: self.ids[node], to, number };
+            self.queue.push(self.now + patience, super::Event::Control(event));
             self.say(node, to, Message::Renewal(renewal));
         }
-        self.schedule_renewal(node);
+    }
+
+    fn unheard(&mut self, node: usize, to: MemberId, number: u64) {
+        let Some(control) = &mut self.control else { return };
+        if control.nodes[node].asked.remove(&(to, number)) {
+            self.hand_in(node, Input::Renewed { from: to, renewed: None });
+        }
     }
 
     fn say(&mut self, from: usize, to: MemberId, message: Message) {
@@ -341,103 +379,113 @@ impl World {
         }
     }
 
-    fn heard(
-        &mut self,
-        from: usize,
-        to: usize,
-        ends: [MemberId; 2],
-        flight: Flight,
-        message: Message,
-    ) -> Result<(), Failure> {
+    fn heard(&mut self, from: usize, to: usize, ends: [MemberId; 2], flight: Flight, message: Message) {
         let [sender, receiver] = ends;
         let there = self.ids[to] == receiver && self.nodes[to].is_alive();
         if !there || (from != to && !self.network.arrives(from, to, flight)) {
-            return Ok(());
+            return;
         }
         match message {
-            Message::Renewal(renewal) => self.tell_coordinator(to, Input::Renewal { from: sender, renewal }),
+            Message::Renewal(renewal) => self.hand_in(to, Input::Renewal { from: sender, renewal }),
             Message::Renewed(renewed) => {
-                let clock = self.nodes[to].clock(self.now);
-                self.close(to, &renewed.close);
-                let Some(control) = &mut self.control else { return Ok(()) };
-                let learned = control.nodes[to].holder.answered(clock, sender, renewed);
-                if learned.configs.is_some() {
-                    self.act(to)?;
+                let Some(control) = &mut self.control else { return };
+                // A call has one answer.
+                if control.nodes[to].asked.remove(&(sender, renewed.number)) {
+                    self.hand_in(to, Input::Renewed { from: sender, renewed: Some(renewed) });
                 }
-                if learned.released {
-                    self.released(to);
-                }
-                if let Some(until) = learned.lease {
-                    for slot in 0..self.setup.chains {
-                        self.enqueue(to, Work { slot, input: replica::Input::Lease(until), flight: None });
-                        let served = replica::Input::Served(learned.asked);
-                        self.enqueue(to, Work { slot, input: served, flight: None });
-                    }
-                }
-                if learned.resigns {
-                    self.resign(to);
-                }
-                if learned.serves_again {
-                    self.serve_again(to);
-                }
-                self.schedule_renewal(to);
             }
         }
-        Ok(())
     }
 
-    /// Hands a node's coordinator an input and does what it says.
-    fn tell_coordinator(&mut self, node: usize, input: Input) {
-        let (clock, id) = (self.nodes[node].clock(self.now), self.ids[node]);
-        self.trace.line(self.now, |out| write!(out, "n{node} coordinator {input:?}"));
+    /// Hands a node an input and does what it says.
+    pub(super) fn hand_in(&mut self, node: usize, input: Input) {
+        let clock = self.nodes[node].clock(self.now);
+        self.trace.line(self.now, |out| write!(out, "n{node} takes in {input:?}"));
         let Some(control) = &mut self.control else { return };
-        control.nodes[node].coordinator.handle(clock, input);
+        control.nodes[node].decider.handle(clock, input);
+        self.obey(node);
+    }
+
+    fn obey(&mut self, node: usize) {
+        self.renew(node);
         while let Some(control) = &mut self.control
-            && let Some(output) = control.nodes[node].coordinator.poll_output()
+            && let Some(output) = control.nodes[node].decider.poll_output()
         {
-            let delay = 1 + control.rng.below(2 * self.setup.profile.delay + 1_000_000);
-            let at = self.now + delay;
-            let event = match output {
-                Output::Answer { to, renewed } => {
-                    self.say(node, to, Message::Renewed(renewed));
-                    continue;
-                }
-                Output::Confirm { round, term } => {
-                    // That it led at some moment after the question is all that is promised: at the first one, and the
-                    // answer may be long on its way.
-                    let leads = self.has_majority(id, term);
-                    let Some(control) = &mut self.control else { return };
-                    let slow = if control.rng.chance(50) { control.rng.below(400_000_000) } else { 0 };
-                    let event = Event::Confirmed { node, id, round, leads };
-                    self.queue.push(at + slow, super::Event::Control(event));
-                    continue;
-                }
-                Output::Reordered { result, .. } => {
-                    self.reordered(&result);
-                    continue;
-                }
-                Output::Append { term, at, change, why } => {
-                    self.trace.line(self.now, |out| {
-                        write!(out, "n{node} proposes {at} in term {term}: {change:?}")?;
-                        why.iter().try_for_each(|why| write!(out, "; {why}"))
-                    });
-                    if let Some(control) = &mut self.control {
-                        control.appends += 1;
-                    }
-                    Event::Append { node, id, term, at, change: Box::new(change) }
-                }
-                Output::SetVoters { term, voters } => Event::SetVoters { node, id, term, voters },
-            };
-            self.queue.push(at, super::Event::Control(event));
+            self.act(node, output);
         }
+        self.schedule_look(node);
+    }
+
+    fn act(&mut self, node: usize, output: Output) {
+        let id = self.ids[node];
         let Some(control) = &mut self.control else { return };
-        let half = &mut control.nodes[node];
-        if let Some(tick) = half.coordinator.next_tick(clock).filter(|_| !half.ticks) {
-            half.ticks = true;
-            let at = self.nodes[node].moment(tick).max(self.now + 1);
-            self.queue.push(at, super::Event::Control(Event::Tick { node, id }));
+        let delay = 1 + control.rng.below(2 * self.setup.profile.delay + 1_000_000);
+        let event = match output {
+            Output::Order(chain, order) => return self.order(node, chain, order),
+            Output::Lease(lease) => return self.lease_all(node, lease),
+            Output::Begins(_) | Output::Acts(_) => return,
+            Output::Answer { to, renewed } => return self.say(node, to, Message::Renewed(renewed)),
+            Output::Left => return self.left(node),
+            Output::Event(event) => return self.trace.line(self.now, |out| write!(out, "n{node}: {event:?}")),
+            Output::Reordered { result, .. } => return self.reordered(&result),
+            Output::Confirm { round, term } => {
+                // That it led at some moment after the question is all that is promised: at the first one, and the answer may
+                // be long on its way.
+                let leads = self.has_majority(id, term);
+                let Some(control) = &mut self.control else { return };
+                let slow = if control.rng.chance(50) { control.rng.below(400_000_000) } else { 0 };
+                let event = Event::Confirmed { node, id, round, leads };
+                return self.queue.push(self.now + delay + slow, super::Event::Control(event));
+            }
+            Output::Append { term, at, change, why } => {
+                self.trace.line(self.now, |out| {
+                    write!(out, "n{node} proposes {at} in term {term}: {change:?}")?;
+                    why.iter().try_for_each(|why| write!(out, "; {why}"))
+                });
+                if let Some(control) = &mut self.control {
+                    control.appends += 1;
+                }
+                Event::Append { node, id, term, at, change: Box::new(change) }
+            }
+            Output::SetVoters { term, voters } => Event::SetVoters { node, id, term, voters },
+        };
+        self.queue.push(self.now + delay, super::Event::Control(event));
+    }
+
+    fn lags(&self) -> u32 {
+        self.setup.control.filter(|_| self.tasks_lag()).map_or(0, |control| control.lags)
+    }
+
+    /// Each chain gets its orders in their order, and in its own time: now and then one lags.
+    fn order(&mut self, node: usize, chain: ChainId, order: Order) {
+        let (now, id, slot, lags) = (self.now, self.ids[node], chain.0 as usize, self.lags());
+        let Some(control) = &mut self.control else { return };
+        let after = lag(&mut control.rng, lags);
+        let ordered = control.nodes[node].ordered.entry(slot).or_default();
+        *ordered = (now + after).max(*ordered);
+        self.queue.push(*ordered, super::Event::Control(Event::Order { node, id, slot, order }));
+    }
+
+    /// Each chain looks at the newest lease in its own time.
+    fn lease_all(&mut self, node: usize, lease: Lease) {
+        let (now, id, lags) = (self.now, self.ids[node], self.lags());
+        for slot in 0..self.setup.chains {
+            let Some(control) = &mut self.control else { return };
+            control.nodes[node].lease = lease;
+            let after = lag(&mut control.rng, lags);
+            self.queue.push(now + after, super::Event::Control(Event::Lease { node, id, slot }));
         }
     }
+}
+
+/// How long a chain's task takes to hear of something, if of a thousand times so many are very late.
+fn lag(rng: &mut Rng, late: u32) -> u64 {
+    let longest = match rng.below(1000) as u32 {
+        draw if draw < late => SECOND,
+        draw if draw < late * 5 => SECOND / 50,
+        _ => QUICK,
+    };
+    rng.below(longest)
 }
 
 impl Event {
@@ -447,7 +495,10 @@ impl Event {
             Self::Begin { node, .. }
             | Self::Log { node, .. }
             | Self::Tick { node, .. }
-            | Self::Renew { node, .. }
+            | Self::Order { node, .. }
+            | Self::Lease { node, .. }
+            | Self::Word { node, .. }
+            | Self::Unanswered { node, .. }
             | Self::Confirmed { node, .. }
             | Self::Appended { node, .. }
             | Self::Reorder { node, .. }

@@ -10,6 +10,7 @@ use super::{Counts, Event, Outcome, World};
 use crate::{
     checker::{self, Budget, Violation},
     faults::Kind,
+    node::Caller,
     oracle::{Failure, Oracle, check_content},
     scenario::BACK,
 };
@@ -89,7 +90,7 @@ impl World {
         let oracle = &self.oracles[chain];
         for (index, node) in self.nodes.iter().enumerate().filter(|(_, node)| !node.crashed) {
             self.check_answered(index)?;
-            let status = node.slots[chain].replica.status();
+            let status = node.slots[chain].runner.replica().status();
             let Some(place) = self.place(index, chain) else { continue };
             let name = format!("n{index} of chain {chain}");
             check_content(&name, &oracle.content(oracle.last(place).sequence), self.records(index, chain)?)?;
@@ -119,7 +120,7 @@ impl World {
         for index in self.members_now(chain) {
             let name = format!("n{index} of chain {chain}");
             self.check_answered(index)?;
-            let status = self.nodes[index].slots[chain].replica.status();
+            let status = self.nodes[index].slots[chain].runner.replica().status();
             if status.last.sequence != committed || status.watermark != committed {
                 let what = format!("{name} holds {}, committed {} of {committed}", status.last, status.watermark);
                 return fail(Oracle::Convergence, what);
@@ -136,9 +137,14 @@ impl World {
     }
 
     fn check_answered(&self, index: usize) -> Result<(), Failure> {
-        match self.nodes[index].owed.first_key_value() {
-            Some((token, origin)) => {
-                let what = format!("n{index} never answered {token:?} of client {}", origin.client);
+        let callers = self.nodes[index].slots.iter().flat_map(|slot| slot.runner.callers());
+        let mut clients = callers.filter_map(|caller| match caller {
+            Caller::Client(origin) => Some(origin),
+            Caller::Watcher(..) => None,
+        });
+        match clients.next() {
+            Some(origin) => {
+                let what = format!("n{index} never answered op {} of client {}", origin.number, origin.client);
                 Err(Failure::new(Oracle::Answers, what))
             }
             None => Ok(()),
@@ -244,7 +250,7 @@ impl World {
             };
         }
         for slot in self.nodes.iter().flat_map(|node| &node.slots) {
-            let reads = slot.replica.status().reads;
+            let reads = slot.runner.replica().status().reads;
             counts.dirty_reads += reads.dirty;
             counts.shared_queries += reads.shared_queries;
             counts.version_queries += reads.version_queries;

@@ -8,8 +8,10 @@ use crate::{client::Request, faults::Fault, network::Flight, node::Origin};
 /// What is going to happen.
 #[derive(Debug)]
 pub(crate) enum Event {
-    /// A node takes in what waits for it.
+    /// A node receives what waits for it.
     Step(usize),
+    /// A node takes in what it has received.
+    Take(usize),
     /// Messages are taken from a node's replicas.
     Poll(usize),
     /// A node's replicas do what they put off.
@@ -62,7 +64,7 @@ impl Event {
     /// The node that it waits for, if that does nothing at the moment.
     pub(super) fn waits_for(&self) -> Option<usize> {
         match self {
-            Self::Step(node) | Self::Poll(node) | Self::CatchUp(node) => Some(*node),
+            Self::Step(node) | Self::Take(node) | Self::Poll(node) | Self::CatchUp(node) => Some(*node),
             Self::Tick { node, .. } | Self::Notice { node, .. } | Self::AskForChanges { node, .. } => Some(*node),
             Self::Request(arrival) => Some(arrival.node),
             Self::Leave { node, .. } => Some(*node),

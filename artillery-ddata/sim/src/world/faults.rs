@@ -16,6 +16,11 @@ impl World {
         plan.get(index).or(self.setup.crash.as_ref()).map_or(Fault::Loss(0), |planned| planned.fault)
     }
 
+    fn planned_end(&self, index: usize) -> u64 {
+        let plan = &self.setup.faults;
+        plan.get(index).or(self.setup.crash.as_ref()).map_or(0, |planned| planned.end)
+    }
+
     /// What a planned fault comes to while it is there.
     fn now_at(&self, index: usize) -> Vec<Fault> {
         match self.planned(index) {
@@ -87,7 +92,7 @@ impl World {
             Fault::Restart(node) => self.restart(node),
             Fault::Pause(node) => self.pause(node, begins),
             Fault::Order(number) if begins => self.want_order(number),
-            Fault::Drain(node) if begins => self.drain(node),
+            Fault::Drain(node) if begins => self.drain(node, self.planned_end(index)),
             Fault::Drain(node) => self.end_drain(node),
             Fault::Leave(node) if begins => self.leave_for_good(node),
             Fault::Leave(node) => self.end_leave(node),

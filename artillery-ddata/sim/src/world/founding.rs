@@ -7,16 +7,17 @@ use artillery_proto::{
     control::{
         ChainSettings, Founder, Founding, Timing,
         formation::{Candidate, Formation, FormationMessage, Input, Output, Settings},
+        log::LogIndex,
         placement::first_configs,
     },
-    replica,
+    runner::Order,
 };
 
 use super::World;
 use crate::{
     mutants::MutantName,
     network::Flight,
-    node::Work,
+    node::{Input as WorkInput, Work},
     oracle::{ChainOracle, Failure, Oracle},
     rng::{Concern, Rng},
     scenario::{FoundingSetup, HEALED, SECOND, Setup},
@@ -297,7 +298,8 @@ impl World {
         for config in first_configs(&founding) {
             if config.role(me).is_some() {
                 let slot = config.chain.0 as usize;
-                let input = replica::Input::Enter(Arc::new(config));
+                let (config, history, upto) = (Arc::new(config), founding.cluster, LogIndex(1));
+                let input = WorkInput::Order(Order::Enter { config, history, upto });
                 self.enqueue(index, Work { slot, input, flight: None });
             }
         }

@@ -3,9 +3,9 @@
 use std::fmt::Write as _;
 
 use artillery_proto::{
-    ChainId, MemberId, Timestamp,
-    control::message::Promotion,
-    replica::{Event as ReplicaEvent, Input, Output},
+    MemberId, Timestamp,
+    replica::Event as ReplicaEvent,
+    runner::{Link, Output},
     update::Update,
     wire::message::{ChainFrame, ChainMessage},
 };
@@ -13,12 +13,15 @@ use artillery_proto::{
 use super::{Addressed, Event, World};
 use crate::{
     network::Flight,
-    node::Work,
+    node::{Input, Pending, Received, Work},
     oracle::{Failure, Oracle},
     scenario::{HEALED, SECOND},
     trace::{Brief, name},
     wire,
 };
+
+/// So many of a thousand turns are taken in a while after they were received.
+const LATE: u32 = 50;
 
 /// What a frame takes up on a link besides its updates, in bytes.
 const FRAME: usize = 64;
@@ -39,22 +42,82 @@ impl World {
         }
     }
 
+    /// A node receives what has come. Now and then time passes before it takes that in.
     pub(super) fn step(&mut self, index: usize) -> Result<(), Failure> {
-        if !self.nodes[index].is_alive() {
+        if !self.nodes[index].is_alive() || self.nodes[index].pending.is_some() {
             return Ok(());
         }
         let slow = self.nodes[index].cost > self.setup.cost;
         self.slow_steps += u64::from(slow);
         let most = if slow { 1 } else { 1 + self.nodes[index].rng.index(self.setup.batch) };
+        let (mut turns, mut flights) = (Vec::new(), Vec::new());
         for _ in 0..most {
+            if !self.nodes[index].inbox.front().is_some_and(|work| has_room(&turns, work)) {
+                break;
+            }
             let Some(work) = self.nodes[index].inbox.pop_front() else { break };
-            let slot = work.slot;
-            self.take_in(index, work);
+            self.receive(index, work, &mut turns, &mut flights);
+        }
+        let lags = self.tasks_lag();
+        let node = &mut self.nodes[index];
+        node.pending = Some(Pending { turns, reading: node.clock(self.now), flights });
+        if lags && node.rng.chance(LATE) {
+            let longest = if node.rng.chance(100) { SECOND / 5 } else { SECOND / 200 };
+            let after = node.rng.below(longest);
+            self.queue.push(self.now + after, Event::Take(index));
+            return Ok(());
+        }
+        self.take(index)
+    }
+
+    /// Whether tasks of a node may wait long for their turn: not where it is measured how soon something is done.
+    pub(super) fn tasks_lag(&self) -> bool {
+        self.now < HEALED && !self.setup.peaceful && self.setup.gray.is_none()
+    }
+
+    fn receive(
+        &mut self,
+        index: usize,
+        work: Work,
+        turns: &mut Vec<(usize, Received)>,
+        flights: &mut Vec<(usize, Flight)>,
+    ) {
+        self.tell_what_comes(index, &work);
+        let Work { slot, input, flight } = work;
+        flights.extend(flight);
+        let at = turns.iter().position(|(known, _)| *known == slot).unwrap_or_else(|| {
+            turns.push((slot, Received::default()));
+            turns.len() - 1
+        });
+        let turn = &mut turns[at].1;
+        match input {
+            Input::Lease(lease) => turn.lease = Some(lease),
+            Input::Link(link) => turn.links.push(link),
+            Input::Order(order) => turn.orders.push(order),
+            Input::Frame(from, frame) => turn.frames.push((from, frame)),
+            Input::Read(read) => turn.reads.push(read),
+            Input::Write(write) => turn.writes.push(write),
+            Input::Tick => self.nodes[index].slots[slot].tick_queued = false,
+        }
+    }
+
+    /// The chains of a node take in what it received, by the reading of its clock of then.
+    pub(super) fn take(&mut self, index: usize) -> Result<(), Failure> {
+        let Some(Pending { turns, reading, flights }) = self.nodes[index].pending.take() else { return Ok(()) };
+        if !self.nodes[index].is_alive() {
+            return Ok(());
+        }
+        for (slot, mut turn) in turns {
+            let node = &mut self.nodes[index];
+            let (now, wall) = (node.clock(self.now), node.wall_clock(self.now));
+            let read = std::cell::Cell::new(Some(reading));
+            node.slots[slot].runner.take(|| read.take().unwrap_or(now), || wall, &mut turn, || None);
             if self.control.is_some() {
                 // What comes and is committed may leave a small backlog before the step is over.
                 self.observe(index, slot)?;
             }
         }
+        flights.into_iter().for_each(|(from, flight)| self.release(from, index, flight));
         self.put_off(index);
         let node = &mut self.nodes[index];
         node.scheduled = !node.inbox.is_empty();
@@ -83,11 +146,11 @@ impl World {
         self.send_all(index)
     }
 
-    /// What replicas put off is done a moment later, after what they said was sent; a task may lose its processor in between.
+    /// What chains put off is done a moment later, after what they said was sent; a task may lose its processor in between.
     fn put_off(&mut self, index: usize) {
         let (now, stalls) = (self.now, self.setup.stalls);
         let node = &mut self.nodes[index];
-        if !node.slots.iter().any(|slot| slot.replica.is_behind()) {
+        if !node.slots.iter().any(|slot| slot.runner.is_behind()) {
             return;
         }
         let stalls = stalls > 0 && now < HEALED && node.rng.chance(stalls / 10);
@@ -101,34 +164,23 @@ impl World {
         if !self.nodes[index].is_alive() {
             return Ok(());
         }
-        self.nodes[index].slots.iter_mut().for_each(|slot| slot.replica.settle());
+        self.nodes[index].slots.iter_mut().for_each(|slot| slot.runner.settle());
         // A joiner that clears its store does so in several steps.
         self.put_off(index);
         self.settle(index)
     }
 
-    pub(super) fn take_in(&mut self, index: usize, Work { slot, input, flight }: Work) {
+    fn tell_what_comes(&mut self, index: usize, Work { slot, input, .. }: &Work) {
         let ids = &self.ids;
         self.trace.line(self.now, |out| {
             write!(out, "n{index} c{slot} ")?;
-            match &input {
-                Input::Receive { from, frame } => write!(out, "receive {}: {}", name(ids, *from), Brief(frame)),
-                Input::Connected(peer) => write!(out, "connected {}", name(ids, *peer)),
-                Input::Disconnected(peer) => write!(out, "disconnected {}", name(ids, *peer)),
-                Input::Enter(config) => write!(out, "enter epoch {}", config.epoch),
+            match input {
+                Input::Frame(from, frame) => write!(out, "receive {}: {}", name(ids, *from), Brief(frame)),
+                Input::Link(Link::Up(peer)) => write!(out, "connected {}", name(ids, *peer)),
+                Input::Link(Link::Down(peer)) => write!(out, "disconnected {}", name(ids, *peer)),
                 other => write!(out, "{other:?}"),
             }
         });
-        let node = &mut self.nodes[index];
-        let clock = node.clock(self.now);
-        let slot = &mut node.slots[slot];
-        if matches!(input, Input::Tick) {
-            slot.tick_queued = false;
-        }
-        slot.replica.handle(clock, input);
-        if let Some((from, flight)) = flight {
-            self.release(from, index, flight);
-        }
     }
 
     fn release(&mut self, from: usize, to: usize, flight: Flight) {
@@ -145,14 +197,14 @@ impl World {
     pub(super) fn settle(&mut self, index: usize) -> Result<(), Failure> {
         for slot in 0..self.nodes[index].slots.len() {
             self.observe(index, slot)?;
-            while let Some(output) = self.nodes[index].slots[slot].replica.poll_output() {
+            while let Some(output) = self.nodes[index].slots[slot].runner.poll_output() {
                 match output {
-                    Output::Reply(token, reply) => self.answer(index, slot, token, reply)?,
+                    Output::Reply(caller, reply) => self.answer(index, slot, caller, reply)?,
                     Output::Event(event) => self.event(index, slot, &event)?,
-                    Output::Promote { epoch, member } => {
-                        self.promote(index, Promotion { chain: ChainId(slot as u32), epoch, member });
-                    }
                 }
+            }
+            while let Some(word) = self.nodes[index].slots[slot].runner.poll_word() {
+                self.chain_says(index, slot, word);
             }
             self.schedule_tick(index, slot);
         }
@@ -160,7 +212,7 @@ impl World {
     }
 
     fn observe(&mut self, index: usize, slot: usize) -> Result<(), Failure> {
-        let replica = &self.nodes[index].slots[slot].replica;
+        let replica = self.nodes[index].slots[slot].runner.replica();
         let status = replica.status();
         if self.control.is_some() {
             self.oracles[slot].observe_life(index, self.ids[index], &status, replica.history())?;
@@ -197,10 +249,6 @@ impl World {
                 self.disturb(index, slot);
                 Ok(())
             }
-            ReplicaEvent::Closed(_) => {
-                self.hurry(index);
-                Ok(())
-            }
             _ => Ok(()),
         }
     }
@@ -208,7 +256,7 @@ impl World {
     fn schedule_tick(&mut self, index: usize, slot_index: usize) {
         let now = self.now;
         let node = &mut self.nodes[index];
-        let wanted = node.slots[slot_index].replica.next_tick().filter(|&at| at != Timestamp::MAX);
+        let wanted = node.slots[slot_index].runner.next_tick().filter(|&at| at != Timestamp::MAX);
         let wanted = wanted.map(|at| node.moment(at).max(now));
         let slot = &mut node.slots[slot_index];
         if slot.tick_queued || slot.tick == wanted {
@@ -240,7 +288,7 @@ impl World {
                 if peer == index || !self.nodes[index].peers[peer].connected {
                     continue;
                 }
-                if let Some(frame) = self.nodes[index].slots[slot].replica.poll_control(clock, to) {
+                if let Some(frame) = self.nodes[index].slots[slot].runner.poll_control(clock, to) {
                     self.send(index, peer, frame)?;
                 }
                 loop {
@@ -249,13 +297,16 @@ impl World {
                     if room == 0 {
                         break;
                     }
-                    let replica = &mut self.nodes[index].slots[slot].replica;
-                    let frame =
-                        replica.poll_updates(clock, to, room).or_else(|| replica.poll_snapshot(clock, to, room));
+                    let runner = &mut self.nodes[index].slots[slot].runner;
+                    let frame = runner.poll_updates(clock, to, room).or_else(|| runner.poll_snapshot(clock, to, room));
                     let Some(frame) = frame else { break };
                     self.send(index, peer, frame)?;
                 }
             }
+        }
+        self.settle(index)?;
+        for slot in &mut self.nodes[index].slots {
+            slot.runner.settle_in_time(|| clock);
         }
         self.settle(index)
     }
@@ -290,7 +341,7 @@ impl World {
         match frame.filter(|frame| same(frame.0) && self.network.arrives(from, to, flight)) {
             Some(frame) => {
                 let slot = frame.1.chain.0 as usize;
-                let input = Input::Receive { from: self.ids[from], frame: frame.1 };
+                let input = Input::Frame(self.ids[from], frame.1);
                 self.enqueue(to, Work { slot, input, flight: Some((from, flight)) });
             }
             None => self.release(from, to, flight),
@@ -309,8 +360,14 @@ impl World {
             self.meets(index, id);
         }
         for slot in 0..self.setup.chains {
-            let input = if connected { Input::Connected(id) } else { Input::Disconnected(id) };
+            let input = Input::Link(if connected { Link::Up(id) } else { Link::Down(id) });
             self.enqueue(index, Work { slot, input, flight: None });
         }
     }
+}
+
+/// Whether a turn for it has been begun and can take no more of its kind.
+fn has_room(turns: &[(usize, Received)], work: &Work) -> bool {
+    let full = |turn: &Received| !turn.frames.is_empty() || !turn.writes.is_empty();
+    !work.input.adds() || !turns.iter().any(|(slot, turn)| *slot == work.slot && full(turn))
 }

@@ -4,14 +4,15 @@ use std::fmt::Write as _;
 
 use artillery_proto::{
     Sequence,
-    replica::{Changes, Input, Query, ReadMode, Refusal, Reply, Watch},
+    replica::{Changes, Query, ReadMode, Refusal, Reply, Watch},
+    runner::ReadRequest,
 };
 use bytes::Bytes;
 
 use super::{Event, Phase, World};
 use crate::{
     client::{deadline, key_bytes},
-    node::Work,
+    node::{Caller, Input, Work},
     oracle::{Failure, Oracle},
     rng::{Concern, Rng},
     scenario::{HEALED, SECOND},
@@ -65,7 +66,7 @@ impl World {
 
     pub(super) fn ask_for_changes(&mut self, index: usize, attempt: u64, node_index: usize) {
         let watcher = &mut self.watchers[index];
-        let node = &mut self.nodes[node_index];
+        let node = &self.nodes[node_index];
         if !node.is_alive() {
             return;
         }
@@ -73,8 +74,8 @@ impl World {
         let until = self.now + watcher.rng.below(SECOND);
         let query = Query::Changes(Watch { prefix: watcher.prefix.clone(), after: watcher.position });
         let deadline = deadline(node.clock(self.now), self.now, until);
-        let token = node.owe_changes(index, attempt);
-        let input = Input::Read { token, query, mode: ReadMode::Eventual, floor: None, deadline };
+        let (mode, caller) = (ReadMode::Eventual, Caller::Watcher(index, attempt));
+        let input = Input::Read(ReadRequest { query, mode, floor: None, history: None, deadline, caller });
         let slot = watcher.chain;
         self.enqueue(node_index, Work { slot, input, flight: None });
     }

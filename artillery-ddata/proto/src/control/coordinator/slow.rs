@@ -120,7 +120,7 @@ impl Seen {
 
 impl Coordinator {
     /// The nodes that held up a chain and aren't to come back behind `tail` yet (docs/DESIGN.md §5.9).
-    pub fn kept_away(&self, now: Timestamp, tail: Option<MemberId>) -> impl Iterator<Item = NodeId> + '_ {
+    pub(crate) fn kept_away(&self, now: Timestamp, tail: Option<MemberId>) -> impl Iterator<Item = NodeId> + '_ {
         let away = self.outside.iter().filter(move |(_, outside)| !outside.may_return(now, tail));
         away.map(|(&node, _)| node)
     }

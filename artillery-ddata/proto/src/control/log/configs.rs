@@ -101,9 +101,11 @@ impl Configs {
         self.chains.values().any(|config| config.role(id).is_some())
     }
 
-    /// The entry from which on this life of a node has served wherever it serves now; `None`: it serves nowhere.
+    /// The newest entry that made this life of a node a serving member of a chain, or took it out of one; `None`: it serves
+    /// nowhere.
     ///
-    /// Who has not applied that entry may still act as what it was before, and gets no lease (trap 28).
+    /// A lease is the node's, for all its chains. A node that has not applied that entry may still act as what it was before, in
+    /// whatever chain, so it gets no lease (traps 28, 65).
     pub fn serves_since(&self, id: MemberId) -> Option<LogIndex> {
         self.since.get(&id).copied()
     }
@@ -141,9 +143,10 @@ impl Configs {
         let config = ChainConfig { epoch: Epoch(present.0 + 1), index: self.applied.0, ..change.config.clone() };
         let before = self.chains.insert(chain, config.clone());
         let served = |id| before.as_ref().is_some_and(|before| before.serving().any(|member| member == id));
-        for id in config.serving().filter(|&id| !served(id)) {
-            self.since.insert(id, self.applied);
-        }
+        let serves = |id| config.serving().any(|member| member == id);
+        let came = config.serving().filter(|&id| !served(id));
+        let went = before.iter().flat_map(|before| before.serving()).filter(|&id| !serves(id));
+        self.since.extend(came.chain(went).map(|id| (id, self.applied)));
         let chains = &self.chains;
         self.since.retain(|&id, _| chains.values().any(|config| config.serving().any(|member| member == id)));
         Some(config)

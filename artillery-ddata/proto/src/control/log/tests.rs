@@ -262,6 +262,17 @@ fn a_member_serves_from_the_entry_on_that_made_it_what_it_is() {
 }
 
 #[test]
+fn a_member_that_leaves_one_chain_is_what_it_is_in_the_other_from_then_on() {
+    let mut configs = Configs::default();
+    configs.apply(&entry(1, &[(0, config(0, &[1, 2, 3])), (0, config(1, &[3, 2, 1]))])).unwrap();
+    configs.apply(&entry(2, &[(1, config(0, &[1, 3]))])).unwrap();
+    assert_eq!(configs.serves_since(member(2)), Some(LogIndex(2)), "it may still serve chain 0");
+    assert_eq!(configs.serves_since(member(1)), Some(LogIndex(1)));
+    configs.apply(&entry(3, &[(1, config(1, &[3, 1]))])).unwrap();
+    assert_eq!(configs.serves_since(member(2)), None);
+}
+
+#[test]
 fn the_times_of_a_cluster_stay_through_entries_and_a_recovery() {
     let timing = Timing { drift_ppm: 7, ..Timing::default() };
     let mut configs = Configs::of(&Founding { timing, ..founding(1) });

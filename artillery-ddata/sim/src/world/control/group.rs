@@ -6,9 +6,9 @@ use artillery_proto::{
     MemberId,
     control::{
         Founding,
-        coordinator::{Fate, Input},
         log::{Change, Configs, LogEntry, LogIndex, Term},
     },
+    node::{Fate, Input},
 };
 
 use super::{Event, World};
@@ -239,7 +239,7 @@ impl World {
         if leads && self.has_majority(id, term) {
             self.end_change_of_voters();
         }
-        self.tell_coordinator(node, Input::VotersSet);
+        self.hand_in(node, Input::VotersSet);
     }
 
     /// A majority of the old and of the new set agrees.

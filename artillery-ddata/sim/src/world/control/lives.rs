@@ -27,7 +27,7 @@ impl World {
         };
         let chains = control.configs().iter().all(|config| config.serving().any(lives));
         // What may be decided yet may leave this node as the only one.
-        let proposes = control.nodes.iter().any(|half| half.coordinator.proposes());
+        let proposes = control.nodes.iter().any(|half| half.decider.proposes());
         let decides = control.group.in_limbo() || control.appends > 0 || proposes;
         !decides && chains && control.group.has_majority_of(lives)
     }
@@ -98,8 +98,8 @@ impl World {
     /// Nodes that a leader lets nobody have for a while, since they held up a chain.
     fn kept_away(&self, tail: Option<MemberId>) -> BTreeSet<NodeId> {
         let Some(control) = &self.control else { return BTreeSet::new() };
-        let halves = control.nodes.iter().zip(&self.nodes).filter(|(half, _)| half.coordinator.leads().is_some());
-        halves.flat_map(|(half, node)| half.coordinator.kept_away(node.clock(self.now), tail)).collect()
+        let halves = control.nodes.iter().zip(&self.nodes).filter(|(half, _)| half.decider.decides_in().is_some());
+        halves.flat_map(|(half, node)| half.decider.kept_away(node.clock(self.now), tail)).collect()
     }
 
     /// The nodes that serve a chain by the last configuration.
