@@ -1,10 +1,12 @@
-//! Chains of replicas in one thread, without a network.
+//! Chains in one thread, without a network.
 
 use std::{collections::BTreeMap, sync::Arc};
 
 use artillery_proto::{
-    ChainConfig, ChainId, ChainMember, Epoch, Incarnation, MemberId, Mode, NodeId, Role, Timestamp,
-    replica::{Gate, Input, Output, Replica, Reply, Settings, Token, Write},
+    ChainConfig, ChainId, ChainMember, ClusterId, Epoch, Incarnation, MemberId, Mode, NodeId, Role, Timestamp,
+    control::log::LogIndex,
+    replica::{Gate, Reply, Settings, Write},
+    runner::{ChainRunner, Lease, Link, Order, Output, ReadRequest, Turn, WriteRequest},
     store::MemoryStore,
 };
 use bytes::Bytes;
@@ -13,9 +15,13 @@ fn member(n: u8) -> MemberId {
     MemberId { node: NodeId::from_bytes([n; 16]), incarnation: Incarnation { store: 1, starts: 1 } }
 }
 
+/// What a member receives at once.
+type Received = Turn<ReadRequest<()>, WriteRequest<()>>;
+
 /// A chain whose members hand each other their frames directly: what the state machine itself costs.
 pub struct BareChain {
-    replicas: BTreeMap<MemberId, Replica>,
+    members: BTreeMap<MemberId, ChainRunner<()>>,
+    turn: Received,
     /// For local reads at each member, head first.
     pub gates: Vec<Arc<Gate>>,
     /// The members' stores, head first.
@@ -36,16 +42,19 @@ impl BareChain {
             min_members: 1,
             members: (0..members).map(|n| ChainMember { id: member(n), role: Role::Serving }).collect(),
         });
-        let mut chain = Self { replicas: BTreeMap::new(), gates: Vec::new(), stores: Vec::new(), next: 0, commits: 0 };
+        let (members_of, turn) = (BTreeMap::new(), Turn::default());
+        let mut chain = Self { members: members_of, turn, gates: Vec::new(), stores: Vec::new(), next: 0, commits: 0 };
         for n in 0..members {
             let (gate, store) = (Arc::new(Gate::new(ChainId(0))), Arc::new(MemoryStore::with_seed(1)));
-            let mut replica = Replica::new(member(n), ChainId(0), Settings::default(), store.clone(), gate.clone());
-            replica.handle(Timestamp::ZERO, Input::Lease(Timestamp::MAX));
-            (0..members).filter(|&m| m != n).for_each(|m| replica.handle(Timestamp::ZERO, Input::Connected(member(m))));
-            replica.handle(Timestamp::ZERO, Input::Enter(config.clone()));
+            let runner = ChainRunner::new(member(n), ChainId(0), Settings::default(), store.clone(), gate.clone());
             chain.gates.push(gate);
             chain.stores.push(store);
-            chain.replicas.insert(member(n), replica);
+            chain.members.insert(member(n), runner);
+            chain.turn.lease = Some(Lease { until: Timestamp::MAX, ..Lease::default() });
+            chain.turn.links.extend((0..members).filter(|&m| m != n).map(|m| Link::Up(member(m))));
+            let (config, history, upto) = (config.clone(), ClusterId(1), LogIndex(1));
+            chain.turn.orders.push(Order::Enter { config, history, upto });
+            chain.take(member(n));
         }
         chain.settle();
         chain
@@ -54,15 +63,16 @@ impl BareChain {
     /// Hands a write to the head.
     pub fn put(&mut self, key: Bytes, value: Bytes) {
         self.next += 1;
-        let write = Input::Write {
-            token: Token(self.next),
-            request: None,
-            write: Write::Put { key, value },
-            deadline: Timestamp::MAX,
-            wall_clock: self.next,
-        };
-        if let Some(head) = self.replicas.get_mut(&member(0)) {
-            head.handle(Timestamp::ZERO, write);
+        let (write, deadline) = (Write::Put { key, value }, Timestamp::MAX);
+        self.turn.writes.push(WriteRequest { request: None, history: None, write, deadline, caller: () });
+        self.take(member(0));
+    }
+
+    /// A member takes in what it has received.
+    fn take(&mut self, member: MemberId) {
+        let wall = self.next;
+        if let Some(runner) = self.members.get_mut(&member) {
+            runner.take(|| Timestamp::ZERO, || wall, &mut self.turn, || None);
         }
     }
 
@@ -70,25 +80,25 @@ impl BareChain {
     pub fn settle(&mut self) {
         loop {
             let mut frames = Vec::new();
-            for (&from, replica) in &mut self.replicas {
-                while let Some(output) = replica.poll_output() {
+            for (&from, runner) in &mut self.members {
+                while let Some(output) = runner.poll_output() {
                     self.commits += u64::from(matches!(output, Output::Reply(_, Reply::Committed(_))));
                 }
-                for to in replica.peers().collect::<Vec<_>>() {
-                    frames.extend(replica.poll_control(Timestamp::ZERO, to).map(|frame| (from, to, frame)));
-                    while let Some(frame) = replica.poll_updates(Timestamp::ZERO, to, 128 << 10) {
+                while runner.poll_word().is_some() {}
+                for to in runner.peers().collect::<Vec<_>>() {
+                    frames.extend(runner.poll_control(Timestamp::ZERO, to).map(|frame| (from, to, frame)));
+                    while let Some(frame) = runner.poll_updates(Timestamp::ZERO, to, 128 << 10) {
                         frames.push((from, to, frame));
                     }
                 }
-                replica.settle();
+                runner.settle();
             }
             if frames.is_empty() {
                 return;
             }
             for (from, to, frame) in frames {
-                if let Some(replica) = self.replicas.get_mut(&to) {
-                    replica.handle(Timestamp::ZERO, Input::Receive { from, frame });
-                }
+                self.turn.frames.push((from, frame));
+                self.take(to);
             }
         }
     }

@@ -1,10 +1,12 @@
-//! Two replicas driven by hand, each of whose steps is measured in processor time of this thread.
+//! Two members of a chain driven by hand, each of whose steps is measured in processor time of this thread.
 
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 use artillery_proto::{
-    ChainConfig, ChainId, ChainMember, Epoch, Incarnation, MemberId, Mode, NodeId, Role, Timestamp,
-    replica::{Gate, Input, Output, Query, ReadMode, Replica, Reply, Settings, Token, Write},
+    ChainConfig, ChainId, ChainMember, ClusterId, Epoch, Incarnation, MemberId, Mode, NodeId, Role, Timestamp,
+    control::log::LogIndex,
+    replica::{Gate, Query, ReadMode, Reply, Settings, Write},
+    runner::{ChainRunner, Lease, Link, Order, Output, ReadRequest, Turn, WriteRequest},
     store::MemoryStore,
     wire::message::{ChainFrame, MAX_CHUNK},
 };
@@ -56,9 +58,16 @@ fn id(n: usize) -> MemberId {
     MemberId { node: NodeId::from_bytes([n as u8; 16]), incarnation: Incarnation { store: 1, starts: 1 } }
 }
 
+/// What a member receives at once.
+type Received = Turn<ReadRequest<()>, WriteRequest<()>>;
+
+fn take(member: &mut ChainRunner<()>, turn: &mut Received) {
+    member.take(|| Timestamp::ZERO, || 1, turn, || None);
+}
+
 /// Two members, and the frames between them.
 pub struct Pair {
-    members: [Replica; 2],
+    members: [ChainRunner<()>; 2],
     /// To each of them.
     frames: [VecDeque<ChainFrame>; 2],
     replies: Vec<Reply>,
@@ -70,9 +79,9 @@ impl Pair {
         let settings = Settings { backlog: 1 << 20, ..Settings::default() };
         let member = |n: usize| {
             let (gate, store) = (Arc::new(Gate::new(ChainId(0))), Arc::new(MemoryStore::with_seed(1)));
-            let mut member = Replica::new(id(n), ChainId(0), settings.clone(), store, gate);
-            member.handle(Timestamp::ZERO, Input::Lease(Timestamp::MAX));
-            member.handle(Timestamp::ZERO, Input::Connected(id(1 - n)));
+            let mut member = ChainRunner::new(id(n), ChainId(0), settings.clone(), store, gate);
+            let lease = Some(Lease { until: Timestamp::MAX, ..Lease::default() });
+            take(&mut member, &mut Received { lease, links: vec![Link::Up(id(1 - n))], ..Received::default() });
             member
         };
         let mut pair = Self { members: [A, B].map(member), frames: Default::default(), replies: Vec::new() };
@@ -94,28 +103,29 @@ impl Pair {
             members: serving.chain(joiner).collect(),
         });
         for (n, member) in self.members.iter_mut().enumerate() {
-            let input = match config.role(id(n)) {
-                Some(_) => Input::Enter(config.clone()),
-                None => Input::Expelled(config.epoch),
+            let upto = LogIndex(epoch);
+            let order = match config.role(id(n)) {
+                Some(_) => Order::Enter { config: config.clone(), history: ClusterId(1), upto },
+                None => Order::Expelled { epoch: config.epoch, upto },
             };
-            member.handle(Timestamp::ZERO, input);
+            take(member, &mut Received { orders: vec![order], ..Received::default() });
         }
     }
 
     /// Hands a write to the head.
     pub fn put(&mut self, n: usize, key: Bytes, value: &'static str) {
         let (write, deadline) = (Write::Put { key, value: value.into() }, Timestamp::MAX);
-        let input = Input::Write { token: Token(0), request: None, write, deadline, wall_clock: 1 };
-        self.members[n].handle(Timestamp::ZERO, input);
+        let write = WriteRequest { request: None, history: None, write, deadline, caller: () };
+        take(&mut self.members[n], &mut Received { writes: vec![write], ..Received::default() });
     }
 
     /// Asks a member for what it can answer by itself.
     pub fn ask(&mut self, n: usize, query: Query) -> (Reply, Steps) {
         self.replies.clear();
         let (mode, deadline) = (ReadMode::Strong, Timestamp::MAX);
-        let input = Input::Read { token: Token(0), query, mode, floor: None, deadline };
-        let mut steps = Steps::default();
-        steps.measure(|| self.members[n].handle(Timestamp::ZERO, input));
+        let read = ReadRequest { query, mode, floor: None, history: None, deadline, caller: () };
+        let (mut steps, mut turn) = (Steps::default(), Received { reads: vec![read], ..Received::default() });
+        steps.measure(|| take(&mut self.members[n], &mut turn));
         self.take_outputs(n);
         (self.replies.pop().unwrap_or_else(|| panic!("it asks others")), steps)
     }
@@ -132,8 +142,8 @@ impl Pair {
         let mut all = [Steps::default(); 2];
         for (n, steps) in all.iter_mut().enumerate() {
             for frame in std::mem::take(&mut self.frames[n]) {
-                let input = Input::Receive { from: id(1 - n), frame };
-                steps.measure(|| self.members[n].handle(Timestamp::ZERO, input));
+                let mut turn = Received { frames: vec![(id(1 - n), frame)], ..Received::default() };
+                steps.measure(|| take(&mut self.members[n], &mut turn));
             }
             self.take_outputs(n);
             self.say(n, steps);
@@ -144,7 +154,7 @@ impl Pair {
     /// As many as it takes until neither has anything to say or to do.
     pub fn run(&mut self) -> [Steps; 2] {
         let mut all = self.turn();
-        while self.frames.iter().any(|frames| !frames.is_empty()) || self.members.iter().any(Replica::is_behind) {
+        while self.frames.iter().any(|frames| !frames.is_empty()) || self.members.iter().any(ChainRunner::is_behind) {
             self.turn().iter().zip(&mut all).for_each(|(turn, sum)| sum.add(turn));
         }
         all
@@ -158,17 +168,17 @@ impl Pair {
 
     /// The sequence of its last update.
     pub fn last(&self, n: usize) -> u64 {
-        self.members[n].status().last.sequence.0
+        self.members[n].replica().status().last.sequence.0
     }
 
     /// Keys in its store.
     pub fn keys(&self, n: usize) -> u64 {
-        self.members[n].status().size.keys
+        self.members[n].replica().status().size.keys
     }
 
     /// Whether a snapshot has begun at it.
     pub fn is_resyncing(&self, n: usize) -> bool {
-        self.members[n].status().receiving.is_some()
+        self.members[n].replica().status().receiving.is_some()
     }
 
     fn say(&mut self, n: usize, steps: &mut Steps) {
@@ -188,10 +198,11 @@ impl Pair {
 
     fn take_outputs(&mut self, n: usize) {
         while let Some(output) = self.members[n].poll_output() {
-            if let Output::Reply(_, reply) = output {
+            if let Output::Reply((), reply) = output {
                 self.replies.push(reply);
             }
         }
+        while self.members[n].poll_word().is_some() {}
         if self.replies.len() > 1000 {
             self.replies.clear();
         }

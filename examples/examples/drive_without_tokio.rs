@@ -1,7 +1,7 @@
 //! Three members of a chain on plain threads and UDP sockets: no tokio, no async, no QUIC. It needs `artillery-proto`
 //! alone: `cargo run --example drive_without_tokio`.
 //!
-//! A member is one thread that waits at its socket, hands the replica what came, and sends what the replica says. Each
+//! A member is one thread that waits at its socket, hands the runner what came, and sends what the runner says. Each
 //! frame is one datagram: an update that doesn't fit one is never delivered here. Datagrams may be lost, and every
 //! seventh is, on purpose; the replica sends again what wasn't acknowledged. Whoever can send from a member's address is
 //! believed, so this is for one machine: the library's own driver has certificates for that.
@@ -21,8 +21,11 @@ use std::{
 
 use artillery_core::frame::{Frame, FrameDecoder};
 use artillery_proto::{
-    ChainConfig, ChainId, ChainMember, Epoch, Incarnation, MemberId, Mode, NodeId, ReadMode, Role, Timestamp,
-    replica::{Gate, Input, Output, Query, Replica, Reply, Settings, Token, Write},
+    ChainConfig, ChainId, ChainMember, ClusterId, Epoch, Incarnation, MemberId, Mode, NodeId, ReadMode, Role,
+    Timestamp,
+    control::log::LogIndex,
+    replica::{Gate, Query, Reply, Settings, Write},
+    runner::{ChainRunner, Lease, Link, Order, Output, ReadRequest, Turn, WriteRequest},
     store::MemoryStore,
     update::RequestKey,
     wire::{chain, message::ChainFrame},
@@ -45,83 +48,89 @@ enum Ask {
 
 type Request = (Ask, SyncSender<Reply>);
 
+/// What a member takes in at once.
+type Received = Turn<ReadRequest<SyncSender<Reply>>, WriteRequest<SyncSender<Reply>>>;
+
 /// One member, driven by one thread.
 struct Member {
-    replica: Replica,
+    /// Its callers are answered by these senders.
+    runner: ChainRunner<SyncSender<Reply>>,
+    /// What was received and isn't taken in yet.
+    turn: Received,
     socket: UdpSocket,
     addresses: BTreeMap<MemberId, SocketAddr>,
     requests: Receiver<Request>,
-    waiting: BTreeMap<Token, SyncSender<Reply>>,
-    asked: u64,
     sent: u64,
     clock: Instant,
 }
 
 impl Member {
     fn run(mut self, config: Arc<ChainConfig>) -> std::io::Result<()> {
-        self.replica.handle(self.now(), Input::Lease(Timestamp::MAX)); // nobody is ever removed from this chain
-        for peer in config.members.iter().map(|member| member.id) {
-            self.replica.handle(self.now(), Input::Connected(peer)); // a datagram can be sent at any time
-        }
-        self.replica.handle(self.now(), Input::Enter(config));
+        // No member is ever removed from this chain, so the lease never ends.
+        self.turn.lease = Some(Lease { until: Timestamp::MAX, asked: self.now(), stretch: 0 });
+        // A datagram can be sent at any time.
+        self.turn.links.extend(config.members.iter().map(|member| Link::Up(member.id)));
+        self.turn.orders.push(Order::Enter { config, history: ClusterId(1), upto: LogIndex(1) });
         let mut buffer = vec![0; DATAGRAM];
-        while self.take_requests() {
+        while self.receive_requests() {
+            self.take();
             self.say()?;
-            let pause = self.replica.next_tick().map_or(IDLE, |at| at - self.now());
+            let pause = self.runner.next_tick().map_or(IDLE, |at| at - self.now());
             self.socket.set_read_timeout(Some(pause.max(Duration::from_millis(1))))?;
             match self.socket.recv_from(&mut buffer) {
                 Ok((len, from)) => self.hear(&buffer[..len], from),
                 Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {}
                 Err(error) => return Err(error),
             }
-            self.replica.handle(self.now(), Input::Tick);
         }
         Ok(())
     }
 
     /// False once nobody can ask any more.
-    fn take_requests(&mut self) -> bool {
+    fn receive_requests(&mut self) -> bool {
         loop {
             let (ask, answer) = match self.requests.try_recv() {
                 Ok(request) => request,
                 Err(end) => return end == TryRecvError::Empty,
             };
-            self.asked += 1;
-            let (now, token) = (self.now(), Token(self.asked));
-            let deadline = now + PATIENCE;
-            self.waiting.insert(token, answer);
-            self.replica.handle(
-                now,
-                match ask {
-                    Ask::Write(request, write) => {
-                        Input::Write { token, request, write, deadline, wall_clock: wall_clock() }
-                    }
-                    Ask::Read(query) => Input::Read { token, query, mode: ReadMode::Strong, floor: None, deadline },
-                },
-            );
+            let (deadline, caller, history) = (self.now() + PATIENCE, answer, None);
+            match ask {
+                Ask::Write(request, write) => {
+                    self.turn.writes.push(WriteRequest { request, history, write, deadline, caller });
+                }
+                Ask::Read(query) => {
+                    let mode = ReadMode::Strong;
+                    self.turn.reads.push(ReadRequest { query, mode, floor: None, history, deadline, caller });
+                }
+            }
         }
     }
 
-    /// Everything that the replica has to say now: to those who asked, then to the other members. Only then the store is
-    /// made up: nobody waits for that.
+    /// Takes in all that was received, by a clock that is read behind that.
+    fn take(&mut self) {
+        let clock = self.clock;
+        self.runner.take(|| Timestamp::ZERO + clock.elapsed(), wall_clock, &mut self.turn, || None);
+    }
+
+    /// Everything that there is to say now: to callers, then to the other members. Only then the store is made up: nothing
+    /// waits for that.
     fn say(&mut self) -> std::io::Result<()> {
-        while let Some(output) = self.replica.poll_output() {
-            if let Output::Reply(token, reply) = output
-                && let Some(answer) = self.waiting.remove(&token)
-            {
-                drop(answer.send(reply)); // whoever asked may have gone
+        while let Some(output) = self.runner.poll_output() {
+            if let Output::Reply(caller, reply) = output {
+                drop(caller.send(reply)); // the caller may have gone
             }
         }
+        while self.runner.poll_word().is_some() {} // there is no node that wants to hear of it
         let now = self.now();
-        for peer in self.replica.peers().collect::<Vec<_>>() {
-            if let Some(control) = self.replica.poll_control(now, peer) {
+        for peer in self.runner.peers().collect::<Vec<_>>() {
+            if let Some(control) = self.runner.poll_control(now, peer) {
                 self.send(peer, &control)?;
             }
-            while let Some(updates) = self.replica.poll_updates(now, peer, DATAGRAM / 2) {
+            while let Some(updates) = self.runner.poll_updates(now, peer, DATAGRAM / 2) {
                 self.send(peer, &updates)?;
             }
         }
-        self.replica.settle();
+        self.runner.settle();
         Ok(())
     }
 
@@ -143,7 +152,7 @@ impl Member {
         if let Ok(Some(frame)) = decoder.next_frame()
             && let Ok(frame) = chain::decode(&frame)
         {
-            self.replica.handle(self.now(), Input::Receive { from, frame });
+            self.turn.frames.push((from, frame));
         }
     }
 
@@ -225,7 +234,7 @@ fn main() -> Outcome<()> {
     })
 }
 
-#[allow(clippy::disallowed_methods, reason = "whoever drives a replica has the clock")]
+#[allow(clippy::disallowed_methods, reason = "a driver has the clock")]
 fn member(id: MemberId, socket: UdpSocket, addresses: BTreeMap<MemberId, SocketAddr>) -> Outcome<(Member, Handle)> {
     let settings = Settings {
         heartbeat: Duration::from_millis(5),
@@ -234,16 +243,15 @@ fn member(id: MemberId, socket: UdpSocket, addresses: BTreeMap<MemberId, SocketA
     };
     let gate = Arc::new(Gate::new(CHAIN));
     let store = Arc::new(MemoryStore::with_seed(1)); // all keys are our own: no need for a secret seed
-    let replica = Replica::new(id, CHAIN, settings, store.clone(), gate.clone());
+    let runner = ChainRunner::new(id, CHAIN, settings, store.clone(), gate.clone());
     let (requests, queue) = sync_channel(16);
     let (waker, address) = (UdpSocket::bind("127.0.0.1:0")?, socket.local_addr()?);
     let handle = Handle { requests: Some(requests), waker, address, gate, store };
     let clock = Instant::now();
-    let waiting = BTreeMap::new();
-    Ok((Member { replica, socket, addresses, requests: queue, waiting, asked: 0, sent: 0, clock }, handle))
+    Ok((Member { runner, turn: Turn::default(), socket, addresses, requests: queue, sent: 0, clock }, handle))
 }
 
-#[allow(clippy::disallowed_methods, reason = "whoever drives a replica has the clock")]
+#[allow(clippy::disallowed_methods, reason = "a driver has the clock")]
 fn wall_clock() -> u64 {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
@@ -274,7 +282,7 @@ fn try_it(handles: &[Handle]) -> Outcome<()> {
         check("the append shows once", handle.get("log")?.as_deref() == Some("once"))?;
     }
 
-    // A clean key is read by a plain call, beside the thread that owns the replica.
+    // A clean key is read by a plain call, beside the thread that owns the chain.
     let tail = &handles[2];
     let local = tail.gate.read(&*tail.store, b"log", || Timestamp::ZERO)?.and_then(|held| held.value);
     check("a clean key is read without asking anybody", local.as_deref() == Some(b"once"))

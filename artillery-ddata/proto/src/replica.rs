@@ -1,15 +1,6 @@
 //! The CRAQ state machine of one member of one chain, sans-IO: no clock, no socket, no task.
 //!
-//! The contract with whoever drives it:
-//!
-//! - Hand in what happened with [`Replica::handle`], and the time with it.
-//! - Then take the outputs ([`Replica::poll_output`]) until there are none.
-//! - For each member of the configuration ([`Replica::peers`]) and whenever its link can take more, take messages:
-//!   [`Replica::poll_control`] always first, then [`Replica::poll_updates`] as far as the link has room, and last, on a
-//!   stream of its own, [`Replica::poll_snapshot`]. Nothing is
-//!   queued here per link: controls are built from the present state, updates are read from the history by a cursor.
-//! - When all that is on its way, and nothing else has happened, have it do what it put off ([`Replica::settle`]).
-//! - Hand in [`Input::Tick`] at [`Replica::next_tick`].
+//! A [`ChainRunner`](crate::runner::ChainRunner) drives it. Here are what callers ask and hear, and how a member stands.
 //!
 //! Local clean reads don't pass through here at all: [`Gate`] serves them from any thread.
 
@@ -145,7 +136,13 @@ impl fmt::Debug for Replica {
 
 impl Replica {
     /// A member that is in no configuration yet, over an empty part of `store`.
-    pub fn new(me: MemberId, chain: ChainId, settings: Settings, store: Arc<dyn Store>, gate: Arc<Gate>) -> Self {
+    pub(crate) fn new(
+        me: MemberId,
+        chain: ChainId,
+        settings: Settings,
+        store: Arc<dyn Store>,
+        gate: Arc<Gate>,
+    ) -> Self {
         #[cfg(feature = "mutants")]
         if let Some(mutant) = settings.mutant {
             gate.take_out(mutant);
@@ -191,7 +188,7 @@ impl Replica {
     }
 
     /// Takes in what happened at `now`.
-    pub fn handle(&mut self, now: Timestamp, input: Input) {
+    pub(crate) fn handle(&mut self, now: Timestamp, input: Input) {
         #[cfg(feature = "mutants")]
         self.gate.note_time(now);
         if !self.is_unsettled() {
@@ -225,14 +222,14 @@ impl Replica {
     }
 
     /// Whether it has put off work that nobody waits for: [`settle`](Self::settle) does it.
-    pub fn is_behind(&self) -> bool {
+    pub(crate) fn is_behind(&self) -> bool {
         (self.store.is_behind() || self.is_clearing()) && self.halted.is_none()
     }
 
     /// Whether what was put off had better wait for a moment. If nobody reads elsewhere because of it, there will be better
     /// times: when the next update is on its way. And in the middle the successor works for the same update now, perhaps on
     /// the same processor. The head has time until it is committed, and all have once it is.
-    pub fn is_between(&self) -> bool {
+    pub(crate) fn is_between(&self) -> bool {
         let place = &self.place;
         let others_work = place.successor.is_some() && !place.is_head && self.history.last().sequence > self.watermark;
         !self.is_clearing() && (others_work || !self.store.is_held())
@@ -241,7 +238,7 @@ impl Replica {
     /// Does what was put off. Nobody can tell whether that was done, but for the time that the next input takes, and that
     /// local reads come here until then. A joiner that clears its store does a step of that, and takes in no snapshot
     /// before the last one.
-    pub fn settle(&mut self) {
+    pub(crate) fn settle(&mut self) {
         if let Err(error) = self.store.settle() {
             return self.halt(error.into());
         }
@@ -254,20 +251,20 @@ impl Replica {
     }
 
     /// What the driver is to do next.
-    pub fn poll_output(&mut self) -> Option<Output> {
+    pub(crate) fn poll_output(&mut self) -> Option<Output> {
         self.outputs.pop_front()
     }
 
     /// The other members of the configuration entered last. In front those who hold up a write until they have heard: the
     /// successor of the update, and the head of the commit.
-    pub fn peers(&self) -> impl Iterator<Item = MemberId> + '_ {
+    pub(crate) fn peers(&self) -> impl Iterator<Item = MemberId> + '_ {
         let first = [self.place.successor, self.place.head];
         let others = self.peers.keys().filter(move |&&id| !first.contains(&Some(id)));
         first.into_iter().flatten().filter(|id| self.peers.contains_key(id)).chain(others.copied())
     }
 
     /// When [`Input::Tick`] is wanted: while something waits for others, every heartbeat.
-    pub fn next_tick(&self) -> Option<Timestamp> {
+    pub(crate) fn next_tick(&self) -> Option<Timestamp> {
         self.is_unsettled().then_some(self.next_heartbeat)
     }
 

@@ -1,9 +1,18 @@
 //! Runs the replica of one chain: which input is taken in first, with which reading of the clock, what is put off, and when
 //! a reply may leave. Sans-IO.
 //!
-//! Whoever drives it receives what is there ([`Turn`]), has it taken in ([`ChainRunner::take`]), does what it says
-//! ([`ChainRunner::poll_output`]), sends what the replica has for its peers, and then has it do what was put off
-//! ([`ChainRunner::settle`]). Drivers keep sockets, tasks and timers.
+//! The contract with a driver, which keeps sockets, tasks and timers:
+//!
+//! - Receive what is there into a [`Turn`], and have it taken in ([`ChainRunner::take`]); at [`ChainRunner::next_tick`] take
+//!   in an empty one.
+//! - Do what it says ([`ChainRunner::poll_output`]) until there is nothing more, and then tell the node
+//!   ([`ChainRunner::poll_word`]).
+//! - For each member of the configuration ([`ChainRunner::peers`]) and whenever its link can take more, take messages:
+//!   [`ChainRunner::poll_control`] always first, then [`ChainRunner::poll_updates`] as far as the link has room, and last, on a
+//!   stream of its own, [`ChainRunner::poll_snapshot`]. Nothing is queued here per link: controls are built from the present
+//!   state, updates are read from the history by a cursor.
+//! - When all that is on its way, and nothing else has happened, have it do what it put off ([`ChainRunner::settle`]), and
+//!   however busy it is, [`ChainRunner::settle_in_time`].
 
 #[cfg(feature = "mutants")]
 mod fork;
@@ -349,7 +358,7 @@ impl<C> ChainRunner<C> {
         self.replica.is_behind()
     }
 
-    /// Whether what was put off had better wait for a moment ([`Replica::is_between`]).
+    /// Whether what was put off had better wait for a moment: another member works for the same update now.
     pub fn is_between(&self) -> bool {
         self.replica.is_between()
     }

@@ -11,13 +11,14 @@ use std::{
 
 use artillery_proto::{
     ChainId, Timestamp,
-    replica::{Gate, Input, Output, Query, ReadMode, Replica, Reply, Settings, Token, Write},
+    replica::{Gate, Query, ReadMode, Reply, Settings, Write},
+    runner::{ChainRunner, Output, ReadRequest, WriteRequest},
     store::MemoryStore,
     wire::message::{ChainFrame, ChainMessage, MAX_CHUNK},
 };
 use bytes::Bytes;
 
-use small::{FAR, FRAMES, MEMBERS, beginning, member};
+use small::{FAR, FRAMES, MEMBERS, Received, beginning, member};
 
 const CHAINS: usize = 2;
 const FRAME: u64 = small::FRAME as u64;
@@ -58,7 +59,7 @@ fn size(frame: &ChainFrame) -> u64 {
 
 struct World {
     clock: u64,
-    replicas: Vec<[Replica; CHAINS]>,
+    chains: Vec<[ChainRunner<u64>; CHAINS]>,
     links: BTreeMap<(usize, usize), Link>,
     /// When each request was answered.
     replies: BTreeMap<u64, (u64, Reply)>,
@@ -70,49 +71,50 @@ struct World {
 
 impl World {
     fn new() -> Self {
-        let replica = |n: usize, chain: usize| {
+        let runner = |n: usize, chain: usize| {
             let chain = ChainId(chain as u32);
             let store = Arc::new(MemoryStore::with_seed(1));
             // A head lets others in behind the large value only while that doesn't fill its window.
             let settings = Settings { window: 2 * LARGE, ..Settings::default() };
-            Replica::new(member(n), chain, settings, store, Arc::new(Gate::new(chain)))
+            ChainRunner::new(member(n), chain, settings, store, Arc::new(Gate::new(chain)))
         };
-        let replicas = (0..MEMBERS).map(|n| std::array::from_fn(|chain| replica(n, chain))).collect();
+        let chains = (0..MEMBERS).map(|n| std::array::from_fn(|chain| runner(n, chain))).collect();
         let (links, replies) = (BTreeMap::new(), BTreeMap::new());
-        let mut world = Self { clock: 1, replicas, links, replies, tokens: 0, most: 0, others: 0 };
+        let mut world = Self { clock: 1, chains, links, replies, tokens: 0, most: 0, others: 0 };
         for n in 0..MEMBERS {
             for chain in 0..CHAINS {
-                for input in beginning(n, ChainId(chain as u32)) {
-                    world.input(n, chain, input);
-                }
+                world.take(n, chain, beginning(n, ChainId(chain as u32)));
             }
         }
         world.run(|_| false);
         world
     }
 
-    fn input(&mut self, n: usize, chain: usize, input: Input) {
-        let replica = &mut self.replicas[n][chain];
-        replica.handle(Timestamp::from_nanos(self.clock), input);
-        while let Some(output) = replica.poll_output() {
-            if let Output::Reply(token, reply) = output {
-                self.replies.insert(token.0, (self.clock, reply));
+    fn take(&mut self, n: usize, chain: usize, mut turn: Received) {
+        let (runner, now) = (&mut self.chains[n][chain], Timestamp::from_nanos(self.clock));
+        runner.take(|| now, || 0, &mut turn, || None);
+        while let Some(output) = runner.poll_output() {
+            if let Output::Reply(caller, reply) = output {
+                self.replies.insert(caller, (self.clock, reply));
             }
         }
+        while runner.poll_word().is_some() {}
     }
 
     fn put(&mut self, chain: usize, key: &'static str, value: Bytes) -> u64 {
         self.tokens += 1;
-        let (token, write) = (Token(self.tokens), Write::Put { key: key.into(), value });
-        self.input(0, chain, Input::Write { token, request: None, write, deadline: FAR, wall_clock: 0 });
-        token.0
+        let (write, caller) = (Write::Put { key: key.into(), value }, self.tokens);
+        let write = WriteRequest { request: None, history: None, write, deadline: FAR, caller };
+        self.take(0, chain, Received { writes: vec![write], ..Received::default() });
+        caller
     }
 
     fn read(&mut self, n: usize, chain: usize, key: &'static str) -> u64 {
         self.tokens += 1;
-        let (token, query, mode) = (Token(self.tokens), Query::Key(key.into()), ReadMode::Strong);
-        self.input(n, chain, Input::Read { token, query, mode, floor: None, deadline: FAR });
-        token.0
+        let (query, mode, caller) = (Query::Key(key.into()), ReadMode::Strong, self.tokens);
+        let read = ReadRequest { query, mode, floor: None, history: None, deadline: FAR, caller };
+        self.take(n, chain, Received { reads: vec![read], ..Received::default() });
+        caller
     }
 
     /// Puts into lanes what there is to say, as far as they have room.
@@ -121,18 +123,18 @@ impl World {
         for n in 0..MEMBERS {
             for to in (0..MEMBERS).filter(|&to| to != n) {
                 let link = self.links.entry((n, to)).or_default();
-                for (chain, replica) in self.replicas[n].iter_mut().enumerate() {
-                    let control = replica.poll_control(now, member(to));
+                for (chain, runner) in self.chains[n].iter_mut().enumerate() {
+                    let control = runner.poll_control(now, member(to));
                     link.control.extend(control.map(|frame| (frame, link.large)));
                     while link.updates[chain].len() < FRAMES {
-                        let Some(frame) = replica.poll_updates(now, member(to), MAX_CHUNK) else { break };
+                        let Some(frame) = runner.poll_updates(now, member(to), MAX_CHUNK) else { break };
                         link.updates[chain].push_back((frame, link.large));
                     }
                 }
                 link.begin(self.clock);
             }
         }
-        self.replicas.iter_mut().flatten().for_each(Replica::settle);
+        self.chains.iter_mut().flatten().for_each(ChainRunner::settle);
     }
 
     /// Moves frames until `enough`, or until none is on its way.
@@ -159,7 +161,8 @@ impl World {
             }
             _ => {}
         }
-        self.input(to, frame.chain.0 as usize, Input::Receive { from: member(from), frame });
+        let chain = frame.chain.0 as usize;
+        self.take(to, chain, Received { frames: vec![(member(from), frame)], ..Received::default() });
     }
 
     fn large_passed(&self, from: usize, to: usize) -> u64 {
@@ -180,14 +183,14 @@ fn nothing_waits_for_more_than_128_kib_of_a_large_value() {
         asked.push(world.put(QUIET, "k", "small".into()));
         // A dirty read at the head, which asks the tail; another one at the middle, on the link of the large value.
         asked.push(world.read(0, BUSY, "large"));
-        world.run(|world| world.replicas[1][QUIET].status().last.sequence.0 == n);
-        let dirty = world.replicas[1][QUIET].status().reads.dirty;
+        world.run(|world| world.chains[1][QUIET].replica().status().last.sequence.0 == n);
+        let dirty = world.chains[1][QUIET].replica().status().reads.dirty;
         asked.push(world.read(1, QUIET, "k"));
         // At a rate of a byte in a nanosecond, each of them takes no longer than a few pieces on each hop.
         let deadline = begun + 6 * (MAX_CHUNK as u64 + FRAME);
         world.run(|world| asked.iter().all(|token| world.replies.contains_key(token)));
         assert!(world.clock <= deadline, "{} too late", world.clock - deadline);
-        assert_eq!(world.replicas[1][QUIET].status().reads.dirty, dirty + 1);
+        assert_eq!(world.chains[1][QUIET].replica().status().reads.dirty, dirty + 1);
         assert!(!world.replies.contains_key(&large), "the large value is on its way all the time");
     }
     world.run(|_| false);

@@ -11,13 +11,14 @@ use std::{
 
 use artillery_proto::{
     ChainId, Sequence, Timestamp, Version,
-    replica::{Gate, Input, Output, Replica, Reply, Settings, Token, Write},
+    replica::{Gate, Reply, Settings, Write},
+    runner::{ChainRunner, Output, WriteRequest},
     store::{MemoryStore, Store},
     wire::message::{ChainFrame, MAX_CHUNK},
 };
 use bytes::Bytes;
 
-use small::{FAR, FRAME, FRAMES, MEMBERS, beginning, member, size};
+use small::{FAR, FRAME, FRAMES, MEMBERS, Received, beginning, member, size};
 
 const CHAIN: ChainId = ChainId(0);
 const WINDOW: usize = 4 << 20;
@@ -111,7 +112,7 @@ struct Figures {
 
 struct World {
     clock: u64,
-    replicas: Vec<Replica>,
+    chain: Vec<ChainRunner<u64>>,
     stores: Vec<Arc<MemoryStore>>,
     links: BTreeMap<(usize, usize), Link>,
     events: BTreeMap<(u64, u64), Event>,
@@ -131,13 +132,13 @@ struct World {
 impl World {
     fn new(callers: usize) -> Self {
         let stores: Vec<_> = (0..MEMBERS).map(|_| Arc::new(MemoryStore::with_seed(1))).collect();
-        let replica = |n: usize| {
+        let runner = |n: usize| {
             let settings = Settings { window: WINDOW, backlog: 16 << 20, resend: None, ..Settings::default() };
-            Replica::new(member(n), CHAIN, settings, stores[n].clone(), Arc::new(Gate::new(CHAIN)))
+            ChainRunner::new(member(n), CHAIN, settings, stores[n].clone(), Arc::new(Gate::new(CHAIN)))
         };
         let mut world = Self {
             clock: 1,
-            replicas: (0..MEMBERS).map(replica).collect(),
+            chain: (0..MEMBERS).map(runner).collect(),
             stores: stores.clone(),
             links: BTreeMap::new(),
             events: BTreeMap::new(),
@@ -152,9 +153,7 @@ impl World {
             figures: Figures::default(),
         };
         for n in 0..MEMBERS {
-            for input in beginning(n, CHAIN) {
-                world.input(n, input);
-            }
+            world.take(n, beginning(n, CHAIN));
         }
         world.run(|_| false);
         world
@@ -165,13 +164,15 @@ impl World {
         self.events.insert((at, self.scheduled), event);
     }
 
-    fn input(&mut self, n: usize, input: Input) {
-        self.replicas[n].handle(Timestamp::from_nanos(self.clock), input);
-        while let Some(output) = self.replicas[n].poll_output() {
-            if let Output::Reply(token, reply) = output {
-                self.answered(token.0, &reply);
+    fn take(&mut self, n: usize, mut turn: Received) {
+        let now = Timestamp::from_nanos(self.clock);
+        self.chain[n].take(|| now, || 0, &mut turn, || None);
+        while let Some(output) = self.chain[n].poll_output() {
+            if let Output::Reply(caller, reply) = output {
+                self.answered(caller, &reply);
             }
         }
+        while self.chain[n].poll_word().is_some() {}
     }
 
     /// A caller begins to write.
@@ -201,7 +202,7 @@ impl World {
     /// Lets in as much as there is room for: into the window first, then into the queue.
     fn admit(&mut self) {
         loop {
-            if self.replicas[0].has_room()
+            if self.chain[0].has_room()
                 && let Some(call) = self.queue.pop_front()
             {
                 self.queued -= call.bytes;
@@ -219,24 +220,25 @@ impl World {
         }
         self.figures.queue = self.figures.queue.max(self.queued);
         assert!(self.queued <= QUEUE, "{} bytes wait", self.queued);
-        for replica in &self.replicas {
-            let window = replica.status().in_flight;
+        for member in &self.chain {
+            let window = member.replica().status().in_flight;
             self.figures.window = self.figures.window.max(window);
             assert!(window <= WINDOW + LARGEST, "{window} bytes are under way");
         }
     }
 
     fn in_front(&self, bytes: usize, writes: usize) -> Accepted {
-        let status = self.replicas[0].status();
+        let status = self.chain[0].replica().status();
         Accepted { at: self.clock, bytes: status.in_flight + bytes, writes: status.waiting_writes + writes }
     }
 
     fn order(&mut self, call: Call) {
         self.tokens += 1;
-        let (token, write) = (Token(self.tokens), call.write.clone());
+        let (caller, write) = (self.tokens, call.write.clone());
         let in_window = self.in_front(call.bytes, 1);
-        self.under_way.insert(token.0, (call, in_window));
-        self.input(0, Input::Write { token, request: None, write, deadline: FAR, wall_clock: 0 });
+        self.under_way.insert(caller, (call, in_window));
+        let write = WriteRequest { request: None, history: None, write, deadline: FAR, caller };
+        self.take(0, Received { writes: vec![write], ..Received::default() });
     }
 
     fn answered(&mut self, token: u64, reply: &Reply) {
@@ -262,12 +264,12 @@ impl World {
         let now = Timestamp::from_nanos(self.clock);
         for from in 0..MEMBERS {
             for to in (0..MEMBERS).filter(|&to| to != from) {
-                let (link, replica) = (self.links.entry((from, to)).or_default(), &mut self.replicas[from]);
+                let (link, member_of) = (self.links.entry((from, to)).or_default(), &mut self.chain[from]);
                 if link.control.is_none() {
-                    link.control = replica.poll_control(now, member(to));
+                    link.control = member_of.poll_control(now, member(to));
                 }
                 while link.updates.len() < FRAMES
-                    && let Some(frame) = replica.poll_updates(now, member(to), MAX_CHUNK)
+                    && let Some(frame) = member_of.poll_updates(now, member(to), MAX_CHUNK)
                 {
                     link.updates.push_back(frame);
                 }
@@ -282,7 +284,7 @@ impl World {
                 }
             }
         }
-        self.replicas.iter_mut().for_each(Replica::settle);
+        self.chain.iter_mut().for_each(ChainRunner::settle);
     }
 
     /// Until `enough`, or until nothing happens any more.
@@ -294,7 +296,9 @@ impl World {
             self.clock = at;
             match event {
                 Event::Free(from, to) => self.links.entry((from, to)).or_default().is_busy = false,
-                Event::Arrive(from, to, frame) => self.input(to, Input::Receive { from: member(from), frame: *frame }),
+                Event::Arrive(from, to, frame) => {
+                    self.take(to, Received { frames: vec![(member(from), *frame)], ..Received::default() });
+                }
                 Event::Patience(caller, number) => self.gives_up(caller, number),
             }
             self.poll();

@@ -1,7 +1,6 @@
 //! A node for tests of what stands around a chain: one endpoint on loopback, and chains of one member each.
 
 use std::{
-    collections::BTreeMap,
     net::SocketAddr,
     sync::{
         Arc,
@@ -15,11 +14,12 @@ use artillery_core::{
     identity::Identity,
     transport::{Endpoint, IncomingStream, LocalInfo, PROTOCOL_VERSIONS, PeerInfo, PeerKind, Service},
 };
+use artillery_proto::runner::{ChainRunner, Lease, Order, Output, Turn};
 use bytes::Bytes;
 use tokio::sync::mpsc;
 
 use super::{
-    handle::{ChainHandle, Queue, Queued, ReadRequest, WriteRequest},
+    handle::{ChainHandle, Queue, Queued, ReadRequest, Responder, WriteRequest},
     local::Local,
     serve::{Server, Sizes},
 };
@@ -27,8 +27,9 @@ use crate::{
     ChainConfig, ChainId, ChainMember, ClusterId, Epoch, Incarnation, Kv, MemberId, Mode, NodeAddress, NodeId, Role,
     Routing, Timestamp,
     client::router::Router,
+    control::log::LogIndex,
     kv::Call,
-    replica::{Gate, Input, Output, Refusal, Replica, Reply, Settings, Token},
+    replica::{Gate, Settings},
     store::{MemoryStore, Store},
     wire::streams::REQUESTS,
 };
@@ -56,65 +57,49 @@ pub(crate) fn config(members: &[MemberId], epoch: u64) -> ChainConfig {
     }
 }
 
-/// A chain whose replica is told of `config`, and has no peers to talk to.
+/// A chain that is told of `config`, and has no peers to talk to.
 pub(crate) fn chain(me: MemberId, config: ChainConfig, life: ClusterId) -> ChainHandle {
     let store: Arc<dyn Store> = Arc::new(MemoryStore::with_seed(7));
     let gate = Arc::new(Gate::new(config.chain));
     let chain = config.chain;
-    let mut replica = Replica::new(me, chain, Settings::default(), store.clone(), gate.clone());
-    replica.handle(Timestamp::ZERO, Input::Enter(Arc::new(config)));
-    replica.handle(Timestamp::ZERO, Input::Lease(Timestamp::MAX));
+    let runner = ChainRunner::new(me, chain, Settings::default(), store.clone(), gate.clone());
+    let enter = Order::Enter { config: Arc::new(config), history: life, upto: LogIndex(1) };
+    let lease = Some(Lease { until: Timestamp::MAX, ..Lease::default() });
+    let turn = Received { lease, orders: vec![enter], ..Received::default() };
     let (reads, read_queue) = Queue::new(8, QUEUE_BYTES);
     let (writes, write_queue) = Queue::new(8, QUEUE_BYTES);
-    tokio::spawn(run(replica, life, read_queue, write_queue));
+    tokio::spawn(run(runner, turn, read_queue, write_queue));
     ChainHandle { chain, gate, store, reads, writes }
 }
 
+type Received = Turn<Queued<ReadRequest>, Queued<WriteRequest>>;
+
 async fn run(
-    mut replica: Replica,
-    life: ClusterId,
+    mut runner: ChainRunner<Responder>,
+    mut turn: Received,
     mut reads: mpsc::Receiver<Queued<ReadRequest>>,
     mut writes: mpsc::Receiver<Queued<WriteRequest>>,
 ) {
-    let now = artillery_core::clock::now;
-    let mut waiting = BTreeMap::new();
-    let mut last = 0;
     loop {
-        last += 1;
-        let token = Token(last);
-        tokio::select! {
-            read = reads.recv() => {
-                let Some(read) = read else { return };
-                let ReadRequest { query, mode, floor, history, deadline, caller: responder } = read.request;
-                if history.is_some_and(|history| history != life) {
-                    responder.reply(Reply::Refused(Refusal::OtherHistory));
-                    continue;
-                }
-                waiting.insert(token, responder);
-                replica.handle(now(), Input::Read { token, query, mode, floor, deadline });
-            }
-            write = writes.recv() => {
-                let Some(write) = write else { return };
-                let WriteRequest { request, history, write, deadline, caller: responder } = write.request;
-                if history.is_some_and(|history| history != life) {
-                    responder.reply(Reply::Refused(Refusal::OtherHistory));
-                    continue;
-                }
-                waiting.insert(token, responder);
-                replica.handle(now(), Input::Write { token, request, write, deadline, wall_clock: 1 });
-            }
-            () = tokio::time::sleep(Duration::from_millis(20)), if !waiting.is_empty() => {
-                replica.handle(now(), Input::Tick);
-            }
-        }
-        while let Some(output) = replica.poll_output() {
-            if let Output::Reply(token, reply) = output
-                && let Some(responder) = waiting.remove(&token)
-            {
+        runner.take(artillery_core::clock::now, || 1, &mut turn, || None);
+        while let Some(output) = runner.poll_output() {
+            if let Output::Reply(responder, reply) = output {
                 responder.reply(reply);
             }
         }
-        replica.settle();
+        while runner.poll_word().is_some() {}
+        runner.settle();
+        tokio::select! {
+            read = reads.recv() => match read {
+                Some(read) => turn.reads.push(read),
+                None => return,
+            },
+            write = writes.recv() => match write {
+                Some(write) => turn.writes.push(write),
+                None => return,
+            },
+            () = tokio::time::sleep(Duration::from_millis(20)), if runner.waiting() > 0 => {}
+        }
     }
 }
 

@@ -127,7 +127,7 @@ pub enum ConfigLogError {
 }
 
 /// Entries in one order that all nodes agree on. What they mean is decided above it, in [`Configs`] and in the
-/// [`coordinator`](super::coordinator).
+/// [`Node`](crate::node::Node).
 ///
 /// Implementations are checked by [`conformance`](super::conformance).
 pub trait ConfigLog: Send + Sync + fmt::Debug + 'static {

@@ -8,7 +8,7 @@ use crate::{Timestamp, store::Store};
 
 impl Replica {
     /// A replica in the same state, over a store and behind a gate that are copies of this one's.
-    pub fn fork(&self, store: Arc<dyn Store>, gate: Arc<Gate>) -> Self {
+    pub(crate) fn fork(&self, store: Arc<dyn Store>, gate: Arc<Gate>) -> Self {
         Self {
             me: self.me,
             chain: self.chain,
@@ -55,7 +55,7 @@ impl Replica {
     ///
     /// # Errors
     /// What `out` fails with.
-    pub fn describe(&self, out: &mut dyn fmt::Write) -> fmt::Result {
+    pub(crate) fn describe(&self, out: &mut dyn fmt::Write) -> fmt::Result {
         // Names every field: a new one that is forgotten here doesn't compile.
         let Self {
             me,

@@ -131,7 +131,7 @@ impl Replica {
     }
 
     /// The control frame that `to` should get now, if it should get one.
-    pub fn poll_control(&mut self, now: Timestamp, to: MemberId) -> Option<ChainFrame> {
+    pub(crate) fn poll_control(&mut self, now: Timestamp, to: MemberId) -> Option<ChainFrame> {
         let config = self.config.clone().filter(|_| self.halted.is_none())?;
         let (open_upto, place, watermark) = (self.open_upto, self.place, self.watermark);
         let answers = open_upto.is_some() || self.is(Mutant::AnswerBeforeOpen);

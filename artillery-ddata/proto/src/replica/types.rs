@@ -24,7 +24,7 @@ use crate::{
 
 /// Names a request of the driver's own; given back with its reply.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct Token(pub u64);
+pub(crate) struct Token(pub u64);
 
 /// Settings of a replica.
 #[derive(Clone, Debug)]
@@ -87,7 +87,7 @@ impl Default for Settings {
 
 /// What happened.
 #[derive(Debug)]
-pub enum Input {
+pub(crate) enum Input {
     /// A newer configuration names this member: enter its epoch. Older or equal ones are ignored.
     Enter(Arc<ChainConfig>),
     /// A newer configuration, the one of this epoch, doesn't name this member. It serves nothing but eventual reads until
@@ -150,7 +150,7 @@ pub enum Input {
 /// What the driver is to do.
 #[derive(Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "mutants", derive(Clone))]
-pub enum Output {
+pub(crate) enum Output {
     /// Answer the request with this token. Each request gets exactly one.
     Reply(Token, Reply),
     /// Tell whoever watches.

@@ -88,7 +88,7 @@ impl Replica {
     /// Whether a write would be taken in now rather than answered with [`Refusal::Busy`]: drivers leave writes in their
     /// own bounded queues while it is false. The last one let in may overshoot the window by its own size, so that a
     /// value larger than the window doesn't wait for ever.
-    pub fn has_room(&self) -> bool {
+    pub(crate) fn has_room(&self) -> bool {
         let held = self.history.in_flight() + self.writes.results;
         held < self.settings.window.max(1) && !self.is_closed()
     }

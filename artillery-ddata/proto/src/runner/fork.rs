@@ -26,7 +26,8 @@ impl<C: Clone> ChainRunner<C> {
 }
 
 impl<C: fmt::Debug> ChainRunner<C> {
-    /// Writes down all that its conduct depends on: see [`Replica::describe`](crate::replica::Replica::describe).
+    /// Writes down all that its conduct depends on, but for settings, store, gate, and what the log says of its epoch: two
+    /// runners that write the same over the same go on in the same way, as long as no member joins their chain.
     ///
     /// # Errors
     /// What `out` fails with.

@@ -1,10 +1,11 @@
-//! What small worlds of replicas and links have in common: their members, how these begin, and what frames weigh.
+//! What small worlds of chains and links have in common: their members, how these begin, and what frames weigh.
 
 use std::sync::Arc;
 
 use artillery_proto::{
-    ChainConfig, ChainId, ChainMember, Epoch, Incarnation, MemberId, Mode, NodeId, Role, Timestamp,
-    replica::Input,
+    ChainConfig, ChainId, ChainMember, ClusterId, Epoch, Incarnation, MemberId, Mode, NodeId, Role, Timestamp,
+    control::log::LogIndex,
+    runner::{Lease, Link, Order, ReadRequest, Turn, WriteRequest},
     update::Update,
     wire::message::{ChainFrame, ChainMessage},
 };
@@ -16,16 +17,24 @@ pub(crate) const FRAMES: usize = 4;
 pub(crate) const FRAME: usize = 256;
 pub(crate) const FAR: Timestamp = Timestamp::from_nanos(u64::MAX / 2);
 
+/// What a member receives at once; callers are numbers.
+pub(crate) type Received = Turn<ReadRequest<u64>, WriteRequest<u64>>;
+
 pub(crate) fn member(n: usize) -> MemberId {
     MemberId { node: NodeId::from_name(&format!("n{n}")), incarnation: Incarnation { store: 1, starts: 1 } }
 }
 
 /// What a member is told first: that its lease never ends, that all others are connected, and who serves the chain.
-pub(crate) fn beginning(n: usize, chain: ChainId) -> Vec<Input> {
+pub(crate) fn beginning(n: usize, chain: ChainId) -> Received {
     let members = (0..MEMBERS).map(|n| ChainMember { id: member(n), role: Role::Serving }).collect();
     let config = ChainConfig { chain, epoch: Epoch(1), index: 1, mode: Mode::Craq, min_members: 1, members };
-    let others = (0..MEMBERS).filter(|&other| other != n).map(|other| Input::Connected(member(other)));
-    [Input::Lease(Timestamp::MAX)].into_iter().chain(others).chain([Input::Enter(Arc::new(config))]).collect()
+    let (config, history, upto) = (Arc::new(config), ClusterId(1), LogIndex(1));
+    Received {
+        lease: Some(Lease { until: Timestamp::MAX, ..Lease::default() }),
+        links: (0..MEMBERS).filter(|&other| other != n).map(|other| Link::Up(member(other))).collect(),
+        orders: vec![Order::Enter { config, history, upto }],
+        ..Received::default()
+    }
 }
 
 /// The bytes that a frame takes up on a link.

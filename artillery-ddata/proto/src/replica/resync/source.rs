@@ -216,7 +216,7 @@ impl Replica {
     /// The next part of a snapshot for `to`: of about `room` bytes at most, and of
     /// [`MAX_CHUNK`](crate::wire::message::MAX_CHUNK) and the length of two keys. To be asked for behind controls
     /// and updates, of a link that has room.
-    pub fn poll_snapshot(&mut self, now: Timestamp, to: MemberId, room: usize) -> Option<ChainFrame> {
+    pub(crate) fn poll_snapshot(&mut self, now: Timestamp, to: MemberId, room: usize) -> Option<ChainFrame> {
         let config = self.config.clone().filter(|_| self.halted.is_none())?;
         self.peers.get(&to).filter(|peer| peer.connected)?;
         let outgoing = self.outgoing.as_ref().filter(|outgoing| outgoing.to == to)?;
