@@ -6,7 +6,7 @@ use artillery_sim::{hunt::hunt, mutants::MutantName, oracle::Oracle};
 const MOST: u64 = 60;
 
 /// Missed so seldom that only `artillery-sim --mutant all` has the time to notice.
-const RARE: [MutantName; 2] = [MutantName::AcceptTwo, MutantName::RemoveUnheard];
+const RARE: [MutantName; 3] = [MutantName::AcceptTwo, MutantName::RemoveUnheard, MutantName::NewLeaderDoesNotWait];
 
 #[test]
 fn every_mutant_is_caught() {
