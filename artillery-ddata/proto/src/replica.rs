@@ -104,6 +104,8 @@ pub struct Replica {
     /// The head orders nothing for a moment.
     closing: Option<Closing>,
     pace: Pace,
+    /// When the joiner behind this tail was heard last in this epoch, or when the epoch was entered. Only reports show it.
+    joiner_heard: Timestamp,
     /// A snapshot for the joiner behind us, and the number of the newest that there was.
     outgoing: Option<Outgoing>,
     snapshot_number: u64,
@@ -170,6 +172,7 @@ impl Replica {
             promotion: None,
             closing: None,
             pace: Pace::default(),
+            joiner_heard: Timestamp::ZERO,
             outgoing: None,
             snapshot_number: 0,
             filling: None,
@@ -329,6 +332,7 @@ impl Replica {
             self.cut(now, message::Cut { said: self.history.last(), keep });
         }
         self.pace.begin(now);
+        self.joiner_heard = now;
         self.event(Event::Entered(config.epoch));
         let (epoch, mode) = (config.epoch, config.mode);
         self.config = Some(config);

@@ -207,6 +207,9 @@ struct Proposal {
     why: Vec<Reason>,
     /// It may be in the log or not: ask again then.
     ask_again: Option<Timestamp>,
+    /// It may have been taken by an append whose fate was never known. A later append that is refused says nothing of that one, so
+    /// it stays unknown until its place is decided, or for the rest of the term (trap 66).
+    unknown: bool,
 }
 
 impl Coordinator {
@@ -331,11 +334,17 @@ impl Coordinator {
             // What it came to is known once it has been applied here.
             Fate::Decided if at > applied => {}
             Fate::Decided => leading.proposal = None,
+            Fate::Refused if proposal.unknown && self.mutant != Some(Mutant::ForgetUnknown) => {
+                proposal.ask_again = Some(now + self.settings.tick);
+            }
             Fate::Refused => {
                 leading.proposal = None;
                 leading.pause = now + self.settings.tick;
             }
-            Fate::Unknown => proposal.ask_again = Some(now + self.settings.tick),
+            Fate::Unknown => {
+                proposal.unknown = true;
+                proposal.ask_again = Some(now + self.settings.tick);
+            }
         }
     }
 
@@ -364,7 +373,8 @@ impl Coordinator {
         let view = leading.view(now, self.me, &self.settings, self.mutant, &self.outside);
         let Some((change, why)) = view.change(&self.configs) else { return };
         let at = self.configs.applied().next();
-        leading.proposal = Some(Proposal { at, change: change.clone(), why: why.clone(), ask_again: None });
+        leading.proposal =
+            Some(Proposal { at, change: change.clone(), why: why.clone(), ask_again: None, unknown: false });
         self.outputs.push_back(Output::Append { term, at, change, why });
     }
 
@@ -373,7 +383,9 @@ impl Coordinator {
         let Some(leading) = &self.leading else { return false };
         let view = leading.view(now, self.me, &self.settings, self.mutant, &self.outside);
         let mut members = self.configs.iter().flat_map(|config| config.members.iter().map(|member| member.id));
-        let still = leading.proposal.is_none() && !leading.sets_voters && view.change(&self.configs).is_none();
+        // A leader that has just begun has not heard of all nodes that are there.
+        let heard = now - leading.since >= self.settings.suspect || self.is(Mutant::SettleAtOnce);
+        let still = heard && leading.proposal.is_none() && !leading.sets_voters && view.change(&self.configs).is_none();
         let joins = self.configs.iter().any(|config| config.syncing().is_some())
             || self.configs.nodes().any(|founder| view.is_new(founder.id));
         still && !joins && !members.any(|id| view.is_gone(id)) && self.has_voters(now)

@@ -96,6 +96,10 @@ pub struct Report {
     pub slowed: Duration,
     /// It is the head, orders nothing, and all that it ordered is committed.
     pub closed: bool,
+    /// It is the tail, and has heard nothing for so long of the joiner behind it, which isn't known to follow.
+    pub unheard: Duration,
+    /// It stopped serving this chain for good, member or not.
+    pub halted: bool,
 }
 
 /// How long something takes, by one probe after the other.

@@ -46,6 +46,7 @@ impl Replica {
             halted: self.halted.clone(),
             closing: self.closing,
             pace: self.pace,
+            joiner_heard: self.joiner_heard,
         }
     }
 
@@ -96,6 +97,7 @@ impl Replica {
             // How long things took: a tail goes by it towards a joiner alone. What it tells others is for their
             // driver to take along ([`Replica::progress`]).
             pace: _,
+            joiner_heard: _,
         } = self;
         // The place follows from the configuration.
         write!(out, "{:?}", (me.node, chain, config.as_ref().map(|config| config.epoch), newest, place.role))?;

@@ -192,6 +192,9 @@ impl Replica {
         {
             return;
         }
+        if self.place.successor == Some(from) {
+            self.joiner_heard = now;
+        }
         match frame.message {
             ChainMessage::Updates(updates) => self.receive_updates(now, from, updates),
             ChainMessage::Control(control) => self.receive_control(now, from, control),

@@ -105,15 +105,20 @@ pub struct Progress {
     pace: Pace,
     closed: bool,
     member: bool,
+    /// The joiner behind this tail isn't known to follow, and was heard last at this moment.
+    unheard_since: Option<Timestamp>,
+    halted: bool,
 }
 
 impl Progress {
-    /// The report of it at `now`; `None`: it is no member.
+    /// The report of it at `now`; `None`: it is no member, and nothing is wrong.
     pub fn report(&self, chain: ChainId, now: Timestamp) -> Option<Report> {
-        let Self { epoch, open, held, watermark, pace, closed, member } = *self;
+        let Self { epoch, open, held, watermark, pace, closed, member, unheard_since, halted } = *self;
+        let unheard = unheard_since.map_or(Duration::ZERO, |since| now - since);
         let slowed = pace.slowed.map_or(Duration::ZERO, |since| now - since);
         let (hop, commit) = (pace.hop.way(now), pace.commit.way(now));
-        member.then_some(Report { chain, epoch, open, held, watermark, hop, commit, slowed, closed })
+        let report = Report { chain, epoch, open, held, watermark, hop, commit, slowed, closed, unheard, halted };
+        (member || halted).then_some(report)
     }
 
     /// The head has closed, and all that it ordered is committed.
@@ -236,6 +241,8 @@ impl Replica {
             pace: self.pace,
             closed: self.is_closed() && self.history.last().sequence == self.watermark,
             member: self.config.is_some(),
+            unheard_since: self.awaits_joiner().then_some(self.joiner_heard),
+            halted: self.halted.is_some(),
         }
     }
 

@@ -55,6 +55,15 @@ impl Replica {
         self.place.is_tail && self.place.successor.is_some() && self.promotion.is_none() && self.is_open()
     }
 
+    /// A joiner stands behind this tail that isn't known to follow: it has said nothing yet of its history, or a snapshot is on
+    /// its way to it.
+    pub(super) fn awaits_joiner(&self) -> bool {
+        let joiner = self.place.successor.filter(|_| self.place.is_tail);
+        let follows =
+            |id: MemberId| self.outgoing.is_none() && self.peers.get(&id).is_some_and(|peer| peer.cursor.is_some());
+        joiner.is_some_and(|id| !follows(id))
+    }
+
     /// The way to the joiner takes far longer than the way to a successor does as a rule.
     fn joiner_is_far(&self) -> bool {
         self.may_promote() && self.pace.is_far(self.settings.heartbeat / 2)

@@ -257,6 +257,8 @@ mod tests {
             commit: way(4),
             slowed: Duration::ZERO,
             closed: false,
+            unheard: Duration::ZERO,
+            halted: false,
         }
     }
 

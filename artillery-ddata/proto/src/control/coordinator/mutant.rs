@@ -53,4 +53,13 @@ pub enum Mutant {
     TakeUnvouchedResignation,
     /// A node goes by the times that it was started with, not by those of its cluster (trap 63).
     KeepOwnTimes,
+    /// A proposal that may be in the log counts as refused once another attempt at it is (trap 66).
+    ForgetUnknown,
+    /// A leader says that nothing is about to change before it can have heard of all nodes (trap 67).
+    SettleAtOnce,
+    /// A member that halted stays a member (trap 68).
+    KeepHalted,
+    /// A joiner that its tail doesn't hear keeps the place that another node could have, as long as no write waits for it
+    /// (trap 39).
+    TolerateUnheardJoiner,
 }

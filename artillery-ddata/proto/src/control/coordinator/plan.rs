@@ -52,6 +52,8 @@ pub enum Why {
     Promoted,
     /// It is the head of an order that an operator wants.
     Reordered,
+    /// It stopped serving for good: it goes, and comes back in another life.
+    Halted,
 }
 
 impl Why {
@@ -65,6 +67,7 @@ impl Why {
         Self::Joins,
         Self::Promoted,
         Self::Reordered,
+        Self::Halted,
     ];
 
     /// It in a word, which stays the same: to count by.
@@ -78,6 +81,7 @@ impl Why {
             Self::Joins => "joins",
             Self::Promoted => "promoted",
             Self::Reordered => "reordered",
+            Self::Halted => "halted",
         }
     }
 }
@@ -253,10 +257,11 @@ impl View<'_> {
 
     /// The node that should be a member next: the first by placement of those that are there and hear. Who held the chain
     /// up a while ago comes last, and may follow nobody whom it can't hear.
-    fn spare(&self, configs: &Configs, config: &ChainConfig, tail: Option<MemberId>) -> Option<MemberId> {
+    pub(super) fn spare(&self, configs: &Configs, config: &ChainConfig, tail: Option<MemberId>) -> Option<MemberId> {
         let named: BTreeSet<NodeId> = config.members.iter().map(|member| member.id.node).collect();
         let free = configs.nodes().map(|founder| founder.id);
-        let free = free.filter(|id| !named.contains(&id.node) && self.is_there(*id) && self.hears(*id));
+        let may_join = |id: &MemberId| self.is_there(*id) && self.hears(*id) && !self.has_halted(config.chain, *id);
+        let free = free.filter(|id| !named.contains(&id.node) && may_join(id));
         let free = free.filter(|id| self.outside.get(&id.node).is_none_or(|known| known.may_return(self.now, tail)));
         let mut ranked = rank(self.settings.cluster, config.chain, free);
         ranked.sort_by_key(|id| self.outside.contains_key(&id.node));

@@ -12,8 +12,11 @@ use std::{
 
 use super::{Coordinator, Mutant, Seen, Settings, Why, plan::View};
 use crate::{
-    ChainConfig, Epoch, MemberId, NodeId, Sequence, Timestamp,
-    control::message::{Report, Way},
+    ChainConfig, ChainId, Epoch, MemberId, NodeId, Sequence, Timestamp,
+    control::{
+        log::Configs,
+        message::{Report, Way},
+    },
 };
 
 /// Two broken hops within so many times `slow` have one cause.
@@ -139,8 +142,8 @@ impl Coordinator {
                 if let Some(blame) = chain.blame.take().filter(|blame| config.role(blame.member).is_none()) {
                     chain.ends = blame.ends.map(|ends| (ends, now));
                     let apart = blame.ends.and_then(|ends| ends.into_iter().find(|&end| end != blame.member));
-                    // Who was deaf shows by itself that it hears again.
-                    if blame.why != Why::Deaf {
+                    // What a deaf or a halted node says shows by itself whether it is well again.
+                    if !matches!(blame.why, Why::Deaf | Why::Halted) {
                         Outside::again(self.outside.entry(blame.member.node), now, &self.settings, apart, longest);
                     }
                 }
@@ -149,7 +152,7 @@ impl Coordinator {
             let known = chain.suspect;
             let same = |id: &MemberId| known.filter(|(suspect, _)| suspect == id).map_or(now, |(_, since)| since);
             chain.suspect = view.between_slow_ways(config).map(|id| (id, same(&id)));
-            let found = view.blame(config, chain.ends, chain.suspect);
+            let found = view.blame(&self.configs, config, chain.ends, chain.suspect);
             let keeps = now - chain.blame.map_or(Timestamp::ZERO, |blame| blame.since) < self.settings.lease * 2;
             let kept = chain.blame.filter(|before| {
                 let same = found.is_some_and(|found| (found.member, found.why) == (before.member, before.why));
@@ -197,6 +200,7 @@ impl View<'_> {
     /// Who is to be moved out of a chain; never the only one of it that lives.
     fn blame(
         &self,
+        configs: &Configs,
         config: &ChainConfig,
         ends: Option<([MemberId; 2], Timestamp)>,
         suspect: Option<(MemberId, Timestamp)>,
@@ -207,9 +211,11 @@ impl View<'_> {
             return None;
         }
         let found = self
-            .deaf(&serving)
+            .halted(config)
+            .or_else(|| self.deaf(&serving))
             .or_else(|| self.dead_hop(config, &serving, ends).filter(|_| !self.is(Mutant::TolerateDeadHop)))
             .or_else(|| self.dead_joiner(config).filter(|_| !self.is(Mutant::TolerateDeadJoiner)))
+            .or_else(|| self.unheard_joiner(configs, config).filter(|_| !self.is(Mutant::TolerateUnheardJoiner)))
             .or_else(|| self.slow_member(config, &serving, suspect).filter(|_| !self.is(Mutant::TolerateSlow)))?;
         let others = serving.iter().any(|&id| id != found.member && self.lived(id));
         others.then_some(found)
@@ -279,6 +285,27 @@ impl View<'_> {
         let report = &self.told(config, tail).filter(|told| told.report.epoch == config.epoch)?.report;
         let waits = report.open && self.waits_long(&report.commit).is_some() && self.waits_long(&report.hop).is_some();
         waits.then(|| self.guilty(joiner, Why::Unreached, Some([tail, joiner])))
+    }
+
+    /// A joiner that its tail has not heard for long, while another node could have its place.
+    fn unheard_joiner(&self, configs: &Configs, config: &ChainConfig) -> Option<Blame> {
+        let (tail, joiner) = (config.tail()?, config.syncing()?);
+        let report = &self.told(config, tail).filter(|told| told.report.epoch == config.epoch)?.report;
+        let replaced = || self.spare(configs, config, Some(tail)).is_some();
+        (report.unheard >= self.settings.slow && replaced())
+            .then(|| self.guilty(joiner, Why::Unreached, Some([tail, joiner])))
+    }
+
+    /// Whether it stopped serving a chain for good, in this life.
+    pub(super) fn has_halted(&self, chain: ChainId, id: MemberId) -> bool {
+        let told = self.nodes.get(&id).and_then(|seen| seen.told.get(&chain));
+        told.is_some_and(|told| told.report.halted) && !self.is(Mutant::KeepHalted)
+    }
+
+    /// A member, or the joiner, that stopped serving for good.
+    fn halted(&self, config: &ChainConfig) -> Option<Blame> {
+        let mut members = config.members.iter().map(|member| member.id);
+        members.find(|&id| self.has_halted(config.chain, id)).map(|id| self.guilty(id, Why::Halted, None))
     }
 
     /// The member that makes the chain slow, and has for long.

@@ -24,6 +24,8 @@ pub(super) fn report(world: &World, held: u64) -> Report {
         commit: Way::default(),
         slowed: Duration::ZERO,
         closed: false,
+        unheard: Duration::ZERO,
+        halted: false,
     }
 }
 
@@ -258,4 +260,84 @@ fn who_hears_nothing_is_moved_out() {
     assert_eq!(world.config().syncing(), None, "it hears nothing yet");
     world.pass(500, &[0, 1, 2]);
     assert_eq!(world.config().syncing(), Some(id(2)), "it hears again");
+}
+
+/// The head has halted, and says so.
+fn halted(mutant: Option<Mutant>) -> (World, u8) {
+    let mut world = World::new(3, 3);
+    world.coordinator.mutant = mutant;
+    calm(&mut world);
+    let head = places(&world)[0];
+    pass(&mut world, 3000, |world, n, _| {
+        Some(Report { halted: n == head, ..report(world, 5) }).filter(|_| n == head || world.serving().contains(&id(n)))
+    });
+    (world, head)
+}
+
+#[test]
+fn a_member_that_halted_is_moved_out_and_does_not_come_back_in_this_life() {
+    let (mut world, head) = halted(None);
+    assert!(!world.serving().contains(&id(head)) && world.config().syncing().is_none(), "{:?}", world.config());
+    assert!(world.why.contains(&Why::Halted), "{:?}", world.why);
+    // It isn't kept away: its next life may join at once.
+    let mut next = founder(head);
+    next.id.incarnation = Incarnation { store: 2, starts: 1 };
+    world.pass(700, &(0..3).filter(|&n| n != head).collect::<Vec<_>>());
+    for _ in 0..4 {
+        let answered = world.said.get(&head).map_or(0, |renewed| renewed.number);
+        let renewal = Renewal { me: next.clone(), answered, ..world.renewal(head) };
+        world.handle(Input::Renewal { from: next.id, renewal });
+        world.pass(250, &(0..3).filter(|&n| n != head).collect::<Vec<_>>());
+    }
+    assert_eq!(world.config().syncing(), Some(next.id));
+}
+
+#[test]
+fn a_halted_member_that_stays_keeps_its_place_for_ever() {
+    let (world, head) = halted(Some(Mutant::KeepHalted));
+    assert!(world.serving().contains(&id(head)));
+}
+
+#[test]
+fn a_joiner_that_halted_loses_its_place() {
+    let (mut world, spare, there) = joined();
+    let reports = vec![Report { halted: true, open: false, ..report(&world, 0) }];
+    let renewal = Renewal { reports: reports.clone(), ..world.renewal(spare) };
+    world.renew_with(spare, renewal);
+    assert_eq!(world.config().syncing(), None);
+    for _ in 0..20 {
+        let renewal = Renewal { reports: reports.clone(), ..world.renewal(spare) };
+        world.renew_with(spare, renewal);
+        world.pass(100, &there.iter().copied().filter(|&n| n != spare).collect::<Vec<_>>());
+    }
+    assert_eq!(world.config().syncing(), None, "it halted for good");
+}
+
+/// A joiner that its tail hasn't heard for so long, in a cluster with another spare or without one; whether it keeps its place.
+fn keeps_place(mutant: Option<Mutant>, other: bool, millis: u64) -> bool {
+    let mut world = World::new(if other { 5 } else { 4 }, 3);
+    world.coordinator.mutant = mutant;
+    let spares: Vec<u8> = (0..world.nodes).filter(|&n| !world.serving().contains(&id(n))).collect();
+    let gone = (1..world.nodes).find(|n| !spares.contains(n)).unwrap();
+    let there: Vec<u8> = (0..world.nodes).filter(|&n| n != gone).collect();
+    world.pass(2000, &(0..world.nodes).collect::<Vec<_>>());
+    world.pass(2000, &there);
+    let joiner = world.config().syncing().expect("a spare joins");
+    let tail = there.iter().copied().find(|&n| world.config().tail() == Some(id(n))).unwrap();
+    let reports = vec![Report { unheard: Duration::from_millis(millis), ..report(&world, 9) }];
+    let renewal = Renewal { reports, ..world.renewal(tail) };
+    world.renew_with(tail, renewal);
+    world.config().syncing() == Some(joiner)
+}
+
+#[test]
+fn a_joiner_that_its_tail_does_not_hear_gives_its_place_to_another_node() {
+    assert!(!keeps_place(None, true, 2000));
+    assert!(keeps_place(None, true, 1990), "not for long");
+    assert!(keeps_place(None, false, 60_000), "no other node could have it");
+}
+
+#[test]
+fn an_unheard_joiner_that_stays_keeps_a_spare_waiting() {
+    assert!(keeps_place(Some(Mutant::TolerateUnheardJoiner), true, 60_000));
 }

@@ -96,3 +96,24 @@ fn a_joiner_that_holds_up_what_is_to_be_committed_is_moved_out() {
     );
     assert_eq!(waits_for(Some(Mutant::TolerateDeadJoiner), 2000), (true, true, Some(Why::Joins)));
 }
+
+/// A removal whose fate isn't known, and a later attempt at it that is refused: whether the member gets a lease then.
+#[test]
+fn a_proposal_that_may_be_in_the_log_stays_so_though_another_attempt_is_refused() {
+    let leased = |mutant| {
+        let mut world = lacking(World::new(3, 3), mutant);
+        world.pass(2000, &[0, 1, 2]);
+        world.put_off = Some(vec![]);
+        world.pass(1200, &[0, 1]);
+        let (_, at, _) = world.put_off.take().unwrap().remove(0);
+        world.put_off = Some(vec![]);
+        world.handle(Input::Appended { at, fate: Fate::Unknown });
+        world.pass(100, &[0, 1]);
+        assert_eq!(world.put_off.as_ref().unwrap().len(), 1, "it is proposed again");
+        world.handle(Input::Appended { at, fate: Fate::Refused });
+        world.renew(2);
+        world.renew(2).is_some()
+    };
+    assert!(!leased(None), "its removal may be in the log");
+    assert!(leased(Some(Mutant::ForgetUnknown)));
+}

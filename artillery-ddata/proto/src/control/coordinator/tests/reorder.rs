@@ -10,7 +10,9 @@ fn report(world: &World, closed: bool) -> Report {
     let epoch = world.config().epoch;
     let (held, way) = (Sequence(5), Way::default());
     let slowed = Duration::ZERO;
-    Report { chain: ChainId(0), epoch, open: true, held, watermark: held, hop: way, commit: way, slowed, closed }
+    let (open, watermark, unheard, halted) = (true, held, Duration::ZERO, false);
+    let (chain, hop, commit) = (ChainId(0), way, way);
+    Report { chain, epoch, open, held, watermark, hop, commit, slowed, closed, unheard, halted }
 }
 
 fn turned(world: &World) -> Vec<MemberId> {

@@ -83,3 +83,26 @@ fn another_life_of_a_member_waits_for_its_place() {
     world.pass(700, &[0, 1]);
     assert!(!told(&mut world), "its former life has a place still");
 }
+
+/// What another leader says at once, when one member is silent of which it has never heard.
+fn said_at_once(mutant: Option<Mutant>) -> bool {
+    let mut world = three();
+    world.coordinator.mutant = mutant;
+    world.term = 2;
+    keep(&mut world, &[0, 1]);
+    (0..3).for_each(|_| {
+        world.renew(0);
+        world.renew(1);
+    });
+    is_told(&mut world, 1)
+}
+
+#[test]
+fn a_leader_that_has_just_begun_has_not_heard_of_all() {
+    assert!(!said_at_once(None));
+}
+
+#[test]
+fn a_leader_that_settles_at_once_counts_only_nodes_that_it_has_heard() {
+    assert!(said_at_once(Some(Mutant::SettleAtOnce)));
+}
