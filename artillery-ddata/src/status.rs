@@ -51,9 +51,12 @@ pub struct LogStatus {
     pub voters: Vec<String>,
     /// Milliseconds for which this node's lease still runs; 0: it has none.
     pub lease_ms: u64,
-    /// By the leader's last word: all members and all who keep the log are there, and nothing is about to change.
+    /// This node does what its place is for, and by the leader's last word any other one may be stopped now.
     #[serde(default)]
     pub settled: bool,
+    /// Why it isn't settled; `null`: it is.
+    #[serde(default)]
+    pub unready: Option<String>,
 }
 
 /// Another node, by the membership protocol: a suggestion.

@@ -8,12 +8,11 @@ mod prometheus;
 mod resp;
 mod settings;
 
-use std::{process::ExitCode, time::Duration};
+use std::process::ExitCode;
 
 use artillery_ddata::{Node, node::NeverReady};
 use clap::Parser;
 use serde::Serialize;
-use tokio::time::timeout;
 
 use self::{
     args::NodeArgs,
@@ -25,11 +24,6 @@ use crate::{
     secret::IdentityArgs,
     signals::{Hangups, Signals},
 };
-
-/// The longest that leaving may take, if leases aren't long.
-const FAREWELL: Duration = Duration::from_secs(5);
-/// A node that keeps the log waits for others to take over, three leases at most.
-const FAREWELL_LEASES: u32 = 5;
 
 /// The one line on standard output.
 #[derive(Serialize)]
@@ -66,10 +60,10 @@ async fn run(args: NodeArgs) -> Result<u8, Failure> {
         served = serve(&node, resp, http) => served,
         () = signals.asked_to_stop() => Ok(exit::DONE),
     };
-    // By the lease of the cluster, not by the one that this node was started with.
-    let lease = node.timing().map_or(Duration::ZERO, |timing| timing.lease);
-    if timeout(FAREWELL.max(lease * FAREWELL_LEASES), node.leave()).await.is_err() {
-        tracing::warn!("leaving took too long: the others will miss this node");
+    // The last member of a chain hands that over first, which takes as long as a resync.
+    tokio::select! {
+        () = node.leave() => {}
+        () = signals.asked_to_stop() => tracing::warn!("asked to stop once more: this node ends now, with what it alone holds"),
     }
     served
 }

@@ -10,6 +10,7 @@ mod fork;
 mod leaving;
 #[cfg(feature = "mutants")]
 mod mutant;
+mod ready;
 #[cfg(test)]
 mod tests;
 
@@ -22,6 +23,7 @@ use std::{
 use self::acting::Acting;
 #[cfg(feature = "mutants")]
 pub use self::mutant::Mutant;
+pub use self::ready::Unready;
 #[cfg(feature = "mutants")]
 pub use crate::control::coordinator::Mutant as CoordinatorMutant;
 pub use crate::control::coordinator::{Fate, Reason, Settings, Why};
@@ -32,7 +34,7 @@ use crate::{
         coordinator::{self, Coordinator},
         holder::{Holder, Learned},
         log::{Change, LogIndex},
-        message::{Close, Promotion, Renewal, Renewed, ReorderError},
+        message::{Close, Promotion, Renewal, Renewed, ReorderError, Unsettled},
     },
     replica::Progress,
     runner::{Lease, Order, Word},
@@ -112,7 +114,7 @@ pub enum Input {
     },
     /// The node is to leave its chains as soon as a leader agrees. Answered by [`Output::Left`], if that comes about.
     Leave {
-        /// If the node couldn't leave until then it stays; `None`: it is to stop, and asks on until then.
+        /// If the node couldn't leave until then it stays; `None`: it is to stop, and asks on until it may.
         until: Option<Timestamp>,
     },
     /// Time has passed.
@@ -169,8 +171,10 @@ pub enum Output {
         /// The epoch in which they stand in that order.
         result: Result<Epoch, ReorderError>,
     },
-    /// No configuration names this node any more, and the log can do without it: it may end.
+    /// The node may end: no configuration names it any more and the log can do without it, or nothing is gained by waiting on.
     Left,
+    /// The node is ready, for the first time: any other one may be stopped now ([`State::unready`]).
+    Ready,
     /// For people to know.
     Event(Event),
 }
@@ -183,6 +187,12 @@ pub enum Event {
     Stays,
     /// The node has resigned and can't be removed from its chains now: it serves again.
     ServesAgain,
+    /// The node is to stop, is the last that serves a chain, and hands that over to another one first.
+    HandsOver,
+    /// The node is to stop, is the last that serves a chain, and there is no node that could take that over.
+    EndsChain,
+    /// The node is to stop, and ends though its chains may not go on without it yet: that took too long, or no leader answers.
+    GivesUp,
 }
 
 /// How the node stands, for others to see.
@@ -196,8 +206,8 @@ pub struct State {
     pub leader: Option<MemberId>,
     /// Some node that knows a leader has answered.
     pub answered: bool,
-    /// The leader said last that nothing is about to change.
-    pub settled: bool,
+    /// Why the node isn't ready now; `None`: it is.
+    pub unready: Option<Unready>,
     /// When a leader, confirmed by a quorum, answered last.
     pub heard: Timestamp,
 }
@@ -224,12 +234,20 @@ pub struct Node {
     stretch: u64,
     /// A node that couldn't leave until then stays.
     stays_at: Option<Timestamp>,
+    /// A node that is to stop, and couldn't leave until then, ends.
+    ends_at: Option<Timestamp>,
+    /// The leader has said that another node takes over what this one, which is to stop, is the last to serve.
+    hands_over: bool,
     /// Callers wait for the word that it has left.
     leaving: bool,
     /// The leader has said that the log can do without this node, which leaves.
     released: bool,
     /// When the coordinator wants to look at the clock.
     tick: Option<Timestamp>,
+    /// Chains that stopped, or aren't open, by the newest renewal of this node.
+    closed: BTreeSet<ChainId>,
+    /// It has been ready.
+    was_ready: bool,
     state: State,
     outputs: VecDeque<Output>,
     #[cfg(feature = "mutants")]
@@ -253,10 +271,14 @@ impl Node {
             resigning: None,
             stretch: 0,
             stays_at: None,
+            ends_at: None,
+            hands_over: false,
             leaving: false,
             released: false,
             tick: None,
-            state: State::default(),
+            closed: BTreeSet::new(),
+            was_ready: false,
+            state: State { unready: Some(Unready::default()), ..State::default() },
             outputs: VecDeque::new(),
             #[cfg(feature = "mutants")]
             mutant: None,
@@ -334,7 +356,7 @@ impl Node {
     pub fn next_tick(&self) -> Option<Timestamp> {
         let renewal = self.may_renew().then(|| self.holder.next_tick());
         let stays = self.stays_at.filter(|_| self.resigning.is_none());
-        [renewal, self.tick, stays].into_iter().flatten().min()
+        [renewal, self.tick, stays, self.ends_at].into_iter().flatten().min()
     }
 
     fn tick(&mut self, now: Timestamp) {
@@ -343,6 +365,9 @@ impl Node {
         }
         if self.resigning.is_none() && self.stays_at.take_if(|at| *at <= now).is_some() {
             self.stay(now);
+        }
+        if self.ends_at.is_some_and(|at| at <= now) {
+            self.end(Event::GivesUp);
         }
     }
 
@@ -363,6 +388,7 @@ impl Node {
         {
             let chains = self.holder.configs().iter().map(|config| config.chain);
             renewal.reports = chains.filter_map(|chain| progress(chain)?.report(chain, now)).collect();
+            self.look_at_chains(&renewal.reports);
             if to == self.me {
                 self.decide(now, coordinator::Input::Renewal { from: to, renewal });
                 self.flush(now);
@@ -422,7 +448,7 @@ impl Node {
     }
 
     fn answered(&mut self, now: Timestamp, from: MemberId, renewed: Renewed) {
-        let (leader, settled) = (renewed.leader, renewed.settled);
+        let Renewed { leader, settled, farewell, .. } = renewed;
         self.close(now, &renewed.close);
         let Learned { lease, asked, configs, released, resigns, serves_again } =
             self.holder.answered(now, from, renewed);
@@ -436,7 +462,6 @@ impl Node {
         if leader == Some(from) {
             self.state.heard = now;
         }
-        self.state.settled = settled;
         if configs.is_some() {
             self.act();
         }
@@ -444,6 +469,7 @@ impl Node {
         if leader == Some(from) {
             self.released = released;
             self.see_whether_left();
+            self.hear_farewell(now, farewell);
         }
         if resigns && self.resigning.is_none() {
             self.resign();
@@ -451,6 +477,12 @@ impl Node {
         if serves_again {
             self.outputs.push_back(Output::Event(Event::ServesAgain));
             self.serve_again();
+        }
+        // Another node than the leader knows nothing of that; nor does the last answer say more after a while.
+        if leader == Some(from) {
+            self.see_whether_ready(now, settled);
+        } else if now - self.state.heard >= self.holder.configs().timing().lease {
+            self.see_whether_ready(now, Err(Unsettled::Unled));
         }
     }
 

@@ -53,12 +53,13 @@ fn renewed() -> Answer {
         lease: Some(Duration::from_millis(1500)),
         leader: Some(founder(1).id),
         configs: Some(Box::new(configs)),
-        settled: true,
+        settled: Ok(()),
         released: false,
         leave: None,
+        farewell: None,
         close: Vec::new(),
     };
-    Answer::Renewed(Some(History::first(ClusterId(1 << 70))), renewed)
+    Answer::Renewed(Some(History::first(ClusterId(1 << 70))), Box::new(renewed))
 }
 
 fn hex(bytes: &[u8]) -> String {

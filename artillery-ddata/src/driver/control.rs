@@ -82,6 +82,8 @@ pub(crate) struct Parts {
     pub(crate) commands: mpsc::Receiver<Command>,
     pub(crate) leases: watch::Sender<Lease>,
     pub(crate) state: watch::Sender<State>,
+    /// Told once that the node is ready.
+    pub(crate) ready: Option<oneshot::Sender<()>>,
     /// How long a call may take.
     pub(crate) patience: Duration,
 }
@@ -198,7 +200,7 @@ impl Control {
         let stands = self.parts.node.state();
         self.parts.state.send_if_modified(|state| {
             // When a leader was heard last isn't worth waking anybody.
-            let seen = |state: &State| (state.lease, state.leader, state.answered, state.settled);
+            let seen = |state: &State| (state.lease, state.leader, state.answered, state.unready);
             let is_news = !Arc::ptr_eq(&state.configs, &stands.configs) || seen(state) != seen(stands);
             state.clone_from(stands);
             is_news
@@ -226,6 +228,20 @@ impl Control {
             Output::Left => self.leaving.drain(..).for_each(|done| {
                 let _ = done.send(());
             }),
+            Output::Ready => drop(self.parts.ready.take().map(|ready| ready.send(()))),
+            Output::Event(Event::HandsOver) => {
+                tracing::warn!(
+                    "this node is the last that serves a chain: it hands over to another one before it ends"
+                );
+            }
+            Output::Event(Event::EndsChain) => {
+                tracing::warn!(
+                    "this node is the last that serves a chain, and no other one could take over: the data ends with it"
+                );
+            }
+            Output::Event(Event::GivesUp) => {
+                tracing::warn!("this node ends before its chains are known to go on without it");
+            }
             Output::Event(Event::Stays) => tracing::warn!("this node can't leave its chains now: it stays"),
             Output::Event(Event::ServesAgain) => {
                 tracing::warn!("this node has resigned and can't be removed from its chains now: it serves again");
@@ -293,7 +309,7 @@ impl Control {
             let renewed = match calls.ask(to, &addrs, &Call::Renewal(histories.mine(), renewal), patience).await {
                 // A lease counts in one history alone.
                 Ok(Answer::Renewed(theirs, renewed)) if theirs.is_none_or(|theirs| histories.meet(theirs).is_ok()) => {
-                    Some(renewed)
+                    Some(*renewed)
                 }
                 Ok(Answer::OtherHistory(theirs)) => {
                     // It says so to a node that it has left behind.

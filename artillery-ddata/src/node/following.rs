@@ -5,7 +5,6 @@ use std::{
     future::{Future, poll_fn},
     sync::Arc,
     task::Poll,
-    time::Duration,
 };
 
 use artillery_core::{clock, cluster::Cluster};
@@ -13,10 +12,7 @@ use artillery_proto::{
     node::{self, Node},
     runner::{Lease, Word},
 };
-use tokio::{
-    sync::{mpsc, oneshot, watch},
-    time::{Instant, sleep_until, timeout},
-};
+use tokio::sync::{mpsc, oneshot, watch};
 
 use super::{
     data::Data,
@@ -37,11 +33,6 @@ use crate::{
     },
 };
 
-/// A node that isn't yet what it is to be isn't kept from being ready for longer than so many times the lease.
-const PATIENCE: u32 = 10;
-/// Those that leave together would wait for each other: no longer than so many times the lease.
-const FAREWELL: u32 = 3;
-
 /// A node that an operator drains stays if it couldn't leave in so many times the lease.
 const DRAIN: u32 = 10;
 
@@ -60,6 +51,7 @@ struct Beginning {
     words: mpsc::Receiver<(ChainId, Word)>,
     leases: watch::Sender<Lease>,
     state: watch::Sender<State>,
+    ready: oneshot::Sender<()>,
     standings: BTreeMap<ChainId, watch::Receiver<Standing>>,
 }
 
@@ -83,6 +75,7 @@ impl Data {
         self.local.form(Routing::of(founding.cluster, &configs), handles);
         let numbered = configs.iter().map(|config| config.chain).zip(standings.iter().cloned()).collect();
         let (state, shown) = watch::channel(State::default());
+        let (ready, is_ready) = oneshot::channel();
         // Set once, here: a node belongs to one cluster.
         let _ = self.state.set(shown.clone());
         self.advance(Phase::Formed);
@@ -98,14 +91,15 @@ impl Data {
             words,
             leases,
             state,
+            ready,
             standings: numbered,
         };
         tokio::spawn(self.clone().keep_configuration(beginning, cluster.clone()));
-        tokio::spawn(self.clone().become_member(founding.cluster, shown, standings));
+        tokio::spawn(self.clone().become_member(founding.cluster, shown, standings, is_ready));
     }
 
     async fn keep_configuration(self: Arc<Self>, beginning: Beginning, cluster: Cluster) {
-        let Beginning { me, founding, configs, calls, hub, commands, queue, words, leases, state, standings } =
+        let Beginning { me, founding, configs, calls, hub, commands, queue, words, leases, state, ready, standings } =
             beginning;
         let patience = founding.timing.lease;
         let peers = Arc::new(LogPeers { calls: calls.clone(), patience });
@@ -140,6 +134,7 @@ impl Data {
             commands: queue,
             leases,
             state,
+            ready: Some(ready),
             patience,
         });
         // The task must not keep the socket open when the node is gone.
@@ -174,31 +169,28 @@ impl Data {
         }
     }
 
-    /// A member is ready when its chains are open and it has a lease, a spare when a member has answered it; and
-    /// either when there is nothing more that it is to become.
+    /// Waits until the node that decides says that it is ready, and a spare also until a member answers it.
     async fn become_member(
         self: Arc<Self>,
         cluster: ClusterId,
-        mut state: watch::Receiver<State>,
+        state: watch::Receiver<State>,
         mut standings: Vec<watch::Receiver<Standing>>,
+        mut ready: oneshot::Receiver<()>,
     ) {
-        let patience = self.lease() * PATIENCE;
         let became = async {
-            let deadline = Instant::now() + patience;
             loop {
                 let halted = standings.iter().find_map(|standing| standing.borrow().halted.clone());
                 if let Some(why) = halted {
                     return self.fail(NeverReady::Halted(why.to_string()));
                 }
-                let known = state.borrow().clone();
-                let late = Instant::now() >= deadline;
-                if self.serves(&known, &standings) && (late || known.settled) {
-                    break;
-                }
                 tokio::select! {
-                    _ = state.changed() => {}
+                    biased;
                     () = any_changed(&mut standings) => {}
-                    () = sleep_until(deadline), if !late => {}
+                    // Without one the node has stopped, which ends this.
+                    told = &mut ready => match told {
+                        Ok(()) => break,
+                        Err(_) => std::future::pending().await,
+                    },
                 }
             }
             if !state.borrow().configs.names(self.id()) {
@@ -268,17 +260,14 @@ impl Data {
         }
     }
 
-    /// Leaves the chains, and waits until no configuration names this node, as far as that can be.
+    /// Leaves the chains, and waits until this node may end: a last member until another one holds what it does.
     pub(crate) async fn resign(&self) {
-        let (Some(door), Some(state)) = (self.door.get(), self.state.get()) else { return };
+        let Some(door) = self.door.get() else { return };
         let (done, left) = oneshot::channel();
-        if door.commands.send(Command::Leave { until: None, done }).await.is_err() {
-            return;
+        if door.commands.send(Command::Leave { until: None, done }).await.is_ok() {
+            // Where the node has stopped meanwhile, nobody tells.
+            drop(left.await);
         }
-        let alone = state.borrow().configs.iter().all(|config| config.serving().all(|id| id == self.id()));
-        let patience = if alone { Duration::ZERO } else { self.lease() * FAREWELL };
-        // Where it can't be, the others find out by themselves.
-        drop(timeout(patience, left).await);
     }
 }
 

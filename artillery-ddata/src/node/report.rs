@@ -125,7 +125,8 @@ impl Data {
             leader: state.leader.map(name),
             voters: log.voters().into_iter().map(name).collect(),
             lease_ms: left(state.lease),
-            settled: state.settled,
+            settled: state.unready.is_none(),
+            unready: state.unready.map(|why| why.to_string()),
         })
     }
 }

@@ -26,6 +26,7 @@ mod plan;
 mod reorder;
 mod seen;
 mod settings;
+mod settled;
 mod slow;
 #[cfg(test)]
 mod tests;
@@ -376,19 +377,6 @@ impl Coordinator {
         leading.proposal =
             Some(Proposal { at, change: change.clone(), why: why.clone(), ask_again: None, unknown: false });
         self.outputs.push_back(Output::Append { term, at, change, why });
-    }
-
-    /// Whether all that are to be there are, and nothing is to change.
-    pub(super) fn is_settled(&self, now: Timestamp) -> bool {
-        let Some(leading) = &self.leading else { return false };
-        let view = leading.view(now, self.me, &self.settings, self.mutant, &self.outside);
-        let mut members = self.configs.iter().flat_map(|config| config.members.iter().map(|member| member.id));
-        // A leader that has just begun has not heard of all nodes that are there.
-        let heard = now - leading.since >= self.settings.suspect || self.is(Mutant::SettleAtOnce);
-        let still = heard && leading.proposal.is_none() && !leading.sets_voters && view.change(&self.configs).is_none();
-        let joins = self.configs.iter().any(|config| config.syncing().is_some())
-            || self.configs.nodes().any(|founder| view.is_new(founder.id));
-        still && !joins && !members.any(|id| view.is_gone(id)) && self.has_voters(now)
     }
 
     /// Stops renewing for members that are to go, and renews again for those that are there again, unless their removal

@@ -360,7 +360,17 @@ mod tests {
     }
 
     fn answer(number: u64, leader: Option<MemberId>, lease: Option<Duration>) -> Renewed {
-        Renewed { number, lease, leader, configs: None, settled: false, released: false, leave: None, close: vec![] }
+        Renewed {
+            number,
+            lease,
+            leader,
+            configs: None,
+            settled: Err(crate::control::message::Unsettled::Unled),
+            released: false,
+            leave: None,
+            farewell: None,
+            close: vec![],
+        }
     }
 
     #[test]

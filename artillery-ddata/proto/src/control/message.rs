@@ -227,14 +227,83 @@ pub struct Renewed {
     pub leader: Option<MemberId>,
     /// What the log comes to, if the asker has applied less.
     pub configs: Option<Box<Configs>>,
-    /// The answerer leads, the asker is known in this life and acts by all that the log says, all members serve and are
-    /// there, so are all that keep the log, and nothing is about to change.
-    pub settled: bool,
+    /// Any one node may be stopped now, as far as the answerer knows, which leads; or why it had better not be. The asker is known
+    /// in this life, and acts by all that the log says.
+    pub settled: Result<(), Unsettled>,
     /// The answerer leads, the asker has said that it leaves, and the log can be changed without it: it may end.
     pub released: bool,
     /// The answerer leads, and the asker is to go on to this: to resign, since the change without it can be made; or to take
     /// back that it has resigned, since that change can't be made any more.
     pub leave: Option<Leave>,
+    /// The answerer leads, and this becomes of the chains of the asker, which leaves.
+    pub farewell: Option<Farewell>,
     /// Chains whose head the asker is, and which it is to close: said again with each answer.
     pub close: Vec<Close>,
+}
+
+/// What becomes of the chains of a node that leaves.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum Farewell {
+    /// They go on without it.
+    GoesOn,
+    /// It is the last that serves one of them, and another node takes that over.
+    HandsOver,
+    /// It is the last that serves one of them, and there is no node that could take that over.
+    Ends,
+}
+
+/// Why no other node should be stopped now: a chain might lose its last member or its joiner, or the log its quorum.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug, thiserror::Error, Serialize, Deserialize)]
+#[non_exhaustive]
+pub enum Unsettled {
+    /// No leader has led for long enough to have heard of all nodes.
+    #[default]
+    #[error("no leader has led for long enough to know all nodes")]
+    Unled,
+    /// This node isn't known yet, or doesn't act by all that the log says.
+    #[error("this node doesn't act by the newest configuration yet")]
+    Behind,
+    /// A member joins a chain.
+    #[error("{member} joins chain {}", chain.0)]
+    Joins {
+        /// Which chain.
+        chain: ChainId,
+        /// The joiner.
+        member: MemberId,
+    },
+    /// A member is silent, or is about to be moved out.
+    #[error("{member} is missing in chain {}", chain.0)]
+    Missing {
+        /// Which chain.
+        chain: ChainId,
+        /// The member.
+        member: MemberId,
+    },
+    /// A node leaves that has a place in a chain or keeps the log.
+    #[error("{member} leaves")]
+    Leaves {
+        /// The node.
+        member: MemberId,
+    },
+    /// A chain has fewer members than it is to have, and a node that lives may become one: it may have held up a chain a while
+    /// ago, and be kept away for a time.
+    #[error("chain {} has fewer members than it should, and {member} may become one", chain.0)]
+    Short {
+        /// Which chain.
+        chain: ChainId,
+        /// The node.
+        member: MemberId,
+    },
+    /// A node has just come.
+    #[error("{member} has just come")]
+    New {
+        /// The node.
+        member: MemberId,
+    },
+    /// The log is to be kept by other nodes.
+    #[error("other nodes are to keep the configuration log")]
+    Voters,
+    /// A configuration is about to change.
+    #[error("a configuration is about to change")]
+    Changes,
 }

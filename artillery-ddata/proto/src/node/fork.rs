@@ -25,11 +25,15 @@ impl Node {
             resigning,
             stretch,
             stays_at,
+            ends_at,
+            hands_over,
             leaving,
             released,
             tick,
-            // It follows from the answers, and only others look at it; but for what the chains act by.
+            // These follow from the answers, and only others look at it; but for what the chains act by.
             state: _,
+            closed: _,
+            was_ready: _,
             outputs,
             mutant: _,
         } = self;
@@ -39,6 +43,6 @@ impl Node {
         if let Some(acting) = acting {
             acting.describe(out)?;
         }
-        write!(out, "{:?}", (leaving, released, tick, outputs))
+        write!(out, "{:?}", (leaving, released, ends_at, hands_over, tick, outputs))
     }
 }

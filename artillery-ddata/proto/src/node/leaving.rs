@@ -4,18 +4,63 @@ use std::collections::BTreeSet;
 
 use super::{Event, Node, Output};
 use crate::{
-    ChainId, Timestamp,
+    ChainConfig, ChainId, Timestamp,
+    control::message::Farewell,
     runner::{Lease, Order},
 };
+
+/// Nodes that leave together would wait for each other, and one that no leader answers for ever: one that is to stop ends after
+/// so many times the lease, but while it hands over what it alone has.
+const FAREWELL: u32 = 3;
 
 impl Node {
     /// Asks to leave. A node that is to stop goes on asking until it ends, also when a drain of it is given up.
     pub(super) fn leave(&mut self, now: Timestamp, until: Option<Timestamp>) {
         let is_to_stop = self.holder.leaves().is_asked() && self.stays_at.is_none();
         self.stays_at = until.filter(|_| !is_to_stop);
+        if until.is_none() && self.ends_at.is_none() {
+            self.wait_on(now);
+        }
         self.leaving = true;
         self.holder.leave(now);
         self.see_whether_left();
+        if self.ends_at_once() && self.ends_at.is_some() && self.is_last() {
+            self.end(Event::EndsChain);
+        }
+    }
+
+    fn wait_on(&mut self, now: Timestamp) {
+        self.ends_at = Some(now + self.holder.configs().timing().lease * FAREWELL);
+    }
+
+    fn is_last(&self) -> bool {
+        self.holder.configs().iter().any(|config: &ChainConfig| config.serving().eq([self.me]))
+    }
+
+    /// Takes in what a leader says of the chains of this node, which leaves: while another node takes over what this one alone
+    /// has, it waits on (trap 69).
+    pub(super) fn hear_farewell(&mut self, now: Timestamp, farewell: Option<Farewell>) {
+        let Some(farewell) = farewell.filter(|_| self.ends_at.is_some()) else { return };
+        match farewell {
+            Farewell::GoesOn => {}
+            Farewell::HandsOver => {
+                self.wait_on(now);
+                if !self.hands_over {
+                    self.hands_over = true;
+                    self.outputs.push_back(Output::Event(Event::HandsOver));
+                }
+            }
+            Farewell::Ends => self.end(Event::EndsChain),
+        }
+    }
+
+    /// It is to stop, and waits no longer.
+    pub(super) fn end(&mut self, why: Event) {
+        self.ends_at = None;
+        if self.leaving {
+            self.leaving = false;
+            self.outputs.extend([Output::Event(why), Output::Left]);
+        }
     }
 
     /// No leader has agreed in time, or the change didn't come about: this node stays.
@@ -37,8 +82,14 @@ impl Node {
         let may_end = self.released || !self.keeps_log();
         if self.leaving && may_end && !self.holder.configs().names(self.me) {
             self.leaving = false;
+            self.ends_at = None;
             self.outputs.push_back(Output::Left);
         }
+    }
+
+    #[cfg(not(feature = "mutants"))]
+    const fn ends_at_once(&self) -> bool {
+        false
     }
 
     /// Whether this node keeps the log, as far as is known here. A leader that was voted out does until that is committed:

@@ -9,6 +9,10 @@ use crate::control::coordinator;
 pub enum Mutant {
     /// The node says that it acts by a configuration as soon as one of its chains does (trap 28).
     ActEarly,
+    /// The node says that it is ready though the leader says that no other one should be stopped (trap 70).
+    ReadyUnsettled,
+    /// A node that is to stop, and is the last that serves a chain, ends at once (trap 69).
+    EndAtOnce,
 }
 
 impl Node {
@@ -24,6 +28,14 @@ impl Node {
     pub fn with_coordinator_mutant(mut self, mutant: Option<coordinator::Mutant>) -> Self {
         self.coordinator = self.coordinator.with_mutant(mutant);
         self
+    }
+
+    pub(super) fn is_ready_unsettled(&self) -> bool {
+        self.mutant == Some(Mutant::ReadyUnsettled)
+    }
+
+    pub(super) fn ends_at_once(&self) -> bool {
+        self.mutant == Some(Mutant::EndAtOnce)
     }
 
     pub(super) fn acts_early(&self) -> bool {

@@ -5,7 +5,11 @@ use std::time::Duration;
 use super::*;
 use crate::{
     ChainConfig, ClusterId, Incarnation,
-    control::{ChainSettings, Founding, Timing, log::LogEntry, message::Stage},
+    control::{
+        ChainSettings, Founding, Timing,
+        log::LogEntry,
+        message::{Farewell, Stage},
+    },
 };
 
 const LEASE: Duration = Duration::from_secs(1);
@@ -27,6 +31,8 @@ struct Rig {
     node: Node,
     now: Timestamp,
     configs: Arc<Configs>,
+    /// What the chains say of themselves.
+    open: bool,
 }
 
 impl Rig {
@@ -37,7 +43,7 @@ impl Rig {
             Founding { cluster: ClusterId(5), name: "shop".into(), members, settings, timing: Timing::default() };
         let configs = Arc::new(Configs::of(&founding));
         let node = Node::new(founder(3), configs.clone(), Settings::default());
-        Self { node, now: at(1), configs }
+        Self { node, now: at(1), configs, open: true }
     }
 
     /// One whose chains act by what it has begun with.
@@ -79,8 +85,9 @@ impl Rig {
     /// The renewals that are due now.
     fn renewals(&mut self) -> Vec<Renewal> {
         self.now = self.now.max(self.node.next_tick().unwrap_or_default());
-        let now = self.now;
-        std::iter::from_fn(|| self.node.poll_renewal(now, |_| None)).map(|(_, _, renewal)| renewal).collect()
+        let (now, open) = (self.now, self.open);
+        let config = |chain| self.configs.get(chain).map(|config| Progress::for_a_test(config.epoch, open));
+        std::iter::from_fn(|| self.node.poll_renewal(now, config)).map(|(_, _, renewal)| renewal).collect()
     }
 
     /// The leader answers the newest renewal.
@@ -91,9 +98,10 @@ impl Rig {
             lease: Some(LEASE),
             leader: Some(id(1)),
             configs: None,
-            settled: true,
+            settled: Ok(()),
             released: false,
             leave: None,
+            farewell: None,
             close: vec![],
         };
         change(&mut renewed);
@@ -229,4 +237,106 @@ fn a_node_that_acts_early_says_so_while_a_chain_serves_by_the_old_configuration(
     let before = rig.configs.applied();
     rig.node = rig.node.with_mutant(Some(Mutant::ActEarly));
     assert!(said_when_one_acts(rig) > before);
+}
+
+/// What the node says about being ready once its chains stand like this and the leader answers like that.
+fn told(rig: &mut Rig, settled: Result<(), Unsettled>, change: impl FnOnce(&mut Renewed)) -> bool {
+    rig.answer(|renewed| {
+        renewed.settled = settled;
+        change(renewed);
+    });
+    rig.outputs().contains(&Output::Ready)
+}
+
+#[test]
+fn a_node_is_ready_when_the_leader_says_that_any_other_one_may_be_stopped() {
+    let mut rig = Rig::acting();
+    let changes = Err(Unsettled::Changes);
+    for _ in 0..100 {
+        assert!(!told(&mut rig, changes, |_| {}), "however long that takes");
+    }
+    assert_eq!(rig.node.state().unready, Some(Unready::Unsettled(Unsettled::Changes)));
+    assert!(told(&mut rig, Ok(()), |_| {}));
+    assert_eq!(rig.node.state().unready, None);
+    assert!(!told(&mut rig, changes, |_| {}));
+    assert!(!told(&mut rig, Ok(()), |_| {}), "it says so once");
+}
+
+#[cfg(feature = "mutants")]
+#[test]
+fn a_node_that_does_not_listen_to_the_leader_is_ready_too_soon() {
+    let mut rig = Rig::acting();
+    rig.node = rig.node.with_mutant(Some(Mutant::ReadyUnsettled));
+    assert!(told(&mut rig, Err(Unsettled::Changes), |_| {}));
+}
+
+#[test]
+fn a_member_is_ready_only_with_a_lease_and_open_chains() {
+    let mut rig = Rig::acting();
+    rig.open = false;
+    assert!(!told(&mut rig, Ok(()), |_| {}));
+    assert_eq!(rig.node.state().unready, Some(Unready::Closed { chain: ChainId(0) }));
+    rig.open = true;
+    rig.now = rig.now + LEASE * 2;
+    assert!(!told(&mut rig, Ok(()), |renewed| renewed.lease = None));
+    assert_eq!(rig.node.state().unready, Some(Unready::NoLease));
+    assert!(told(&mut rig, Ok(()), |_| {}));
+}
+
+#[test]
+fn another_node_than_the_leader_says_nothing_about_being_ready() {
+    let mut rig = Rig::acting();
+    rig.answer(|renewed| renewed.leader = Some(id(2)));
+    assert!(!rig.outputs().contains(&Output::Ready));
+}
+
+/// Node 3 is to stop, and hears this.
+fn stops(farewell: Option<Farewell>) -> (Rig, Vec<Output>) {
+    let mut rig = Rig::acting();
+    rig.handle(Input::Leave { until: None });
+    rig.answer(|renewed| renewed.farewell = farewell);
+    let outputs = rig.outputs();
+    (rig, outputs)
+}
+
+fn passes(rig: &mut Rig, leases: u32) -> Vec<Output> {
+    rig.now = rig.now + LEASE * leases;
+    rig.handle(Input::Tick);
+    rig.outputs()
+}
+
+#[test]
+fn a_node_that_is_to_stop_waits_while_it_hands_over() {
+    let (mut rig, outputs) = stops(Some(Farewell::HandsOver));
+    assert!(outputs.contains(&Output::Event(Event::HandsOver)));
+    for _ in 0..10 {
+        assert!(!passes(&mut rig, 2).contains(&Output::Left));
+        rig.answer(|renewed| renewed.farewell = Some(Farewell::HandsOver));
+        assert!(!rig.outputs().contains(&Output::Event(Event::HandsOver)), "it says so once");
+    }
+    assert_eq!(passes(&mut rig, 3), [Output::Event(Event::GivesUp), Output::Left], "no leader answers");
+}
+
+#[test]
+fn a_node_that_is_to_stop_ends_when_no_node_takes_over() {
+    let (_, outputs) = stops(Some(Farewell::Ends));
+    assert!(outputs.contains(&Output::Event(Event::EndsChain)) && outputs.contains(&Output::Left));
+}
+
+#[test]
+fn a_node_that_is_to_stop_waits_for_a_while_for_others_to_go_on() {
+    let (mut rig, outputs) = stops(Some(Farewell::GoesOn));
+    assert!(!outputs.contains(&Output::Left));
+    assert!(!passes(&mut rig, 2).contains(&Output::Left));
+    rig.answer(|renewed| renewed.farewell = Some(Farewell::GoesOn));
+    assert!(passes(&mut rig, 1).contains(&Output::Left));
+}
+
+#[test]
+fn a_drained_node_hears_no_farewell() {
+    let mut rig = Rig::acting();
+    let until = rig.now + LEASE * 10;
+    rig.handle(Input::Leave { until: Some(until) });
+    rig.answer(|renewed| renewed.farewell = Some(Farewell::Ends));
+    assert!(!rig.outputs().contains(&Output::Left));
 }

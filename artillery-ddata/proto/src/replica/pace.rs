@@ -111,6 +111,11 @@ pub struct Progress {
 }
 
 impl Progress {
+    #[cfg(test)]
+    pub(crate) fn for_a_test(epoch: Epoch, open: bool) -> Self {
+        Self { epoch, open, member: true, ..Self::default() }
+    }
+
     /// The report of it at `now`; `None`: it is no member, and nothing is wrong.
     pub fn report(&self, chain: ChainId, now: Timestamp) -> Option<Report> {
         let Self { epoch, open, held, watermark, pace, closed, member, unheard_since, halted } = *self;

@@ -37,7 +37,7 @@ pub enum Call {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Answer {
     /// To [`Call::Renewal`], and of which history the one is who says it, if of any yet.
-    Renewed(Option<History>, Renewed),
+    Renewed(Option<History>, Box<Renewed>),
     /// To [`Call::Log`].
     Log(Bytes),
     /// To [`Call::Survey`].
@@ -177,7 +177,7 @@ fn heard_answer(frame: &Frame) -> Result<Answer, DecodeError> {
             no_body(frame)?;
             renewed.configs.iter().flat_map(|configs| configs.nodes()).try_for_each(check)?;
             renewed.configs.iter().try_for_each(|configs| configs.timing().validate())?;
-            Ok(Answer::Renewed(history, renewed))
+            Ok(Answer::Renewed(history, Box::new(renewed)))
         }
         Heard::Log => Ok(Answer::Log(log_message(frame)?)),
         Heard::Surveyed(standing) => {
@@ -223,7 +223,7 @@ mod tests {
         control::{
             ChainSettings, Configs, Founding, Timing,
             log::LogIndex,
-            message::{Close, Leave, Promotion, Report, Stage, Way},
+            message::{Close, Farewell, Leave, Promotion, Report, Stage, Unsettled, Way},
         },
     };
 
@@ -276,9 +276,10 @@ mod tests {
             lease: Some(Duration::from_secs(1)),
             leader: Some(founder(1).id),
             configs,
-            settled: true,
+            settled: Ok(()),
             released: true,
             leave: Some(Leave { number: 4, stage: Stage::Asks }),
+            farewell: Some(Farewell::HandsOver),
             close: vec![Close { chain: ChainId(0), epoch: Epoch(1) }],
         }
     }
@@ -301,14 +302,15 @@ mod tests {
             lease: None,
             leader: None,
             configs: None,
-            settled: false,
+            settled: Err(Unsettled::Leaves { member: founder(2).id }),
             released: false,
             leave: None,
+            farewell: None,
             ..renewed()
         };
         for answer in [
-            Answer::Renewed(Some(history), renewed()),
-            Answer::Renewed(None, empty),
+            Answer::Renewed(Some(history), Box::new(renewed())),
+            Answer::Renewed(None, Box::new(empty)),
             Answer::Log(Bytes::new()),
             Answer::OtherHistory(history),
         ] {
@@ -337,7 +339,7 @@ mod tests {
             timing,
         };
         let endless = Renewed { configs: Some(Box::new(Configs::of(&founding))), ..renewed() };
-        let endless = frame(encode_answer(&Answer::Renewed(None, endless)).unwrap());
+        let endless = frame(encode_answer(&Answer::Renewed(None, Box::new(endless))).unwrap());
         assert_eq!(decode_answer(&endless), Err(DecodeError::Timing(InvalidTiming::Lease)));
         let named = Founder { name: "n".repeat(MAX_NAME + 1), ..founder(1) };
         let named = frame(encode_call(&Call::Renewal(None, renewal(named))).unwrap());

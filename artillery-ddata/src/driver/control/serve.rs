@@ -67,7 +67,7 @@ impl Door {
                 let (answer, renewed) = oneshot::channel();
                 // Without room there is no answer: it is asked for again.
                 self.commands.try_send(Command::Renewal { from, renewal, answer }).ok()?;
-                renewed.await.ok().map(|renewed| Answer::Renewed(histories.mine(), renewed))
+                renewed.await.ok().map(|renewed| Answer::Renewed(histories.mine(), Box::new(renewed)))
             }
             control::Call::Survey => (self.standing)().await.map(|standing| Answer::Surveyed(Box::new(standing))),
             control::Call::Log(message) => match self.log.serve(from, message).await {

@@ -7,7 +7,7 @@ use crate::{
     MemberId, Timestamp,
     control::{
         log::LogIndex,
-        message::{Renewal, Renewed},
+        message::{Renewal, Renewed, Unsettled},
     },
 };
 
@@ -150,12 +150,17 @@ impl Coordinator {
         let configs = (self.configs.applied() > applied).then(|| Box::new((*self.configs).clone()));
         // Whoever isn't known yet, or doesn't act by all that is known here, is about to change something.
         let is_part = configs.is_none() && self.configs.node(to).is_some();
-        let settled = leader == Some(self.me) && is_part && self.is_settled(now);
+        let settled = match (leader == Some(self.me), is_part) {
+            (false, _) => Err(Unsettled::Unled),
+            (true, false) => Err(Unsettled::Behind),
+            (true, true) => self.settled(now),
+        };
         let close = self.to_close(to);
         self.says_close(to, number, &close);
         let released = self.releases(now, to);
         let leave = self.next_leave(now, to).filter(|_| leader == Some(self.me));
-        let renewed = Renewed { number, lease, leader, configs, settled, released, leave, close };
+        let farewell = self.farewell(now, to).filter(|_| leader == Some(self.me));
+        let renewed = Renewed { number, lease, leader, configs, settled, released, leave, farewell, close };
         self.outputs.push_back(Output::Answer { to, renewed });
     }
 }

@@ -62,4 +62,6 @@ pub enum Mutant {
     /// A joiner that its tail doesn't hear keeps the place that another node could have, as long as no write waits for it
     /// (trap 39).
     TolerateUnheardJoiner,
+    /// The last member of a chain that leaves gets no joiner (trap 69).
+    KeepLast,
 }

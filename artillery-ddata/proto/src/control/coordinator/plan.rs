@@ -143,7 +143,7 @@ impl View<'_> {
         }
     }
 
-    fn is_there(&self, id: MemberId) -> bool {
+    pub(super) fn is_there(&self, id: MemberId) -> bool {
         self.nodes.contains_key(&id) && !self.is_gone(id) && !self.asks_to_leave(id)
     }
 
@@ -192,7 +192,7 @@ impl View<'_> {
                 let role = if promoted { Role::Serving } else { Role::Syncing };
                 members.push(ChainMember { id, role });
             }
-            None if members.len() < self.settings.replicas => {
+            None if self.wants_joiner(&members) => {
                 let tail = members.last().map(|member| member.id);
                 members.extend(self.spare(configs, config, tail).map(|id| ChainMember { id, role: Role::Syncing }));
             }
@@ -204,6 +204,13 @@ impl View<'_> {
         }
         (members != config.members)
             .then(|| ChainChange { replaces: config.epoch, config: ChainConfig { members, ..config.clone() } })
+    }
+
+    /// Whether a chain is to have one member more than these: it has too few, or all of them leave, and can't before another one
+    /// has what they hold.
+    fn wants_joiner(&self, members: &[ChainMember]) -> bool {
+        let hands_over = || members.iter().all(|member| self.asks_to_leave(member.id)) && !self.is(Mutant::KeepLast);
+        members.len() < self.settings.replicas || hands_over()
     }
 
     /// The serving members but for those that can be removed now; never all of them.

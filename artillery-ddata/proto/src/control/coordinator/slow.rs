@@ -83,6 +83,11 @@ pub(super) struct Outside {
 }
 
 impl Outside {
+    #[cfg(test)]
+    pub(super) fn for_a_test(until: Timestamp) -> Self {
+        Self { since: Timestamp::ZERO, until, away: Duration::ZERO, apart: None }
+    }
+
     /// Whether it may follow `tail` now.
     pub(super) fn may_return(&self, now: Timestamp, tail: Option<MemberId>) -> bool {
         now >= self.until || self.apart.is_some_and(|other| Some(other) != tail)

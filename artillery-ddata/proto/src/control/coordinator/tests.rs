@@ -9,7 +9,7 @@ use crate::{
     control::{
         ChainSettings, Founder, Founding, Timing,
         log::LogEntry,
-        message::{Leave, Promotion, Stage},
+        message::{Farewell, Leave, Promotion, Stage, Unsettled},
     },
 };
 

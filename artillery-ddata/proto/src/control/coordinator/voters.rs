@@ -101,12 +101,13 @@ impl Coordinator {
         self.asks_to_leave(id) && (!self.voters.contains(&id) || none_stays())
     }
 
-    /// Whether all that keep the log were heard of a moment ago, and no others should.
+    /// Whether the log keeps a quorum when any one node is stopped: nodes that were heard of a moment ago are a majority of those
+    /// that keep it, and no others should. A dead one counts for nothing where nobody can take its place.
     pub(super) fn has_voters(&self, now: Timestamp) -> bool {
         let Some(leading) = &self.leading else { return false };
         let there = |id: &MemberId| self.can_keep(leading, *id, now, self.settings.suspect);
         let others = wanted(&self.configs, &self.voters, Some(self.me), self.settings.max_voters, there);
-        others.is_none() && self.voters.iter().all(|id| *id == self.me || there(id))
+        others.is_none() && is_majority(&self.voters, |id| id == self.me || there(&id))
     }
 
     /// Whether a node can keep the log: it was heard of within `patience`, and stays.

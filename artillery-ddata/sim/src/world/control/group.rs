@@ -128,6 +128,13 @@ impl World {
         let group = &mut control.group;
         if goes_on && !whim {
             group.lost = now;
+            // What stands in its own log is committed once a majority that follows it again has that entry, whatever was said of it
+            // meanwhile. They confirm that it leads before that.
+            if group.rng.chance(50)
+                && let Some((term, at, change)) = group.limbo.take_if(|(term, ..)| *term == Term(group.term))
+            {
+                group.take(term, at, change);
+            }
             self.end_change_of_voters();
             return self.spread();
         }
@@ -212,13 +219,17 @@ impl World {
         let group = &mut control.group;
         let (known, lost) = (at <= group.configs.applied(), group.rng.chance(100));
         let fate = if leads {
+            if let Some((term, at, change)) = group.limbo.take_if(|(known, ..)| *known == term) {
+                group.take(term, at, change);
+            }
             group.limbo = None;
             group.take(term, at, change);
             if lost { Fate::Unknown } else { Fate::Decided }
         } else if group.leader == Some(id) && Term(group.term) == term && !known {
-            // It is in the leader's own log, and perhaps in some others'.
+            // It is in the leader's own log, and perhaps in some others'. Another attempt at it may be refused all the same.
+            let again = group.limbo.as_ref().is_some_and(|(known, place, _)| (*known, *place) == (term, at));
             group.limbo = Some((term, at, change));
-            Fate::Unknown
+            if again && group.rng.chance(300) { Fate::Refused } else { Fate::Unknown }
         } else if known {
             Fate::Decided
         } else {

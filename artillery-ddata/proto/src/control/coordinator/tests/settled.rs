@@ -10,7 +10,7 @@ fn keep(world: &mut World, voters: &[u8]) {
 
 fn is_told(world: &mut World, n: u8) -> bool {
     let renewal = world.renewal(n);
-    world.handle(Input::Renewal { from: id(n), renewal }).last().unwrap().settled
+    world.handle(Input::Renewal { from: id(n), renewal }).last().unwrap().settled.is_ok()
 }
 
 /// Three members, who also keep the log.
@@ -34,9 +34,9 @@ fn somebody_is_missing_until_he_is_replaced() {
     assert!(!is_told(&mut world, 1), "node 2 is gone");
     world.pass(2_000, &[0, 1]);
     assert_eq!(world.serving().len(), 2);
-    assert!(!is_told(&mut world, 1), "node 2 still keeps the log");
-    keep(&mut world, &[0, 1]);
-    assert!(is_told(&mut world, 1), "nobody else is there");
+    assert!(is_told(&mut world, 1), "nobody else is there, and two of the three that keep the log live");
+    world.pass(600, &[0]);
+    assert!(!is_told(&mut world, 0), "node 1 is gone, and with it the quorum");
 }
 
 #[test]
@@ -77,7 +77,7 @@ fn another_life_of_a_member_waits_for_its_place() {
     other.id.incarnation = Incarnation { store: 2, starts: 1 };
     let told = |world: &mut World| {
         let renewal = Renewal { me: other.clone(), ..world.renewal(2) };
-        world.handle(Input::Renewal { from: other.id, renewal }).last().unwrap().settled
+        world.handle(Input::Renewal { from: other.id, renewal }).last().unwrap().settled.is_ok()
     };
     assert!(!told(&mut world), "its former life was heard of a moment ago");
     world.pass(700, &[0, 1]);
@@ -105,4 +105,102 @@ fn a_leader_that_has_just_begun_has_not_heard_of_all() {
 #[test]
 fn a_leader_that_settles_at_once_counts_only_nodes_that_it_has_heard() {
     assert!(said_at_once(Some(Mutant::SettleAtOnce)));
+}
+
+/// What the leader says to a node, of the moment.
+fn said(world: &mut World, n: u8) -> Renewed {
+    let renewal = world.renewal(n);
+    world.handle(Input::Renewal { from: id(n), renewal }).pop().unwrap()
+}
+
+fn leaves(world: &mut World, n: u8) {
+    world.leaves.insert(n, Leave { number: 0, stage: Stage::Asks });
+    world.renew(n);
+}
+
+#[test]
+fn a_chain_is_short_as_long_as_a_node_that_lives_may_become_a_member() {
+    let mut world = three();
+    let away = slow::Outside::for_a_test(world.now + Duration::from_secs(30));
+    world.coordinator.outside.insert(id(3).node, away);
+    world.pass(2_000, &[0, 1, 3]);
+    let short = Err(Unsettled::Short { chain: ChainId(0), member: id(3) });
+    assert_eq!(said(&mut world, 1).settled, short, "node 2 is gone, and node 3 is kept away");
+    world.pass(2_000, &[0, 1]);
+    keep(&mut world, &[0]);
+    assert_eq!(said(&mut world, 1).settled, Ok(()), "node 3 is gone too");
+}
+
+#[test]
+fn a_node_that_leaves_has_yet_to_go() {
+    let mut world = three();
+    leaves(&mut world, 2);
+    assert_eq!(said(&mut world, 1).settled, Err(Unsettled::Leaves { member: id(2) }));
+}
+
+#[test]
+fn a_joiner_has_yet_to_serve() {
+    let mut world = three();
+    world.pass(2_000, &[0, 1, 3]);
+    assert_eq!(said(&mut world, 1).settled, Err(Unsettled::Joins { chain: ChainId(0), member: id(3) }));
+}
+
+/// One member, and a spare beside it; the member is to stop.
+fn last_leaves(mutant: Option<Mutant>) -> World {
+    let mut world = World::new(1, 1);
+    world.coordinator.mutant = mutant;
+    world.pass(3_000, &[0, 1]);
+    assert_eq!(world.config().syncing(), None);
+    leaves(&mut world, 0);
+    world.pass(500, &[0, 1]);
+    world
+}
+
+#[test]
+fn a_last_member_that_leaves_hands_its_chain_over() {
+    let mut world = last_leaves(None);
+    assert_eq!(world.config().syncing(), Some(id(1)));
+    assert_eq!(said(&mut world, 0).farewell, Some(Farewell::HandsOver));
+    assert_eq!(said(&mut world, 0).leave, None, "it goes on serving");
+    let wish = Promotion { chain: ChainId(0), epoch: world.config().epoch, member: id(1) };
+    let renewal = Renewal { promotions: vec![wish], ..world.renewal(0) };
+    world.renew_with(0, renewal);
+    world.pass(500, &[0, 1]);
+    let said = said(&mut world, 0);
+    assert_eq!(said.farewell, Some(Farewell::GoesOn));
+    assert_eq!(said.leave, Some(Leave { number: 0, stage: Stage::Resigned }));
+}
+
+#[test]
+fn a_last_member_that_gets_no_joiner_can_not_leave() {
+    let mut world = last_leaves(Some(Mutant::KeepLast));
+    world.pass(5_000, &[0, 1]);
+    assert_eq!(world.config().syncing(), None);
+    assert_eq!(said(&mut world, 0).leave, None);
+}
+
+#[test]
+fn a_last_member_ends_its_chain_when_nobody_stays() {
+    let mut world = last_leaves(None);
+    leaves(&mut world, 1);
+    assert_eq!(said(&mut world, 0).farewell, Some(Farewell::Ends), "the joiner leaves too");
+    let mut alone = World::new(1, 1);
+    alone.pass(3_000, &[0]);
+    leaves(&mut alone, 0);
+    assert_eq!(said(&mut alone, 0).farewell, Some(Farewell::Ends));
+}
+
+#[test]
+fn a_leader_that_has_just_begun_ends_no_chain() {
+    let mut world = World::new(1, 1);
+    world.pass(3_000, &[0]);
+    world.term = 2;
+    keep(&mut world, &[0]);
+    leaves(&mut world, 0);
+    assert_eq!(said(&mut world, 0).farewell, Some(Farewell::HandsOver), "it may not have heard of a spare");
+}
+
+#[test]
+fn a_node_that_stays_hears_no_farewell() {
+    assert_eq!(said(&mut three(), 1).farewell, None);
 }

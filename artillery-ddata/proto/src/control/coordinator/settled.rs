@@ -1,0 +1,95 @@
+//! When any one node may be stopped (docs/DESIGN.md §5.3): what *ready* means.
+
+use super::{Coordinator, Mutant, plan::View};
+use crate::{
+    ChainConfig, MemberId, Timestamp,
+    control::{
+        log::Configs,
+        message::{Farewell, Unsettled},
+    },
+};
+
+impl Coordinator {
+    /// Whether any one node may be stopped now. Then each chain has a second serving member, if there is a node that could be
+    /// one; no joiner would lose its source; and the log keeps a quorum.
+    ///
+    /// # Errors
+    /// Why not.
+    pub(super) fn settled(&self, now: Timestamp) -> Result<(), Unsettled> {
+        let leading = self.leading.as_ref().ok_or(Unsettled::Unled)?;
+        // A leader that has just begun has not heard of all nodes that are there (trap 67).
+        if now - leading.since < self.settings.suspect && !self.is(Mutant::SettleAtOnce) {
+            return Err(Unsettled::Unled);
+        }
+        let view = leading.view(now, self.me, &self.settings, self.mutant, &self.outside);
+        self.configs.iter().try_for_each(|config| view.chain_settled(&self.configs, config))?;
+        if let Some(&member) = self.voters.iter().find(|&&id| view.asks_to_leave(id)) {
+            return Err(Unsettled::Leaves { member });
+        }
+        if let Some(new) = self.configs.nodes().find(|founder| view.is_new(founder.id)) {
+            return Err(Unsettled::New { member: new.id });
+        }
+        if leading.sets_voters || !self.has_voters(now) {
+            return Err(Unsettled::Voters);
+        }
+        match leading.proposal.is_some() || view.change(&self.configs).is_some() {
+            true => Err(Unsettled::Changes),
+            false => Ok(()),
+        }
+    }
+
+    /// What becomes of the chains of a node that leaves.
+    pub(super) fn farewell(&self, now: Timestamp, id: MemberId) -> Option<Farewell> {
+        let leading = self.leading.as_ref()?;
+        let view = leading.view(now, self.me, &self.settings, self.mutant, &self.outside);
+        view.asks_to_leave(id).then(|| view.farewell(&self.configs, id))
+    }
+}
+
+impl View<'_> {
+    fn chain_settled(&self, configs: &Configs, config: &ChainConfig) -> Result<(), Unsettled> {
+        let chain = config.chain;
+        if let Some(member) = config.syncing() {
+            return Err(Unsettled::Joins { chain, member });
+        }
+        for member in config.serving() {
+            if self.is_gone(member) || self.is_blamed(config, member).is_some() {
+                return Err(Unsettled::Missing { chain, member });
+            }
+            if self.asks_to_leave(member) {
+                return Err(Unsettled::Leaves { member });
+            }
+        }
+        match self.successors(configs, config).next() {
+            Some(member) if config.serving().count() < self.settings.replicas => {
+                Err(Unsettled::Short { chain, member })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Nodes that live and may serve a chain some day, though perhaps not now.
+    fn successors<'a>(&'a self, configs: &'a Configs, config: &'a ChainConfig) -> impl Iterator<Item = MemberId> + 'a {
+        let nodes = configs.nodes().map(|founder| founder.id);
+        let is_named = |id: MemberId| config.members.iter().any(|member| member.id.node == id.node);
+        nodes.filter(move |&id| !is_named(id) && self.is_there(id) && !self.has_halted(config.chain, id))
+    }
+
+    fn farewell(&self, configs: &Configs, id: MemberId) -> Farewell {
+        let stays = |id: MemberId| !self.is_gone(id) && !self.asks_to_leave(id);
+        let is_last = |config: &&ChainConfig| {
+            config.serving().any(|serving| serving == id) && !config.serving().any(|other| other != id && stays(other))
+        };
+        // A leader that has just begun may not have heard of a node that could.
+        let may_come = self.now - self.since < self.settings.suspect;
+        let is_taken_over = |config: &ChainConfig| {
+            config.syncing().is_some_and(stays) || self.successors(configs, config).next().is_some()
+        };
+        let last: Vec<_> = configs.iter().filter(is_last).collect();
+        match last.into_iter().find(|config| !may_come && !is_taken_over(config)) {
+            Some(_) => Farewell::Ends,
+            None if configs.iter().any(|config| is_last(&config)) => Farewell::HandsOver,
+            None => Farewell::GoesOn,
+        }
+    }
+}
