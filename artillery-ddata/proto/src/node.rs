@@ -191,8 +191,10 @@ pub enum Event {
     HandsOver,
     /// The node is to stop, is the last that serves a chain, and there is no node that could take that over.
     EndsChain,
-    /// The node is to stop, and ends though its chains may not go on without it yet: that took too long, or no leader answers.
+    /// The node is to stop, and ends though its chains may not go on without it yet: that took too long.
     GivesUp,
+    /// The node is to stop, is the last that serves a chain, and waits: no leader answers who could have another one take over.
+    Waits,
 }
 
 /// How the node stands, for others to see.
@@ -236,8 +238,8 @@ pub struct Node {
     stays_at: Option<Timestamp>,
     /// A node that is to stop, and couldn't leave until then, ends.
     ends_at: Option<Timestamp>,
-    /// The leader has said that another node takes over what this one, which is to stop, is the last to serve.
-    hands_over: bool,
+    /// It has been said that this node, which is to stop, is the last that serves a chain, and so waits.
+    waits: bool,
     /// Callers wait for the word that it has left.
     leaving: bool,
     /// The leader has said that the log can do without this node, which leaves.
@@ -272,7 +274,7 @@ impl Node {
             stretch: 0,
             stays_at: None,
             ends_at: None,
-            hands_over: false,
+            waits: false,
             leaving: false,
             released: false,
             tick: None,
@@ -367,7 +369,7 @@ impl Node {
             self.stay(now);
         }
         if self.ends_at.is_some_and(|at| at <= now) {
-            self.end(Event::GivesUp);
+            self.give_up(now);
         }
     }
 

@@ -146,6 +146,8 @@ pub struct Node {
     pub down: bool,
     /// Whether it was asked to leave its chains.
     pub drained: bool,
+    /// Whether it has said that it is ready.
+    pub ready: bool,
     /// Whether it does nothing at the moment.
     pub paused: bool,
     /// By how many millionths its clock is fast.
@@ -194,6 +196,7 @@ impl Node {
             crashed: false,
             down: false,
             drained: false,
+            ready: false,
             paused: false,
             fast: 0,
             peers: vec![PeerView::default(); setup.members],

@@ -234,6 +234,11 @@ impl Control {
                     "this node is the last that serves a chain: it hands over to another one before it ends"
                 );
             }
+            Output::Event(Event::Waits) => {
+                tracing::warn!(
+                    "this node is the last that serves a chain, and no leader answers: it waits until it is told once more to stop"
+                );
+            }
             Output::Event(Event::EndsChain) => {
                 tracing::warn!(
                     "this node is the last that serves a chain, and no other one could take over: the data ends with it"

@@ -26,7 +26,7 @@ impl Node {
             stretch,
             stays_at,
             ends_at,
-            hands_over,
+            waits,
             leaving,
             released,
             tick,
@@ -43,6 +43,6 @@ impl Node {
         if let Some(acting) = acting {
             acting.describe(out)?;
         }
-        write!(out, "{:?}", (leaving, released, ends_at, hands_over, tick, outputs))
+        write!(out, "{:?}", (leaving, released, ends_at, waits, tick, outputs))
     }
 }

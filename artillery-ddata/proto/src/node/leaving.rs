@@ -9,8 +9,8 @@ use crate::{
     runner::{Lease, Order},
 };
 
-/// Nodes that leave together would wait for each other, and one that no leader answers for ever: one that is to stop ends after
-/// so many times the lease, but while it hands over what it alone has.
+/// A node that is to stop ends after so many times the lease though its chains may not go on without it yet: nodes that leave
+/// together would wait for each other. The last that serves a chain waits on.
 const FAREWELL: u32 = 3;
 
 impl Node {
@@ -45,17 +45,31 @@ impl Node {
             Farewell::GoesOn => {}
             Farewell::HandsOver => {
                 self.wait_on(now);
-                if !self.hands_over {
-                    self.hands_over = true;
-                    self.outputs.push_back(Output::Event(Event::HandsOver));
-                }
+                self.say_once(Event::HandsOver);
             }
             Farewell::Ends => self.end(Event::EndsChain),
         }
     }
 
+    /// It has waited for long, and no other node is known to hold what it does if it is the last.
+    pub(super) fn give_up(&mut self, now: Timestamp) {
+        if self.is_last() {
+            self.wait_on(now);
+            self.say_once(Event::Waits);
+        } else {
+            self.end(Event::GivesUp);
+        }
+    }
+
+    fn say_once(&mut self, event: Event) {
+        if !self.waits {
+            self.waits = true;
+            self.outputs.push_back(Output::Event(event));
+        }
+    }
+
     /// It is to stop, and waits no longer.
-    pub(super) fn end(&mut self, why: Event) {
+    fn end(&mut self, why: Event) {
         self.ends_at = None;
         if self.leaving {
             self.leaving = false;

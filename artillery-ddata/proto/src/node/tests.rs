@@ -110,8 +110,17 @@ impl Rig {
 
     /// The same configurations, and one of chain 0 that doesn't name node 3.
     fn without_me(&self) -> Arc<Configs> {
+        self.naming(|other| other != id(3))
+    }
+
+    /// The same configurations, and one of chain 0 that names node 3 alone.
+    fn only_me(&self) -> Arc<Configs> {
+        self.naming(|other| other == id(3))
+    }
+
+    fn naming(&self, stays: impl Fn(MemberId) -> bool) -> Arc<Configs> {
         let before = self.configs.get(ChainId(0)).unwrap();
-        let members = before.members.iter().copied().filter(|member| member.id != id(3)).collect();
+        let members = before.members.iter().copied().filter(|member| stays(member.id)).collect();
         let config = ChainConfig { members, ..before.clone() };
         let change = crate::control::log::ChainChange { replaces: before.epoch, config };
         let index = self.configs.applied().next();
@@ -314,7 +323,11 @@ fn a_node_that_is_to_stop_waits_while_it_hands_over() {
         rig.answer(|renewed| renewed.farewell = Some(Farewell::HandsOver));
         assert!(!rig.outputs().contains(&Output::Event(Event::HandsOver)), "it says so once");
     }
-    assert_eq!(passes(&mut rig, 3), [Output::Event(Event::GivesUp), Output::Left], "no leader answers");
+    assert_eq!(
+        passes(&mut rig, 3),
+        [Output::Event(Event::GivesUp), Output::Left],
+        "two others serve as far as it knows"
+    );
 }
 
 #[test]
@@ -339,4 +352,17 @@ fn a_drained_node_hears_no_farewell() {
     rig.handle(Input::Leave { until: Some(until) });
     rig.answer(|renewed| renewed.farewell = Some(Farewell::Ends));
     assert!(!rig.outputs().contains(&Output::Left));
+}
+
+#[test]
+fn a_last_member_that_is_to_stop_waits_though_no_leader_answers() {
+    let mut rig = Rig::acting();
+    rig.configs = rig.only_me();
+    rig.hear(rig.configs.clone());
+    rig.handle(Input::Leave { until: None });
+    rig.outputs();
+    assert_eq!(passes(&mut rig, 3), [Output::Event(Event::Waits)]);
+    assert_eq!(passes(&mut rig, 3), []);
+    rig.answer(|renewed| renewed.farewell = Some(Farewell::Ends));
+    assert!(rig.outputs().contains(&Output::Left));
 }

@@ -426,6 +426,7 @@ impl World {
             Output::Begins(_) | Output::Acts(_) => return,
             Output::Answer { to, renewed } => return self.say(node, to, Message::Renewed(renewed)),
             Output::Left => return self.left(node),
+            Output::Ready => return self.ready(node),
             Output::Event(event) => return self.trace.line(self.now, |out| write!(out, "n{node}: {event:?}")),
             Output::Reordered { result, .. } => return self.reordered(&result),
             Output::Confirm { round, term } => {

@@ -1,6 +1,6 @@
 //! When any one node may be stopped (docs/DESIGN.md §5.3): what *ready* means.
 
-use super::{Coordinator, Mutant, plan::View};
+use super::{Coordinator, Mutant, Seen, plan::View};
 use crate::{
     ChainConfig, MemberId, Timestamp,
     control::{
@@ -80,16 +80,25 @@ impl View<'_> {
         let is_last = |config: &&ChainConfig| {
             config.serving().any(|serving| serving == id) && !config.serving().any(|other| other != id && stays(other))
         };
-        // A leader that has just begun may not have heard of a node that could.
-        let may_come = self.now - self.since < self.settings.suspect;
         let is_taken_over = |config: &ChainConfig| {
             config.syncing().is_some_and(stays) || self.successors(configs, config).next().is_some()
         };
-        let last: Vec<_> = configs.iter().filter(is_last).collect();
-        match last.into_iter().find(|config| !may_come && !is_taken_over(config)) {
-            Some(_) => Farewell::Ends,
-            None if configs.iter().any(|config| is_last(&config)) => Farewell::HandsOver,
-            None => Farewell::GoesOn,
+        let mut last = configs.iter().filter(is_last).peekable();
+        if last.peek().is_none() {
+            return Farewell::GoesOn;
         }
+        match last.all(is_taken_over) || self.may_come_back(id) {
+            true => Farewell::HandsOver,
+            false => Farewell::Ends,
+        }
+    }
+
+    /// Whether another node than this one may be there soon, as far as a leader knows: it has not said that it leaves, and was
+    /// heard in this term; or the term has just begun.
+    fn may_come_back(&self, id: MemberId) -> bool {
+        let has_newer = |id: MemberId| self.nodes.keys().any(|other| other.node == id.node && *other > id);
+        let others = self.nodes.iter().filter(|&(&other, _)| other.node != id.node && !has_newer(other));
+        let may_come = |seen: &Seen| !seen.leaver.is_asked() && self.now - seen.heard < self.settings.forget;
+        self.now - self.since < self.settings.suspect || others.into_iter().any(|(_, seen)| may_come(seen))
     }
 }

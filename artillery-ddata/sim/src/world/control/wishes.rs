@@ -59,6 +59,11 @@ impl World {
         }
     }
 
+    pub(super) fn ready(&mut self, node: usize) {
+        self.trace.line(self.now, |out| write!(out, "n{node} is ready"));
+        self.nodes[node].ready = true;
+    }
+
     /// It may end, and does if it was asked to leave for good.
     pub(super) fn left(&mut self, node: usize) {
         self.trace.line(self.now, |out| write!(out, "n{node} has left"));

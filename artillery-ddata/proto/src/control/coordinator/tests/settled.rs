@@ -191,6 +191,15 @@ fn a_last_member_ends_its_chain_when_nobody_stays() {
 }
 
 #[test]
+fn a_last_member_waits_for_a_node_that_is_gone_and_has_not_left() {
+    let mut world = World::new(1, 1);
+    world.pass(3_000, &[0, 1]);
+    world.pass(3_000, &[0]);
+    leaves(&mut world, 0);
+    assert_eq!(said(&mut world, 0).farewell, Some(Farewell::HandsOver));
+}
+
+#[test]
 fn a_leader_that_has_just_begun_ends_no_chain() {
     let mut world = World::new(1, 1);
     world.pass(3_000, &[0]);
