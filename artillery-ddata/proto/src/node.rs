@@ -187,13 +187,13 @@ pub enum Event {
     Stays,
     /// The node has resigned and can't be removed from its chains now: it serves again.
     ServesAgain,
-    /// The node is to stop, is the last that serves a chain, and hands that over to another one first.
+    /// The node is to stop, is the last that serves a chain or keeps the log, and hands that over to another one first.
     HandsOver,
     /// The node is to stop, is the last that serves a chain, and there is no node that could take that over.
     EndsChain,
     /// The node is to stop, and ends though its chains may not go on without it yet: that took too long.
     GivesUp,
-    /// The node is to stop, is the last that serves a chain, and waits: no leader answers who could have another one take over.
+    /// The node is to stop, is the last that serves a chain or keeps the log, and waits: no leader has another one take over.
     Waits,
 }
 

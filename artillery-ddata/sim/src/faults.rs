@@ -41,11 +41,13 @@ pub enum Kind {
     Drain,
     /// A node leaves for good.
     Leave,
+    /// An operator restarts one node after the other, each when the one before is ready.
+    Roll,
 }
 
 impl Kind {
     /// All of them.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 16] = [
         Self::Loss,
         Self::Duplication,
         Self::Reorder,
@@ -61,6 +63,7 @@ impl Kind {
         Self::Order,
         Self::Drain,
         Self::Leave,
+        Self::Roll,
     ];
 
     /// Its name in reports.
@@ -81,6 +84,7 @@ impl Kind {
             Self::Order => "order",
             Self::Drain => "drain",
             Self::Leave => "leave",
+            Self::Roll => "roll",
         }
     }
 }
@@ -124,7 +128,7 @@ pub enum Fault {
     Order(u64),
     /// This node is to leave, and then starts another life.
     Drain(usize),
-    /// This node leaves, and ends as soon as it isn't needed any more, or at the end of the fault.
+    /// This node is told to stop, and ends when it says that it may.
     Leave(usize),
 }
 
@@ -194,7 +198,8 @@ const MILLI: u64 = 1_000_000;
 /// Plans at least [`FEWEST`] faults of these `kinds` between `from` and `until`, each over by then. Crashes and restarts
 /// are no matter of this plan: see [`crash`] and [`restarts`].
 pub fn plan(rng: &mut Rng, kinds: &[Kind], nodes: usize, from: u64, until: u64) -> Vec<Planned> {
-    let kinds: Vec<Kind> = kinds.iter().copied().filter(|&kind| !matches!(kind, Kind::Crash | Kind::Restart)).collect();
+    let kinds: Vec<Kind> =
+        kinds.iter().copied().filter(|&kind| !matches!(kind, Kind::Crash | Kind::Restart | Kind::Roll)).collect();
     if kinds.is_empty() {
         return Vec::new();
     }
@@ -268,7 +273,7 @@ fn draw(rng: &mut Rng, kind: Kind, nodes: usize) -> Fault {
         Kind::Cut => Fault::Cut(a, b),
         Kind::Slow => Fault::Slow(a, rng.between(MILLI / 5, 15 * MILLI)),
         Kind::Crash => Fault::Crash(a),
-        Kind::Restart => Fault::Restart(a),
+        Kind::Restart | Kind::Roll => Fault::Restart(a),
         Kind::Pause => Fault::Pause(a),
         Kind::Isolate => Fault::Isolate(a),
         Kind::Far => Fault::Far(a, 100),

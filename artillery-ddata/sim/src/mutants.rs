@@ -133,6 +133,12 @@ pub enum MutantName {
     ActEarly,
     /// A member gets a lease though it may still act as what it was before.
     GrantToFormerSelf,
+    /// A node that is told to stop ends at once, also the last one with a chain's data.
+    EndAtOnce,
+    /// A node says that it is ready though the leader says that no other one should be stopped.
+    ReadyUnsettled,
+    /// A leader says that any node may be stopped before it can have heard of all.
+    SettleAtOnce,
 }
 
 /// What is taken out.
@@ -160,7 +166,7 @@ const fn line(mutant: MutantName, name: &'static str, trap: u32, scenario: Scena
     Line { mutant, name, trap, scenario, guard }
 }
 
-const TABLE: [Line; 61] = {
+const TABLE: [Line; 64] = {
     use CoordinatorMutant as C;
     use MutantName as M;
     use Scenario as S;
@@ -246,6 +252,9 @@ const TABLE: [Line; 61] = {
         line(M::KeepReading, "keep-reading", 56, S::Unrest, Guard::Runner(runner::Mutant::KeepReading)),
         line(M::ActEarly, "act-early", 65, S::Lags, Guard::Decider(node::Mutant::ActEarly)),
         line(M::GrantToFormerSelf, "grant-to-former-self", 28, S::Lags, Guard::Coordinator(C::GrantToFormerSelf)),
+        line(M::EndAtOnce, "end-at-once", 69, S::Rolling, Guard::Decider(node::Mutant::EndAtOnce)),
+        line(M::ReadyUnsettled, "ready-unsettled", 70, S::Rolling, Guard::Decider(node::Mutant::ReadyUnsettled)),
+        line(M::SettleAtOnce, "settle-at-once", 67, S::Rolling, Guard::Coordinator(C::SettleAtOnce)),
     ]
 };
 

@@ -144,10 +144,14 @@ pub struct Node {
     pub crashed: bool,
     /// Whether it isn't there at the moment.
     pub down: bool,
+    /// Whether it was told to stop.
+    pub stops: bool,
     /// Whether it was asked to leave its chains.
     pub drained: bool,
     /// Whether it has said that it is ready.
     pub ready: bool,
+    /// Whether a leader has told it that any other one may be stopped.
+    pub was_told: bool,
     /// Whether it does nothing at the moment.
     pub paused: bool,
     /// By how many millionths its clock is fast.
@@ -195,8 +199,10 @@ impl Node {
             ready_at: 0,
             crashed: false,
             down: false,
+            stops: false,
             drained: false,
             ready: false,
+            was_told: false,
             paused: false,
             fast: 0,
             peers: vec![PeerView::default(); setup.members],

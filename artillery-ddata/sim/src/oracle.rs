@@ -59,6 +59,12 @@ pub enum Oracle {
     Stalled,
     /// A client was told of an unknown outcome though nothing had failed.
     Unknown,
+    /// A node that was told to stop ended as the last one with a chain's data, while others were there.
+    Lost,
+    /// A node was called ready though another one couldn't be stopped.
+    Ready,
+    /// Nothing was served though all that is needed was there for long.
+    Service,
     /// The code under test panicked.
     Panic,
 }
@@ -84,6 +90,9 @@ impl Oracle {
             Self::Progress => "progress after healing",
             Self::Stalled => "clients: writes are back soon",
             Self::Unknown => "clients: no unknown outcome where nothing fails",
+            Self::Lost => "a node that is told to stop leaves its data to another",
+            Self::Ready => "ready: any other node may be stopped",
+            Self::Service => "service comes back in time",
             Self::Panic => "panic",
         }
     }
@@ -93,7 +102,7 @@ impl Oracle {
         match self {
             Self::History | Self::Prefix | Self::Sent | Self::Contiguity => true,
             Self::Watermark | Self::Claims | Self::Once | Self::Bounds => true,
-            Self::Stalled | Self::Unknown => true,
+            Self::Stalled | Self::Unknown | Self::Lost | Self::Ready | Self::Service => true,
             Self::Answers | Self::Formation | Self::Wire | Self::Halted => false,
             Self::Convergence | Self::Liveness | Self::Progress | Self::Panic => false,
         }

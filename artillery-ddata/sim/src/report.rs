@@ -88,6 +88,8 @@ impl ScenarioReport {
             expired_sessions: counts.expired_sessions,
             recovery_ms: counts.recovery.unwrap_or_default().div_ceil(MILLI),
             recovery_allowed_ms: RECOVERY / MILLI,
+            away_ms: counts.away.div_ceil(MILLI),
+            ready_ms: counts.ready.map(|ready| ready.div_ceil(MILLI)),
         }
     }
 }
@@ -115,6 +117,8 @@ pub struct ScenarioJson {
     expired_sessions: u64,
     recovery_ms: u64,
     recovery_allowed_ms: u64,
+    away_ms: u64,
+    ready_ms: Option<u64>,
 }
 
 /// What the hunt for one mutant came to, as scripts read it.
@@ -172,6 +176,13 @@ impl fmt::Display for ScenarioReport {
             recovery % 1000,
             RECOVERY / SECOND
         )?;
+        if let Some(ready) = counts.ready {
+            let (away, ready) = (counts.away.div_ceil(MILLI), ready.div_ceil(MILLI));
+            writeln!(
+                f,
+                "         service was away for {away} ms at most while all it needs was there; ready {ready} ms after healing"
+            )?;
+        }
         write!(f, "         faults:")?;
         for &kind in self.scenario.kinds() {
             write!(f, " {kind} {}", counts.injected(kind))?;
@@ -320,6 +331,8 @@ impl Counts {
         self.expired_sessions += other.expired_sessions;
         self.busy += other.busy;
         self.recovery = self.recovery.max(other.recovery);
+        self.away = self.away.max(other.away);
+        self.ready = self.ready.max(other.ready);
         self.planned += other.planned;
         self.faults.iter_mut().zip(other.faults).for_each(|(sum, more)| *sum += more);
     }

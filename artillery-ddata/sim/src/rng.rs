@@ -33,6 +33,8 @@ pub enum Concern {
     Formation,
     /// What one watcher does, and the fate of its questions.
     Watcher(usize),
+    /// Which node an operator restarts, and when.
+    Operator,
     /// Who leads, and what becomes of proposals.
     Control,
     /// What operators want, and when.
@@ -56,6 +58,7 @@ impl Concern {
             Self::Control => (10, 0, 0),
             Self::Group => (11, 0, 0),
             Self::Orders => (12, 0, 0),
+            Self::Operator => (13, 0, 0),
         };
         kind << 48 | (a as u64) << 24 | b as u64
     }

@@ -148,6 +148,8 @@ pub enum Scenario {
     Walks,
     /// Several chains, which hear late and each in its own time what their node is told; members that can't reach one another.
     Lags,
+    /// An operator restarts one node after the other, each when the one before is ready, beside all other faults.
+    Rolling,
 }
 
 impl Scenario {
@@ -155,7 +157,7 @@ impl Scenario {
     pub const fn kinds(self) -> &'static [Kind] {
         use Kind::{
             Break, Crash, Cut, Delay, Drain, Duplication, Far, Isolate, Leave, Loss, Order, Pause, Reorder, Restart,
-            Slow,
+            Roll, Slow,
         };
         match self {
             Self::Calm => &[Delay],
@@ -189,6 +191,7 @@ impl Scenario {
             Self::Drains => &[Drain, Delay],
             Self::Leaves => &[Leave, Delay],
             Self::Lags => &[Break, Cut, Isolate, Pause],
+            Self::Rolling => &[Roll, Loss, Duplication, Reorder, Delay, Break, Cut, Slow, Restart, Pause, Isolate],
             Self::Classic
             | Self::Pair
             | Self::Long
@@ -280,6 +283,7 @@ impl Scenario {
             Self::Scripts => scripts(&mut rng, &mut setup),
             Self::Walks => walks(&mut rng, &mut setup),
             Self::Lags => lags(&mut rng, &mut setup),
+            Self::Rolling => leaves::rolling(&mut rng, &mut setup),
         }
         if !matches!(self, Self::Slow | Self::Mixed) {
             hold_lists(&mut setup);

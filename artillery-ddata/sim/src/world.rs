@@ -10,8 +10,10 @@ mod event;
 mod faults;
 mod founding;
 mod plays;
+mod ready;
 mod records;
 mod recovery;
+mod service;
 mod steps;
 mod walks;
 mod watches;
@@ -23,7 +25,7 @@ pub use self::{
     boundary::{Boundary, ResyncCounts, ResyncEnd},
     counts::{Counts, Served},
 };
-use self::{control::Control, founding::Founders, watches::Watcher};
+use self::{control::Control, founding::Founders, service::Service, watches::Watcher};
 use artillery_proto::{
     ChainConfig, ChainId, ChainMember, ClusterId, Epoch, MemberId, Role, Timestamp,
     control::log::LogIndex,
@@ -103,6 +105,8 @@ pub struct World {
     orders_done: u64,
     drains: u64,
     leaves: u64,
+    rolls: u64,
+    service: Service,
     control: Option<Control>,
     trace: Trace,
     counts: Counts,
@@ -152,6 +156,8 @@ impl World {
             orders_done: 0,
             drains: 0,
             leaves: 0,
+            rolls: 0,
+            service: Service::default(),
             control: None,
             trace: Trace::new(traced),
             counts: Counts { planned: faults as u64, ..Counts::default() },

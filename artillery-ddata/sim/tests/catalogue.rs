@@ -10,7 +10,7 @@ use artillery_sim::mutants::MutantName;
 
 /// Mutants that no seed of the simulator hunts: the room of the enum, the variant, the file of the test that takes the guard
 /// out, and the name of that test.
-const TESTED: [(&str, &str, &str, &str); 28] = [
+const TESTED: [(&str, &str, &str, &str); 32] = [
     (
         "coordinator",
         "BelieveOldMessages",
@@ -33,11 +33,20 @@ const TESTED: [(&str, &str, &str, &str); 28] = [
         "a_resignation_of_before_the_term_that_counts_removes_a_member_with_a_lease",
     ),
     ("coordinator", "AgreeAtOnce", LEAVING, "agreeing_at_once_lets_the_last_copy_resign"),
+    ("coordinator", "TakeDeaf", GRAY, "a_deaf_member_that_is_taken_joins_again"),
     (
         "coordinator",
-        "TakeDeaf",
-        "proto/src/control/coordinator/tests/gray.rs",
-        "a_deaf_member_that_is_taken_joins_again",
+        "ForgetUnknown",
+        COORDINATOR,
+        "a_proposal_that_may_be_in_the_log_stays_so_though_another_attempt_is_refused",
+    ),
+    ("coordinator", "KeepHalted", GRAY, "a_halted_member_that_stays_keeps_its_place_for_ever"),
+    ("coordinator", "TolerateUnheardJoiner", GRAY, "an_unheard_joiner_that_stays_keeps_a_spare_waiting"),
+    (
+        "coordinator",
+        "KeepLast",
+        "proto/src/control/coordinator/tests/settled.rs",
+        "a_last_member_that_gets_no_joiner_can_not_leave",
     ),
     ("runner", "LeaseLast", RUNNER, "a_lease_that_comes_last_is_not_taken"),
     ("runner", "TakeAnyStretch", RUNNER, "an_old_lease_that_counts_again_serves"),
@@ -87,6 +96,7 @@ const TESTED: [(&str, &str, &str, &str); 28] = [
 ];
 
 const COORDINATOR: &str = "proto/src/control/coordinator/tests/guards.rs";
+const GRAY: &str = "proto/src/control/coordinator/tests/gray.rs";
 const LEAVING: &str = "proto/src/control/coordinator/tests/leaving.rs";
 const RUNNER: &str = "proto/src/runner/tests.rs";
 const EMBEDDED: &str = "src/control/embedded/tests/seeds.rs";

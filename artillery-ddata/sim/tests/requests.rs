@@ -44,6 +44,8 @@ fn thousands_in_flight_are_each_applied_once() {
         bursts: Some(SECOND / 2),
         profile,
         resend: Some(Duration::from_millis(50)),
+        // So many turns are late that nothing else would get done.
+        late_turns: 0,
         late_polls: 0,
         batch: 64,
         most: 4801,

@@ -231,12 +231,12 @@ impl Control {
             Output::Ready => drop(self.parts.ready.take().map(|ready| ready.send(()))),
             Output::Event(Event::HandsOver) => {
                 tracing::warn!(
-                    "this node is the last that serves a chain: it hands over to another one before it ends"
+                    "this node alone serves a chain or keeps the configuration log: it hands that over before it ends"
                 );
             }
             Output::Event(Event::Waits) => {
                 tracing::warn!(
-                    "this node is the last that serves a chain, and no leader answers: it waits until it is told once more to stop"
+                    "this node alone serves a chain or keeps the configuration log, and no other one takes over: it waits until it is told once more to stop"
                 );
             }
             Output::Event(Event::EndsChain) => {

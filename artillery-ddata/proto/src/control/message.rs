@@ -246,7 +246,7 @@ pub struct Renewed {
 pub enum Farewell {
     /// They go on without it.
     GoesOn,
-    /// It is the last that serves one of them, and another node takes that over.
+    /// It is the last that serves one of them, or that keeps the log, and another node takes that over.
     HandsOver,
     /// It is the last that serves one of them, and there is no node that could take that over.
     Ends,

@@ -33,8 +33,10 @@ impl Node {
         self.ends_at = Some(now + self.holder.configs().timing().lease * FAREWELL);
     }
 
+    /// Whether it alone serves a chain, or keeps the log.
     fn is_last(&self) -> bool {
-        self.holder.configs().iter().any(|config: &ChainConfig| config.serving().eq([self.me]))
+        let serves_alone = |config: &ChainConfig| config.serving().eq([self.me]);
+        self.voters.iter().eq([&self.me]) || self.holder.configs().iter().any(serves_alone)
     }
 
     /// Takes in what a leader says of the chains of this node, which leaves: while another node takes over what this one alone

@@ -64,6 +64,7 @@ pub(super) fn common(rng: &mut Rng) -> Setup {
         favourite: 500,
         floors: true,
         late_polls: rng.pick(&[0, 100, 500, 1000]),
+        late_turns: 50,
         cost: QUICK,
         gray: None,
         excused: true,
@@ -259,6 +260,7 @@ pub(super) fn controlled(rng: &mut Rng, setup: &mut Setup, founders: usize, repl
         last_words: 0,
         disturbed: 0,
         lags: 10,
+        rolls: false,
     });
     setup.window = setup.window.max(16 << 10);
     setup.session_bytes = 16 << 20;

@@ -17,8 +17,7 @@ pub(super) fn leaves(rng: &mut Rng, setup: &mut Setup) {
     }
 }
 
-/// All nodes but one or two leave, some of them together. Whoever isn't released after three leases ends anyway. A member
-/// that is alone serves whatever became of the log; it takes nobody in if that can't be changed any more.
+/// All nodes but one or two are told to stop, some of them together, often a moment after another one was killed.
 pub(super) fn members_leave(rng: &mut Rng, setup: &Setup) -> Vec<Planned> {
     let farewell = setup.control.map_or(0, |control| control.lease.as_nanos() as u64 * 3);
     let mut nodes: Vec<usize> = (0..setup.members).collect();
@@ -46,4 +45,21 @@ pub(super) fn members_leave(rng: &mut Rng, setup: &Setup) -> Vec<Planned> {
     plan.extend(killed.map(|node| Planned { fault: Fault::Restart(node), start: killed_at, end: start + SECOND }));
     plan.sort_by_key(|planned| planned.start);
     plan
+}
+
+/// Two to five nodes, of which an operator restarts one after the other; a joiner often needs a while for what there is.
+pub(super) fn rolling(rng: &mut Rng, setup: &mut Setup) {
+    setup.members = rng.between(2, 5) as usize;
+    // Clients of many spares hear of no chain too often.
+    let least = if setup.members > 3 { 2 } else { 1 };
+    let replicas = rng.between(least, 3.min(setup.members as u64));
+    controlled(rng, setup, setup.members, replicas);
+    setup.chains = rng.between(1, 2) as usize;
+    setup.keys.registers = rng.pick(&[2, 12, 60]);
+    setup.padding = rng.pick(&[0, 300, 600]);
+    // More than the largest batch: what a sole member orders and commits in one step is seen by that alone.
+    setup.backlog = rng.pick(&[128 << 10, 1 << 20]);
+    if let Some(control) = &mut setup.control {
+        control.rolls = true;
+    }
 }

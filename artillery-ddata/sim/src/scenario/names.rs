@@ -4,7 +4,7 @@ use super::Scenario;
 
 impl Scenario {
     /// All of them.
-    pub const ALL: [Self; 49] = [
+    pub const ALL: [Self; 50] = [
         Self::Calm,
         Self::Lossy,
         Self::Links,
@@ -54,6 +54,7 @@ impl Scenario {
         Self::Scripts,
         Self::Walks,
         Self::Lags,
+        Self::Rolling,
     ];
 
     /// Its name on the command line.
@@ -108,6 +109,7 @@ impl Scenario {
             Self::Scripts => "scripts",
             Self::Walks => "walks",
             Self::Lags => "lags",
+            Self::Rolling => "rolling",
         }
     }
 
@@ -161,6 +163,9 @@ impl Scenario {
             Self::Drains => "members leave under load, one after the other, and start anew",
             Self::Walks => "walks through all keys in hash order, from member to member, while keys come and go",
             Self::Lags => "several chains, which hear late and each in its own time what their node is told",
+            Self::Rolling => {
+                "nodes restart one after the other, each when the one before is ready, beside all other faults"
+            }
             Self::Leaves => "members leave until one or two are left, who go on and take one in again",
             Self::Scripts => "scripts that read and write many keys, some of whose groups fail, retried and repeated",
         }

@@ -68,6 +68,8 @@ pub struct Setup {
     pub floors: bool,
     /// How many of a thousand polls of a replica's messages are late.
     pub late_polls: u32,
+    /// How many of a thousand turns are taken in a while after they were received.
+    pub late_turns: u32,
     /// Nanoseconds that a node takes over an input.
     pub cost: u64,
     /// One member holds its chain up for long: writes are to be back soon.
@@ -145,4 +147,6 @@ pub struct ControlSetup {
     pub disturbed: u32,
     /// How many of a thousand times a chain hears very late of what its node is told.
     pub lags: u32,
+    /// Whether an operator restarts one node after the other.
+    pub rolls: bool,
 }

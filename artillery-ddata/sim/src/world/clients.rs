@@ -194,6 +194,7 @@ impl World {
         if !self.nodes[index].is_alive() {
             return Ok(());
         }
+        self.note_asked(index, &arrival.origin);
         let Request::Read(Query::Key(key), ReadMode::Strong) = &arrival.request else {
             self.hand_over(arrival);
             return Ok(());

@@ -5,6 +5,7 @@
 
 mod group;
 mod lives;
+mod operator;
 mod wishes;
 
 use std::{
@@ -24,7 +25,7 @@ use artillery_proto::{
     runner::{Lease, Order, Word},
 };
 
-use self::group::Group;
+use self::{group::Group, operator::Rolling};
 use super::{World, founding::Founders};
 use crate::{
     faults::Fault,
@@ -72,6 +73,8 @@ pub(crate) enum Event {
     Start(usize),
     /// A link comes back.
     Mend(usize, usize),
+    /// The operator who restarts nodes looks at them.
+    Operate,
     /// An operator wants the members of the first chain in another order.
     Reorder { node: usize, id: MemberId, order: Vec<MemberId> },
 }
@@ -88,6 +91,11 @@ pub(crate) enum Message {
 pub(super) struct Control {
     seed: u64,
     rng: Rng,
+    /// The operator's own randomness.
+    operator: Rng,
+    rolling: Rolling,
+    /// When each node has last received a renewal of each life, and whether that wanted to leave.
+    heard: BTreeMap<(usize, MemberId), (u64, bool)>,
     founding: Founding,
     settings: Settings,
     group: Group,
@@ -140,6 +148,9 @@ impl Control {
         let mut new = Self {
             seed,
             rng,
+            operator: Rng::new(seed, Concern::Operator),
+            rolling: Rolling::default(),
+            heard: BTreeMap::new(),
             settings,
             group,
             nodes: Vec::new(),
@@ -173,6 +184,11 @@ impl Control {
         Settings { lease: lease * factor, drift_ppm, suspect: suspect * factor, slow, ..self.settings }
     }
 
+    /// Whether such nodes are a majority of those that keep the log.
+    pub(super) fn majority_in(&self, counts: impl Fn(MemberId) -> bool) -> bool {
+        self.group.has_majority_of(counts)
+    }
+
     /// What the log comes to.
     pub(super) fn configs(&self) -> &Configs {
         self.group.configs()
@@ -196,6 +212,9 @@ impl World {
             self.begin_half(node);
         }
         self.queue.push(0, super::Event::Control(Event::Look));
+        if self.setup.control.is_some_and(|control| control.rolls) {
+            self.queue.push(2 * SECOND, super::Event::Control(Event::Operate));
+        }
         self.begin_clients();
     }
 
@@ -209,7 +228,11 @@ impl World {
     pub(super) fn control_event(&mut self, event: Event) -> Result<(), Failure> {
         let lives = |node: usize, id: MemberId| self.nodes[node].is_alive() && self.ids[node] == id;
         match event {
-            Event::Look => self.look(),
+            Event::Look => {
+                self.look();
+                self.look_at_service();
+            }
+            Event::Operate => self.operate(),
             // Its chains hear of what it has begun with.
             Event::Begin { node, id } if lives(node, id) => self.obey(node),
             Event::Log { node, id } if lives(node, id) => self.hear_of_log(node, id),
@@ -386,7 +409,12 @@ impl World {
             return;
         }
         match message {
-            Message::Renewal(renewal) => self.hand_in(to, Input::Renewal { from: sender, renewal }),
+            Message::Renewal(renewal) => {
+                if let Some(control) = &mut self.control {
+                    control.heard.insert((to, sender), (self.now, renewal.leave.is_asked()));
+                }
+                self.hand_in(to, Input::Renewal { from: sender, renewal });
+            }
             Message::Renewed(renewed) => {
                 let Some(control) = &mut self.control else { return };
                 // A call has one answer.
@@ -424,7 +452,10 @@ impl World {
             Output::Order(chain, order) => return self.order(node, chain, order),
             Output::Lease(lease) => return self.lease_all(node, lease),
             Output::Begins(_) | Output::Acts(_) => return,
-            Output::Answer { to, renewed } => return self.say(node, to, Message::Renewed(renewed)),
+            Output::Answer { to, renewed } => {
+                self.check_answer(node, to, &renewed);
+                return self.say(node, to, Message::Renewed(renewed));
+            }
             Output::Left => return self.left(node),
             Output::Ready => return self.ready(node),
             Output::Event(event) => return self.trace.line(self.now, |out| write!(out, "n{node}: {event:?}")),
@@ -505,7 +536,7 @@ impl Event {
             | Self::Reorder { node, .. }
             | Self::SetVoters { node, .. } => Some(*node),
             Self::Message { to, .. } => Some(*to),
-            Self::Look | Self::Append { .. } | Self::Start(_) | Self::Mend(..) => None,
+            Self::Look | Self::Operate | Self::Append { .. } | Self::Start(_) | Self::Mend(..) => None,
         }
     }
 }

@@ -56,6 +56,10 @@ pub struct Counts {
     pub walks: u64,
     /// How long after healing every chain was whole and each member of it had served, in virtual nanoseconds.
     pub recovery: Option<u64>,
+    /// How long writes or strong reads of a chain stayed away though all that they need was there, at most, in virtual nanoseconds.
+    pub away: u64,
+    /// How long after healing the last node was ready, in virtual nanoseconds.
+    pub ready: Option<u64>,
     /// Resyncs of the first chain.
     pub resync: ResyncCounts,
     /// Faults planned in this seed.

@@ -52,7 +52,7 @@ impl World {
             self.check_chain(chain)?;
         }
         self.check_watchers()?;
-        Ok(())
+        self.check_all_ready()
     }
 
     fn check_progress(&self) -> Result<(), Failure> {
@@ -247,6 +247,7 @@ impl World {
                 Kind::Order => self.orders_done,
                 Kind::Drain => self.drains,
                 Kind::Leave => self.leaves,
+                Kind::Roll => self.rolls,
             };
         }
         for slot in self.nodes.iter().flat_map(|node| &node.slots) {

@@ -95,7 +95,6 @@ impl World {
             Fault::Drain(node) if begins => self.drain(node, self.planned_end(index)),
             Fault::Drain(node) => self.end_drain(node),
             Fault::Leave(node) if begins => self.leave_for_good(node),
-            Fault::Leave(node) => self.end_leave(node),
             Fault::Isolate(_) => self.isolations += u64::from(begins),
             Fault::Play(_) => {
                 let isolates = self.plays[index].iter().any(|fault| matches!(fault, Fault::Isolate(_)));

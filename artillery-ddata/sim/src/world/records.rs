@@ -42,6 +42,10 @@ impl World {
                     self.counts.acknowledged += 1;
                     self.counts.wrote(self.now);
                 }
+                let is_read = asked.ask.mode() == Some(ReadMode::Strong);
+                if asked.ask.is_write() || is_read {
+                    self.note_done(asked.chain, asked.ask.is_write());
+                }
                 self.counts.conflicts += u64::from(matches!(*reply, Reply::Conflict { .. }));
                 self.walked(index, &asked.ask, &told);
                 self.record(index, pending, *told);

@@ -20,9 +20,6 @@ use crate::{
     wire,
 };
 
-/// So many of a thousand turns are taken in a while after they were received.
-const LATE: u32 = 50;
-
 /// What a frame takes up on a link besides its updates, in bytes.
 const FRAME: usize = 64;
 
@@ -61,7 +58,7 @@ impl World {
         let lags = self.tasks_lag();
         let node = &mut self.nodes[index];
         node.pending = Some(Pending { turns, reading: node.clock(self.now), flights });
-        if lags && node.rng.chance(LATE) {
+        if lags && node.rng.chance(self.setup.late_turns) {
             let longest = if node.rng.chance(100) { SECOND / 5 } else { SECOND / 200 };
             let after = node.rng.below(longest);
             self.queue.push(self.now + after, Event::Take(index));

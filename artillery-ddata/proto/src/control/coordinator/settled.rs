@@ -1,5 +1,7 @@
 //! When any one node may be stopped (docs/DESIGN.md §5.3): what *ready* means.
 
+use std::collections::BTreeSet;
+
 use super::{Coordinator, Mutant, Seen, plan::View};
 use crate::{
     ChainConfig, MemberId, Timestamp,
@@ -42,7 +44,7 @@ impl Coordinator {
     pub(super) fn farewell(&self, now: Timestamp, id: MemberId) -> Option<Farewell> {
         let leading = self.leading.as_ref()?;
         let view = leading.view(now, self.me, &self.settings, self.mutant, &self.outside);
-        view.asks_to_leave(id).then(|| view.farewell(&self.configs, id))
+        view.asks_to_leave(id).then(|| view.farewell(&self.configs, &self.voters, id))
     }
 }
 
@@ -75,7 +77,7 @@ impl View<'_> {
         nodes.filter(move |&id| !is_named(id) && self.is_there(id) && !self.has_halted(config.chain, id))
     }
 
-    fn farewell(&self, configs: &Configs, id: MemberId) -> Farewell {
+    fn farewell(&self, configs: &Configs, voters: &BTreeSet<MemberId>, id: MemberId) -> Farewell {
         let stays = |id: MemberId| !self.is_gone(id) && !self.asks_to_leave(id);
         let is_last = |config: &&ChainConfig| {
             config.serving().any(|serving| serving == id) && !config.serving().any(|other| other != id && stays(other))
@@ -83,22 +85,28 @@ impl View<'_> {
         let is_taken_over = |config: &ChainConfig| {
             config.syncing().is_some_and(stays) || self.successors(configs, config).next().is_some()
         };
-        let mut last = configs.iter().filter(is_last).peekable();
-        if last.peek().is_none() {
+        let is_last_voter = voters.iter().eq([&id]);
+        let last: Vec<_> = configs.iter().filter(is_last).collect();
+        if last.is_empty() && !is_last_voter {
             return Farewell::GoesOn;
         }
-        match last.all(is_taken_over) || self.may_come_back(id) {
-            true => Farewell::HandsOver,
-            false => Farewell::Ends,
+        let is_taken_over = !last.is_empty() && last.iter().all(|config| is_taken_over(config));
+        match (is_taken_over || self.may_come_back(configs, voters, id), last.is_empty()) {
+            (true, _) => Farewell::HandsOver,
+            (false, true) => Farewell::GoesOn,
+            (false, false) => Farewell::Ends,
         }
     }
 
     /// Whether another node than this one may be there soon, as far as a leader knows: it has not said that it leaves, and was
-    /// heard in this term; or the term has just begun.
-    fn may_come_back(&self, id: MemberId) -> bool {
+    /// heard in this term, or has a place of which nobody has taken it yet; or the term has just begun.
+    fn may_come_back(&self, configs: &Configs, voters: &BTreeSet<MemberId>, id: MemberId) -> bool {
         let has_newer = |id: MemberId| self.nodes.keys().any(|other| other.node == id.node && *other > id);
-        let others = self.nodes.iter().filter(|&(&other, _)| other.node != id.node && !has_newer(other));
         let may_come = |seen: &Seen| !seen.leaver.is_asked() && self.now - seen.heard < self.settings.forget;
-        self.now - self.since < self.settings.suspect || others.into_iter().any(|(_, seen)| may_come(seen))
+        let known = configs.nodes().map(|founder| founder.id).chain(self.nodes.keys().copied());
+        let mut others = known.filter(|&other| other.node != id.node && !has_newer(other));
+        let has_place = |other| configs.names(other) || voters.contains(&other);
+        let may = |other| self.nodes.get(&other).map_or_else(|| has_place(other), may_come);
+        self.now - self.since < self.settings.suspect || others.any(may)
     }
 }

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, fmt::Write as _};
 
-use artillery_proto::{ChainId, MemberId, NodeId};
+use artillery_proto::{ChainId, MemberId, NodeId, control::log::Configs};
 
 use super::{Event, World};
 use crate::mutants::MutantName;
@@ -10,7 +10,7 @@ use crate::mutants::MutantName;
 impl World {
     /// Stops a life of a node, unless the chains or the log could not go on without it.
     pub(in super::super) fn stop_life(&mut self, node: usize) {
-        if !self.nodes[node].is_alive() || !self.can_spare(node) {
+        if !self.nodes[node].is_alive() || !self.can_spare(node) || self.is_rolling() {
             return;
         }
         self.restarts += 1;
@@ -93,6 +93,41 @@ impl World {
             let wanted = control.settings.replicas.min((0..self.nodes.len()).filter(may_serve).count());
             config.serving().count() == wanted && config.syncing().is_none() && config.serving().all(lives)
         })
+    }
+
+    /// Whether no node is kept away for what it did.
+    pub(in super::super) fn all_may_return(&self) -> bool {
+        self.kept_away(None).is_empty()
+    }
+
+    /// Whether a node decides now.
+    pub(in super::super) fn is_deciding(&self, node: usize) -> bool {
+        self.control.as_ref().is_some_and(|control| control.nodes[node].decider.decides_in().is_some())
+    }
+
+    /// What a node knows of the log.
+    pub(in super::super) fn configs_of(&self, node: usize) -> Option<&Configs> {
+        self.control.as_ref().map(|control| &**control.nodes[node].decider.configs())
+    }
+
+    /// Why a node isn't ready.
+    pub(in super::super) fn unready(&self, node: usize) -> Option<String> {
+        self.control.as_ref()?.nodes[node].decider.state().unready.map(|why| format!("n{node}: {why}"))
+    }
+
+    /// Lives of nodes that a leader has heard of within the suspicion, which don't leave, and itself.
+    pub(in super::super) fn heard_of(&self, leader: usize) -> BTreeSet<MemberId> {
+        let Some(control) = &self.control else { return BTreeSet::new() };
+        let suspect = control.founding.timing.suspect.as_nanos() as u64;
+        let of = control.heard.iter().filter(|((by, _), _)| *by == leader);
+        // Clocks differ a little.
+        let heard = of.filter(|&(_, &(at, leaves))| !leaves && self.now - at <= suspect + suspect / 50);
+        heard.map(|(&(_, id), _)| id).chain([self.ids[leader]]).collect()
+    }
+
+    /// Whether those are a majority of the nodes that keep the log.
+    pub(in super::super) fn has_majority_among(&self, nodes: &BTreeSet<MemberId>) -> bool {
+        self.control.as_ref().is_none_or(|control| control.majority_in(|id| nodes.contains(&id)))
     }
 
     /// Nodes that a leader lets nobody have for a while, since they held up a chain.

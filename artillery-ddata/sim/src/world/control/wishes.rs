@@ -5,7 +5,6 @@ use std::fmt::Write as _;
 use artillery_proto::{ChainId, Epoch, MemberId, Timestamp, control::message::ReorderError, node::Input};
 
 use super::{Event, World};
-use crate::faults::Fault;
 
 impl World {
     /// Asks whoever leads for another order of the first chain.
@@ -42,34 +41,21 @@ impl World {
     pub(in super::super) fn leave_for_good(&mut self, node: usize) {
         if self.nodes[node].is_alive() {
             self.leaves += 1;
+            self.nodes[node].stops = true;
             self.ask_to_leave(node, None);
         }
     }
 
-    fn ask_to_leave(&mut self, node: usize, until: Option<Timestamp>) {
+    pub(super) fn ask_to_leave(&mut self, node: usize, until: Option<Timestamp>) {
         self.nodes[node].drained = true;
         self.hand_in(node, Input::Leave { until });
     }
 
-    /// It ends, whatever the others make of that.
-    pub(in super::super) fn end_leave(&mut self, node: usize) {
-        if self.nodes[node].is_alive() {
-            self.nodes[node].down = true;
-            self.disconnect(node);
-        }
-    }
-
-    pub(super) fn ready(&mut self, node: usize) {
-        self.trace.line(self.now, |out| write!(out, "n{node} is ready"));
-        self.nodes[node].ready = true;
-    }
-
-    /// It may end, and does if it was asked to leave for good.
+    /// It may end, and does if it was told to stop.
     pub(super) fn left(&mut self, node: usize) {
         self.trace.line(self.now, |out| write!(out, "n{node} has left"));
-        let leaves = (0..self.active.len()).any(|at| self.active[at] && self.planned(at) == Fault::Leave(node));
-        if leaves {
-            self.end_leave(node);
+        if let Err(lost) = self.ends_when_told(node) {
+            self.claim(lost);
         }
     }
 

@@ -213,3 +213,23 @@ fn a_leader_that_has_just_begun_ends_no_chain() {
 fn a_node_that_stays_hears_no_farewell() {
     assert_eq!(said(&mut three(), 1).farewell, None);
 }
+
+#[test]
+fn the_last_node_that_keeps_the_log_hands_it_over() {
+    let mut world = World::new(2, 2);
+    world.pass(3_000, &[0, 1]);
+    world.pass(300, &[0]);
+    leaves(&mut world, 0);
+    assert_eq!(said(&mut world, 0).farewell, Some(Farewell::HandsOver), "node 1 hasn't shown an answer since");
+}
+
+#[test]
+fn a_last_member_waits_for_a_member_that_this_leader_has_never_heard() {
+    let mut world = three();
+    world.term = 2;
+    keep(&mut world, &[0, 1, 2]);
+    leaves(&mut world, 0);
+    leaves(&mut world, 1);
+    world.pass(600, &[0, 1]);
+    assert_eq!(said(&mut world, 0).farewell, Some(Farewell::HandsOver), "node 2 is a member");
+}

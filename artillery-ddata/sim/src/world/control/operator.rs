@@ -1,0 +1,94 @@
+//! An operator who restarts one node after the other: SIGTERM, and the next one when the one before says that it is ready.
+
+use std::fmt::Write as _;
+
+use artillery_proto::MemberId;
+
+use super::{Event, World};
+use crate::{
+    oracle::{Failure, Oracle},
+    scenario::{HEALED, SECOND},
+};
+
+/// The operator begins with no node later than so long before healing.
+const LAST: u64 = 5 * SECOND;
+
+/// Who is being restarted, and how far that has come.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(super) enum Rolling {
+    /// All nodes are ready, as far as the operator knows.
+    #[default]
+    Rests,
+    /// SIGTERM was sent.
+    Leaves(usize),
+    /// It has ended, starts another life, and isn't ready yet.
+    Starts(usize),
+}
+
+impl World {
+    /// The operator looks at the nodes, and goes on.
+    pub(super) fn operate(&mut self) {
+        let Some(control) = &mut self.control else { return };
+        let (pause, draw) = (control.operator.between(20_000_000, 400_000_000), control.operator.below(u64::MAX));
+        let after = control.operator.between(20_000_000, 1_500_000_000);
+        match control.rolling {
+            Rolling::Rests if self.now < HEALED - LAST => {
+                let is_well = |node: &crate::node::Node| node.is_alive() && !node.drained && node.ready;
+                if self.nodes.iter().all(is_well) {
+                    let node = (draw % self.nodes.len() as u64) as usize;
+                    control.rolling = Rolling::Leaves(node);
+                    self.rolls += 1;
+                    self.trace.line(self.now, |out| write!(out, "SIGTERM for n{node}"));
+                    self.nodes[node].stops = true;
+                    self.ask_to_leave(node, None);
+                }
+            }
+            Rolling::Rests => return,
+            // Killed meanwhile, and perhaps there again.
+            Rolling::Leaves(node) if !self.nodes[node].is_alive() || !self.nodes[node].drained => {
+                control.rolling = Rolling::Starts(node);
+                self.queue.push(self.now + after, super::super::Event::Control(Event::Start(node)));
+            }
+            Rolling::Starts(node) if self.nodes[node].is_alive() && self.nodes[node].ready => {
+                control.rolling = Rolling::Rests;
+                return self.queue.push(self.now + 2 * pause, super::super::Event::Control(Event::Operate));
+            }
+            Rolling::Leaves(_) | Rolling::Starts(_) => {}
+        }
+        self.queue.push(self.now + pause, super::super::Event::Control(Event::Operate));
+    }
+
+    /// Whether a node is being restarted: nobody kills another one meanwhile.
+    pub(in super::super) fn is_rolling(&self) -> bool {
+        self.control.as_ref().is_some_and(|control| control.rolling != Rolling::Rests)
+    }
+
+    /// A node that was told to stop ends.
+    pub(super) fn ends_when_told(&mut self, node: usize) -> Result<(), Failure> {
+        if !self.nodes[node].stops || !self.nodes[node].is_alive() {
+            return Ok(());
+        }
+        self.check_last_copy(node)?;
+        self.nodes[node].down = true;
+        self.disconnect(node);
+        Ok(())
+    }
+
+    /// A node that ends is not the last that serves a chain while another one is there that could take over.
+    fn check_last_copy(&self, node: usize) -> Result<(), Failure> {
+        let Some(control) = &self.control else { return Ok(()) };
+        let (me, there) = (self.ids[node], |id: MemberId| {
+            self.ids.iter().position(|&other| other == id).filter(|&at| self.nodes[at].is_alive() && at != node)
+        });
+        let others = (0..self.nodes.len()).any(|at| at != node && self.nodes[at].is_alive() && !self.nodes[at].drained);
+        for config in control.configs().iter() {
+            let serves = config.serving().any(|id| id == me);
+            if serves && others && !config.serving().any(|id| there(id).is_some()) {
+                let what =
+                    format!("n{node} was told to stop, and ended as the last that serves chain {}", config.chain.0);
+                return Err(Failure::new(Oracle::Lost, what));
+            }
+        }
+        Ok(())
+    }
+}

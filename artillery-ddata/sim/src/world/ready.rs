@@ -1,0 +1,89 @@
+//! What *ready* promises, judged by the state on which the leader's answer rests (docs/DESIGN.md §5.3).
+
+use std::{collections::BTreeSet, fmt::Write as _};
+
+use artillery_proto::{MemberId, control::message::Renewed};
+
+use super::World;
+use crate::{
+    oracle::{Failure, Oracle},
+    scenario::{HEALED, SECOND},
+};
+
+/// Nodes are ready within this time of healing.
+const READY: u64 = 10 * SECOND;
+
+impl World {
+    /// A leader says to a node how it stands.
+    pub(super) fn check_answer(&mut self, leader: usize, to: MemberId, renewed: &Renewed) {
+        let is_settled = renewed.settled.is_ok();
+        if is_settled {
+            self.check_promise(leader);
+        }
+        if let Some(at) = self.ids.iter().position(|&id| id == to) {
+            self.nodes[at].was_told |= is_settled;
+        }
+    }
+
+    /// A node says that it is ready.
+    pub(super) fn ready(&mut self, node: usize) {
+        self.trace.line(self.now, |out| write!(out, "n{node} is ready"));
+        self.nodes[node].ready = true;
+        // What it says to itself is no message.
+        if !self.nodes[node].was_told && self.is_deciding(node) {
+            self.check_promise(node);
+        } else if !self.nodes[node].was_told {
+            let what = format!("n{node} says that it is ready, and no leader has told it so");
+            self.claim(Failure::new(Oracle::Ready, what));
+        }
+        if self.nodes.iter().all(|node| node.ready || !node.is_alive()) {
+            self.counts.ready = self.counts.ready.max(Some(self.now.saturating_sub(HEALED)));
+        }
+    }
+
+    /// After any one node is stopped, each chain that can have two members keeps one, and the log a majority.
+    fn check_promise(&mut self, leader: usize) {
+        let Some(broken) = self.broken_promise(leader) else { return };
+        self.claim(Failure::new(Oracle::Ready, format!("n{leader} says that any one node may be stopped: {broken}")));
+    }
+
+    fn broken_promise(&self, leader: usize) -> Option<String> {
+        let heard = self.heard_of(leader);
+        let configs = self.configs_of(leader)?;
+        let replicas = self.setup.control.map_or(0, |control| control.replicas);
+        for config in configs.iter() {
+            let chain = config.chain.0;
+            if let Some(joiner) = config.syncing() {
+                return Some(format!("{joiner} joins chain {chain}"));
+            }
+            let serving = config.serving().filter(|id| heard.contains(id)).count();
+            let is_named = |id: &MemberId| config.members.iter().any(|member| member.id.node == id.node);
+            let may_join = |id: &&MemberId| !is_named(id) && configs.node(**id).is_some();
+            let other = heard.iter().find(may_join);
+            if serving == 0 {
+                return Some(format!("no member of chain {chain} was heard"));
+            }
+            if let Some(other) = other.filter(|_| serving == 1 && replicas > 1) {
+                return Some(format!("chain {chain} has one member, and {other} is there"));
+            }
+        }
+        (!self.has_majority_among(&heard)).then(|| "most of those that keep the log weren't heard".to_owned())
+    }
+
+    /// All nodes that live say that they are ready, some time after healing.
+    pub(super) fn check_all_ready(&self) -> Result<(), Failure> {
+        if self.control.is_none() || self.now < HEALED + READY || !self.all_may_return() {
+            return Ok(());
+        }
+        let lacks = |node: &usize| {
+            let node = &self.nodes[*node];
+            node.is_alive() && !node.drained && !node.ready
+        };
+        let never: BTreeSet<usize> = (0..self.nodes.len()).filter(lacks).collect();
+        if never.is_empty() {
+            return Ok(());
+        }
+        let why: Vec<_> = never.iter().filter_map(|&node| self.unready(node)).collect();
+        Err(Failure::new(Oracle::Liveness, format!("nodes {never:?} are not ready: {why:?}")))
+    }
+}

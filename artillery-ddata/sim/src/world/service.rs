@@ -1,0 +1,130 @@
+//! How long writes and strong reads stay away while all that they need is there.
+
+use std::collections::BTreeMap;
+
+use artillery_proto::{MemberId, replica::ReadMode};
+
+use super::World;
+use crate::{
+    faults::Kind,
+    node::Origin,
+    oracle::{Failure, Oracle},
+    scenario::SECOND,
+};
+
+/// Too few requests say nothing.
+const ASKED: u32 = 20;
+
+/// What was served of one kind, in one chain.
+#[derive(Clone, Copy, Default, Debug)]
+struct Served {
+    /// When something was, last.
+    last: u64,
+    /// Requests that came to nodes since.
+    asked: u32,
+}
+
+/// What is served, and since when it could be.
+#[derive(Default, Debug)]
+pub(super) struct Service {
+    /// By chain: writes, then strong reads.
+    served: Vec<[Served; 2]>,
+    /// Sets of nodes that could serve all since then, as bits.
+    able: BTreeMap<u32, u64>,
+}
+
+impl World {
+    /// A request reaches a node: one that could serve it, if it is to count.
+    pub(super) fn note_asked(&mut self, node: usize, origin: &Origin) {
+        let ask = &origin.asked.ask;
+        let counts = self.service.able.keys().any(|set| set & 1 << node != 0);
+        if !counts || (!ask.is_write() && ask.mode() != Some(ReadMode::Strong)) {
+            return;
+        }
+        let (chain, kind) = (origin.asked.chain, usize::from(!ask.is_write()));
+        self.served_of(chain)[kind].asked += 1;
+    }
+
+    /// A client hears that a write is done, or what a strong read found.
+    pub(super) fn note_done(&mut self, chain: usize, is_write: bool) {
+        self.look_at_service();
+        let now = self.now;
+        let served = &mut self.served_of(chain)[usize::from(!is_write)];
+        *served = Served { last: now, asked: 0 };
+    }
+
+    fn served_of(&mut self, chain: usize) -> &mut [Served; 2] {
+        if self.service.served.len() <= chain {
+            self.service.served.resize(chain + 1, Default::default());
+        }
+        &mut self.service.served[chain]
+    }
+
+    /// How long it may take until all is served again.
+    fn bound(&self) -> u64 {
+        let Some(control) = self.setup.control else { return u64::MAX };
+        let lease = control.lease.as_nanos() as u64;
+        3 * (lease + lease / 50) + control.suspect.as_nanos() as u64 + 2 * SECOND
+    }
+
+    /// Looks which nodes could serve together now, and whether they have for too long done nothing.
+    pub(super) fn look_at_service(&mut self) {
+        if self.control.is_none() || self.phase != super::Phase::Work {
+            return;
+        }
+        let now = self.now;
+        let able = self.able();
+        self.service.able.retain(|set, _| able.contains(set));
+        for set in able {
+            self.service.able.entry(set).or_insert(now);
+        }
+        let Some(&since) = self.service.able.values().min() else { return };
+        let bound = self.bound();
+        for chain in 0..self.service.served.len() {
+            for (kind, what) in ["writes", "strong reads"].into_iter().enumerate() {
+                let Served { last, asked } = self.service.served[chain][kind];
+                let away = now - since.max(last);
+                if asked < ASKED {
+                    continue;
+                }
+                self.counts.away = self.counts.away.max(away);
+                if away > bound {
+                    let (millis, bound) = (away / 1_000_000, bound / 1_000_000);
+                    let text = format!(
+                        "chain {chain}: no {what} for {millis} ms of {bound}, though all that is needed was there"
+                    );
+                    self.claim(Failure::new(Oracle::Service, text));
+                }
+            }
+        }
+    }
+
+    /// Sets of nodes that reach each other, with a majority of those that keep the log and a serving member of each chain.
+    fn able(&self) -> Vec<u32> {
+        let Some(control) = &self.control else { return Vec::new() };
+        if self.is_disturbed() {
+            return Vec::new();
+        }
+        let count = self.nodes.len();
+        let goes = |at: usize| self.nodes[at].is_alive() && !self.nodes[at].paused;
+        let reaches: Vec<u32> = (0..count)
+            .map(|a| (0..count).filter(|&b| a == b || self.network.joins(a, b)).fold(0, |set, b| set | 1 << b))
+            .collect();
+        let there = (0..count).filter(|&at| goes(at)).fold(0_u32, |set, at| set | 1 << at);
+        let has = |set: u32, id: MemberId| {
+            self.ids.iter().position(|&other| other == id).is_some_and(|at| set & 1 << at != 0)
+        };
+        let serves = |set: u32| control.configs().iter().all(|config| config.serving().any(|id| has(set, id)));
+        let meets = |set: u32| (0..count).filter(|at| set & 1 << at != 0).all(|at| set & !reaches[at] == 0);
+        let sets = (1..1_u32 << count).filter(|set| set & !there == 0);
+        sets.filter(|&set| meets(set) && serves(set) && control.majority_in(|id| has(set, id))).collect()
+    }
+
+    /// What is lost, late or slow now tells nothing of how soon a chain goes on.
+    fn is_disturbed(&self) -> bool {
+        let disturbs = |kind: Kind| {
+            matches!(kind, Kind::Loss | Kind::Duplication | Kind::Reorder | Kind::Delay | Kind::Slow | Kind::Far)
+        };
+        (0..self.active.len()).any(|at| self.active[at] && disturbs(self.planned(at).kind()))
+    }
+}
