@@ -166,6 +166,7 @@ fn a_last_member_that_leaves_hands_its_chain_over() {
     let renewal = Renewal { promotions: vec![wish], ..world.renewal(0) };
     world.renew_with(0, renewal);
     world.pass(500, &[0, 1]);
+    keep(&mut world, &[1]);
     let said = said(&mut world, 0);
     assert_eq!(said.farewell, Some(Farewell::GoesOn));
     assert_eq!(said.leave, Some(Leave { number: 0, stage: Stage::Resigned }));
