@@ -7,6 +7,8 @@ mod phase;
 mod recovering;
 mod report;
 pub(crate) mod service;
+#[cfg(test)]
+mod tests;
 
 use std::{net::SocketAddr, sync::Arc};
 
@@ -66,6 +68,7 @@ impl Node {
                 Phase::Ready(ready) => return Ok(*ready),
                 Phase::Failed(why) => return Err(why.clone()),
                 Phase::Stopped(Stopped::LeftBehind) => return Err(NeverReady::LeftBehind),
+                Phase::Stopped(Stopped::LogFailed) => return Err(NeverReady::LogFailed),
                 Phase::Stopped(_) => return Err(NeverReady::Stopped),
                 Phase::Seeking | Phase::Formed => {}
             }

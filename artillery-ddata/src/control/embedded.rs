@@ -83,6 +83,9 @@ struct Inner {
     applied: Arc<Applied>,
     /// One change of who keeps the log, or gets it, at a time.
     changing: tokio::sync::Mutex<()>,
+    /// The next confirmation panics.
+    #[cfg(test)]
+    panics: std::sync::atomic::AtomicBool,
 }
 
 type Metrics = RaftServerMetrics<RaftId, Peer>;
@@ -191,6 +194,23 @@ impl Embedded {
         messages::encode(&answer)
     }
 
+    /// Whether its part in the group ended though it wasn't told to: by a fatal error, or a panic.
+    pub(crate) fn has_failed(&self) -> bool {
+        self.0.applied.progress().failed
+    }
+
+    /// Has what keeps the log end as if by a fatal error.
+    #[cfg(test)]
+    pub(crate) async fn break_core(&self) {
+        self.0.raft.shutdown().await.unwrap();
+    }
+
+    /// Has the next confirmation panic.
+    #[cfg(test)]
+    pub(crate) fn panic_at_confirmation(&self) {
+        self.0.panics.store(true, std::sync::atomic::Ordering::Relaxed);
+    }
+
     /// Takes no part any more.
     pub(crate) async fn stop(&self) {
         self.0.applied.end();
@@ -237,6 +257,8 @@ impl Part {
             metrics,
             applied,
             changing,
+            #[cfg(test)]
+            panics: Default::default(),
         });
         tokio::spawn(voters::teach(Arc::downgrade(&inner), inner.applied.watch()));
         Ok(Embedded(inner))
@@ -285,7 +307,7 @@ async fn watch(me: RaftId, mut metrics: watch::Receiver<Metrics>, applied: Arc<A
         }
         applied.touch();
     }
-    applied.end();
+    applied.end_of_core();
 }
 
 impl Inner {
@@ -330,6 +352,8 @@ impl Inner {
         if self.leads() != Some(term) {
             return Err(not_leading());
         }
+        #[cfg(test)]
+        assert!(!self.panics.load(std::sync::atomic::Ordering::Relaxed), "as wanted");
         if self.settings.lacks(Mutant::ConfirmWithoutQuorum) {
             return Ok(self.applied.progress().last);
         }

@@ -21,7 +21,7 @@ use tokio::{
         mpsc::{self, error::TrySendError},
         oneshot, watch,
     },
-    task::JoinSet,
+    task::{JoinError, JoinSet},
 };
 
 pub(crate) use self::{
@@ -106,6 +106,8 @@ pub(crate) struct Control {
     leaving: Vec<oneshot::Sender<()>>,
     /// A chain's task has ended, as all do when the node stops.
     stopped: bool,
+    /// The log, or a question to it, has failed: nothing would ever be decided here any more.
+    failed: bool,
 }
 
 impl Control {
@@ -117,18 +119,19 @@ impl Control {
             reorder: 0,
             leaving: Vec::new(),
             stopped: false,
+            failed: false,
             parts,
         }
     }
 
-    /// Runs until the node stops.
-    pub(crate) async fn run(mut self, mut phases: watch::Receiver<Phase>) {
+    /// Runs until the node stops; whether it has to, since its log has failed.
+    pub(crate) async fn run(mut self, mut phases: watch::Receiver<Phase>) -> bool {
         self.look_around();
         self.hear_of_log();
         self.follow_log(0);
         while !phases.borrow().is_final() {
             self.flush();
-            if self.stopped {
+            if self.stopped || self.failed {
                 break;
             }
             let next = self.parts.node.next_tick();
@@ -136,14 +139,7 @@ impl Control {
             tokio::select! {
                 biased;
                 changed = phases.changed() => if changed.is_err() { break },
-                Some(done) = self.tasks.join_next() => match done {
-                    Ok(Done::Log(changes)) => {
-                        self.hear_of_log();
-                        self.follow_log(changes);
-                    }
-                    Ok(Done::Input(input)) => self.handle(*input),
-                    Err(error) => tracing::error!(%error, "a call to the configuration log failed"),
-                },
+                Some(done) = self.tasks.join_next() => self.done(done),
                 word = self.parts.words.recv() => {
                     let Some((chain, word)) = word else { break };
                     self.handle(Input::Word { chain, word });
@@ -161,6 +157,23 @@ impl Control {
         }
         self.tasks.shutdown().await;
         self.parts.calls.close();
+        self.failed
+    }
+
+    fn done(&mut self, done: Result<Done, JoinError>) {
+        match done {
+            Ok(Done::Log(changes)) => {
+                self.failed |= self.parts.seat.log().has_failed();
+                self.hear_of_log();
+                self.follow_log(changes);
+            }
+            Ok(Done::Input(input)) => self.handle(*input),
+            // The node waits for its answer, and would for ever.
+            Err(error) => {
+                tracing::error!(%error, "a call to the configuration log failed");
+                self.failed = true;
+            }
+        }
     }
 
     fn handle(&mut self, input: Input) {

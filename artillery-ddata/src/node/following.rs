@@ -16,7 +16,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 use super::{
     data::Data,
-    phase::{NeverReady, Phase, Ready},
+    phase::{NeverReady, Phase, Ready, Stopped},
     recovering,
 };
 use crate::{
@@ -139,8 +139,12 @@ impl Data {
         });
         // The task must not keep the socket open when the node is gone.
         drop(cluster);
-        control.run(self.phases()).await;
+        let has_failed = control.run(self.phases()).await;
         log.stop().await;
+        if has_failed {
+            tracing::error!("what keeps the configuration log has failed: this node stops");
+            self.stop(Stopped::LogFailed);
+        }
     }
 
     /// A leader is missed for `election_max`, and an election is called up to as long again after that: over in half of a

@@ -10,6 +10,8 @@ use crate::Place;
 /// What to do about it, too.
 const LEFT_BEHIND: &str = "the cluster was recovered without this node: start it again to join as a new member";
 
+const LOG_FAILED: &str = "what keeps the configuration log failed: start the node again";
+
 #[derive(Debug, Clone)]
 pub(crate) enum Phase {
     /// It belongs to no cluster yet.
@@ -61,6 +63,9 @@ pub enum NeverReady {
     /// The cluster was recovered without it.
     #[error("{LEFT_BEHIND}")]
     LeftBehind,
+    /// What keeps the configuration log here failed.
+    #[error("{LOG_FAILED}")]
+    LogFailed,
     /// Its replica stopped serving.
     #[error("a chain stopped serving: {0}")]
     Halted(String),
@@ -90,6 +95,8 @@ pub enum Stopped {
     Superseded,
     /// The cluster was recovered without this node, whose history is over: its next life joins as a new member.
     LeftBehind,
+    /// What keeps the configuration log here has failed: the node can't take part in its cluster any more.
+    LogFailed,
 }
 
 impl std::fmt::Display for Stopped {
@@ -100,6 +107,7 @@ impl std::fmt::Display for Stopped {
             Self::Dropped => "its last handle was dropped",
             Self::Superseded => "a later life of this node was met",
             Self::LeftBehind => LEFT_BEHIND,
+            Self::LogFailed => LOG_FAILED,
         })
     }
 }

@@ -42,6 +42,8 @@ pub(super) struct Progress {
     pub(super) raft: Option<RaftLogId>,
     /// Nothing more comes.
     pub(super) ended: bool,
+    /// It ended though nobody had it end.
+    pub(super) failed: bool,
 }
 
 #[derive(Debug)]
@@ -110,7 +112,8 @@ impl Applied {
     ) -> Self {
         let voters = vec![BTreeSet::from([by.0])];
         let membership = openraft::Membership::new(voters, BTreeMap::from([by]));
-        let progress = Progress { changes: changes + 1, last: configs.applied(), raft: Some(raft), ended: false };
+        let progress =
+            Progress { changes: changes + 1, last: configs.applied(), raft: Some(raft), ended: false, failed: false };
         let state = State {
             raft: Some(raft),
             membership: Membership::new(Some(raft), membership),
@@ -147,6 +150,15 @@ impl Applied {
     /// Something changed that isn't applied here: who leads, or who keeps the log.
     pub(super) fn touch(&self) {
         self.progress.send_modify(|progress| progress.changes += 1);
+    }
+
+    /// What keeps the log has ended: by itself, unless it was told to.
+    pub(super) fn end_of_core(&self) {
+        self.progress.send_modify(|progress| {
+            progress.changes += 1;
+            progress.failed |= !progress.ended;
+            progress.ended = true;
+        });
     }
 
     /// Nothing more will be applied.
