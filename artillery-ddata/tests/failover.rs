@@ -13,7 +13,7 @@ use std::{
     time::Duration,
 };
 
-use artillery_ddata::{Kv, Node, NodeBuilder, Place, Way, client::Spread};
+use artillery_ddata::{ChainId, Kv, Node, NodeBuilder, Place, Way, client::Spread, control::message::Arrange};
 use support::{PATIENCE, TestCluster, until, within};
 use tokio::task::JoinSet;
 
@@ -231,4 +231,50 @@ async fn who_leaves_is_missed_by_nobody() {
         assert_eq!(within(node.kv().get("k")).await.unwrap().into_value().unwrap(), "v");
     }
     within(cluster.nodes[0].kv().put("k", "w")).await.unwrap();
+}
+
+/// A joiner that its tail can't reach gives its place up to a spare that is well, though no write waits for it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_joiner_that_its_tail_can_not_reach_gives_its_place_up() {
+    let cluster = TestCluster::start_with(5, |builder| builder.replicas(3)).await;
+    within(cluster.node(Place::Head).kv().put("k", "v")).await.unwrap();
+    let leader = leader_that_is_no_tail(&cluster).await;
+    let (tail, middle) = (cluster.index(Place::Tail), cluster.index(Place::Middle));
+    let gone = if cluster.nodes[middle].name() == leader { cluster.index(Place::Head) } else { middle };
+    let spares: Vec<_> = (0..5).filter(|&at| cluster.nodes[at].role() == Place::Spare).collect();
+    let cut = |at: usize| {
+        cluster.cuts[at].cut(cluster.nodes[tail].addr());
+        cluster.cuts[tail].cut(cluster.nodes[at].addr());
+    };
+    spares.iter().for_each(|&spare| cut(spare));
+    cluster.nodes[gone].shutdown().await;
+    let syncing = async || cluster.nodes[tail].status().await.chains.first().and_then(|chain| chain.syncing.clone());
+    until(async || syncing().await.is_some()).await;
+    let first = syncing().await.unwrap();
+    let other = *spares.iter().find(|&&spare| cluster.nodes[spare].name() != first).unwrap();
+    // The other one can be reached, and is well.
+    cluster.cuts[other].mend(cluster.nodes[tail].addr());
+    cluster.cuts[tail].mend(cluster.nodes[other].addr());
+    let serves = |place| matches!(place, Place::Head | Place::Middle | Place::Tail);
+    until(async || serves(cluster.nodes[other].role())).await;
+    assert_eq!(within(cluster.nodes[other].kv().get("k")).await.unwrap().into_value().unwrap(), "v");
+}
+
+/// Has the members stand so that the node that decides isn't the tail; its name.
+async fn leader_that_is_no_tail(cluster: &TestCluster) -> String {
+    let head = cluster.node(Place::Head);
+    let leader = async || head.status().await.log.and_then(|log| log.leader);
+    until(async || leader().await.is_some()).await;
+    let leader = leader().await.unwrap();
+    if cluster.node(Place::Tail).name() == leader {
+        let config = head.routing().unwrap().chain(ChainId(0)).unwrap().clone();
+        let mut order: Vec<_> = config.serving().collect();
+        order.rotate_right(1);
+        let client = cluster.client(Spread::Sticky).await;
+        let (wish, node) = (Arrange::Reorder { chain: ChainId(0), order }, cluster.node(Place::Tail).id().node);
+        within(client.arrange(node, wish, PATIENCE)).await.unwrap().unwrap();
+        until(async || cluster.nodes.iter().any(|node| node.name() == leader && node.role() == Place::Head)).await;
+        until(async || cluster.nodes.iter().any(|node| node.role() == Place::Tail)).await;
+    }
+    leader
 }

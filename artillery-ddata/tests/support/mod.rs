@@ -29,6 +29,10 @@ impl Cuts {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(addr);
     }
 
+    pub fn mend(&self, addr: SocketAddr) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&addr);
+    }
+
     pub fn heal(&self) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
