@@ -236,7 +236,11 @@ async fn who_leaves_is_missed_by_nobody() {
 /// A joiner that its tail can't reach gives its place up to a spare that is well, though no write waits for it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_joiner_that_its_tail_can_not_reach_gives_its_place_up() {
-    let cluster = TestCluster::start_with(5, |builder| builder.replicas(3)).await;
+    // One of those that found the cluster decides: a spare that did couldn't be cut off from the tail alone.
+    let mut cluster = TestCluster::start(3).await;
+    for name in ["d", "e"] {
+        within(cluster.add(|builder| builder.name(name)).await.ready()).await.unwrap();
+    }
     within(cluster.node(Place::Head).kv().put("k", "v")).await.unwrap();
     let leader = leader_that_is_no_tail(&cluster).await;
     let (tail, middle) = (cluster.index(Place::Tail), cluster.index(Place::Middle));
