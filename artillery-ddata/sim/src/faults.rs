@@ -43,11 +43,13 @@ pub enum Kind {
     Leave,
     /// An operator restarts one node after the other, each when the one before is ready.
     Roll,
+    /// A node's store fails, so that its chains stop serving for good; then it starts anew.
+    Halt,
 }
 
 impl Kind {
     /// All of them.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 17] = [
         Self::Loss,
         Self::Duplication,
         Self::Reorder,
@@ -64,6 +66,7 @@ impl Kind {
         Self::Drain,
         Self::Leave,
         Self::Roll,
+        Self::Halt,
     ];
 
     /// Its name in reports.
@@ -85,6 +88,7 @@ impl Kind {
             Self::Drain => "drain",
             Self::Leave => "leave",
             Self::Roll => "roll",
+            Self::Halt => "halt",
         }
     }
 }
@@ -130,6 +134,8 @@ pub enum Fault {
     Drain(usize),
     /// This node is told to stop, and ends when it says that it may.
     Leave(usize),
+    /// The store of this node fails, and then the node starts another life.
+    Halt(usize),
 }
 
 impl Fault {
@@ -152,6 +158,7 @@ impl Fault {
             Self::Order(_) => Kind::Order,
             Self::Drain(_) => Kind::Drain,
             Self::Leave(_) => Kind::Leave,
+            Self::Halt(_) => Kind::Halt,
         }
     }
 }
@@ -175,6 +182,7 @@ impl fmt::Display for Fault {
             Self::Order(number) => write!(f, "order {number}"),
             Self::Drain(node) => write!(f, "drain of n{node}"),
             Self::Leave(node) => write!(f, "n{node} leaves"),
+            Self::Halt(node) => write!(f, "failure of the store of n{node}"),
         }
     }
 }
@@ -280,6 +288,7 @@ fn draw(rng: &mut Rng, kind: Kind, nodes: usize) -> Fault {
         Kind::Order => Fault::Order(a as u64),
         Kind::Drain => Fault::Drain(a),
         Kind::Leave => Fault::Leave(a),
+        Kind::Halt => Fault::Halt(a),
     }
 }
 

@@ -28,6 +28,7 @@ pub mod rng;
 pub mod runner;
 pub mod scenario;
 pub mod shrink;
+pub mod store;
 pub mod trace;
 pub mod wire;
 pub mod world;

@@ -141,7 +141,8 @@ impl Network {
                 | Fault::Play(_)
                 | Fault::Order(_)
                 | Fault::Drain(_)
-                | Fault::Leave(_) => {}
+                | Fault::Leave(_)
+                | Fault::Halt(_) => {}
             }
         }
     }

@@ -16,6 +16,7 @@ use crate::{
     network::Flight,
     rng::{Concern, Rng},
     scenario::Setup,
+    store::FailingStore,
 };
 
 /// Whose request a token stands for.
@@ -126,6 +127,8 @@ pub struct Node {
     pub id: MemberId,
     /// Its data.
     pub store: Arc<MemoryStore>,
+    /// The same, as its chains write to it.
+    pub failing: Arc<FailingStore>,
     /// Its chains.
     pub slots: Vec<Slot>,
     /// What it has to take in.
@@ -144,6 +147,8 @@ pub struct Node {
     pub crashed: bool,
     /// Whether it isn't there at the moment.
     pub down: bool,
+    /// Whether its store fails.
+    pub fails: bool,
     /// Whether it was told to stop.
     pub stops: bool,
     /// Whether it was asked to leave its chains.
@@ -178,11 +183,12 @@ impl Node {
         let store = MemoryStore::with_seed(seed.wrapping_add(index as u64)).with_positions(place, 1);
         let forgets = setup.mutant == Some(MutantName::ForgetNewKeys);
         let store = Arc::new(if forgets { store.forgetting_new_keys() } else { store });
+        let failing = Arc::new(FailingStore::new(store.clone()));
         let slots = (0..setup.chains)
             .map(|chain| {
                 let chain = ChainId(chain as u32);
                 let gate = Arc::new(Gate::new(chain));
-                let runner = ChainRunner::new(id, chain, settings(setup), store.clone(), gate.clone());
+                let runner = ChainRunner::new(id, chain, settings(setup), failing.clone(), gate.clone());
                 let runner = runner.with_mutant(setup.mutant.and_then(MutantName::runner));
                 Slot { runner, gate, tick: None, tick_number: 0, tick_queued: false }
             })
@@ -190,6 +196,7 @@ impl Node {
         Self {
             id,
             store,
+            failing,
             slots,
             inbox: VecDeque::new(),
             pending: None,
@@ -199,6 +206,7 @@ impl Node {
             ready_at: 0,
             crashed: false,
             down: false,
+            fails: false,
             stops: false,
             drained: false,
             ready: false,

@@ -156,8 +156,8 @@ impl Scenario {
     /// The kinds of faults that belong to it: each must occur in some seed.
     pub const fn kinds(self) -> &'static [Kind] {
         use Kind::{
-            Break, Crash, Cut, Delay, Drain, Duplication, Far, Isolate, Leave, Loss, Order, Pause, Reorder, Restart,
-            Roll, Slow,
+            Break, Crash, Cut, Delay, Drain, Duplication, Far, Halt, Isolate, Leave, Loss, Order, Pause, Reorder,
+            Restart, Roll, Slow,
         };
         match self {
             Self::Calm => &[Delay],
@@ -178,7 +178,7 @@ impl Scenario {
             Self::Resync => &[Restart, Isolate, Break, Pause, Delay],
             Self::Clocks => &[Isolate, Pause],
             Self::Unrest => &[Isolate, Pause, Break],
-            Self::Turmoil => &[Loss, Duplication, Reorder, Delay, Break, Cut, Slow, Restart, Pause, Isolate],
+            Self::Turmoil => &[Loss, Duplication, Reorder, Delay, Break, Cut, Slow, Restart, Pause, Isolate, Halt],
             Self::Whispers | Self::Halves | Self::Forks => &[Isolate, Cut],
             Self::Stalls => &[Isolate, Pause, Break],
             Self::LastWords => &[Isolate, Break],
@@ -191,7 +191,9 @@ impl Scenario {
             Self::Drains => &[Drain, Delay],
             Self::Leaves => &[Leave, Delay],
             Self::Lags => &[Break, Cut, Isolate, Pause],
-            Self::Rolling => &[Roll, Loss, Duplication, Reorder, Delay, Break, Cut, Slow, Restart, Pause, Isolate],
+            Self::Rolling => {
+                &[Roll, Halt, Loss, Duplication, Reorder, Delay, Break, Cut, Slow, Restart, Pause, Isolate]
+            }
             Self::Classic
             | Self::Pair
             | Self::Long

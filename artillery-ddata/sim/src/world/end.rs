@@ -248,6 +248,7 @@ impl World {
                 Kind::Drain => self.drains,
                 Kind::Leave => self.leaves,
                 Kind::Roll => self.rolls,
+                Kind::Halt => self.halts,
             };
         }
         for slot in self.nodes.iter().flat_map(|node| &node.slots) {

@@ -95,6 +95,11 @@ impl World {
             Fault::Drain(node) if begins => self.drain(node, self.planned_end(index)),
             Fault::Drain(node) => self.end_drain(node),
             Fault::Leave(node) if begins => self.leave_for_good(node),
+            Fault::Halt(node) if begins => self.fail_store(node),
+            // Later, if the log can't do without it now.
+            Fault::Halt(node) if !self.replace_store(node) => {
+                self.queue.push(self.now + SECOND / 10, Event::Fault { index, begins });
+            }
             Fault::Isolate(_) => self.isolations += u64::from(begins),
             Fault::Play(_) => {
                 let isolates = self.plays[index].iter().any(|fault| matches!(fault, Fault::Isolate(_)));

@@ -49,6 +49,8 @@ impl World {
 
     fn broken_promise(&self, leader: usize) -> Option<String> {
         let heard = self.heard_of(leader);
+        let fails =
+            |id: MemberId| self.ids.iter().position(|&other| other == id).is_some_and(|at| self.nodes[at].fails);
         let configs = self.configs_of(leader)?;
         let replicas = self.setup.control.map_or(0, |control| control.replicas);
         for config in configs.iter() {
@@ -58,7 +60,7 @@ impl World {
             }
             let serving = config.serving().filter(|id| heard.contains(id)).count();
             let is_named = |id: &MemberId| config.members.iter().any(|member| member.id.node == id.node);
-            let may_join = |id: &&MemberId| !is_named(id) && configs.node(**id).is_some();
+            let may_join = |id: &&MemberId| !is_named(id) && !fails(**id) && configs.node(**id).is_some();
             let other = heard.iter().find(may_join);
             if serving == 0 {
                 return Some(format!("no member of chain {chain} was heard"));
@@ -77,7 +79,7 @@ impl World {
         }
         let lacks = |node: &usize| {
             let node = &self.nodes[*node];
-            node.is_alive() && !node.drained && !node.ready
+            node.is_alive() && !node.drained && !node.fails && !node.ready
         };
         let never: BTreeSet<usize> = (0..self.nodes.len()).filter(lacks).collect();
         if never.is_empty() {

@@ -60,11 +60,11 @@ impl World {
         &mut self.service.served[chain]
     }
 
-    /// How long it may take until all is served again.
+    /// How long it may take until all is served again: with what a chain's task may lag, and until a client asks again.
     fn bound(&self) -> u64 {
         let Some(control) = self.setup.control else { return u64::MAX };
         let lease = control.lease.as_nanos() as u64;
-        3 * (lease + lease / 50) + control.suspect.as_nanos() as u64 + 2 * SECOND
+        3 * (lease + lease / 50) + control.suspect.as_nanos() as u64 + 2 * SECOND + SECOND + self.setup.attempt.1
     }
 
     /// Looks which nodes could serve together now, and whether they have for too long done nothing.
@@ -106,7 +106,7 @@ impl World {
             return Vec::new();
         }
         let count = self.nodes.len();
-        let goes = |at: usize| self.nodes[at].is_alive() && !self.nodes[at].paused;
+        let goes = |at: usize| self.nodes[at].is_alive() && !self.nodes[at].paused && !self.nodes[at].fails;
         let reaches: Vec<u32> = (0..count)
             .map(|a| (0..count).filter(|&b| a == b || self.network.joins(a, b)).fold(0, |set, b| set | 1 << b))
             .collect();

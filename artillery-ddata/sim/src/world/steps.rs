@@ -211,6 +211,9 @@ impl World {
     fn observe(&mut self, index: usize, slot: usize) -> Result<(), Failure> {
         let replica = self.nodes[index].slots[slot].runner.replica();
         let status = replica.status();
+        if self.nodes[index].fails && status.halted.is_some() {
+            return Ok(());
+        }
         if self.control.is_some() {
             self.oracles[slot].observe_life(index, self.ids[index], &status, replica.history())?;
         } else if let Some(place) = self.place(index, slot) {
@@ -234,6 +237,10 @@ impl World {
     fn event(&mut self, index: usize, slot: usize, event: &ReplicaEvent) -> Result<(), Failure> {
         self.trace.line(self.now, |out| write!(out, "n{index} c{slot} event {event:?}"));
         match event {
+            ReplicaEvent::Halted(_) if self.nodes[index].fails => {
+                self.halts += 1;
+                Ok(())
+            }
             ReplicaEvent::Halted(halt) => {
                 Err(Failure::new(Oracle::Halted, format!("n{index} of chain {slot} halted: {halt} ({halt:?})")))
             }

@@ -82,7 +82,12 @@ impl View<'_> {
     pub(super) fn has_heir(&self, config: &ChainConfig, id: MemberId) -> bool {
         let Some(leaver) = self.nodes.get(&id).map(|seen| seen.leaver) else { return false };
         let agreed = |other| self.nodes.get(&other).is_some_and(|seen| seen.leaver.agreed);
-        let stays = |other| !self.is_gone(other) && !self.fenced.contains_key(&other) && !agreed(other);
+        let stays = |other| {
+            !self.is_gone(other)
+                && !self.fenced.contains_key(&other)
+                && !agreed(other)
+                && !self.has_halted(config.chain, other)
+        };
         let proven = |other| self.nodes.get(&other).is_some_and(|seen| seen.proven >= leaver.asked);
         let lived = |other| other == self.me || proven(other) || self.is(Mutant::BelieveOldMessages);
         config.serving().any(|other| other != id && stays(other) && lived(other))

@@ -218,7 +218,9 @@ impl View<'_> {
         let serving = || config.members.iter().filter(|member| member.role == Role::Serving).copied();
         let goes = |id| self.is_gone(id) || self.is_blamed(config, id).is_some();
         let lives = |id| self.lives(id) || (self.lived(id) && !serving().any(|member| self.is_gone(member.id)));
-        if !serving().any(|member| lives(member.id) && !goes(member.id)) {
+        // One that stopped serving keeps nothing for the others.
+        let serves = |id| !self.has_halted(config.chain, id);
+        if !serving().any(|member| lives(member.id) && !goes(member.id) && serves(member.id)) {
             return serving().collect();
         }
         let has_heir = |id| !self.has_resigned(id) || self.has_heir(config, id);

@@ -80,7 +80,8 @@ impl View<'_> {
     fn farewell(&self, configs: &Configs, voters: &BTreeSet<MemberId>, id: MemberId) -> Farewell {
         let stays = |id: MemberId| !self.is_gone(id) && !self.asks_to_leave(id);
         let is_last = |config: &&ChainConfig| {
-            config.serving().any(|serving| serving == id) && !config.serving().any(|other| other != id && stays(other))
+            let keeps = |other| other != id && stays(other) && !self.has_halted(config.chain, other);
+            config.serving().any(|serving| serving == id) && !config.serving().any(keeps)
         };
         let is_taken_over = |config: &ChainConfig| {
             config.syncing().is_some_and(stays) || self.successors(configs, config).next().is_some()
@@ -100,7 +101,7 @@ impl View<'_> {
 
     /// Whether another node than this one may be there soon, as far as a leader knows: it has not said that it leaves, and was
     /// heard in this term, or has a place of which nobody has taken it yet; or the term has just begun.
-    fn may_come_back(&self, configs: &Configs, voters: &BTreeSet<MemberId>, id: MemberId) -> bool {
+    pub(super) fn may_come_back(&self, configs: &Configs, voters: &BTreeSet<MemberId>, id: MemberId) -> bool {
         let has_newer = |id: MemberId| self.nodes.keys().any(|other| other.node == id.node && *other > id);
         let may_come = |seen: &Seen| !seen.leaver.is_asked() && self.now - seen.heard < self.settings.forget;
         let known = configs.nodes().map(|founder| founder.id).chain(self.nodes.keys().copied());

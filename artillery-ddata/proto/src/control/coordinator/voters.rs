@@ -92,12 +92,16 @@ impl Coordinator {
     }
 
     /// Whether the log needs this node no more, which has said that it goes: as soon as it isn't among those that keep it,
-    /// or no node stays that could.
+    /// or no node stays that could, nor may come back (trap 69).
     pub(super) fn releases(&self, now: Timestamp, id: MemberId) -> bool {
         let Some(leading) = &self.leading else { return false };
         let patience = self.settings.suspect * PATIENCE;
         let can_keep = |founder: &Founder| self.can_keep(leading, founder.id, now, patience);
-        let none_stays = || self.voters.iter().all(|&id| self.goes(id)) && !self.configs.nodes().any(can_keep);
+        let none_stays = || {
+            let view = leading.view(now, self.me, &self.settings, self.mutant, &self.outside);
+            let all_go = self.voters.iter().all(|&id| self.goes(id)) && !self.configs.nodes().any(can_keep);
+            all_go && !view.may_come_back(&self.configs, &self.voters, id)
+        };
         self.asks_to_leave(id) && (!self.voters.contains(&id) || none_stays())
     }
 

@@ -25,11 +25,38 @@ impl World {
         let lives = |id: MemberId| {
             id != without && self.ids.iter().position(|&other| other == id).is_some_and(|at| self.nodes[at].is_alive())
         };
-        let chains = control.configs().iter().all(|config| config.serving().any(lives));
+        // Who is about to end, or whose store fails, is no copy to count on.
+        let stays = |id: MemberId| {
+            let at = self.ids.iter().position(|&other| other == id);
+            lives(id) && at.is_some_and(|at| !self.nodes[at].fails && !self.nodes[at].stops)
+        };
+        let chains = control.configs().iter().all(|config| config.serving().any(stays));
         // What may be decided yet may leave this node as the only one.
         let proposes = control.nodes.iter().any(|half| half.decider.proposes());
         let decides = control.group.in_limbo() || control.appends > 0 || proposes;
         !decides && chains && control.group.has_majority_of(lives)
+    }
+
+    /// The store of a node fails from now on, unless its chains could not go on without it.
+    pub(in super::super) fn fail_store(&mut self, node: usize) {
+        if self.control.is_some() && self.nodes[node].is_alive() && self.can_spare(node) && !self.is_rolling() {
+            self.nodes[node].fails = true;
+            self.nodes[node].failing.fail();
+        }
+    }
+
+    /// A node whose store failed starts another life, unless the chains or the log could not go on without it.
+    pub(in super::super) fn replace_store(&mut self, node: usize) -> bool {
+        let is_there = self.nodes[node].fails && self.nodes[node].is_alive();
+        if is_there && (!self.can_spare(node) || self.is_rolling()) {
+            return false;
+        }
+        if is_there {
+            self.nodes[node].down = true;
+            self.disconnect(node);
+            self.restart_life(node);
+        }
+        true
     }
 
     pub(in super::super) fn restart_life(&mut self, node: usize) {
@@ -88,7 +115,7 @@ impl World {
             let may_serve = |at: &usize| {
                 let node = &self.nodes[*at];
                 let serves = config.serving().any(|id| id == self.ids[*at]);
-                node.is_alive() && (serves || !node.drained && !away.contains(&self.ids[*at].node))
+                node.is_alive() && (serves || !node.drained && !node.fails && !away.contains(&self.ids[*at].node))
             };
             let wanted = control.settings.replicas.min((0..self.nodes.len()).filter(may_serve).count());
             config.serving().count() == wanted && config.syncing().is_none() && config.serving().all(lives)

@@ -33,7 +33,7 @@ impl World {
         let after = control.operator.between(20_000_000, 1_500_000_000);
         match control.rolling {
             Rolling::Rests if self.now < HEALED - LAST => {
-                let is_well = |node: &crate::node::Node| node.is_alive() && !node.drained && node.ready;
+                let is_well = |node: &crate::node::Node| node.is_alive() && !node.drained && !node.fails && node.ready;
                 if self.nodes.iter().all(is_well) {
                     let node = (draw % self.nodes.len() as u64) as usize;
                     control.rolling = Rolling::Leaves(node);
@@ -78,7 +78,8 @@ impl World {
     fn check_last_copy(&self, node: usize) -> Result<(), Failure> {
         let Some(control) = &self.control else { return Ok(()) };
         let (me, there) = (self.ids[node], |id: MemberId| {
-            self.ids.iter().position(|&other| other == id).filter(|&at| self.nodes[at].is_alive() && at != node)
+            let is_whole = |&at: &usize| self.nodes[at].is_alive() && !self.nodes[at].fails && at != node;
+            self.ids.iter().position(|&other| other == id).filter(is_whole)
         });
         let others = (0..self.nodes.len()).any(|at| at != node && self.nodes[at].is_alive() && !self.nodes[at].drained);
         for config in control.configs().iter() {

@@ -234,3 +234,15 @@ fn a_last_member_waits_for_a_member_that_this_leader_has_never_heard() {
     world.pass(600, &[0, 1]);
     assert_eq!(said(&mut world, 0).farewell, Some(Farewell::HandsOver), "node 2 is a member");
 }
+
+#[test]
+fn a_spare_that_alone_keeps_the_log_is_not_released_while_a_member_may_come_back() {
+    let mut world = World::new(2, 1);
+    let spare = (0..2).find(|&n| !world.serving().contains(&id(n))).unwrap();
+    assert!(spare == 0 || world.serving() == [id(0)]);
+    world.pass(3_000, &[0, 1]);
+    world.pass(5_000, &[0]);
+    leaves(&mut world, 0);
+    let told = said(&mut world, 0);
+    assert_eq!((told.released, told.farewell), (false, Some(Farewell::HandsOver)));
+}

@@ -1,0 +1,77 @@
+//! A store that fails from some moment on.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
+
+use artillery_proto::{
+    ChainId, Sequence,
+    store::{
+        Applied, HashedIter, Held, MemoryStore, Persisted, RecordIter, Recovered, Size, Store, StoreBatch, StoreError,
+    },
+};
+
+/// A memory store whose changes fail once it is told so.
+#[derive(Debug)]
+pub struct FailingStore {
+    inner: Arc<MemoryStore>,
+    fails: AtomicBool,
+}
+
+impl FailingStore {
+    /// One over this store, which works.
+    pub fn new(inner: Arc<MemoryStore>) -> Self {
+        Self { inner, fails: AtomicBool::new(false) }
+    }
+
+    /// From now on no change is made.
+    pub fn fail(&self) {
+        self.fails.store(true, Ordering::Relaxed);
+    }
+}
+
+impl Store for FailingStore {
+    fn read(&self, chain: ChainId, key: &[u8], at_most: Sequence) -> Result<Option<Held>, StoreError> {
+        self.inner.read(chain, key, at_most)
+    }
+
+    fn scan(&self, chain: ChainId, from: &[u8], at_most: Sequence) -> RecordIter<'_> {
+        self.inner.scan(chain, from, at_most)
+    }
+
+    fn scan_hashed(&self, chain: ChainId, from: u64, at_most: Sequence) -> Option<HashedIter<'_>> {
+        self.inner.scan_hashed(chain, from, at_most)
+    }
+
+    fn apply(&self, batch: &StoreBatch) -> Result<Applied, StoreError> {
+        match self.fails.load(Ordering::Relaxed) {
+            true => Err(StoreError::Failed("as planned".to_owned())),
+            false => self.inner.apply(batch),
+        }
+    }
+
+    fn persist(&self, upto: Applied, done: Persisted) {
+        self.inner.persist(upto, done);
+    }
+
+    fn recover(&self) -> Result<Vec<Recovered>, StoreError> {
+        self.inner.recover()
+    }
+
+    fn pin(&self, chain: ChainId, at: Sequence) {
+        self.inner.pin(chain, at);
+    }
+
+    fn unpin(&self, chain: ChainId, at: Sequence) {
+        self.inner.unpin(chain, at);
+    }
+
+    fn bytes(&self) -> u64 {
+        self.inner.bytes()
+    }
+
+    fn size(&self, chain: ChainId) -> Size {
+        self.inner.size(chain)
+    }
+}
