@@ -89,9 +89,9 @@ mod tests {
     #[test]
     fn what_a_failing_run_does_not_need_is_left_out() {
         let mutant = MutantName::IgnoreLease;
-        let failing = |&seed: &u64| run_setup(seed, Scenario::Turmoil.setup(seed, Some(mutant))).failure.is_some();
+        let failing = |&seed: &u64| run_setup(seed, Scenario::Partitions.setup(seed, Some(mutant))).failure.is_some();
         let seed = (0..40).find(failing).expect("a lease is missed soon");
-        let shrunk = shrink(Scenario::Turmoil, seed, Some(mutant)).expect("it fails");
+        let shrunk = shrink(Scenario::Partitions, seed, Some(mutant)).expect("it fails");
         assert!(shrunk.faults.len() < shrunk.planned / 2, "{shrunk}");
         let away = [Kind::Isolate, Kind::Pause, Kind::Cut, Kind::Break, Kind::Restart];
         assert!(shrunk.faults.iter().any(|planned| away.contains(&planned.fault.kind())), "{shrunk}");

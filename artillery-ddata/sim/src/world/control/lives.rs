@@ -39,7 +39,7 @@ impl World {
 
     /// The store of a node fails from now on, unless its chains could not go on without it.
     pub(in super::super) fn fail_store(&mut self, node: usize) {
-        if self.control.is_some() && self.nodes[node].is_alive() && self.can_spare(node) && !self.is_rolling() {
+        if self.control.is_some() && self.nodes[node].is_alive() && self.can_spare(node) {
             self.nodes[node].fails = true;
             self.nodes[node].failing.fail();
         }
@@ -48,7 +48,7 @@ impl World {
     /// A node whose store failed starts another life, unless the chains or the log could not go on without it.
     pub(in super::super) fn replace_store(&mut self, node: usize) -> bool {
         let is_there = self.nodes[node].fails && self.nodes[node].is_alive();
-        if is_there && (!self.can_spare(node) || self.is_rolling()) {
+        if is_there && !self.can_spare(node) {
             return false;
         }
         if is_there {
