@@ -167,6 +167,11 @@ impl Cluster {
         let _ = self.ask(|done| Input::ClusterId(id, done)).await;
     }
 
+    /// Sets the formations that the one of this node succeeds; see [`Endpoint::set_predecessors`].
+    pub fn set_predecessors(&self, line: Vec<ClusterId>) {
+        self.inner.endpoint.set_predecessors(line);
+    }
+
     /// The formation that this node belongs to.
     pub fn cluster_id(&self) -> Option<ClusterId> {
         self.inner.endpoint.cluster_id()

@@ -97,7 +97,8 @@ pub(crate) fn of_operation(operation: &Operation) -> usize {
         | Operation::Status
         | Operation::Arrange(_)
         | Operation::Survey
-        | Operation::Recover { .. } => OVERHEAD,
+        | Operation::Recover { .. }
+        | Operation::Found { .. } => OVERHEAD,
     }
 }
 

@@ -3,6 +3,7 @@
 mod builder;
 mod data;
 mod following;
+mod founding;
 mod phase;
 mod recovering;
 mod report;
@@ -20,7 +21,9 @@ pub use self::{
     builder::{NodeBuilder, StartError},
     phase::{NeverReady, Ready, Stopped},
 };
-use crate::{Place, Routing, config::Config, control::Timing, kv::Kv, metrics::NodeMetrics, status::NodeStatus};
+use crate::{
+    ClusterId, Place, Routing, config::Config, control::Timing, kv::Kv, metrics::NodeMetrics, status::NodeStatus,
+};
 
 /// A member of a cluster, or a spare, in this process. Clones are the same node; dropping the last one is a crash.
 #[derive(Clone)]
@@ -69,6 +72,8 @@ impl Node {
                 Phase::Failed(why) => return Err(why.clone()),
                 Phase::Stopped(Stopped::LeftBehind) => return Err(NeverReady::LeftBehind),
                 Phase::Stopped(Stopped::LogFailed) => return Err(NeverReady::LogFailed),
+                Phase::Stopped(Stopped::Founds) => return Err(NeverReady::Founds),
+                Phase::Stopped(Stopped::Succeeded) => return Err(NeverReady::Succeeded),
                 Phase::Stopped(_) => return Err(NeverReady::Stopped),
                 Phase::Seeking | Phase::Formed => {}
             }
@@ -113,6 +118,12 @@ impl Node {
     /// `None`: no cluster has formed yet.
     pub fn timing(&self) -> Option<Timing> {
         self.inner.data.timing()
+    }
+
+    /// The clusters that one is to name which succeeds this node's, the oldest first: what
+    /// [`NodeBuilder::found_after`] and [`NodeBuilder::join_after`] are given. Empty: the node belongs to no cluster yet.
+    pub fn lineage(&self) -> Vec<ClusterId> {
+        self.inner.data.lineage()
     }
 
     /// The membership below the data: who seems to be there.

@@ -18,6 +18,9 @@ pub struct NodeStatus {
     pub cluster: String,
     /// Id of the formation it belongs to, if it belongs to one.
     pub cluster_id: Option<String>,
+    /// The clusters that this one succeeds, the oldest first: an operator gave each of them up.
+    #[serde(default)]
+    pub succeeds: Vec<String>,
     /// What it is in the first chain that it serves; a spare too while it belongs to no cluster.
     #[serde(with = "place")]
     pub role: Place,
@@ -57,6 +60,23 @@ pub struct LogStatus {
     /// Why it isn't settled; `null`: it is.
     #[serde(default)]
     pub unready: Option<String>,
+    /// No life of a node that served answers, and this one never served: what the cluster held may be lost. `ctl found` has the nodes
+    /// that are there form a new one.
+    #[serde(default)]
+    pub orphaned: bool,
+    /// The cluster that succeeds this one, if an operator has had one founded; `null`: none is known.
+    #[serde(default)]
+    pub successor: Option<SuccessorStatus>,
+}
+
+/// A cluster that was founded in the place of this one.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct SuccessorStatus {
+    /// Its id.
+    pub cluster_id: String,
+    /// This node gives way to it: it keeps what it holds, and serves nothing. Otherwise it goes on, and refuses the other.
+    pub yields: bool,
 }
 
 /// Another node, by the membership protocol: a suggestion.

@@ -2,6 +2,7 @@
 
 use std::str::FromStr;
 
+use artillery_ddata::ClusterId;
 use tracing_subscriber::filter::LevelFilter;
 
 /// Refuses the value of an argument that is planned and not there.
@@ -46,4 +47,10 @@ mod tests {
             assert!(bad.parse::<Bytes>().is_err(), "{bad}");
         }
     }
+}
+
+/// The id of a cluster.
+pub(crate) fn cluster_id(text: &str) -> Result<ClusterId, String> {
+    let id = u128::from_str_radix(text, 16).ok().filter(|_| text.len() == 32);
+    id.map(ClusterId).ok_or_else(|| "32 hexadecimal digits, as `status` shows them".to_owned())
 }

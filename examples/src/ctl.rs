@@ -5,6 +5,7 @@ mod cas;
 mod change;
 mod del;
 mod drain;
+mod found;
 mod get;
 mod load;
 mod outcome;
@@ -65,7 +66,10 @@ async fn run(args: &CtlArgs, output: Output) -> Result<u8, Failure> {
     }
     let work = async {
         let client = args.find.connect(Spread::Sticky, timeout).await?;
-        let done = command(&client, &args.command, timeout, output).await;
+        let done = match &args.command {
+            Command::Found { accept_loss } => found::run(&client, *accept_loss, &args.find, timeout, output).await,
+            other => command(&client, other, timeout, output).await,
+        };
         client.close().await;
         done
     };
@@ -96,6 +100,6 @@ async fn command(client: &Client, command: &Command, timeout: Duration, output: 
         Command::Reorder { chain, nodes } => reorder::run(client, *chain, nodes, timeout, output).await,
         Command::Recover { accept_loss } => recover::run(client, *accept_loss, timeout, output).await,
         Command::Outcome { request } => outcome::run(&kv, *request, output).await,
-        Command::Load(_) | Command::Other(_) => Ok(exit::DONE),
+        Command::Found { .. } | Command::Load(_) | Command::Other(_) => Ok(exit::DONE),
     }
 }

@@ -1,5 +1,6 @@
 //! `node`: one node of a cluster, as a process.
 
+mod again;
 mod args;
 mod http;
 mod metrics;
@@ -10,11 +11,15 @@ mod settings;
 
 use std::process::ExitCode;
 
-use artillery_ddata::{Node, node::NeverReady};
+use artillery_ddata::{
+    Node,
+    node::{NeverReady, Stopped},
+};
 use clap::Parser;
 use serde::Serialize;
 
 use self::{
+    again::Again,
     args::NodeArgs,
     port::{Bound, Plan, Ports},
 };
@@ -58,14 +63,17 @@ async fn run(args: NodeArgs) -> Result<u8, Failure> {
     tracing::info!(node = node.name(), addr = %node.addr(), http = http.as_deref(), resp = resp.as_deref(), "this node is up");
     let served = tokio::select! {
         served = serve(&node, resp, http) => served,
-        () = signals.asked_to_stop() => Ok(exit::DONE),
+        () = signals.asked_to_stop() => Ok(None),
     };
     // The last member of a chain hands that over first, which takes as long as a resync.
     tokio::select! {
         () = node.leave() => {}
         () = signals.asked_to_stop() => tracing::warn!("asked to stop once more: this node ends now, with what it alone holds"),
     }
-    served
+    match served? {
+        Some(again) => Err(again.begin(&node.lineage())),
+        None => Ok(exit::DONE),
+    }
 }
 
 async fn bound(plan: Option<Plan>) -> Result<Option<Bound>, Failure> {
@@ -87,9 +95,14 @@ async fn follow_files(mut hangups: Hangups, files: IdentityArgs, node: Node) {
     }
 }
 
-/// Says that the node is ready as soon as it is; ends only when the node does.
-async fn serve(node: &Node, resp: Option<String>, http: Option<String>) -> Result<u8, Failure> {
-    let ready = node.ready().await.map_err(never)?;
+/// Says that the node is ready as soon as it is; ends only when the node does, and says whether it is to begin another life.
+async fn serve(node: &Node, resp: Option<String>, http: Option<String>) -> Result<Option<Again>, Failure> {
+    let ready = match node.ready().await {
+        Ok(ready) => ready,
+        Err(NeverReady::Founds) => return Ok(Some(Again::Founds)),
+        Err(NeverReady::Succeeded) => return Ok(Some(Again::Joins)),
+        Err(why) => return Err(never(why)),
+    };
     let line = ReadyLine {
         ready: true,
         node: node.name(),
@@ -101,7 +114,11 @@ async fn serve(node: &Node, resp: Option<String>, http: Option<String>) -> Resul
     // A program that reads the line may be gone already; the node runs on.
     let text = serde_json::to_string(&line).map_err(Failure::failed)?;
     let _ = std::io::Write::write_all(&mut std::io::stdout().lock(), format!("{text}\n").as_bytes());
-    Err(Failure::failed(node.stopped().await))
+    match node.stopped().await {
+        Stopped::Founds => Ok(Some(Again::Founds)),
+        Stopped::Succeeded => Ok(Some(Again::Joins)),
+        why => Err(Failure::failed(why)),
+    }
 }
 
 /// Why it will never be ready, and what is most often to blame.

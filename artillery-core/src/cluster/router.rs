@@ -102,6 +102,12 @@ impl Service for Router {
         }
     }
 
+    fn succeeded(&self, by: ClusterId) {
+        if let Some(service) = self.service() {
+            service.succeeded(by);
+        }
+    }
+
     fn refused(&self, addr: SocketAddr, reason: &Refusal) {
         // A node that lists itself as a seed is no trouble.
         if !matches!(reason, Refusal::Itself(_)) && self.board.warns_of(addr) {

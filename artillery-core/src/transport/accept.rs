@@ -67,7 +67,7 @@ async fn greet(shared: &Arc<Shared>, incoming: Incoming) -> Result<(quinn::Conne
         Ok(_) => Answer::Accepted(shared.hello()),
         Err(refusal) => Answer::Refused(refusal.clone()),
     };
-    let told = tell(&mut send, &hello::encode(shared.local.versions, &answer)).await;
+    let told = tell(&mut send, &hello::encode_with(shared.local.versions, &answer, &shared.registry.succeeds())).await;
     match considered {
         Ok((connection, ticket)) => match told {
             Ok(()) => Ok((quinn, connection, ticket)),
@@ -108,7 +108,11 @@ fn consider(
     changes: u64,
 ) -> Result<(Connection, Ticket), Refusal> {
     let (version, theirs) = hello::decode::<Hello>(shared.local.versions, frame)?;
-    hello::check(&shared.hello(), &theirs, &name)?;
+    let checked = hello::check(&shared.hello(), &theirs, &name);
+    if let Err(Refusal::DifferentCluster { there, .. }) = &checked {
+        shared.met_foreign(*there, &hello::succeeds(frame));
+    }
+    checked?;
     let peer = Arc::new(peer_info(name, theirs, quinn.remote_address(), version));
     let connection = shared.connection(quinn.clone(), Arc::clone(&peer));
     let ticket = shared.registry.accept(&connection, shared.config.max_connections_per_peer)?;

@@ -57,12 +57,20 @@ async fn greet(shared: &Arc<Shared>, addr: SocketAddr, expected: Option<NodeId>)
     }
 
     let mine = shared.hello();
-    let (version, answer) = ask(shared, &quinn, &mine).await?;
+    let (version, answer, succeeds) = ask(shared, &quinn, &mine).await?;
     let theirs = match answer {
         Answer::Accepted(theirs) => theirs,
-        Answer::Refused(refusal) => return Err(ConnectError::Refused(refusal)),
+        Answer::Refused(refusal) => {
+            if let Refusal::DifferentCluster { here, .. } = &refusal {
+                shared.met_foreign(*here, &succeeds);
+            }
+            return Err(ConnectError::Refused(refusal));
+        }
     };
     let checked = hello::check(&mine, &theirs, &name);
+    if let Err(Refusal::DifferentCluster { there, .. }) = &checked {
+        shared.met_foreign(*there, &succeeds);
+    }
     let peer = Arc::new(peer_info(name, theirs, quinn.remote_address(), version));
     let connection = shared.connection(quinn, peer);
     match checked.and_then(|()| shared.registry.dialled(&connection)) {
@@ -84,12 +92,16 @@ async fn greet(shared: &Arc<Shared>, addr: SocketAddr, expected: Option<NodeId>)
     }
 }
 
-/// Says hello and reads the answer.
-async fn ask(shared: &Shared, quinn: &quinn::Connection, mine: &hello::Hello) -> Result<(u16, Answer), ConnectError> {
+/// Says hello and reads the answer, and which clusters the peer's succeeds.
+async fn ask(
+    shared: &Shared,
+    quinn: &quinn::Connection,
+    mine: &hello::Hello,
+) -> Result<(u16, Answer, Vec<ClusterId>), ConnectError> {
     let asked = async {
         let (mut send, mut receive) = quinn.open_bi().await.map_err(|error| error.to_string())?;
         let mut words = vec![StreamKind::HELLO.0];
-        words.extend_from_slice(&hello::encode(shared.local.versions, mine));
+        words.extend_from_slice(&hello::encode_with(shared.local.versions, mine, &shared.registry.succeeds()));
         send.write_all(&words).await.map_err(|error| error.to_string())?;
         // Fails only for a stream at its end.
         let _ = send.finish();
@@ -103,14 +115,16 @@ async fn ask(shared: &Shared, quinn: &quinn::Connection, mine: &hello::Hello) ->
             return Err(quinn.close_reason().map_or(ConnectError::Malformed(reason), quic::connect_error));
         }
     };
-    hello::decode(shared.local.versions, &frame).map_err(|refusal| match refusal {
+    let decoded = hello::decode(shared.local.versions, &frame);
+    let (version, answer) = decoded.map_err(|refusal| match refusal {
         Refusal::Malformed(reason) => ConnectError::Malformed(reason),
         // Its ranges tell the same whatever words its answer has: as seen by the peer.
         Refusal::VersionMismatch { here, there } => {
             ConnectError::Refused(Refusal::VersionMismatch { here: there, there: here })
         }
         refusal => ConnectError::Rejected(refusal),
-    })
+    })?;
+    Ok((version, answer, hello::succeeds(&frame)))
 }
 
 /// Tells the acceptor of a connection which formation this node belongs to.

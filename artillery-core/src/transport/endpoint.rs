@@ -129,6 +129,13 @@ impl Shared {
         }
     }
 
+    /// A peer was met that belongs to another cluster, and says which clusters that succeeds.
+    pub(super) fn met_foreign(&self, by: ClusterId, succeeds: &[ClusterId]) {
+        if self.registry.cluster_id().is_some_and(|mine| mine != by && succeeds.contains(&mine)) {
+            self.service.succeeded(by);
+        }
+    }
+
     pub(super) fn connection(&self, carrier: impl Into<connection::Carrier>, peer: Arc<PeerInfo>) -> Connection {
         Connection::new(carrier.into(), peer, self.config.max_frame_bytes, Arc::clone(&self.counters))
     }
@@ -257,6 +264,12 @@ impl Endpoint {
     /// node's packets come from.
     pub fn advertised_addr(&self) -> SocketAddr {
         self.handle.shared.advertised
+    }
+
+    /// Sets the formations that the one of this node succeeds, each given up by an operator: peers that belong to one of them are
+    /// told so when they are refused ([`Service::succeeded`]). To be called before [`set_cluster_id`](Self::set_cluster_id).
+    pub fn set_predecessors(&self, line: Vec<ClusterId>) {
+        self.handle.shared.registry.set_predecessors(line);
     }
 
     /// Sets the formation that this node belongs to. Peers that belong to another one are refused from now on;

@@ -1,8 +1,8 @@
 //! The first words on a connection: who is there, of which cluster, in which version.
 //!
 //! Both sides send one frame. Its header begins with twelve bytes that no version may ever change: a magic number and
-//! the range of versions that the sender can talk. The rest is read only if the ranges meet. The frame's body is
-//! empty, and ignored, so that later versions may say more.
+//! the range of versions that the sender can talk. The rest is read only if the ranges meet. The frame's body holds what was
+//! added since version 1 was first spoken; whoever doesn't know it ignores it.
 
 use std::net::SocketAddr;
 
@@ -44,15 +44,35 @@ pub(super) enum Answer {
     Refused(Refusal),
 }
 
+/// The most clusters that a hello may name as those that the sender's succeeds.
+const MAX_LINEAGE: usize = 16;
+
 /// A hello or an answer as bytes.
+#[cfg(any(test, fuzzing))]
 pub(super) fn encode<T: Serialize>(versions: VersionRange, message: &T) -> Bytes {
+    encode_with(versions, message, &[])
+}
+
+/// A hello or an answer as bytes, of a node whose cluster succeeds these.
+pub(super) fn encode_with<T: Serialize>(versions: VersionRange, message: &T, succeeds: &[ClusterId]) -> Bytes {
     let mut header = Vec::with_capacity(128);
     header.extend_from_slice(&MAGIC);
     header.extend_from_slice(&versions.min.to_le_bytes());
     header.extend_from_slice(&versions.max.to_le_bytes());
     // Plain structs and strings: bincode refuses none of them.
     let _ = codec::encode(message, &mut header);
-    Frame { header: header.into(), body: Bytes::new() }.to_bytes()
+    let mut body = Vec::new();
+    if !succeeds.is_empty() {
+        let newest = succeeds.len().saturating_sub(MAX_LINEAGE);
+        let _ = codec::encode(&succeeds[newest..], &mut body);
+    }
+    Frame { header: header.into(), body: body.into() }.to_bytes()
+}
+
+/// The clusters that the sender's succeeds; none, if it says nothing that can be read.
+pub(super) fn succeeds(frame: &Frame) -> Vec<ClusterId> {
+    let named: Vec<ClusterId> = codec::decode(&frame.body).unwrap_or_default();
+    if named.len() > MAX_LINEAGE { Vec::new() } else { named }
 }
 
 /// The sender's versions, and the bytes of its message.
@@ -122,6 +142,7 @@ pub(super) fn fuzz(bytes: &[u8]) {
     read::<Hello>(behind_fixed.clone());
     read::<Answer>(behind_fixed);
     let _ = refusal_from(bytes).to_string();
+    let _ = succeeds(&Frame { header: Bytes::new(), body: bytes.to_vec().into() });
 }
 
 #[cfg(test)]
@@ -165,6 +186,19 @@ mod tests {
         let bytes = encode(VersionRange { min: 1, max: 4 }, &hello("a"));
         let (version, told) = decode::<Hello>(VersionRange { min: 2, max: 3 }, &frame(&bytes)).unwrap();
         assert_eq!((version, told), (3, hello("a")));
+    }
+
+    #[test]
+    fn the_clusters_that_one_succeeds_stand_behind_its_hello() {
+        let line = [ClusterId(3), ClusterId(4)];
+        let said = frame(&encode_with(ONE, &hello("a"), &line));
+        assert_eq!(succeeds(&said), line);
+        assert_eq!(decode::<Hello>(ONE, &said).unwrap().1, hello("a"), "who doesn't know of it reads the rest");
+        let long: Vec<_> = (0..40).map(ClusterId).collect();
+        assert_eq!(succeeds(&frame(&encode_with(ONE, &hello("a"), &long))), long[24..]);
+        for body in [&b""[..], b"\xff\xff\xff\xff\xff", &[1]] {
+            assert_eq!(succeeds(&Frame { header: Bytes::new(), body: body.to_vec().into() }), []);
+        }
     }
 
     #[test]

@@ -21,6 +21,8 @@ pub(super) struct Registry {
 #[derive(Debug, Default)]
 struct State {
     cluster_id: Option<ClusterId>,
+    /// The clusters that this one succeeds.
+    succeeds: Vec<ClusterId>,
     next: u64,
     accepted: BTreeMap<u64, Accepted>,
     dialled: Vec<WeakConnection>,
@@ -58,6 +60,14 @@ impl Registry {
 
     pub(super) fn cluster_id(&self) -> Option<ClusterId> {
         self.lock().cluster_id
+    }
+
+    pub(super) fn succeeds(&self) -> Vec<ClusterId> {
+        self.lock().succeeds.clone()
+    }
+
+    pub(super) fn set_predecessors(&self, line: Vec<ClusterId>) {
+        self.lock().succeeds = line;
     }
 
     pub(super) fn set_cluster_id(&self, id: ClusterId) -> Consequences {

@@ -81,6 +81,12 @@ pub trait Service: Send + Sync + 'static {
         let _ = (peer, id);
     }
 
+    /// A peer was met that belongs to another formation, which succeeds the one that this node belongs to: an operator has given
+    /// that up. It is refused all the same.
+    fn succeeded(&self, by: ClusterId) {
+        let _ = by;
+    }
+
     /// Somebody who dialled was refused, or a connection was closed since the peer turned out to be of another
     /// formation.
     fn refused(&self, addr: SocketAddr, reason: &Refusal) {

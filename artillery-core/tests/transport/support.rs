@@ -32,6 +32,7 @@ pub(crate) enum Event {
     Refused(Refusal),
     Disconnected(CloseReason),
     Joined(ClusterId),
+    Succeeded(ClusterId),
 }
 
 struct Recorder {
@@ -70,6 +71,10 @@ impl Service for Recorder {
 
     fn joined_cluster(&self, _peer: &Arc<PeerInfo>, id: ClusterId) {
         self.record(Event::Joined(id));
+    }
+
+    fn succeeded(&self, by: ClusterId) {
+        self.record(Event::Succeeded(by));
     }
 
     fn refused(&self, _addr: SocketAddr, reason: &Refusal) {

@@ -88,6 +88,21 @@ async fn other_cluster_id() {
     within(c.endpoint.connect(b.addr())).await.unwrap();
 }
 
+/// Whoever dials: a node whose cluster was given up hears of the one that succeeds it, and refuses that as any other.
+#[tokio::test]
+async fn a_cluster_that_succeeds_this_one() {
+    let with = |name, id| Spec { cluster_id: Some(ClusterId(id)), ..Spec::new(name) }.bind();
+    let (mut old, new, mut stranger) = (with("old", 1), with("new", 3), with("stranger", 4));
+    new.endpoint.set_predecessors(vec![ClusterId(1), ClusterId(2)]);
+    assert!(within(new.endpoint.connect(old.addr())).await.is_err());
+    old.event_of(|event| (event == Event::Succeeded(ClusterId(3))).then_some(())).await;
+    assert_eq!(old.refusal().await, Refusal::DifferentCluster { here: ClusterId(1), there: ClusterId(3) });
+    assert!(within(old.endpoint.connect(new.addr())).await.is_err());
+    old.event_of(|event| (event == Event::Succeeded(ClusterId(3))).then_some(())).await;
+    assert!(within(new.endpoint.connect(stranger.addr())).await.is_err());
+    assert!(matches!(stranger.event().await, Event::Refused(_)), "it isn't named");
+}
+
 /// Two nodes meet before they belong to a cluster, and join different ones: whoever is second, they part.
 #[tokio::test]
 async fn clusters_joined_later() {

@@ -14,6 +14,7 @@ pub mod log;
 pub mod message;
 pub mod placement;
 pub mod recovery;
+pub mod succession;
 mod timing;
 
 use std::net::SocketAddr;
@@ -41,9 +42,20 @@ pub struct Founding {
     pub settings: ChainSettings,
     /// The times that all nodes of it go by.
     pub timing: Timing,
+    /// The clusters that it succeeds, the oldest first: an operator gave each of them up (`ctl found`).
+    pub succeeds: Vec<ClusterId>,
 }
 
+/// The most clusters that one may name as those that it succeeds: of more, the newest.
+pub const MAX_LINEAGE: usize = 16;
+
 impl Founding {
+    /// What a cluster is to name that succeeds this one.
+    pub fn lineage(&self) -> Vec<ClusterId> {
+        let lineage = self.succeeds.iter().copied().chain([self.cluster]);
+        lineage.skip((self.succeeds.len() + 1).saturating_sub(MAX_LINEAGE)).collect()
+    }
+
     /// Whether exactly this life of a node is among the founders.
     pub fn names(&self, id: MemberId) -> bool {
         self.position(id).is_some()
@@ -60,6 +72,9 @@ impl Founding {
     /// [`InvalidSettings`](formation::InvalidSettings).
     pub(crate) fn validate(&self) -> Result<(), formation::InvalidSettings> {
         self.settings.validate()?;
+        if self.succeeds.len() > MAX_LINEAGE {
+            return Err(formation::InvalidSettings::Lineage(self.succeeds.len()));
+        }
         Ok(self.timing.validate()?)
     }
 

@@ -11,6 +11,7 @@ mod leaving;
 #[cfg(feature = "mutants")]
 mod mutant;
 mod ready;
+mod succession;
 #[cfg(test)]
 mod tests;
 
@@ -20,15 +21,15 @@ use std::{
     sync::Arc,
 };
 
-use self::acting::Acting;
 #[cfg(feature = "mutants")]
 pub use self::mutant::Mutant;
-pub use self::ready::Unready;
+use self::{acting::Acting, succession::Company};
+pub use self::{ready::Unready, succession::Successor};
 #[cfg(feature = "mutants")]
 pub use crate::control::coordinator::Mutant as CoordinatorMutant;
 pub use crate::control::coordinator::{Fate, Reason, Settings, Why};
 use crate::{
-    ChainId, Epoch, MemberId, NodeId, Timestamp,
+    ChainId, ClusterId, Epoch, MemberId, NodeId, Timestamp,
     control::{
         Configs, Founder, Term,
         coordinator::{self, Coordinator},
@@ -117,6 +118,11 @@ pub enum Input {
         /// If the node couldn't leave until then it stays; `None`: it is to stop, and asks on until it may.
         until: Option<Timestamp>,
     },
+    /// A node of another cluster, which names this one as one that it succeeds, was met.
+    Succeeded {
+        /// Which cluster.
+        by: ClusterId,
+    },
     /// Time has passed.
     Tick,
 }
@@ -175,6 +181,12 @@ pub enum Output {
     Left,
     /// The node is ready, for the first time: any other one may be stopped now ([`State::unready`]).
     Ready,
+    /// The cluster was given up for this one, and the node, which never served, hears no member of its own: it may end, and its
+    /// next life join that.
+    Succeeded {
+        /// Which cluster.
+        by: ClusterId,
+    },
     /// For people to know.
     Event(Event),
 }
@@ -195,6 +207,24 @@ pub enum Event {
     GivesUp,
     /// The node is to stop, is the last that serves a chain or keeps the log, and waits: no leader has another one take over.
     Waits,
+    /// No life of a member that serves answers, and this node never served: what the cluster held may be lost.
+    Orphaned,
+    /// A cluster was founded in the place of this one, whose nodes are there: this node goes on, and refuses the other.
+    Refuses {
+        /// Which cluster.
+        by: ClusterId,
+    },
+    /// A cluster was founded in the place of this one, of which no other node answers: this node serves nothing any more, and
+    /// keeps what it holds.
+    Yields {
+        /// Which cluster.
+        by: ClusterId,
+    },
+    /// A node of its own was heard: this node serves again, although another cluster was founded in the place of this one.
+    GoesOn {
+        /// Which cluster.
+        by: ClusterId,
+    },
 }
 
 /// How the node stands, for others to see.
@@ -212,6 +242,14 @@ pub struct State {
     pub unready: Option<Unready>,
     /// When a leader, confirmed by a quorum, answered last.
     pub heard: Timestamp,
+    /// The node has served a chain, or was to serve one by the log, in this life.
+    pub served: bool,
+    /// When another node that serves a chain was heard last.
+    pub member_heard: Timestamp,
+    /// No life of a member that serves answers, and this node never served.
+    pub orphaned: bool,
+    /// The cluster that succeeds this one, if one does.
+    pub successor: Option<Successor>,
 }
 
 /// The part of a node that decides, beside its chains.
@@ -250,6 +288,9 @@ pub struct Node {
     closed: BTreeSet<ChainId>,
     /// It has been ready.
     was_ready: bool,
+    company: Company,
+    /// The node has said that it may end, since another cluster succeeds its own.
+    is_over: bool,
     state: State,
     outputs: VecDeque<Output>,
     #[cfg(feature = "mutants")]
@@ -280,11 +321,14 @@ impl Node {
             tick: None,
             closed: BTreeSet::new(),
             was_ready: false,
+            company: Company::default(),
+            is_over: false,
             state: State { unready: Some(Unready::default()), ..State::default() },
             outputs: VecDeque::new(),
             #[cfg(feature = "mutants")]
             mutant: None,
         };
+        node.see_whether_serves();
         node.act();
         node
     }
@@ -326,10 +370,17 @@ impl Node {
             Input::Confirmed { round, leads } => self.decide(now, coordinator::Input::Confirmed { round, leads }),
             Input::Appended { at, fate } => self.decide(now, coordinator::Input::Appended { at, fate }),
             Input::VotersSet => self.decide(now, coordinator::Input::VotersSet),
-            Input::Renewal { from, renewal } => self.decide(now, coordinator::Input::Renewal { from, renewal }),
+            Input::Renewal { from, renewal } => {
+                self.hear_company(now, from);
+                // What gives way takes nobody in.
+                if !self.yields() {
+                    self.decide(now, coordinator::Input::Renewal { from, renewal });
+                }
+            }
             Input::Renewed { from, renewed } => {
                 self.renewals = self.renewals.saturating_sub(1);
                 if let Some(renewed) = renewed {
+                    self.hear_company(now, from);
                     self.answered(now, from, renewed);
                 }
             }
@@ -344,6 +395,7 @@ impl Node {
                 self.decide(now, coordinator::Input::Reorder { token, chain, order });
             }
             Input::Leave { until } => self.leave(now, until),
+            Input::Succeeded { by } => self.succeeded(now, by),
             Input::Tick => self.tick(now),
         }
         self.flush(now);
@@ -358,7 +410,7 @@ impl Node {
     pub fn next_tick(&self) -> Option<Timestamp> {
         let renewal = self.may_renew().then(|| self.holder.next_tick());
         let stays = self.stays_at.filter(|_| self.resigning.is_none());
-        [renewal, self.tick, stays, self.ends_at].into_iter().flatten().min()
+        [renewal, self.tick, stays, self.ends_at, self.company_at()].into_iter().flatten().min()
     }
 
     fn tick(&mut self, now: Timestamp) {
@@ -371,6 +423,7 @@ impl Node {
         if self.ends_at.is_some_and(|at| at <= now) {
             self.give_up(now);
         }
+        self.look_for_company(now);
     }
 
     /// Until the chains act by what is known from the beginning, nothing is said.
@@ -430,6 +483,7 @@ impl Node {
         }
         self.see_whether_left();
         let news = self.holder.learn(&configs);
+        self.see_whether_serves();
         self.decide(now, coordinator::Input::Log { leads, leader, configs, voters });
         if news {
             self.act();
@@ -465,6 +519,7 @@ impl Node {
             self.state.heard = now;
         }
         if configs.is_some() {
+            self.see_whether_serves();
             self.act();
         }
         // The newest word counts, and only a confirmed leader's: this node may have become a voter since.

@@ -86,10 +86,12 @@ pub struct ChainRunner<C> {
     offered: Lease,
     /// Leases of this stretch count; `None`: the node has resigned.
     stretch: Option<u64>,
+    /// The cluster that succeeds this one, for which nothing is served here any more.
+    successor: Option<ClusterId>,
     /// What is to be said, behind what the replica says.
     words: VecDeque<Word>,
     /// Callers whose requests didn't come to the replica.
-    refused: VecDeque<C>,
+    refused: VecDeque<(C, Refusal)>,
     open: Option<Epoch>,
     halted: Option<Halt>,
     /// Since when something is put off.
@@ -116,6 +118,7 @@ impl<C> ChainRunner<C> {
             history: None,
             offered: Lease::default(),
             stretch: Some(0),
+            successor: None,
             words: VecDeque::new(),
             refused: VecDeque::new(),
             open: None,
@@ -213,7 +216,7 @@ impl<C> ChainRunner<C> {
     fn take_lease(&mut self, now: Timestamp) {
         let Lease { until, asked, stretch } = self.offered;
         let counts = |mine| mine == stretch || self.takes_any_stretch();
-        if self.stretch.is_some_and(counts) {
+        if self.stretch.is_some_and(counts) && self.successor.is_none() {
             self.replica.handle(now, Input::Lease(until));
             self.replica.handle(now, Input::Served(asked));
         }
@@ -241,13 +244,21 @@ impl<C> ChainRunner<C> {
                 // A lease of this stretch may have come before.
                 self.take_lease(now);
             }
+            Order::Yield { by } => {
+                self.successor = Some(by);
+                self.replica.handle(now, Input::Lease(Timestamp::ZERO));
+            }
+            Order::Proceed => {
+                self.successor = None;
+                self.take_lease(now);
+            }
         }
     }
 
     fn read(&mut self, now: Timestamp, request: ReadRequest<C>) {
         let ReadRequest { query, mode, floor, history, deadline, caller } = request;
-        if self.is_another(history) {
-            return self.refused.push_back(caller);
+        if let Some(refusal) = self.refuses(history) {
+            return self.refused.push_back((caller, refusal));
         }
         let token = Token(self.callers.insert((caller, history)) as u64);
         self.replica.handle(now, Input::Read { token, query, mode, floor, deadline });
@@ -255,11 +266,16 @@ impl<C> ChainRunner<C> {
 
     fn write(&mut self, now: Timestamp, request: WriteRequest<C>, wall_clock: u64) {
         let WriteRequest { request, history, write, deadline, caller } = request;
-        if self.is_another(history) {
-            return self.refused.push_back(caller);
+        if let Some(refusal) = self.refuses(history) {
+            return self.refused.push_back((caller, refusal));
         }
         let token = Token(self.callers.insert((caller, history)) as u64);
         self.replica.handle(now, Input::Write { token, request, write, deadline, wall_clock });
+    }
+
+    fn refuses(&self, history: Option<ClusterId>) -> Option<Refusal> {
+        let is_over = self.successor.map(|by| Refusal::Succeeded { by });
+        is_over.or_else(|| self.is_another(history).then_some(Refusal::OtherHistory))
     }
 
     /// Whether a request belongs to another history than this chain. A floor or a position of one says nothing about
@@ -271,8 +287,8 @@ impl<C> ChainRunner<C> {
 
     /// What is to be done next.
     pub fn poll_output(&mut self) -> Option<Output<C>> {
-        if let Some(caller) = self.refused.pop_front() {
-            return Some(Output::Reply(caller, Reply::Refused(Refusal::OtherHistory)));
+        if let Some((caller, refusal)) = self.refused.pop_front() {
+            return Some(Output::Reply(caller, Reply::Refused(refusal)));
         }
         while let Some(said) = self.replica.poll_output() {
             match said {

@@ -169,6 +169,7 @@ const fn says(refusal: Refusal) -> Says {
         | Refusal::NotTail(_)
         | Refusal::NoLease
         | Refusal::Busy
+        | Refusal::Succeeded { .. }
         | Refusal::SessionFull => Says::NotNow,
         Refusal::StoreFailed => Says::NotHere,
         Refusal::Barred | Refusal::NotANumber | Refusal::Overflow | Refusal::ResultsTooLarge { .. } => Says::Settled,
@@ -197,12 +198,13 @@ mod tests {
 
     const SETTLED: [Refusal; 4] =
         [Refusal::Barred, Refusal::NotANumber, Refusal::Overflow, Refusal::ResultsTooLarge { len: 2, limit: 1 }];
-    const PASSING: [Refusal; 6] = [
+    const PASSING: [Refusal; 7] = [
         Refusal::NoChain,
         Refusal::NotHead(None),
         Refusal::NotTail(None),
         Refusal::NoLease,
         Refusal::Busy,
+        Refusal::Succeeded { by: crate::ClusterId(2) },
         Refusal::SessionFull,
     ];
     const FINAL: [Refusal; 8] = [

@@ -34,6 +34,7 @@ fn founding() -> Founding {
             suspect: Duration::from_millis(750),
             slow: Duration::from_secs(2),
         },
+        succeeds: vec![ClusterId(1 << 69)],
     }
 }
 

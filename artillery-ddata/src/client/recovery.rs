@@ -1,15 +1,20 @@
 //! A cluster whose configuration log has lost its quorum for good: asked what is left of it, and told to go on.
 
-use std::time::Duration;
+use std::{net::SocketAddr, time::Duration};
 
-use tokio::task::JoinSet;
+use artillery_core::error::ConnectError;
+use tokio::{task::JoinSet, time::timeout_at};
 
-use super::Client;
+use super::{
+    Client,
+    router::{ask_once, from_now},
+};
 use crate::{
-    ClusterId, Error, NodeId,
+    ClusterId, Error, MemberId, NodeId,
     control::{
-        History,
+        Founder, History,
         recovery::{NotRecovered, Recovered, Standing},
+        succession::NotFounded,
     },
     error::NotApplied,
     wire::request::{Operation, ResponseAnswer},
@@ -45,13 +50,28 @@ impl Client {
                 }
             });
         }
+        // A node that no leader has taken in since it started isn't known to the others' configuration.
+        for addr in self.candidates.all() {
+            let client = self.clone();
+            asked.spawn(async move {
+                let answer = client.ask_at(&[addr], None, Operation::Survey, timeout).await;
+                match answer {
+                    Ok(ResponseAnswer::Survey(Some(standing))) => Ok(*standing),
+                    _ => Err(String::new()),
+                }
+            });
+        }
         let mut survey = Survey::default();
         for answer in asked.join_all().await {
             match answer {
+                Ok(standing) if survey.standings.iter().any(|known| known.me.id == standing.me.id) => {}
                 Ok(standing) => survey.standings.push(standing),
+                Err(name) if name.is_empty() => {}
                 Err(name) => survey.silent.push(name),
             }
         }
+        let heard = |name: &String| survey.standings.iter().any(|standing| standing.me.name == *name);
+        survey.silent.retain(|name| !heard(name));
         survey.silent.sort();
         survey
     }
@@ -74,5 +94,49 @@ impl Client {
             ResponseAnswer::Recovered(outcome) => Ok(outcome.map(|recovered| *recovered)),
             _ => Err(Error::not_applied(NotApplied::Unreachable { node, reason: None })),
         }
+    }
+
+    /// Has a node give its cluster up and found one that succeeds it: all that the former held is lost, and so are sessions and
+    /// request ids of it. The node makes sure by itself that no life that ever served is there.
+    /// [`succession::found`](crate::control::succession::found) says which node it is to be.
+    ///
+    /// # Errors
+    /// [`Error::NotApplied`] if the node wasn't reached or didn't answer in time: then it may do it all the same. Inside it:
+    /// why it refuses.
+    pub async fn found(
+        &self,
+        by: &Founder,
+        cluster: ClusterId,
+        timeout: Duration,
+    ) -> Result<Result<Founder, NotFounded>, Error> {
+        match self.ask_at(&by.addrs, Some(by.id), Operation::Found { cluster }, timeout).await? {
+            ResponseAnswer::Founds(outcome) => Ok(outcome),
+            _ => Err(Error::not_applied(NotApplied::Unreachable { node: by.id.node, reason: None })),
+        }
+    }
+
+    /// Asks whoever is at one of these addresses, or only that life of a node.
+    async fn ask_at(
+        &self,
+        addrs: &[SocketAddr],
+        only: Option<MemberId>,
+        operation: Operation,
+        timeout: Duration,
+    ) -> Result<ResponseAnswer, Error> {
+        let until = from_now(timeout);
+        let mut failure = None;
+        for &addr in addrs {
+            let connected = timeout_at(until, self.endpoint.connect(addr)).await;
+            match connected.unwrap_or(Err(ConnectError::TimedOut)) {
+                Ok(connection) if only.is_none_or(|only| only == connection.peer().id) => {
+                    let answer = ask_once(&connection, operation, until).await;
+                    return answer.map_err(|_| Error::not_applied(NotApplied::TimedOut));
+                }
+                Ok(_) => {}
+                Err(error) => failure = Some(error.to_string()),
+            }
+        }
+        tracing::info!(?addrs, ?failure, "nobody was reached");
+        Err(Error::not_applied(NotApplied::TimedOut))
     }
 }

@@ -21,7 +21,7 @@ use bytes::Bytes;
 use tokio::{runtime::Handle, time::Instant};
 
 pub(crate) use self::data::{HowToRead, HowToWrite};
-pub(super) use self::routes::ask_on;
+pub(super) use self::routes::{ask_on, ask_once};
 pub(crate) use self::routes::{Asked, Routes};
 use self::{once::Tried, peers::Peers, pick::Attempts};
 use super::{channel::Question, requests::Requests};
@@ -252,7 +252,8 @@ fn repeat(operation: &Operation) -> Repeat {
         | Operation::Status
         | Operation::Arrange(_)
         | Operation::Survey
-        | Operation::Recover { .. } => Repeat::Harmless,
+        | Operation::Recover { .. }
+        | Operation::Found { .. } => Repeat::Harmless,
     }
 }
 

@@ -62,6 +62,8 @@ pub(crate) enum Command {
         until: Option<Timestamp>,
         done: oneshot::Sender<()>,
     },
+    /// A node of a cluster was met that succeeds this one.
+    Succeeded { by: ClusterId },
 }
 
 /// Everything that the task needs.
@@ -108,6 +110,18 @@ pub(crate) struct Control {
     stopped: bool,
     /// The log, or a question to it, has failed: nothing would ever be decided here any more.
     failed: bool,
+    /// Another cluster succeeds this one, of which the node held nothing.
+    succeeded: bool,
+}
+
+/// Why the task has ended.
+pub(crate) enum End {
+    /// The node has stopped.
+    Stopped,
+    /// Its log has failed.
+    Failed,
+    /// Another cluster succeeds its own.
+    Succeeded,
 }
 
 impl Control {
@@ -120,18 +134,19 @@ impl Control {
             leaving: Vec::new(),
             stopped: false,
             failed: false,
+            succeeded: false,
             parts,
         }
     }
 
-    /// Runs until the node stops; whether it has to, since its log has failed.
-    pub(crate) async fn run(mut self, mut phases: watch::Receiver<Phase>) -> bool {
+    /// Runs until the node stops, or has to.
+    pub(crate) async fn run(mut self, mut phases: watch::Receiver<Phase>) -> End {
         self.look_around();
         self.hear_of_log();
         self.follow_log(0);
         while !phases.borrow().is_final() {
             self.flush();
-            if self.stopped || self.failed {
+            if self.stopped || self.failed || self.succeeded {
                 break;
             }
             let next = self.parts.node.next_tick();
@@ -157,7 +172,11 @@ impl Control {
         }
         self.tasks.shutdown().await;
         self.parts.calls.close();
-        self.failed
+        match (self.failed, self.succeeded) {
+            (true, _) => End::Failed,
+            (_, true) => End::Succeeded,
+            _ => End::Stopped,
+        }
     }
 
     fn done(&mut self, done: Result<Done, JoinError>) {
@@ -201,6 +220,7 @@ impl Control {
                 self.leaving.push(done);
                 self.handle(Input::Leave { until });
             }
+            Command::Succeeded { by } => self.handle(Input::Succeeded { by }),
         }
     }
 
@@ -211,9 +231,20 @@ impl Control {
             self.act(output);
         }
         let stands = self.parts.node.state();
+        self.parts.local.set_yields(stands.successor.is_some_and(|successor| successor.yields));
         self.parts.state.send_if_modified(|state| {
             // When a leader was heard last isn't worth waking anybody.
-            let seen = |state: &State| (state.lease, state.leader, state.answered, state.unready);
+            let seen = |state: &State| {
+                (
+                    state.lease,
+                    state.leader,
+                    state.answered,
+                    state.unready,
+                    state.served,
+                    state.orphaned,
+                    state.successor,
+                )
+            };
             let is_news = !Arc::ptr_eq(&state.configs, &stands.configs) || seen(state) != seen(stands);
             state.clone_from(stands);
             is_news
@@ -241,6 +272,10 @@ impl Control {
             Output::Left => self.leaving.drain(..).for_each(|done| {
                 let _ = done.send(());
             }),
+            Output::Succeeded { by } => {
+                tracing::warn!(%by, "this node's cluster was given up for another one, and it holds nothing of it: it stops");
+                self.succeeded = true;
+            }
             Output::Ready => drop(self.parts.ready.take().map(|ready| ready.send(()))),
             Output::Event(Event::HandsOver) => {
                 tracing::warn!(
@@ -259,6 +294,21 @@ impl Control {
             }
             Output::Event(Event::GivesUp) => {
                 tracing::warn!("this node ends before its chains are known to go on without it");
+            }
+            Output::Event(Event::Orphaned) => {
+                let cluster = self.parts.cluster;
+                tracing::warn!(
+                    "no life of a node that served answers: if they are gone for good, and what they held with them, `ctl found --accept-loss {cluster}` has the nodes that are there form a new cluster"
+                );
+            }
+            Output::Event(Event::Refuses { by }) => {
+                tracing::warn!(%by, "another cluster was founded in the place of this one, whose nodes are there: this node goes on, and refuses the other");
+            }
+            Output::Event(Event::Yields { by }) => {
+                tracing::error!(%by, "this node's cluster was given up for another one, and no other node of it answers: this node keeps what it holds, and serves nothing");
+            }
+            Output::Event(Event::GoesOn { by }) => {
+                tracing::warn!(%by, "a node of this node's cluster answers: this node serves again, and refuses the other cluster");
             }
             Output::Event(Event::Stays) => tracing::warn!("this node can't leave its chains now: it stays"),
             Output::Event(Event::ServesAgain) => {

@@ -25,6 +25,8 @@ pub(crate) struct Forming {
     pub(crate) hub: Arc<Hub>,
     /// The newest life of each node met: an older one is over.
     pub(crate) lives: BTreeMap<NodeId, MemberId>,
+    /// Whether the node gives way to a cluster that succeeds its own.
+    pub(crate) yields: watch::Receiver<bool>,
 }
 
 impl Forming {
@@ -45,6 +47,10 @@ impl Forming {
                 message = self.messages.recv() => {
                     let Some((from, message)) = message else { return };
                     self.formation.handle(clock::now(), Input::Receive { from, message });
+                }
+                Ok(()) = self.yields.changed() => {
+                    let yields = *self.yields.borrow_and_update();
+                    self.formation.handle(clock::now(), Input::Yields(yields));
                 }
                 event = self.events.next() => {
                     let Some(event) = event else { return };

@@ -22,6 +22,8 @@ pub(crate) struct Local {
     chains: ArcSwap<Vec<Option<Here>>>,
     /// `None` until the cluster is formed.
     routing: watch::Sender<Option<Arc<Routing>>>,
+    /// Another cluster succeeds this node's, which serves nothing.
+    yields: watch::Sender<bool>,
     /// Requests that were handed on to another node.
     forwarded: AtomicU64,
     /// What callers asked here, and what came of it.
@@ -43,6 +45,7 @@ impl Local {
             handles,
             chains,
             routing: watch::Sender::new(None),
+            yields: watch::Sender::new(false),
             forwarded: AtomicU64::new(0),
             tally: Tally::default(),
         }
@@ -91,6 +94,19 @@ impl Local {
     /// How many chains there are; 0 until the cluster is formed.
     pub(crate) fn chain_count(&self) -> u32 {
         self.chains.load().len() as u32
+    }
+
+    /// Whether this node serves nothing, since another cluster succeeds its own.
+    pub(crate) fn yields(&self) -> bool {
+        *self.yields.borrow()
+    }
+
+    pub(crate) fn follow_yields(&self) -> watch::Receiver<bool> {
+        self.yields.subscribe()
+    }
+
+    pub(crate) fn set_yields(&self, yields: bool) {
+        self.yields.send_if_modified(|known| std::mem::replace(known, yields) != yields);
     }
 
     pub(crate) fn routing(&self) -> watch::Receiver<Option<Arc<Routing>>> {

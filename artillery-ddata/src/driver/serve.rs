@@ -35,9 +35,10 @@ use crate::{
         router::{Answer, Failed, Router, check_key, check_value, on_the_clock},
     },
     control::{
-        History, chain_of,
+        Founder, History, chain_of,
         message::{Arrange, ArrangeError},
         recovery::{NotRecovered, Recovered, Standing},
+        succession::NotFounded,
     },
     error::NotApplied,
     kv::Call,
@@ -60,6 +61,9 @@ pub(crate) trait Recovery: Send + Sync {
 
     /// Goes on alone, if the named cluster was in this history and can't go on otherwise.
     fn recover(&self, cluster: ClusterId, history: History) -> Call<Result<Recovered, NotRecovered>>;
+
+    /// Stops, to found a cluster that succeeds this one, if no life that ever served is there.
+    fn found(&self, cluster: ClusterId) -> Call<Result<Founder, NotFounded>>;
 }
 
 /// What answers the requests that come to a node.
@@ -181,7 +185,9 @@ impl Server {
                 self.serve_or_forward(request, share, answering, answers, room).await;
             }
             Operation::Routing => {
-                let routing = self.local.routing().borrow().as_deref().cloned().map(Box::new);
+                // Whoever looks for a cluster is to find the one that succeeds this.
+                let routing = self.local.routing().borrow().as_deref().filter(|_| !self.local.yields()).cloned();
+                let routing = routing.map(Box::new);
                 answering.respond(ResponseAnswer::Routing(routing));
             }
             Operation::Status => {
@@ -216,6 +222,16 @@ impl Server {
                         None => Err(NotRecovered::Static),
                     };
                     answering.respond(ResponseAnswer::Recovered(recovered.map(Box::new)));
+                });
+            }
+            &Operation::Found { cluster } => {
+                let founds = self.recovery.as_ref().map(|recovery| recovery.found(cluster));
+                tokio::spawn(async move {
+                    let founds = match founds {
+                        Some(founds) => founds.await,
+                        None => Err(NotFounded::Static),
+                    };
+                    answering.respond(ResponseAnswer::Founds(founds));
                 });
             }
         }
@@ -282,7 +298,8 @@ impl Server {
             | Operation::Status
             | Operation::Arrange(_)
             | Operation::Survey
-            | Operation::Recover { .. } => return Err(Refusal::NoChain),
+            | Operation::Recover { .. }
+            | Operation::Found { .. } => return Err(Refusal::NoChain),
         }
         match self.local.chain(request.chain) {
             Some(handle) if request.forwarded || self.answers(request) => Ok(For::Here(handle)),
@@ -425,6 +442,7 @@ async fn serve_here(handle: &ChainHandle, request: Request, deadline: Instant, a
         | Operation::Status
         | Operation::Arrange(_)
         | Operation::Survey
-        | Operation::Recover { .. } => {}
+        | Operation::Recover { .. }
+        | Operation::Found { .. } => {}
     }
 }

@@ -13,9 +13,9 @@ use artillery_core::{
 
 use super::{Inner, Node, data::Data};
 use crate::{
-    Mode,
+    ClusterId, Mode,
     config::{Config, ConfigProblem},
-    control::formation::InvalidSettings,
+    control::formation::{After, InvalidSettings},
     kv::Kv,
     store::{MemoryStore, Store},
 };
@@ -29,6 +29,7 @@ pub struct NodeBuilder {
     also_trusted: Vec<Vec<u8>>,
     store: Option<Arc<dyn Store>>,
     filter: Option<LinkFilter>,
+    after: Option<After>,
 }
 
 /// Why a node can't be started.
@@ -153,6 +154,20 @@ impl NodeBuilder {
         self
     }
 
+    /// The cluster of an earlier life of this node was given up ([`Stopped::Founds`](super::Stopped::Founds)): this one founds,
+    /// by itself, a cluster that succeeds it. `lineage` is what [`Node::lineage`] said.
+    pub fn found_after(mut self, lineage: Vec<ClusterId>) -> Self {
+        self.after = Some(After { lineage, founds: true });
+        self
+    }
+
+    /// The cluster of an earlier life of this node was given up ([`Stopped::Succeeded`](super::Stopped::Succeeded)): this one
+    /// joins the cluster that succeeds it, and founds none. `lineage` is what [`Node::lineage`] said.
+    pub fn join_after(mut self, lineage: Vec<ClusterId>) -> Self {
+        self.after = Some(After { lineage, founds: false });
+        self
+    }
+
     /// Where data is kept, instead of memory.
     pub fn store(mut self, store: Arc<dyn Store>) -> Self {
         self.store = Some(store);
@@ -183,7 +198,7 @@ impl NodeBuilder {
         };
         let identity = self.also_trusted.iter().try_fold(identity, |all, secret| all.also_trust_secret(secret))?;
         let store = self.store.unwrap_or_else(|| Arc::new(MemoryStore::with_seed(random())));
-        let data = Data::new(&self.config, &identity, incarnation, store);
+        let data = Data::new(&self.config, &identity, incarnation, store, self.after);
         let mut cluster = Cluster::builder()
             .cluster(self.config.cluster.clone())
             .identity(identity)

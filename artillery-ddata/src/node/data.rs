@@ -26,7 +26,7 @@ use crate::{
     config::Config,
     control::{
         ConfigLog, Configs, Founder, Founding, Timing,
-        formation::{self, Formation, FormationMessage, InvalidSettings},
+        formation::{self, After, Formation, FormationMessage, InvalidSettings},
         message::ArrangeError,
     },
     driver::{
@@ -61,8 +61,10 @@ pub(crate) struct Data {
     pub(super) server: Arc<OnceLock<Arc<Server>>>,
     pub(super) hub: OnceLock<Arc<Hub>>,
     pub(super) door: Arc<OnceLock<Arc<Door>>>,
-    /// The times of the cluster, once it is known.
-    timing: OnceLock<Timing>,
+    /// The cluster, once it is known.
+    pub(super) founding: OnceLock<Arc<Founding>>,
+    /// What this node does after its former cluster was given up.
+    after: Option<After>,
     /// How the configuration stands, once there is one that may change.
     pub(super) log: OnceLock<Arc<dyn ConfigLog>>,
     pub(super) recovery: OnceLock<Parts>,
@@ -81,6 +83,7 @@ impl Data {
         identity: &Identity,
         incarnation: Incarnation,
         store: Arc<dyn Store>,
+        after: Option<After>,
     ) -> Arc<Self> {
         let me = MemberId { node: identity.node(), incarnation };
         let (formation_sender, formation) = mpsc::channel(FORMATION_QUEUE);
@@ -93,7 +96,8 @@ impl Data {
             server: Arc::default(),
             hub: OnceLock::new(),
             door: Arc::default(),
-            timing: OnceLock::new(),
+            founding: OnceLock::new(),
+            after,
             log: OnceLock::new(),
             recovery: OnceLock::new(),
             state: OnceLock::new(),
@@ -171,11 +175,19 @@ impl Data {
         let expect = u16::try_from(self.config.expect).unwrap_or(u16::MAX);
         let settings = formation::Settings {
             timing: self.config.timing(),
+            after: self.after.clone(),
             ..formation::Settings::new(self.config.cluster.clone(), expect, self.config.chains)
         };
         let formation = Formation::new(me, settings, seed)?;
-        let forming =
-            Forming { me: self.id(), formation, messages, events: cluster.events(), hub, lives: BTreeMap::new() };
+        let forming = Forming {
+            me: self.id(),
+            formation,
+            messages,
+            events: cluster.events(),
+            hub,
+            lives: BTreeMap::new(),
+            yields: self.local.follow_yields(),
+        };
         self.watch(cluster);
         let data = Arc::downgrade(self);
         tokio::spawn(forming.run(self.phases(), move |founding| {
@@ -191,6 +203,7 @@ impl Data {
         let (data, cluster) = (Arc::downgrade(self), cluster.clone());
         let mut phases = self.phases();
         let mut events = cluster.events();
+        let founds = self.after.as_ref().is_some_and(|after| after.founds);
         tokio::spawn(async move {
             let ended = async { while phases.changed().await.is_ok() && !phases.borrow().is_final() {} };
             let superseded = async {
@@ -204,7 +217,8 @@ impl Data {
             let end = tokio::select! {
                 () = ended => return,
                 () = superseded => End::Superseded,
-                seeds = cluster.refused_by_all_seeds() => End::Refused(seeds),
+                // The nodes that its seeds name may still belong to what was given up.
+                seeds = cluster.refused_by_all_seeds(), if !founds => End::Refused(seeds),
             };
             if let Some(data) = data.upgrade() {
                 match end {
@@ -265,7 +279,8 @@ impl Data {
     fn formed(self: &Arc<Self>, founding: &Arc<Founding>) {
         let (Some(cluster), Some(hub)) = (self.cluster.get(), self.hub.get()) else { return };
         tracing::info!(cluster = %founding.cluster, "this node belongs to a cluster");
-        self.adopt(founding.timing);
+        self.adopt(founding);
+        cluster.set_predecessors(founding.succeeds.clone());
         let (told, id) = (cluster.clone(), founding.cluster);
         tokio::spawn(async move { told.set_cluster_id(id).await });
         match self.config.failover {
@@ -275,10 +290,10 @@ impl Data {
     }
 
     /// From now on the node goes by the times of its cluster, before it asks for a lease or grants one (trap 63).
-    fn adopt(&self, timing: Timing) {
+    fn adopt(&self, founding: &Arc<Founding>) {
         // Set once, here: a node belongs to one cluster.
-        let _ = self.timing.set(timing);
-        let own = self.config.timing();
+        let _ = self.founding.set(founding.clone());
+        let (own, timing) = (self.config.timing(), founding.timing);
         if own != timing {
             tracing::warn!(
                 "this node was started with other times than its cluster's ({own}): it goes on by the cluster's ({timing})"
@@ -288,7 +303,7 @@ impl Data {
 
     /// The times that the cluster goes by, once it is known to which one the node belongs.
     pub(crate) fn timing(&self) -> Option<Timing> {
-        self.timing.get().copied()
+        self.founding.get().map(|founding| founding.timing)
     }
 
     /// How long the cluster's leases run; before there is a cluster nothing is leased.

@@ -28,7 +28,7 @@ use crate::{
     },
     driver::{
         chain::{Rule, Standing},
-        control::{COMMANDS, Calls, Command, Control, Door, LogPeers, Parts, State},
+        control::{COMMANDS, Calls, Command, Control, Door, End, LogPeers, Parts, State},
         lanes::Hub,
     },
 };
@@ -139,11 +139,15 @@ impl Data {
         });
         // The task must not keep the socket open when the node is gone.
         drop(cluster);
-        let has_failed = control.run(self.phases()).await;
+        let end = control.run(self.phases()).await;
         log.stop().await;
-        if has_failed {
-            tracing::error!("what keeps the configuration log has failed: this node stops");
-            self.stop(Stopped::LogFailed);
+        match end {
+            End::Stopped => {}
+            End::Failed => {
+                tracing::error!("what keeps the configuration log has failed: this node stops");
+                self.stop(Stopped::LogFailed);
+            }
+            End::Succeeded => self.stop(Stopped::Succeeded),
         }
     }
 

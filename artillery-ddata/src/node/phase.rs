@@ -10,6 +10,10 @@ use crate::Place;
 /// What to do about it, too.
 const LEFT_BEHIND: &str = "the cluster was recovered without this node: start it again to join as a new member";
 
+const FOUNDS: &str = "an operator gave the cluster up: the next life of this node founds the one that succeeds it";
+
+const SUCCEEDED: &str = "the cluster was given up for another one: start the node again to join that";
+
 const LOG_FAILED: &str = "what keeps the configuration log failed: start the node again";
 
 #[derive(Debug, Clone)]
@@ -66,6 +70,12 @@ pub enum NeverReady {
     /// What keeps the configuration log here failed.
     #[error("{LOG_FAILED}")]
     LogFailed,
+    /// An operator gave its cluster up, and the next life of this node founds the one that succeeds it.
+    #[error("{FOUNDS}")]
+    Founds,
+    /// Another cluster succeeds its own, and it held nothing.
+    #[error("{SUCCEEDED}")]
+    Succeeded,
     /// Its replica stopped serving.
     #[error("a chain stopped serving: {0}")]
     Halted(String),
@@ -97,6 +107,12 @@ pub enum Stopped {
     LeftBehind,
     /// What keeps the configuration log here has failed: the node can't take part in its cluster any more.
     LogFailed,
+    /// An operator gave its cluster up: its next life is to found the one that succeeds it
+    /// ([`NodeBuilder::found_after`](super::NodeBuilder::found_after)).
+    Founds,
+    /// Another cluster succeeds its own, of which it held nothing: its next life is to join that
+    /// ([`NodeBuilder::join_after`](super::NodeBuilder::join_after)).
+    Succeeded,
 }
 
 impl std::fmt::Display for Stopped {
@@ -108,6 +124,8 @@ impl std::fmt::Display for Stopped {
             Self::Superseded => "a later life of this node was met",
             Self::LeftBehind => LEFT_BEHIND,
             Self::LogFailed => LOG_FAILED,
+            Self::Founds => FOUNDS,
+            Self::Succeeded => SUCCEEDED,
         })
     }
 }

@@ -24,6 +24,7 @@ use crate::{
         ConfigLog, Configs, Founder, History,
         embedded::{Histories, Seat},
         recovery::{self, ChainStanding, NotRecovered, Plan, Recovered, Standing},
+        succession::NotFounded,
     },
     driver::{control::Calls, serve::Recovery},
     kv::Call,
@@ -45,6 +46,11 @@ pub(crate) struct Parts {
 impl Parts {
     pub(super) fn new(seat: Seat, calls: Arc<Calls>) -> Self {
         Self { seat, calls, turn: tokio::sync::Mutex::default() }
+    }
+
+    /// Waits until no other order of an operator is under way.
+    pub(super) async fn turn(&self) -> tokio::sync::MutexGuard<'_, ()> {
+        self.turn.lock().await
     }
 
     /// The newest that this node knows of the configuration.
@@ -71,6 +77,18 @@ impl Recovery for Weak<Data> {
                     "an operator accepted losses: this node goes on alone, with what it has"
                 ),
                 Err(why) => tracing::warn!(%cluster, %history, %why, "the cluster is not recovered"),
+            }
+            asked
+        })
+    }
+
+    fn found(&self, cluster: ClusterId) -> Call<Result<Founder, NotFounded>> {
+        let data = self.clone();
+        Box::pin(async move {
+            let Some(data) = data.upgrade() else { return Err(NotFounded::Stopped) };
+            let asked = data.found(cluster).await;
+            if let Err(why) = &asked {
+                tracing::warn!(%cluster, %why, "the cluster is not given up");
             }
             asked
         })
@@ -122,6 +140,8 @@ impl Data {
             voters: log.voter_sets(),
             in_touch: asked,
             heard,
+            served: acted.served,
+            member_heard: (acted.member_heard != never).then(|| now - acted.member_heard),
             chains: configs.iter().map(|config| self.chain_standing(config, &states)).collect(),
         })
     }
@@ -149,7 +169,7 @@ impl Data {
     /// Goes on alone, if the named cluster can't go on otherwise and nobody who answers has a better history.
     async fn recover(&self, cluster: ClusterId, history: History) -> Result<Recovered, NotRecovered> {
         let (parts, state) = self.recovery.get().zip(self.state.get()).ok_or(NotRecovered::Static)?;
-        let _turn = parts.turn.lock().await;
+        let _turn = parts.turn().await;
         let begun = Instant::now();
         self.plan(parts, cluster, history, Duration::ZERO).await?;
         // Whoever had been granted a lease before has none any more; and whoever can answer has had its time.
@@ -187,7 +207,7 @@ impl Data {
     }
 
     /// What all say who answer, this node included.
-    async fn survey(&self, parts: &Parts) -> Vec<Standing> {
+    pub(super) async fn survey(&self, parts: &Parts) -> Vec<Standing> {
         let mut asked = JoinSet::new();
         for (id, addrs) in self.others(parts) {
             let (calls, patience) = (parts.calls.clone(), self.lease());

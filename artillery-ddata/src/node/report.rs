@@ -5,13 +5,14 @@ use artillery_core::{
     cluster::{Cluster, Member, MemberState},
     transport::Endpoint,
 };
+use artillery_proto::node::{Successor, Unready};
 
 use super::data::Data;
 use crate::{
     Mode, NodeId, Routing,
     metrics::{ChainMetrics, Histogram, NodeMetrics, QueueMetrics},
     replica::{READERS_PER_QUERY, Status},
-    status::{ChainStatus, LogStatus, MemberStatus, NodeStatus, ReadsStatus, TrafficStatus},
+    status::{ChainStatus, LogStatus, MemberStatus, NodeStatus, ReadsStatus, SuccessorStatus, TrafficStatus},
 };
 
 impl Data {
@@ -56,6 +57,7 @@ impl Data {
             addr: cluster.map(|cluster| cluster.endpoint().advertised_addr().to_string()).unwrap_or_default(),
             cluster: self.config.cluster.clone(),
             cluster_id: routing.as_ref().map(|routing| routing.cluster.to_string()),
+            succeeds: self.succeeds(),
             role: self.role(),
             ready: self.may_serve(),
             members: cluster.map(|cluster| cluster.members().iter().map(member).collect()).unwrap_or_default(),
@@ -126,8 +128,29 @@ impl Data {
             voters: log.voters().into_iter().map(name).collect(),
             lease_ms: left(state.lease),
             settled: state.unready.is_none(),
-            unready: state.unready.map(|why| why.to_string()),
+            unready: state.unready.map(|why| self.explained(why)),
+            orphaned: state.orphaned,
+            successor: state
+                .successor
+                .map(|Successor { by, yields }| SuccessorStatus { cluster_id: by.to_string(), yields }),
         })
+    }
+
+    /// Why the node isn't ready, with the command to give if there is one.
+    fn explained(&self, why: Unready) -> String {
+        match (why, self.local.cluster()) {
+            (Unready::Orphaned, Some(cluster)) => {
+                format!(
+                    "{why}: if they are gone for good, `ctl found --accept-loss {cluster}` has the others form a new cluster"
+                )
+            }
+            _ => why.to_string(),
+        }
+    }
+
+    fn succeeds(&self) -> Vec<String> {
+        let founding = self.founding.get();
+        founding.iter().flat_map(|founding| &founding.succeeds).map(ToString::to_string).collect()
     }
 }
 

@@ -3,7 +3,7 @@
 use std::sync::{Arc, OnceLock};
 
 use artillery_core::{
-    MemberId,
+    ClusterId, MemberId,
     transport::{IncomingStream, PeerInfo, PeerKind, Service},
 };
 use tokio::sync::mpsc;
@@ -11,7 +11,7 @@ use tokio::sync::mpsc;
 use crate::{
     control::formation::FormationMessage,
     driver::{
-        control::{self, Door},
+        control::{self, Command, Door},
         receive::{self, Chains},
         serve::Server,
     },
@@ -50,6 +50,13 @@ impl Service for DataService {
             }
             // Dropping it tells the peer that nobody here knows what it wants.
             kind => tracing::debug!(peer = %peer.id, kind, "a stream of an unknown kind"),
+        }
+    }
+
+    fn succeeded(&self, by: ClusterId) {
+        if let Some(door) = self.control.get() {
+            // Without room it is said again when that cluster is met once more.
+            drop(door.commands.try_send(Command::Succeeded { by }));
         }
     }
 }

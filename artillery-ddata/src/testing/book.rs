@@ -29,7 +29,8 @@ impl Ask {
             | Operation::Status
             | Operation::Arrange(_)
             | Operation::Survey
-            | Operation::Recover { .. } => Self::Write(Write::Resolve),
+            | Operation::Recover { .. }
+            | Operation::Found { .. } => Self::Write(Write::Resolve),
         }
     }
 }

@@ -6,7 +6,7 @@ use artillery_ddata::{ClusterId, Frontier, ReadMode, RequestId, Version};
 use clap::{Parser, Subcommand};
 
 use crate::{
-    args::{Bytes, LogArgs},
+    args::{Bytes, LogArgs, cluster_id},
     find::FindArgs,
 };
 
@@ -129,6 +129,12 @@ pub(super) enum Command {
         #[arg(long, value_name = "CLUSTER_ID", required = true, value_parser = cluster_id)]
         accept_loss: ClusterId,
     },
+    /// Form a new, empty cluster of the nodes that are there, when no life of a node is left that ever served
+    Found {
+        /// The id of the cluster that is given up, as `status` shows it: all that it held is lost
+        #[arg(long, value_name = "CLUSTER_ID", required = true, value_parser = cluster_id)]
+        accept_loss: ClusterId,
+    },
     /// Drive the cluster, and measure
     Load(LoadArgs),
     #[command(external_subcommand)]
@@ -165,11 +171,6 @@ pub(super) struct LoadArgs {
     /// Verify that every value read belongs to its key and was written, and that strong reads are not stale
     #[arg(long)]
     pub(super) check: bool,
-}
-
-fn cluster_id(text: &str) -> Result<ClusterId, String> {
-    let id = u128::from_str_radix(text, 16).ok().filter(|_| text.len() == 32);
-    id.map(ClusterId).ok_or_else(|| "32 hexadecimal digits, as `status` shows them".to_owned())
 }
 
 fn read_mode(text: &str) -> Result<ReadMode, String> {

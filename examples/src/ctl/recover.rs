@@ -13,7 +13,7 @@ use super::output::Output;
 use crate::exit::{self, Failure};
 
 /// No node that lives takes longer to say what it has.
-const LOOK: Duration = Duration::from_secs(2);
+pub(super) const LOOK: Duration = Duration::from_secs(2);
 /// The node that goes on asks the others itself, twice, and waits for a lease in between.
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -31,11 +31,11 @@ pub(super) async fn run(client: &Client, cluster: ClusterId, timeout: Duration, 
     Ok(exit::DONE)
 }
 
-fn names(survey: &Survey) -> String {
+pub(super) fn names(survey: &Survey) -> String {
     list(&survey.standings.iter().map(|standing| standing.me.name.clone()).collect::<Vec<_>>())
 }
 
-fn list(names: &[String]) -> String {
+pub(super) fn list(names: &[String]) -> String {
     if names.is_empty() { "none".to_owned() } else { names.join(", ") }
 }
 

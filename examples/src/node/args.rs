@@ -3,11 +3,11 @@
 use std::{net::SocketAddr, path::PathBuf};
 
 use artillery_core::discovery::Seed;
-use artillery_ddata::Mode;
+use artillery_ddata::{ClusterId, Mode};
 use clap::{Parser, ValueEnum};
 
 use crate::{
-    args::{Bytes, LogArgs, not_yet},
+    args::{Bytes, LogArgs, cluster_id, not_yet},
     secret::IdentityArgs,
 };
 
@@ -89,6 +89,12 @@ pub(super) struct NodeArgs {
     /// Let --resp and --http listen beyond loopback without a password
     #[arg(long)]
     pub(super) open: bool,
+    /// These clusters were given up (`ctl found`): found the one that succeeds them, alone
+    #[arg(long, value_name = "CLUSTER_ID,…", value_delimiter = ',', value_parser = cluster_id, conflicts_with = "join_after")]
+    pub(super) found_after: Vec<ClusterId>,
+    /// These clusters were given up (`ctl found`): join the one that succeeds them, and found none
+    #[arg(long, value_name = "CLUSTER_ID,…", value_delimiter = ',', value_parser = cluster_id)]
+    pub(super) join_after: Vec<ClusterId>,
     #[command(flatten)]
     pub(super) log: LogArgs,
     #[command(flatten)]

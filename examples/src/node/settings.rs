@@ -25,6 +25,12 @@ pub(super) fn builder(args: &NodeArgs) -> Result<NodeBuilder, Failure> {
     if let Some(secret) = args.identity.also_trusted()? {
         builder = builder.also_trust_secret(secret);
     }
+    if !args.found_after.is_empty() {
+        builder = builder.found_after(args.found_after.clone());
+    }
+    if !args.join_after.is_empty() {
+        builder = builder.join_after(args.join_after.clone());
+    }
     Ok(match admission {
         Admission::Secret(secret) | Admission::Development(secret) => builder.secret(secret),
         Admission::Certificates(identity) => builder.identity(identity),

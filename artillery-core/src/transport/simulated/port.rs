@@ -87,6 +87,10 @@ impl Port {
             return Err(ConnectError::WrongPeer { expected, found: found.node });
         }
         let (mine, hers) = (shared.hello(), theirs.hello());
+        if let (Some(here), Some(there)) = (mine.cluster_id, hers.cluster_id) {
+            theirs.met_foreign(here, &shared.registry.succeeds());
+            shared.met_foreign(there, &theirs.registry.succeeds());
+        }
         hello::check(&hers, &mine, &self.name).map_err(ConnectError::Refused)?;
         hello::check(&mine, &hers, &other.name).map_err(ConnectError::Rejected)?;
         let me = Arc::new(peer_info(self.name.clone(), mine, self.addr, PROTOCOL_VERSIONS.max));

@@ -76,10 +76,10 @@ use self::{attempt::Attempt, random::Random, seen::Seen};
 pub use self::{
     interface::{Candidate, Input, Output, Phase},
     message::{Ballot, FormationMessage, Progress, Proposal, ProposalId, Reason, Verdict, Vote},
-    settings::{InvalidSettings, Settings},
+    settings::{After, InvalidSettings, Settings},
 };
 use super::{Founder, Founding};
-use crate::{MemberId, Timestamp};
+use crate::{ClusterId, MemberId, Timestamp};
 
 /// Nodes, and lives of nodes, that are remembered while no cluster is formed.
 const MAX_NODES: usize = 4096;
@@ -104,6 +104,8 @@ pub struct Formation {
     refused: Option<(MemberId, Reason)>,
     propose_at: Option<Timestamp>,
     ask_at: Timestamp,
+    /// It tells nobody which cluster it belongs to.
+    yields: bool,
     outputs: VecDeque<Output>,
     mutant: Option<Mutant>,
 }
@@ -135,6 +137,7 @@ impl Formation {
             refused: None,
             propose_at: None,
             ask_at: Timestamp::ZERO,
+            yields: false,
             outputs: VecDeque::new(),
             mutant: None,
         })
@@ -157,6 +160,7 @@ impl Formation {
             Input::Gone(id) => self.seen.remove(id),
             Input::Replaced(id) => self.replace(now, id),
             Input::Receive { from, message } if from.node != self.me.id.node => self.receive(now, from, message),
+            Input::Yields(yields) => self.yields = yields,
             Input::Receive { .. } | Input::Tick => {}
         }
         self.advance(now);
@@ -171,9 +175,7 @@ impl Formation {
     pub fn next_tick(&self) -> Option<Timestamp> {
         match &self.state {
             State::Free if self.seen.members().next().is_some() => Some(self.ask_at),
-            State::Free if self.seen.free() + 1 >= usize::from(self.settings.expect) => {
-                Some(self.propose_at.unwrap_or(Timestamp::ZERO))
-            }
+            State::Free if self.sees_enough() => Some(self.propose_at.unwrap_or(Timestamp::ZERO)),
             State::Free => None,
             State::Accepted(attempt) => Some(attempt.next_tick()),
             State::Settled(_) | State::Replaced => None,
@@ -228,9 +230,31 @@ impl Formation {
 
     fn see(&mut self, now: Timestamp, candidate: Candidate) {
         let cluster = candidate.cluster;
+        if cluster.is_some_and(|cluster| self.is_given_up(cluster)) {
+            // It may be free again soon, in another life.
+            return self.seen.remove(candidate.founder.id);
+        }
         if candidate.founder.id.node != self.me.id.node && self.seen.insert(candidate) && cluster.is_some() {
             self.ask_at = now;
         }
+    }
+
+    fn is_given_up(&self, cluster: ClusterId) -> bool {
+        self.settings.after.as_ref().is_some_and(|after| after.lineage.contains(&cluster))
+    }
+
+    /// Whether this node has no part in founding a cluster, but joins the one that succeeds its former one.
+    fn only_joins(&self) -> bool {
+        self.settings.after.as_ref().is_some_and(|after| !after.founds)
+    }
+
+    /// How many nodes found a cluster that this node proposes.
+    fn founders(&self) -> u16 {
+        if self.settings.after.is_some() { 1 } else { self.settings.expect }
+    }
+
+    fn sees_enough(&self) -> bool {
+        !self.only_joins() && self.seen.free() + 1 >= usize::from(self.founders())
     }
 
     fn replace(&mut self, now: Timestamp, id: MemberId) {

@@ -153,6 +153,24 @@ impl Holder {
         }
     }
 
+    /// Asks these nodes too, at once: whether they are there.
+    pub(crate) fn ask(&mut self, now: Timestamp, nodes: impl IntoIterator<Item = MemberId>) {
+        for id in nodes {
+            if id != self.me.id && !self.due.contains(&id) {
+                self.due.push_back(id);
+            }
+        }
+        // Renewals that are due go out at the time of the last.
+        if self.sent_at == Timestamp::ZERO {
+            self.sent_at = now;
+        }
+    }
+
+    /// Whether it has yet to send to somebody.
+    pub(crate) fn has_due(&self) -> bool {
+        !self.due.is_empty()
+    }
+
     /// Somebody waits for what the next renewal says: it is due now.
     pub(crate) fn hurry(&mut self, now: Timestamp) {
         self.next_at = now;
@@ -346,8 +364,14 @@ mod tests {
         let founder = |n| Founder { id: id(n), name: format!("n{n}"), addrs: vec![] };
         let members = (1..4).map(founder).collect();
         let settings = ChainSettings::default();
-        let founding =
-            Founding { cluster: ClusterId(5), name: "shop".into(), members, settings, timing: Timing::default() };
+        let founding = Founding {
+            cluster: ClusterId(5),
+            name: "shop".into(),
+            members,
+            settings,
+            timing: Timing::default(),
+            succeeds: vec![],
+        };
         let mut holder = Holder::new(founder(3), Arc::new(Configs::of(&founding)));
         holder.leads(Timestamp::ZERO, id(1));
         holder
@@ -400,6 +424,7 @@ mod tests {
             members: vec![],
             settings: ChainSettings::default(),
             timing,
+            succeeds: vec![],
         };
         let me = Founder { id: id(3), name: "n3".into(), addrs: vec![] };
         let mut holder = Holder::new(me, Arc::new(Configs::of(&founding)));

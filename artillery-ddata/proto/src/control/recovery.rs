@@ -29,6 +29,10 @@ pub struct Standing {
     pub in_touch: Option<Duration>,
     /// How long ago a leader that a quorum had confirmed answered this node last. A spare, which gets no lease, is answered too.
     pub heard: Option<Duration>,
+    /// It has served a chain, or was named as serving one, in this life.
+    pub served: bool,
+    /// How long ago another life that serves a chain, as far as this node knows, was heard last.
+    pub member_heard: Option<Duration>,
     /// Each chain, as this node knows it.
     pub chains: Vec<ChainStanding>,
 }

@@ -64,6 +64,8 @@ impl Node {
         self.holder.acts_by(now, configs.applied());
         self.state.configs = configs.clone();
         self.outputs.push_back(Output::Acts(configs));
+        // The first look is a lease after the node began.
+        self.begin_to_look(now);
         self.see_whether_left();
         self.act();
     }

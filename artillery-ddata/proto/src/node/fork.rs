@@ -31,9 +31,11 @@ impl Node {
             released,
             tick,
             // These follow from the answers, and only others look at it; but for what the chains act by.
-            state: _,
+            state,
             closed: _,
             was_ready: _,
+            company,
+            is_over,
             outputs,
             mutant: _,
         } = self;
@@ -42,6 +44,10 @@ impl Node {
         write!(out, "{:?}", (me, voters, leads, acted, met, renewals, resigning, stretch, stays_at))?;
         if let Some(acting) = acting {
             acting.describe(out)?;
+        }
+        // One that has served looks for others only once it knows of a successor.
+        if !state.served || state.successor.is_some() {
+            write!(out, "{:?}", (company, is_over, state.successor))?;
         }
         write!(out, "{:?}", (leaving, released, ends_at, waits, tick, outputs))
     }

@@ -138,7 +138,7 @@ impl Node {
     }
 
     /// Orders all chains the same; which these are.
-    fn order_all(&mut self, order: &Order) -> BTreeSet<ChainId> {
+    pub(super) fn order_all(&mut self, order: &Order) -> BTreeSet<ChainId> {
         let chains: BTreeSet<_> = self.holder.configs().iter().map(|config| config.chain).collect();
         self.outputs.extend(chains.iter().map(|&chain| Output::Order(chain, order.clone())));
         chains

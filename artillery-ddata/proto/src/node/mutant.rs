@@ -13,6 +13,10 @@ pub enum Mutant {
     ReadyUnsettled,
     /// A node that is to stop, and is the last that serves a chain, ends at once (trap 69).
     EndAtOnce,
+    /// A node gives way to a cluster that succeeds its own though nodes of its own may be there (trap 71).
+    YieldAtOnce,
+    /// A node that hears no other one of its own goes on though another cluster succeeds its own (trap 71).
+    NeverYield,
 }
 
 impl Node {
@@ -36,6 +40,14 @@ impl Node {
 
     pub(super) fn ends_at_once(&self) -> bool {
         self.mutant == Some(Mutant::EndAtOnce)
+    }
+
+    pub(super) fn yields_at_once(&self) -> bool {
+        self.mutant == Some(Mutant::YieldAtOnce)
+    }
+
+    pub(super) fn never_yields(&self) -> bool {
+        self.mutant == Some(Mutant::NeverYield)
     }
 
     pub(super) fn acts_early(&self) -> bool {

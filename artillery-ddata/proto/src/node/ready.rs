@@ -1,8 +1,8 @@
 //! When a node is ready: any other one may be stopped, and this one does what its place is for (docs/DESIGN.md §5.3).
 
-use super::{Node, Output};
+use super::{Node, Output, Successor};
 use crate::{
-    ChainConfig, ChainId, Role, Timestamp,
+    ChainConfig, ChainId, ClusterId, Role, Timestamp,
     control::message::{Report, Unsettled},
 };
 
@@ -25,6 +25,15 @@ pub enum Unready {
     /// It is to serve, and has no lease.
     #[error("this node has no lease")]
     NoLease,
+    /// No life of a member that serves answers, and this node never served.
+    #[error("no life of a node that served answers")]
+    Orphaned,
+    /// Its cluster was given up for another one, and it hears no other node of its own.
+    #[error("cluster {by} succeeds this node's, of which no other node answers")]
+    Yields {
+        /// Which cluster.
+        by: ClusterId,
+    },
     /// By the newest answer to it no other node should be stopped.
     #[error(transparent)]
     Unsettled(#[from] Unsettled),
@@ -58,6 +67,12 @@ impl Node {
     }
 
     fn unready(&self, now: Timestamp, settled: Result<(), Unsettled>) -> Result<(), Unready> {
+        if let Some(Successor { by, .. }) = self.state.successor.filter(|successor| successor.yields) {
+            return Err(Unready::Yields { by });
+        }
+        if self.state.orphaned {
+            return Err(Unready::Orphaned);
+        }
         for config in self.state.configs.iter() {
             let chain = config.chain;
             match config.role(self.me) {

@@ -39,8 +39,14 @@ impl Rig {
     fn new() -> Self {
         let settings = ChainSettings { chains: 2, ..ChainSettings::default() };
         let members = (1..4).map(founder).collect();
-        let founding =
-            Founding { cluster: ClusterId(5), name: "shop".into(), members, settings, timing: Timing::default() };
+        let founding = Founding {
+            cluster: ClusterId(5),
+            name: "shop".into(),
+            members,
+            settings,
+            timing: Timing::default(),
+            succeeds: vec![],
+        };
         let configs = Arc::new(Configs::of(&founding));
         let node = Node::new(founder(3), configs.clone(), Settings::default());
         Self { node, now: at(1), configs, open: true }

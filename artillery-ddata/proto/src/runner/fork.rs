@@ -14,6 +14,7 @@ impl<C: Clone> ChainRunner<C> {
             history: self.history,
             offered: self.offered,
             stretch: self.stretch,
+            successor: self.successor,
             words: self.words.clone(),
             refused: self.refused.clone(),
             open: self.open,
@@ -39,6 +40,7 @@ impl<C: fmt::Debug> ChainRunner<C> {
             history,
             offered,
             stretch,
+            successor,
             words,
             refused,
             // They follow from what the replica has said.
@@ -50,6 +52,6 @@ impl<C: fmt::Debug> ChainRunner<C> {
         } = self;
         replica.describe(out)?;
         callers.iter().try_for_each(|caller| write!(out, "{caller:?}"))?;
-        write!(out, "{:?}", (history, offered, stretch, words, refused, behind_since, kept))
+        write!(out, "{:?}", (history, offered, stretch, successor, words, refused, behind_since, kept))
     }
 }

@@ -55,6 +55,13 @@ pub enum Order {
         /// Which.
         stretch: u64,
     },
+    /// Another cluster succeeds this one: take in no request and act by no lease, and keep what is there.
+    Yield {
+        /// Which cluster.
+        by: ClusterId,
+    },
+    /// Serve again after [`Order::Yield`].
+    Proceed,
 }
 
 /// What is new about the way to a peer.

@@ -269,6 +269,7 @@ mod tests {
             members: (0..3).map(founder).collect(),
             settings: ChainSettings::default(),
             timing: Timing { drift_ppm: 7, ..Timing::default() },
+            succeeds: vec![],
         };
         let configs = Some(Box::new(Configs::of(&founding)));
         Renewed {
@@ -337,6 +338,7 @@ mod tests {
             members: vec![],
             settings: ChainSettings::default(),
             timing,
+            succeeds: vec![],
         };
         let endless = Renewed { configs: Some(Box::new(Configs::of(&founding))), ..renewed() };
         let endless = frame(encode_answer(&Answer::Renewed(None, Box::new(endless))).unwrap());

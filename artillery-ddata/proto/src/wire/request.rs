@@ -20,9 +20,10 @@ pub use super::chain::{DecodeError, EncodeError, Encoded};
 use crate::{
     ChainId, ClusterId, Epoch, MemberId, Routing, Sequence,
     control::{
-        History,
+        Founder, History,
         message::{Arrange, ArrangeError},
         recovery::{NotRecovered, Recovered, Standing},
+        succession::NotFounded,
     },
     replica::{Query, ReadMode, Reply, Write},
     update::RequestKey,
@@ -89,6 +90,11 @@ pub enum Operation {
         /// The history that is to end.
         history: History,
     },
+    /// Found a cluster that succeeds this one, if no life that ever served is there.
+    Found {
+        /// The cluster that is given up.
+        cluster: ClusterId,
+    },
 }
 
 impl Operation {
@@ -124,4 +130,6 @@ pub enum ResponseAnswer {
     Survey(Option<Box<Standing>>),
     /// What came of a recovery.
     Recovered(Result<Box<Recovered>, NotRecovered>),
+    /// The node that founds a cluster now, or why none does.
+    Founds(Result<Founder, NotFounded>),
 }

@@ -137,7 +137,7 @@ impl Control {
             // Of two clocks, one fast and one slow; and a little.
             drift_ppm: 2 * control.drift + 2 * control.drift / 10 + 200,
         };
-        let founding = Founding { cluster, name: "simulated".into(), members, settings, timing };
+        let founding = Founding { cluster, name: "simulated".into(), members, settings, timing, succeeds: vec![] };
         let settings = Settings {
             cluster,
             replicas: control.replicas as usize,

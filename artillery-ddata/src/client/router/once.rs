@@ -162,7 +162,8 @@ async fn ask_here(handle: ChainHandle, me: MemberId, place: Place, question: &Qu
             | Operation::Status
             | Operation::Arrange(_)
             | Operation::Survey
-            | Operation::Recover { .. } => {}
+            | Operation::Recover { .. }
+            | Operation::Found { .. } => {}
         }
     };
     if timeout_at(deadline, handed).await.is_err() {

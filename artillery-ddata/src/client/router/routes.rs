@@ -276,22 +276,30 @@ pub(in crate::client) async fn ask_on(
     connection: &Connection,
     until: Instant,
 ) -> Result<Option<Routing>, ConnectError> {
+    match ask_once(connection, Operation::Routing, until).await? {
+        ResponseAnswer::Routing(routing) => Ok(routing.map(|routing| *routing)),
+        _ => Err(ConnectError::Malformed("another answer than asked for".to_owned())),
+    }
+}
+
+/// Asks one thing, on a stream of its own.
+pub(in crate::client) async fn ask_once(
+    connection: &Connection,
+    operation: Operation,
+    until: Instant,
+) -> Result<ResponseAnswer, ConnectError> {
     let malformed = |what: &dyn std::fmt::Display| ConnectError::Malformed(what.to_string());
     let asked = async {
         let deadline_ms = until.saturating_duration_since(Instant::now()).as_millis() as u32;
-        let request =
-            Request { number: 1, chain: ChainId(0), deadline_ms, forwarded: true, operation: Operation::Routing };
+        let request = Request { number: 1, chain: ChainId(0), deadline_ms, forwarded: true, operation };
         let request = encode_request(&request).map_err(|error| malformed(&error))?;
         let (mut writer, mut reader) =
             connection.open_bi(StreamKind(REQUESTS), 1).await.map_err(|error| malformed(&error))?;
         writer.send(&request.header, &request.body).await.map_err(|error| malformed(&error))?;
-        writer.finish();
         let frame = reader.next().await.map_err(|error| malformed(&error))?;
+        writer.finish();
         let Some(frame) = frame else { return Err(malformed(&"no answer")) };
-        match decode_response(&frame).map_err(|error| malformed(&error))?.answer {
-            ResponseAnswer::Routing(routing) => Ok(routing.map(|routing| *routing)),
-            _ => Err(malformed(&"another answer than asked for")),
-        }
+        Ok(decode_response(&frame).map_err(|error| malformed(&error))?.answer)
     };
     timeout_at(until, asked).await.unwrap_or(Err(ConnectError::TimedOut))
 }

@@ -107,7 +107,8 @@ fn reserved(operation: &Operation) -> usize {
         | Operation::Status
         | Operation::Arrange(_)
         | Operation::Survey
-        | Operation::Recover { .. } => 1,
+        | Operation::Recover { .. }
+        | Operation::Found { .. } => 1,
     }
 }
 

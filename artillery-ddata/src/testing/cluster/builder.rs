@@ -151,6 +151,7 @@ impl Builder {
             settings: self.chains,
             // Nothing changes, so no lease ends.
             timing: Timing::default(),
+            succeeds: Vec::new(),
         };
         Routing::of(cluster, &Configs::of(&founding))
     }

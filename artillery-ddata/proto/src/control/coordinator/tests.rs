@@ -51,8 +51,14 @@ impl World {
     fn new(founders: u8, replicas: u32) -> Self {
         let settings = ChainSettings { replicas, ..ChainSettings::default() };
         let members = (0..founders).map(founder).collect();
-        let founding =
-            Founding { cluster: ClusterId(5), name: "shop".into(), members, settings, timing: Timing::default() };
+        let founding = Founding {
+            cluster: ClusterId(5),
+            name: "shop".into(),
+            members,
+            settings,
+            timing: Timing::default(),
+            succeeds: vec![],
+        };
         let settings = Settings { replicas: replicas as usize, ..Settings::default() };
         let mut world = Self {
             coordinator: Coordinator::new(id(0), settings),

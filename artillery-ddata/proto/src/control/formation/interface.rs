@@ -34,6 +34,9 @@ pub enum Input {
         /// What.
         message: FormationMessage,
     },
+    /// This node, which belongs to a cluster, gives way to the one that succeeds it, or goes on: while it gives way it tells
+    /// nobody to join.
+    Yields(bool),
     /// Time has passed.
     Tick,
 }

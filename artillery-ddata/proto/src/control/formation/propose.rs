@@ -18,7 +18,7 @@ impl Formation {
                     self.send(*to, FormationMessage::Ask);
                 }
             }
-        } else if self.seen.free() + 1 < usize::from(self.settings.expect) {
+        } else if !self.sees_enough() {
             self.propose_at = None;
         } else {
             match self.propose_at {
@@ -35,7 +35,7 @@ impl Formation {
 
     /// How long to wait before proposing, so that few do so at once.
     fn delay(&mut self) -> Duration {
-        if self.settings.expect == 1 {
+        if self.founders() == 1 {
             return Duration::ZERO;
         }
         let rank = self.seen.rank(self.me.id).min(16) as u32;
@@ -45,13 +45,14 @@ impl Formation {
 
     fn propose(&mut self, now: Timestamp) {
         self.attempts += 1;
-        let others = usize::from(self.settings.expect) - 1;
+        let others = usize::from(self.founders()) - 1;
         let founding = Founding {
             cluster: ClusterId(self.random.draw()),
             name: self.settings.name.clone(),
             members: self.seen.founders(&self.me, others),
             settings: self.settings.chains,
             timing: self.settings.timing,
+            succeeds: self.settings.after.as_ref().map(|after| after.lineage.clone()).unwrap_or_default(),
         };
         let Some(me) = founding.position(self.me.id) else { return };
         self.answered.insert(self.me.id, self.attempts);

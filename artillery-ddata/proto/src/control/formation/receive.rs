@@ -19,6 +19,7 @@ impl Formation {
             }
             (State::Settled(founding), message) => match message {
                 FormationMessage::Formed(_) | FormationMessage::Refused { .. } => {}
+                _ if self.yields => {}
                 _ => {
                     let message = FormationMessage::Formed(Box::new(Founding::clone(founding)));
                     self.send(from, message);
@@ -91,6 +92,8 @@ impl Formation {
             && members.len() <= usize::from(MAX_FOUNDERS)
             && proposal.founding.names(proposal.proposer)
             && proposal.founding.timing.validate().is_ok()
+            // Who founds a cluster that succeeds another one does so alone.
+            && proposal.founding.succeeds.is_empty()
     }
 
     /// Why a proposal that wasn't answered yet is refused.
@@ -99,7 +102,7 @@ impl Formation {
         let mine = &self.settings;
         if matches!(self.state, State::Accepted(_)) && self.mutant != Some(Mutant::AcceptTwo) {
             Some(Reason::Busy)
-        } else if self.seen.members().next().is_some() {
+        } else if self.settings.after.is_some() || self.seen.members().next().is_some() {
             Some(Reason::Elsewhere)
         } else if (founding.members.len(), &founding.name, founding.settings)
             != (usize::from(mine.expect), &mine.name, mine.chains)
@@ -115,7 +118,7 @@ impl Formation {
     }
 
     fn hear_of_cluster(&mut self, from: MemberId, founding: Founding) {
-        if founding.members.is_empty() || founding.validate().is_err() {
+        if founding.members.is_empty() || founding.validate().is_err() || self.is_given_up(founding.cluster) {
             return;
         }
         self.seen.belongs(from, founding.cluster);

@@ -3,7 +3,10 @@
 use std::time::Duration;
 
 use super::MAX_FOUNDERS;
-use crate::control::{ChainSettings, InvalidChainSettings, InvalidTiming, Timing};
+use crate::{
+    ClusterId,
+    control::{ChainSettings, InvalidChainSettings, InvalidTiming, MAX_LINEAGE, Timing},
+};
 
 /// Settings of a formation: all founders must have been started with the same name, number of founders and chains.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -16,6 +19,8 @@ pub struct Settings {
     pub chains: ChainSettings,
     /// The times that the cluster goes by if this node proposes it. What the others were started with isn't compared.
     pub timing: Timing,
+    /// What this node does after its cluster was given up; `None`: it has belonged to none.
+    pub after: Option<After>,
     /// How long enough nodes must have been seen before one proposes.
     pub settle: Duration,
     /// How much longer a node waits for each one before it in the order of ids.
@@ -36,6 +41,7 @@ impl Settings {
             expect,
             chains,
             timing: Timing::default(),
+            after: None,
             settle: Duration::from_millis(200),
             stagger: Duration::from_millis(100),
             repeat: Duration::from_millis(200),
@@ -55,9 +61,22 @@ impl Settings {
         if self.repeat.is_zero() || self.patience.is_zero() || self.stagger.is_zero() {
             return Err(InvalidSettings::ZeroTime);
         }
+        if let Some(after) = self.after.as_ref().filter(|after| after.lineage.len() > MAX_LINEAGE) {
+            return Err(InvalidSettings::Lineage(after.lineage.len()));
+        }
         self.chains.validate()?;
         Ok(self.timing.validate()?)
     }
+}
+
+/// What a node does whose former cluster an operator gave up (`ctl found`). It joins no cluster that was given up, whatever
+/// nodes say that are still in one.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct After {
+    /// The clusters that were given up, the oldest first.
+    pub lineage: Vec<ClusterId>,
+    /// It founds the next one, by itself; otherwise it joins that, and has part in founding no other.
+    pub founds: bool,
 }
 
 /// A setting of a formation makes no sense.
@@ -70,6 +89,9 @@ pub enum InvalidSettings {
     /// A time that must not be zero: [`Settings::repeat`], [`Settings::patience`], [`Settings::stagger`].
     #[error("repeat, patience and stagger must not be zero")]
     ZeroTime,
+    /// More clusters are named that this one succeeds than [`MAX_LINEAGE`].
+    #[error("{0} clusters that it succeeds: up to {MAX_LINEAGE} are possible")]
+    Lineage(usize),
     /// A setting of the chains.
     #[error(transparent)]
     Chains(#[from] InvalidChainSettings),

@@ -31,6 +31,8 @@ fn standing(n: u8, voters: &[u8], config: ChainConfig, last: Version) -> Standin
         voters,
         in_touch: Some(Duration::from_millis(1500)),
         heard: None,
+        served: true,
+        member_heard: None,
         chains: vec![ChainStanding { config, serves, last, watermark: Sequence(3) }],
     }
 }

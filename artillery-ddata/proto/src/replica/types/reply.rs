@@ -255,4 +255,11 @@ pub enum Refusal {
         /// The largest allowed, in bytes.
         limit: u64,
     },
+    /// This node's cluster was given up, another one succeeds it, and this node hears no other node of its own: it keeps what it
+    /// holds, and serves nothing.
+    #[error("this node's cluster was given up for cluster {by}: it keeps what it holds, and serves nothing")]
+    Succeeded {
+        /// The cluster that succeeds it.
+        by: crate::ClusterId,
+    },
 }

@@ -28,6 +28,7 @@ pub fn encode_response(response: &Response) -> Result<Encoded, EncodeError> {
         ResponseAnswer::Arranged(result) => AnswerHeader::Arranged(result.clone()),
         ResponseAnswer::Survey(standing) => AnswerHeader::Survey(standing.clone()),
         ResponseAnswer::Recovered(outcome) => AnswerHeader::Recovered(outcome.clone()),
+        ResponseAnswer::Founds(outcome) => AnswerHeader::Founds(outcome.clone()),
     };
     encoded(&ResponseHeader { number: response.number, by: response.by, answer }, body)
 }
@@ -131,6 +132,7 @@ pub fn decode_response(frame: &Frame) -> Result<Response, DecodeError> {
         AnswerHeader::Arranged(result) => ResponseAnswer::Arranged(result),
         AnswerHeader::Survey(standing) => ResponseAnswer::Survey(standing),
         AnswerHeader::Recovered(outcome) => ResponseAnswer::Recovered(outcome),
+        AnswerHeader::Founds(outcome) => ResponseAnswer::Founds(outcome),
         reply => ResponseAnswer::Reply(take_reply(reply, &mut body)),
     };
     body.end()?;
@@ -172,7 +174,8 @@ fn take_reply<R>(header: AnswerHeader<R>, body: &mut Taker<'_>) -> Reply {
         | AnswerHeader::Status { .. }
         | AnswerHeader::Arranged(_)
         | AnswerHeader::Survey(_)
-        | AnswerHeader::Recovered(_) => Reply::Expired,
+        | AnswerHeader::Recovered(_)
+        | AnswerHeader::Founds(_) => Reply::Expired,
     }
 }
 

@@ -8,9 +8,10 @@ use super::{DecodeError, EncodeError, Encoded, body::Pieces};
 use crate::{
     ChainId, ClusterId, Epoch, MemberId, Sequence, Version,
     control::{
-        History,
+        Founder, History,
         message::{Arrange, ArrangeError},
         recovery::{NotRecovered, Recovered, Standing},
+        succession::NotFounded,
     },
     replica::{Expected, GroupFailure, ReadMode, Refusal, Snapshot, Way},
     update::RequestKey,
@@ -34,6 +35,7 @@ pub(super) enum OperationHeader {
     Arrange(Arrange),
     Survey,
     Recover { cluster: ClusterId, history: History },
+    Found { cluster: ClusterId },
 }
 
 #[derive(Serialize, Deserialize)]
@@ -154,6 +156,7 @@ pub(super) enum AnswerHeader<R> {
         way: Way,
         as_of: Sequence,
     },
+    Founds(Result<Founder, NotFounded>),
 }
 
 #[derive(Serialize, Deserialize)]

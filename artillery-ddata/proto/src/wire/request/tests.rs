@@ -142,6 +142,7 @@ fn operation() -> impl Strategy<Value = Operation> {
             cluster: ClusterId(cluster),
             history: crate::control::History { generation, id: cluster },
         }),
+        any::<u128>().prop_map(|cluster| Operation::Found { cluster: ClusterId(cluster) }),
     ]
 }
 
@@ -280,6 +281,10 @@ fn response() -> impl Strategy<Value = Response> {
         1 => any::<u128>().prop_map(|found| {
             let (asked, found) = (ClusterId(1), ClusterId(found));
             ResponseAnswer::Recovered(Err(crate::control::recovery::NotRecovered::DifferentCluster { asked, found }))
+        }),
+        1 => any::<u128>().prop_map(|found| {
+            let (asked, found) = (ClusterId(1), ClusterId(found));
+            ResponseAnswer::Founds(Err(crate::control::succession::NotFounded::DifferentCluster { asked, found }))
         }),
     ];
     (any::<u64>(), option::of(member()), answer).prop_map(|(number, by, answer)| Response { number, by, answer })

@@ -63,6 +63,7 @@ pub(super) fn founding(founders: usize) -> Founding {
         members: (0..founders).map(|n| founder(n, 1)).collect(),
         settings: ChainSettings::default(),
         timing: Timing::default(),
+        succeeds: vec![],
     }
 }
 

@@ -33,6 +33,7 @@ fn founding(cluster: u128, members: &[MemberId]) -> Founding {
         members,
         settings: ChainSettings::default(),
         timing: Timing::default(),
+        succeeds: vec![],
     }
 }
 

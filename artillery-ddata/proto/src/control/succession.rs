@@ -1,0 +1,155 @@
+//! Whether a cluster may be given up for a new one (docs/DESIGN.md §5.13): no life that ever served answers. Pure: whoever asks
+//! the nodes hands in what they said.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::{Founder, recovery::Standing};
+use crate::{ClusterId, MemberId, Role};
+
+/// Why a cluster is not given up. Nothing was changed.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error, Serialize, Deserialize)]
+#[non_exhaustive]
+pub enum NotFounded {
+    /// No node answered.
+    #[error("no node answers")]
+    Nobody,
+    /// The nodes that answered belong to another cluster.
+    #[error("cluster {asked} was named, and {found} is there")]
+    DifferentCluster {
+        /// Which was named.
+        asked: ClusterId,
+        /// Which is there.
+        found: ClusterId,
+    },
+    /// A node answers that has served a chain: it may hold what was acknowledged.
+    #[error(
+        "{node} has served a chain: it may hold data. If the configuration log is lost, `ctl recover` has it go on"
+    )]
+    Served {
+        /// Name of the node.
+        node: String,
+    },
+    /// Since the order was given, a node has heard another one that serves a chain.
+    #[error("{node} heard a node that serves a chain {:.1} s ago: it may hold data", ago.as_secs_f64())]
+    InTouch {
+        /// Name of the node that heard it.
+        node: String,
+        /// How long ago.
+        ago: Duration,
+    },
+    /// Another node than the one that was asked is to found the new cluster.
+    #[error("{} is the node that founds the new cluster", by.name)]
+    Elsewhere {
+        /// Which one.
+        by: Founder,
+    },
+    /// The cluster has no log of configurations: its members never change.
+    #[error("the configuration of this cluster never changes: start its nodes again")]
+    Static,
+    /// The node stops.
+    #[error("the node stops")]
+    Stopped,
+}
+
+/// The node that founds the cluster that succeeds the named one, by what these nodes say: of those that answer, the one with the
+/// lowest id.
+///
+/// A life that has served may hold what was acknowledged, so nothing is given up while one answers, whoever hears it. `waited` is
+/// the time since the order was given: a node that serves and lives is heard within it by nodes that it can reach.
+///
+/// # Errors
+/// [`NotFounded`].
+pub fn found(asked: ClusterId, standings: &[Standing], waited: Duration) -> Result<Founder, NotFounded> {
+    let first = standings.first().ok_or(NotFounded::Nobody)?;
+    let all: Vec<_> = standings.iter().filter(|standing| standing.cluster == asked).collect();
+    let by = all.iter().map(|standing| &standing.me).min_by_key(|founder| founder.id);
+    let by = by.ok_or(NotFounded::DifferentCluster { asked, found: first.cluster })?;
+    let is_named = |id: MemberId| {
+        let mut known = all.iter().flat_map(|standing| &standing.chains);
+        known.any(|chain| chain.config.role(id) == Some(Role::Serving))
+    };
+    if let Some(standing) = all.iter().find(|standing| standing.served || is_named(standing.me.id)) {
+        return Err(NotFounded::Served { node: standing.me.name.clone() });
+    }
+    for standing in &all {
+        if let Some(ago) = standing.member_heard.filter(|ago| *ago < waited) {
+            return Err(NotFounded::InTouch { node: standing.me.name.clone(), ago });
+        }
+    }
+    Ok(by.clone())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        ChainConfig, ChainId, ChainMember, Epoch, Incarnation, Mode, NodeId, Sequence, Version,
+        control::{History, log::LogIndex, recovery::ChainStanding},
+    };
+
+    const CLUSTER: ClusterId = ClusterId(7);
+    const WAITED: Duration = Duration::from_secs(1);
+
+    fn id(node: u8, life: u128) -> MemberId {
+        MemberId { node: NodeId::from_bytes([node; 16]), incarnation: Incarnation { store: life, starts: 1 } }
+    }
+
+    /// A later life of a node: the chain is served by first lives of nodes 1 to 3.
+    fn standing(node: u8, life: u128) -> Standing {
+        let members = (1..=3).map(|node| ChainMember { id: id(node, 1), role: Role::Serving }).collect();
+        let config =
+            ChainConfig { chain: ChainId(0), epoch: Epoch(4), index: 9, mode: Mode::Craq, min_members: 1, members };
+        Standing {
+            me: Founder { id: id(node, life), name: format!("n{node}"), addrs: vec![] },
+            cluster: CLUSTER,
+            history: History::first(CLUSTER),
+            applied: LogIndex(9),
+            leads: false,
+            log: None,
+            voters: vec![],
+            in_touch: None,
+            heard: None,
+            served: false,
+            member_heard: None,
+            chains: vec![ChainStanding { config, serves: None, last: Version::default(), watermark: Sequence(0) }],
+        }
+    }
+
+    #[test]
+    fn nodes_that_never_served_are_enough_and_the_first_of_them_founds() {
+        let all = [standing(3, 2), standing(1, 2), standing(2, 2)];
+        assert_eq!(found(CLUSTER, &all, WAITED).unwrap().id, id(1, 2));
+    }
+
+    #[test]
+    fn a_life_that_served_or_is_named_as_serving_keeps_the_cluster() {
+        let refused = Err(NotFounded::Served { node: "n2".into() });
+        let served = Standing { served: true, ..standing(2, 2) };
+        assert_eq!(found(CLUSTER, &[standing(1, 2), served], WAITED), refused);
+        assert_eq!(found(CLUSTER, &[standing(1, 2), standing(2, 1)], WAITED), refused, "it doesn't know it yet");
+    }
+
+    #[test]
+    fn what_one_node_heard_of_a_member_since_the_order_keeps_the_cluster() {
+        let heard = |ago| Standing { member_heard: Some(ago), ..standing(2, 2) };
+        let ago = WAITED / 2;
+        let refused = Err(NotFounded::InTouch { node: "n2".into(), ago });
+        assert_eq!(found(CLUSTER, &[standing(1, 2), heard(ago)], WAITED), refused);
+        assert!(found(CLUSTER, &[standing(1, 2), heard(WAITED * 2)], WAITED).is_ok(), "of before the order");
+    }
+
+    #[test]
+    fn another_cluster_and_nobody_are_named() {
+        assert_eq!(found(CLUSTER, &[], WAITED), Err(NotFounded::Nobody));
+        let refused = NotFounded::DifferentCluster { asked: ClusterId(8), found: CLUSTER };
+        assert_eq!(found(ClusterId(8), &[standing(1, 2)], WAITED), Err(refused));
+        let other = Standing { cluster: ClusterId(8), served: true, ..standing(1, 1) };
+        assert_eq!(
+            found(CLUSTER, &[other, standing(2, 2)], WAITED).unwrap().id,
+            id(2, 2),
+            "it is none of this cluster"
+        );
+    }
+}

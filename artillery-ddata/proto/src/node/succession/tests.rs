@@ -1,0 +1,229 @@
+//! Who gives way to a cluster that succeeds its own, who goes on, and who says that the members are gone.
+
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
+
+use super::*;
+use crate::{
+    ChainId, ClusterId, Incarnation, NodeId,
+    control::{
+        ChainSettings, Configs, Founder, Founding, Timing,
+        message::{Leave, Renewal, Renewed, Unsettled},
+    },
+    node::{Input, Settings},
+    replica::Progress,
+    runner::Word,
+};
+
+const LEASE: Duration = Duration::from_secs(1);
+const BY: ClusterId = ClusterId(6);
+
+fn id(n: u8) -> MemberId {
+    MemberId { node: NodeId::from_bytes([n; 16]), incarnation: Incarnation { store: 1, starts: 1 } }
+}
+
+fn founder(n: u8) -> Founder {
+    Founder { id: id(n), name: format!("n{n}"), addrs: vec![] }
+}
+
+/// A node of a cluster of which nodes 1 to 3 serve the chain; the others of `voters` keep the log only.
+struct Rig {
+    node: Node,
+    now: Timestamp,
+    /// Which nodes answer.
+    answer: BTreeSet<MemberId>,
+    asked: BTreeSet<MemberId>,
+    /// Renewals that come to nothing, and when.
+    unanswered: Vec<(Timestamp, MemberId)>,
+    said: Vec<Output>,
+}
+
+impl Rig {
+    fn new(me: u8, voters: impl IntoIterator<Item = u8>, answer: &[u8]) -> Self {
+        let founding = Founding {
+            cluster: ClusterId(5),
+            name: "shop".into(),
+            members: (1..4).map(founder).collect(),
+            settings: ChainSettings::default(),
+            timing: Timing { lease: LEASE, ..Timing::default() },
+            succeeds: vec![],
+        };
+        let configs = Arc::new(Configs::of(&founding));
+        let mut node = Node::new(founder(me), configs.clone(), Settings::default());
+        let now = Timestamp::from_nanos(1);
+        let voters = voters.into_iter().map(id).collect();
+        node.handle(now, Input::Log { leads: None, leader: None, configs: configs.clone(), voters });
+        node.handle(now, Input::Word { chain: ChainId(0), word: Word::ActsBy(configs.applied()) });
+        let answer = answer.iter().copied().map(id).collect();
+        Self { node, now, answer, asked: BTreeSet::new(), unanswered: Vec::new(), said: Vec::new() }
+    }
+
+    /// Lets so much time pass; renewals that nobody answers come to nothing after a lease.
+    fn pass(&mut self, time: Duration) {
+        let end = self.now + time;
+        loop {
+            while let Some((to, _, renewal)) = self.node.poll_renewal(self.now, |_| Some(Progress::default())) {
+                self.asked.insert(to);
+                match self.answer.contains(&to) {
+                    true => self.renewed(to, &renewal),
+                    false => self.unanswered.push((self.now + LEASE, to)),
+                }
+            }
+            self.said.extend(std::iter::from_fn(|| self.node.poll_output()));
+            let next = self.unanswered.iter().map(|(at, _)| *at).chain(self.node.next_tick()).min().unwrap_or(end);
+            if next > end {
+                self.now = end;
+                return;
+            }
+            self.now = self.now.max(next);
+            for (_, from) in self.unanswered.extract_if(.., |(at, _)| *at <= next) {
+                self.node.handle(next, Input::Renewed { from, renewed: None });
+            }
+            self.node.handle(self.now, Input::Tick);
+        }
+    }
+
+    fn renewed(&mut self, from: MemberId, renewal: &Renewal) {
+        let renewed = Renewed {
+            number: renewal.number,
+            lease: None,
+            leader: None,
+            configs: None,
+            settled: Err(Unsettled::Unled),
+            released: false,
+            leave: None,
+            farewell: None,
+            close: vec![],
+        };
+        self.node.handle(self.now, Input::Renewed { from, renewed: Some(renewed) });
+    }
+
+    fn succeeded(&mut self) {
+        self.node.handle(self.now, Input::Succeeded { by: BY });
+    }
+
+    fn renewal_of(&mut self, n: u8) {
+        let renewal = Renewal {
+            number: 1,
+            answered: 0,
+            me: founder(n),
+            applied: self.node.configs().applied(),
+            leave: Leave::default(),
+            promotions: vec![],
+            reports: vec![],
+        };
+        self.node.handle(self.now, Input::Renewal { from: id(n), renewal });
+    }
+
+    fn count(&self, of: impl Fn(&Output) -> bool) -> usize {
+        self.said.iter().filter(|said| of(said)).count()
+    }
+
+    fn events(&self, event: Event) -> usize {
+        self.count(|said| *said == Output::Event(event))
+    }
+
+    fn orders(&self, order: &Order) -> usize {
+        self.count(|said| matches!(said, Output::Order(_, given) if given == order))
+    }
+}
+
+#[test]
+fn a_node_that_never_served_says_that_no_member_answers_and_takes_it_back() {
+    let mut rig = Rig::new(4, [], &[]);
+    rig.pass(LEASE * 2);
+    assert!(!rig.node.state().orphaned, "too early");
+    rig.pass(LEASE * 3);
+    assert!(rig.node.state().orphaned);
+    assert_eq!(rig.node.state().unready, Some(Unready::Orphaned));
+    assert!(rig.asked.is_superset(&[1, 2, 3].map(id).into()));
+    rig.pass(LEASE * 10);
+    assert_eq!(rig.events(Event::Orphaned), 1, "it is said once");
+    rig.answer.insert(id(2));
+    rig.pass(LEASE * 2);
+    assert!(!rig.node.state().orphaned);
+}
+
+#[test]
+fn one_member_that_answers_is_enough_however_silent_the_others_are() {
+    let mut rig = Rig::new(4, [], &[3]);
+    rig.pass(LEASE * 30);
+    assert_eq!(rig.events(Event::Orphaned), 0);
+    let mut member = Rig::new(3, [], &[]);
+    member.pass(LEASE * 30);
+    assert_eq!(member.events(Event::Orphaned), 0, "it is a life that served itself");
+    assert!(member.node.state().served && !rig.node.state().served);
+}
+
+#[test]
+fn a_member_that_is_alone_gives_way_and_goes_on_when_it_hears_another() {
+    let mut rig = Rig::new(3, [1, 2, 3], &[]);
+    rig.succeeded();
+    rig.pass(LEASE * 9 / 10);
+    assert_eq!(rig.orders(&Order::Yield { by: BY }), 0, "others have a lease to answer");
+    rig.pass(LEASE / 5);
+    assert_eq!(rig.orders(&Order::Yield { by: BY }), 1);
+    assert_eq!(rig.node.state().successor, Some(Successor { by: BY, yields: true }));
+    assert_eq!(rig.node.state().unready, Some(Unready::Yields { by: BY }));
+    rig.renewal_of(9);
+    rig.pass(LEASE * 20);
+    assert_eq!(
+        rig.count(|said| matches!(said, Output::Answer { .. } | Output::Succeeded { .. })),
+        0,
+        "it takes nobody in"
+    );
+    assert_eq!(rig.orders(&Order::Proceed), 0);
+    rig.renewal_of(1);
+    rig.pass(LEASE / 10);
+    assert_eq!(rig.orders(&Order::Proceed), 1);
+    assert_eq!(rig.node.state().successor, Some(Successor { by: BY, yields: false }));
+    rig.succeeded();
+    rig.pass(LEASE * 9);
+    assert_eq!(rig.orders(&Order::Yield { by: BY }), 2, "and again when it is alone");
+}
+
+#[test]
+fn a_member_that_hears_one_that_serves_or_keeps_the_log_goes_on() {
+    for other in [1, 5] {
+        let mut rig = Rig::new(3, [3, 4, 5], &[other]);
+        rig.succeeded();
+        rig.pass(LEASE * 30);
+        assert_eq!((rig.orders(&Order::Yield { by: BY }), rig.events(Event::Refuses { by: BY })), (0, 1), "{other}");
+    }
+    let mut rig = Rig::new(3, [3, 4], &[9]);
+    rig.succeeded();
+    rig.renewal_of(9);
+    rig.pass(LEASE * 2);
+    assert_eq!(rig.orders(&Order::Yield { by: BY }), 1, "node 9 has no part in the cluster's going on");
+}
+
+#[test]
+fn many_that_are_silent_hide_no_member_that_answers() {
+    let mut rig = Rig::new(3, 10..40, &[39]);
+    rig.succeeded();
+    rig.pass(LEASE * 30);
+    assert_eq!(rig.orders(&Order::Yield { by: BY }), 0);
+}
+
+#[test]
+fn a_node_that_was_paused_asks_again_before_it_gives_way() {
+    let mut rig = Rig::new(3, [1, 2, 3], &[]);
+    rig.succeeded();
+    rig.now = rig.now + LEASE * 60;
+    rig.answer = [id(1)].into();
+    rig.pass(LEASE * 5);
+    assert_eq!(rig.orders(&Order::Yield { by: BY }), 0);
+}
+
+#[test]
+fn a_node_that_never_served_ends_for_the_successor_unless_a_member_answers() {
+    let ends = |said: &Output| *said == Output::Succeeded { by: BY };
+    let mut rig = Rig::new(4, [4, 5], &[5]);
+    rig.succeeded();
+    rig.pass(LEASE * 20);
+    assert_eq!(rig.count(ends), 1, "node 5 keeps the log, and holds nothing either");
+    assert_eq!(rig.orders(&Order::Yield { by: BY }), 0);
+    let mut rig = Rig::new(4, [], &[2]);
+    rig.succeeded();
+    rig.pass(LEASE * 20);
+    assert_eq!((rig.count(ends), rig.events(Event::Refuses { by: BY })), (0, 1));
+}

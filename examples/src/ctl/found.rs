@@ -1,0 +1,86 @@
+//! `ctl found`: has the nodes that are there form a new cluster, when no life is left that ever served.
+
+use std::time::Duration;
+
+use artillery_ddata::{
+    Client, ClusterId,
+    client::Spread,
+    control::{
+        Founder,
+        succession::{self, NotFounded},
+    },
+};
+use serde_json::json;
+use tokio::time::{Instant, sleep};
+
+use super::{
+    output::Output,
+    recover::{LOOK, list, names},
+};
+use crate::{
+    exit::{self, Failure},
+    find::FindArgs,
+};
+
+/// The node that founds asks the others itself, twice, waits for a lease in between, and starts again.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// Between two looks for the new cluster.
+const PAUSE: Duration = Duration::from_millis(200);
+
+pub(super) async fn run(
+    client: &Client,
+    cluster: ClusterId,
+    find: &FindArgs,
+    timeout: Duration,
+    output: Output,
+) -> Result<u8, Failure> {
+    let survey = client.survey(timeout.min(LOOK)).await;
+    let mut by = succession::found(cluster, &survey.standings, Duration::ZERO).map_err(Failure::failed)?;
+    eprintln!("nodes that answer: {}; silent: {}", names(&survey), list(&survey.silent));
+    let patience = timeout.max(PATIENCE);
+    loop {
+        eprintln!("{} founds the new cluster, if no node that served answers it", by.name);
+        match client.found(&by, cluster, patience).await? {
+            Ok(_) => break,
+            // It reaches more nodes than this program, and has named one that comes before it.
+            Err(NotFounded::Elsewhere { by: other }) if other.id < by.id => by = other,
+            Err(why) => return Err(Failure::failed(why)),
+        }
+    }
+    let successor = successor(cluster, &by, find, patience).await?;
+    match output.json {
+        true => output.object(&json!({
+            "cluster": cluster.to_string(),
+            "successor": successor.to_string(),
+            "node": by.name,
+            "silent": survey.silent,
+        })),
+        false => output.bytes(
+            format!("cluster {cluster} is given up; {} has founded {successor} in its place, which is empty", by.name)
+                .as_bytes(),
+        ),
+    };
+    Ok(exit::DONE)
+}
+
+/// Waits until the new cluster is there.
+async fn successor(
+    cluster: ClusterId,
+    by: &Founder,
+    find: &FindArgs,
+    patience: Duration,
+) -> Result<ClusterId, Failure> {
+    let deadline = Instant::now() + patience;
+    while Instant::now() < deadline {
+        // Nodes may still belong to the old cluster, or to none.
+        if let Ok(client) = find.connect(Spread::Sticky, LOOK).await {
+            let found = client.routing().cluster;
+            client.close().await;
+            if found != cluster {
+                return Ok(found);
+            }
+        }
+        sleep(PAUSE).await;
+    }
+    Err(Failure::failed(format!("{} has given the cluster up, and the new one wasn't seen yet", by.name)))
+}
