@@ -45,11 +45,13 @@ pub enum Kind {
     Roll,
     /// A node's store fails, so that its chains stop serving for good; then it starts anew.
     Halt,
+    /// An operator has a node found another cluster in the place of this one.
+    Found,
 }
 
 impl Kind {
     /// All of them.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 18] = [
         Self::Loss,
         Self::Duplication,
         Self::Reorder,
@@ -67,6 +69,7 @@ impl Kind {
         Self::Leave,
         Self::Roll,
         Self::Halt,
+        Self::Found,
     ];
 
     /// Its name in reports.
@@ -89,6 +92,7 @@ impl Kind {
             Self::Leave => "leave",
             Self::Roll => "roll",
             Self::Halt => "halt",
+            Self::Found => "found",
         }
     }
 }
@@ -206,8 +210,11 @@ const MILLI: u64 = 1_000_000;
 /// Plans at least [`FEWEST`] faults of these `kinds` between `from` and `until`, each over by then. Crashes and restarts
 /// are no matter of this plan: see [`crash`] and [`restarts`].
 pub fn plan(rng: &mut Rng, kinds: &[Kind], nodes: usize, from: u64, until: u64) -> Vec<Planned> {
-    let kinds: Vec<Kind> =
-        kinds.iter().copied().filter(|&kind| !matches!(kind, Kind::Crash | Kind::Restart | Kind::Roll)).collect();
+    let kinds: Vec<Kind> = kinds
+        .iter()
+        .copied()
+        .filter(|&kind| !matches!(kind, Kind::Crash | Kind::Restart | Kind::Roll | Kind::Found))
+        .collect();
     if kinds.is_empty() {
         return Vec::new();
     }
@@ -281,7 +288,7 @@ fn draw(rng: &mut Rng, kind: Kind, nodes: usize) -> Fault {
         Kind::Cut => Fault::Cut(a, b),
         Kind::Slow => Fault::Slow(a, rng.between(MILLI / 5, 15 * MILLI)),
         Kind::Crash => Fault::Crash(a),
-        Kind::Restart | Kind::Roll => Fault::Restart(a),
+        Kind::Restart | Kind::Roll | Kind::Found => Fault::Restart(a),
         Kind::Pause => Fault::Pause(a),
         Kind::Isolate => Fault::Isolate(a),
         Kind::Far => Fault::Far(a, 100),

@@ -135,6 +135,8 @@ pub enum MutantName {
     GrantToFormerSelf,
     /// A node that is told to stop ends at once, also the last one with a chain's data.
     EndAtOnce,
+    /// Trap 71: a node gives way to a cluster that succeeds its own though nodes of its own are there.
+    YieldAtOnce,
     /// A node says that it is ready though the leader says that no other one should be stopped.
     ReadyUnsettled,
     /// A leader says that any node may be stopped before it can have heard of all.
@@ -168,7 +170,7 @@ const fn line(mutant: MutantName, name: &'static str, trap: u32, scenario: Scena
     Line { mutant, name, trap, scenario, guard }
 }
 
-const TABLE: [Line; 65] = {
+const TABLE: [Line; 66] = {
     use CoordinatorMutant as C;
     use MutantName as M;
     use Scenario as S;
@@ -255,6 +257,7 @@ const TABLE: [Line; 65] = {
         line(M::ActEarly, "act-early", 65, S::Lags, Guard::Decider(node::Mutant::ActEarly)),
         line(M::GrantToFormerSelf, "grant-to-former-self", 28, S::Lags, Guard::Coordinator(C::GrantToFormerSelf)),
         line(M::EndAtOnce, "end-at-once", 69, S::Rolling, Guard::Decider(node::Mutant::EndAtOnce)),
+        line(M::YieldAtOnce, "yield-at-once", 71, S::Succession, Guard::Decider(node::Mutant::YieldAtOnce)),
         line(M::ReadyUnsettled, "ready-unsettled", 70, S::Rolling, Guard::Decider(node::Mutant::ReadyUnsettled)),
         line(M::SettleAtOnce, "settle-at-once", 67, S::Rolling, Guard::Coordinator(C::SettleAtOnce)),
         line(M::KeepHalted, "keep-halted", 68, S::Turmoil, Guard::Coordinator(C::KeepHalted)),

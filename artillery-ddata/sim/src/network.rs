@@ -176,8 +176,13 @@ impl Network {
 
     /// Whether anything gets from `a` to `b` and back now.
     pub fn joins(&self, a: usize, b: usize) -> bool {
+        self.connections[self.pair(a, b)].up && !self.is_cut(a, b)
+    }
+
+    /// Whether what goes between `a` and `b` vanishes, connected or not, one way at least.
+    pub fn is_cut(&self, a: usize, b: usize) -> bool {
         let cut = |from: usize, to: usize| self.links[from * self.nodes + to].cut;
-        self.connections[self.pair(a, b)].up && !cut(a, b) && !cut(b, a)
+        cut(a, b) || cut(b, a)
     }
 
     /// Bytes that `from` may send to `to` now.

@@ -150,14 +150,16 @@ pub enum Scenario {
     Lags,
     /// An operator restarts one node after the other, each when the one before is ready, beside all other faults.
     Rolling,
+    /// An operator founds another cluster wherever no member is heard: the members go on as they were.
+    Succession,
 }
 
 impl Scenario {
     /// The kinds of faults that belong to it: each must occur in some seed.
     pub const fn kinds(self) -> &'static [Kind] {
         use Kind::{
-            Break, Crash, Cut, Delay, Drain, Duplication, Far, Halt, Isolate, Leave, Loss, Order, Pause, Reorder,
-            Restart, Roll, Slow,
+            Break, Crash, Cut, Delay, Drain, Duplication, Far, Found, Halt, Isolate, Leave, Loss, Order, Pause,
+            Reorder, Restart, Roll, Slow,
         };
         match self {
             Self::Calm => &[Delay],
@@ -194,6 +196,7 @@ impl Scenario {
             Self::Rolling => {
                 &[Roll, Halt, Loss, Duplication, Reorder, Delay, Break, Cut, Slow, Restart, Pause, Isolate]
             }
+            Self::Succession => &[Found, Break, Cut, Isolate, Pause, Restart, Delay],
             Self::Classic
             | Self::Pair
             | Self::Long
@@ -286,6 +289,7 @@ impl Scenario {
             Self::Walks => walks(&mut rng, &mut setup),
             Self::Lags => lags(&mut rng, &mut setup),
             Self::Rolling => leaves::rolling(&mut rng, &mut setup),
+            Self::Succession => leaves::succession(&mut rng, &mut setup),
         }
         if !matches!(self, Self::Slow | Self::Mixed) {
             hold_lists(&mut setup);
@@ -333,7 +337,7 @@ impl Scenario {
             Self::Shuffles => setup.faults.extend(gray::orders_at(&mut Rng::new(seed, Concern::Orders))),
             _ => {}
         }
-        if matches!(self, Self::Unrest | Self::Clocks | Self::Stalls) {
+        if matches!(self, Self::Unrest | Self::Clocks | Self::Stalls | Self::Succession) {
             setup.faults.extend(faults::unrest(&mut faults, setup.members, TROUBLE, HEALED));
         }
         if setup.control.is_some() {

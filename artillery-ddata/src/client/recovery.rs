@@ -96,9 +96,10 @@ impl Client {
         }
     }
 
-    /// Has a node give its cluster up and found one that succeeds it: all that the former held is lost, and so are sessions and
+    /// Has a node give its cluster up for one that succeeds it, which it founds, or joins: all that the former held is lost, and so are sessions and
     /// request ids of it. The node makes sure by itself that no life that ever served is there.
-    /// [`succession::found`](crate::control::succession::found) says which node it is to be.
+    /// [`succession::found`](crate::control::succession::found) says which node it is to be. The nodes of the cluster that
+    /// answered it are named, itself first: each of them is to join the other one.
     ///
     /// # Errors
     /// [`Error::NotApplied`] if the node wasn't reached or didn't answer in time: then it may do it all the same. Inside it:
@@ -107,9 +108,10 @@ impl Client {
         &self,
         by: &Founder,
         cluster: ClusterId,
+        founds: bool,
         timeout: Duration,
-    ) -> Result<Result<Founder, NotFounded>, Error> {
-        match self.ask_at(&by.addrs, Some(by.id), Operation::Found { cluster }, timeout).await? {
+    ) -> Result<Result<Vec<Founder>, NotFounded>, Error> {
+        match self.ask_at(&by.addrs, Some(by.id), Operation::Found { cluster, founds }, timeout).await? {
             ResponseAnswer::Founds(outcome) => Ok(outcome),
             _ => Err(Error::not_applied(NotApplied::Unreachable { node: by.id.node, reason: None })),
         }

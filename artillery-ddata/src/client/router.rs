@@ -21,8 +21,8 @@ use bytes::Bytes;
 use tokio::{runtime::Handle, time::Instant};
 
 pub(crate) use self::data::{HowToRead, HowToWrite};
-pub(super) use self::routes::{ask_on, ask_once};
 pub(crate) use self::routes::{Asked, Routes};
+pub(super) use self::routes::{ask_on, ask_once};
 use self::{once::Tried, peers::Peers, pick::Attempts};
 use super::{channel::Question, requests::Requests};
 use crate::{

@@ -62,8 +62,8 @@ pub(crate) trait Recovery: Send + Sync {
     /// Goes on alone, if the named cluster was in this history and can't go on otherwise.
     fn recover(&self, cluster: ClusterId, history: History) -> Call<Result<Recovered, NotRecovered>>;
 
-    /// Stops, to found a cluster that succeeds this one, if no life that ever served is there.
-    fn found(&self, cluster: ClusterId) -> Call<Result<Founder, NotFounded>>;
+    /// Stops, to found a cluster that succeeds this one or to join that, if no life that ever served is there.
+    fn found(&self, cluster: ClusterId, founds: bool) -> Call<Result<Vec<Founder>, NotFounded>>;
 }
 
 /// What answers the requests that come to a node.
@@ -224,8 +224,8 @@ impl Server {
                     answering.respond(ResponseAnswer::Recovered(recovered.map(Box::new)));
                 });
             }
-            &Operation::Found { cluster } => {
-                let founds = self.recovery.as_ref().map(|recovery| recovery.found(cluster));
+            &Operation::Found { cluster, founds } => {
+                let founds = self.recovery.as_ref().map(|recovery| recovery.found(cluster, founds));
                 tokio::spawn(async move {
                     let founds = match founds {
                         Some(founds) => founds.await,

@@ -14,26 +14,40 @@ use crate::{
 };
 
 impl Data {
-    /// Stops, to found the cluster that succeeds the named one, if no life that ever served is there.
-    pub(super) async fn found(&self, cluster: ClusterId) -> Result<Founder, NotFounded> {
+    /// Stops, to found the cluster that succeeds the named one or to join that, if no life that ever served is there. The nodes
+    /// that answered, this one first.
+    pub(super) async fn found(&self, cluster: ClusterId, founds: bool) -> Result<Vec<Founder>, NotFounded> {
         let parts = self.recovery.get().ok_or(NotFounded::Static)?;
         let _turn = parts.turn().await;
         let begun = Instant::now();
-        self.may_found(parts, cluster, Duration::ZERO).await?;
+        self.may_give_up(parts, cluster, founds, Duration::ZERO).await?;
         // Nodes that hear a member say so by then; and what that one was granted before is out.
         sleep_until(begun + self.timing().unwrap_or_default().lease_and_drift()).await;
-        let by = self.may_found(parts, cluster, begun.elapsed()).await?;
-        tracing::warn!(%cluster, "an operator accepted losses: this node founds a cluster that succeeds its own");
-        self.stop(Stopped::Founds);
-        Ok(by)
+        let answered = self.may_give_up(parts, cluster, founds, begun.elapsed()).await?;
+        tracing::warn!(%cluster, founds, "an operator accepted losses: this node gives its cluster up for another one");
+        self.stop(if founds { Stopped::Founds } else { Stopped::Succeeded });
+        Ok(answered)
     }
 
-    async fn may_found(&self, parts: &Parts, cluster: ClusterId, waited: Duration) -> Result<Founder, NotFounded> {
-        let by = succession::found(cluster, &self.survey(parts).await, waited)?;
+    async fn may_give_up(
+        &self,
+        parts: &Parts,
+        cluster: ClusterId,
+        founds: bool,
+        waited: Duration,
+    ) -> Result<Vec<Founder>, NotFounded> {
+        let standings = self.survey(parts).await;
+        let by = succession::found(cluster, &standings, waited)?;
         if self.phases().borrow().is_final() {
             return Err(NotFounded::Stopped);
         }
-        if by.id == self.id() { Ok(by) } else { Err(NotFounded::Elsewhere { by }) }
+        if founds && by.id != self.id() {
+            return Err(NotFounded::Elsewhere { by });
+        }
+        let mut answered: Vec<_> =
+            standings.into_iter().filter(|standing| standing.cluster == cluster).map(|standing| standing.me).collect();
+        answered.sort_by_key(|founder| founder.id != self.id());
+        Ok(answered)
     }
 
     /// The clusters that one is to name that succeeds this node's, the oldest first; empty: it belongs to none yet.

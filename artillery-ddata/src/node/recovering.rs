@@ -82,11 +82,11 @@ impl Recovery for Weak<Data> {
         })
     }
 
-    fn found(&self, cluster: ClusterId) -> Call<Result<Founder, NotFounded>> {
+    fn found(&self, cluster: ClusterId, founds: bool) -> Call<Result<Vec<Founder>, NotFounded>> {
         let data = self.clone();
         Box::pin(async move {
             let Some(data) = data.upgrade() else { return Err(NotFounded::Stopped) };
-            let asked = data.found(cluster).await;
+            let asked = data.found(cluster, founds).await;
             if let Err(why) = &asked {
                 tracing::warn!(%cluster, %why, "the cluster is not given up");
             }

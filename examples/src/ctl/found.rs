@@ -11,7 +11,10 @@ use artillery_ddata::{
     },
 };
 use serde_json::json;
-use tokio::time::{Instant, sleep};
+use tokio::{
+    task::JoinSet,
+    time::{Instant, sleep},
+};
 
 use super::{
     output::Output,
@@ -38,15 +41,16 @@ pub(super) async fn run(
     let mut by = succession::found(cluster, &survey.standings, Duration::ZERO).map_err(Failure::failed)?;
     eprintln!("nodes that answer: {}; silent: {}", names(&survey), list(&survey.silent));
     let patience = timeout.max(PATIENCE);
-    loop {
+    let answered = loop {
         eprintln!("{} founds the new cluster, if no node that served answers it", by.name);
-        match client.found(&by, cluster, patience).await? {
-            Ok(_) => break,
+        match client.found(&by, cluster, true, patience).await? {
+            Ok(answered) => break answered,
             // It reaches more nodes than this program, and has named one that comes before it.
             Err(NotFounded::Elsewhere { by: other }) if other.id < by.id => by = other,
             Err(why) => return Err(Failure::failed(why)),
         }
-    }
+    };
+    let stay = join(client, cluster, &answered[1.min(answered.len())..], patience).await;
     let successor = successor(cluster, &by, find, patience).await?;
     match output.json {
         true => output.object(&json!({
@@ -54,6 +58,7 @@ pub(super) async fn run(
             "successor": successor.to_string(),
             "node": by.name,
             "silent": survey.silent,
+            "stay": stay,
         })),
         false => output.bytes(
             format!("cluster {cluster} is given up; {} has founded {successor} in its place, which is empty", by.name)
@@ -61,6 +66,27 @@ pub(super) async fn run(
         ),
     };
     Ok(exit::DONE)
+}
+
+/// Has the other nodes join the new cluster. The names of those that may not have heard of it: they join by themselves if they
+/// had no part in the old one, and otherwise once they are started again.
+async fn join(client: &Client, cluster: ClusterId, others: &[Founder], patience: Duration) -> Vec<String> {
+    let mut asked = JoinSet::new();
+    for other in others.iter().cloned() {
+        let client = client.clone();
+        asked.spawn(async move {
+            match client.found(&other, cluster, false, patience).await {
+                Ok(Ok(_)) => None,
+                Ok(Err(why)) => Some(format!("{} ({why})", other.name)),
+                Err(error) => Some(format!("{} ({error})", other.name)),
+            }
+        });
+    }
+    let stay: Vec<_> = asked.join_all().await.into_iter().flatten().collect();
+    if !stay.is_empty() {
+        eprintln!("not known to join: {}", list(&stay));
+    }
+    stay
 }
 
 /// Waits until the new cluster is there.

@@ -66,11 +66,15 @@ impl Node {
         self.state.successor.is_some_and(|successor| successor.yields)
     }
 
-    /// Whether a node has a part in the present configuration that lets this one go on: any that serves; and for one that has
-    /// served itself, any that keeps the log.
+    /// Whether a node has a part in the present configuration that lets this one go on: it serves, or keeps the log.
     pub(super) fn is_own(&self, id: MemberId) -> bool {
         let serves = |configs: &Configs| configs.iter().any(|config| config.role(id) == Some(Role::Serving));
-        id != self.me && (serves(self.holder.configs()) || (self.state.served && self.voters.contains(&id)))
+        id != self.me && (serves(self.holder.configs()) || self.voters.contains(&id))
+    }
+
+    /// Whether the cluster may need this node, though it never served: it keeps the log, or joins a chain.
+    fn has_part(&self) -> bool {
+        self.voters.contains(&self.me) || self.holder.configs().names(self.me)
     }
 
     fn serving(&self) -> BTreeSet<MemberId> {
@@ -105,7 +109,7 @@ impl Node {
         if !std::mem::replace(&mut succession.refused, true) {
             self.outputs.push_back(Output::Event(Event::Refuses { by }));
         }
-        if self.yields() {
+        if self.yields() && !self.yields_at_once() {
             self.state.successor = Some(Successor { by, yields: false });
             self.order_all(&Order::Proceed);
             self.outputs.push_back(Output::Event(Event::GoesOn { by }));
@@ -131,11 +135,11 @@ impl Node {
 
     /// Looks whether members that serve are there, and what becomes of this node if another cluster succeeds its own.
     pub(super) fn look_for_company(&mut self, now: Timestamp) {
-        if !self.state.served && self.company.look_at.is_some_and(|at| at <= now) {
-            self.look_for_members(now);
-        }
         if self.decides_at().is_some_and(|at| at <= now) {
             self.decide_on_successor(now);
+        }
+        if !self.state.served && self.company.look_at.is_some_and(|at| at <= now) {
+            self.look_for_members(now);
         }
     }
 
@@ -167,19 +171,25 @@ impl Node {
         // A node that was paused meanwhile, or has yet to ask, can't have heard the answers.
         let is_late = now - succession.decides_at >= timing.lease / 2;
         succession.decides_at = now + timing.lease_and_drift();
-        if std::mem::replace(&mut succession.asked, true) && !is_late && !has_due {
+        if succession.asked && !is_late {
             let by = succession.by;
-            return self.give_way(by);
+            if !has_due {
+                self.give_way(by);
+            }
+            return;
         }
-        if !has_due {
-            self.ask_own(now);
-        }
+        succession.asked = true;
+        self.ask_own(now);
     }
 
     /// What has served keeps what it holds, and serves nothing: it may go on when it hears a node of its own. Another one holds
-    /// nothing: it may end, and join the successor.
+    /// nothing: it may end, and join the successor, if the cluster doesn't need it. Otherwise an operator has to say so: this node
+    /// may only be cut off, and wouldn't come back.
     fn give_way(&mut self, by: ClusterId) {
         if self.never_yields() {
+            return;
+        }
+        if !self.state.served && self.has_part() {
             return;
         }
         if !self.state.served {

@@ -90,10 +90,12 @@ pub enum Operation {
         /// The history that is to end.
         history: History,
     },
-    /// Found a cluster that succeeds this one, if no life that ever served is there.
+    /// Give the cluster up for one that succeeds it, if no life that ever served is there.
     Found {
         /// The cluster that is given up.
         cluster: ClusterId,
+        /// The node is to found the other one; otherwise it joins that.
+        founds: bool,
     },
 }
 
@@ -130,6 +132,6 @@ pub enum ResponseAnswer {
     Survey(Option<Box<Standing>>),
     /// What came of a recovery.
     Recovered(Result<Box<Recovered>, NotRecovered>),
-    /// The node that founds a cluster now, or why none does.
-    Founds(Result<Founder, NotFounded>),
+    /// The node has given its cluster up: the nodes of it that answered this one, itself first. Or why it hasn't.
+    Founds(Result<Vec<Founder>, NotFounded>),
 }

@@ -63,3 +63,14 @@ pub(super) fn rolling(rng: &mut Rng, setup: &mut Setup) {
         control.rolls = true;
     }
 }
+
+/// Five or six nodes, of which some never serve: as soon as one of these hears no member, an operator has it found another
+/// cluster.
+pub(super) fn succession(rng: &mut Rng, setup: &mut Setup) {
+    setup.members = rng.between(5, 6) as usize;
+    let replicas = rng.between(2, 3);
+    controlled(rng, setup, 5, replicas);
+    if let Some(control) = &mut setup.control {
+        control.founds = true;
+    }
+}

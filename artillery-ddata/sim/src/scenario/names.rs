@@ -4,7 +4,7 @@ use super::Scenario;
 
 impl Scenario {
     /// All of them.
-    pub const ALL: [Self; 50] = [
+    pub const ALL: [Self; 51] = [
         Self::Calm,
         Self::Lossy,
         Self::Links,
@@ -55,6 +55,7 @@ impl Scenario {
         Self::Walks,
         Self::Lags,
         Self::Rolling,
+        Self::Succession,
     ];
 
     /// Its name on the command line.
@@ -110,6 +111,7 @@ impl Scenario {
             Self::Walks => "walks",
             Self::Lags => "lags",
             Self::Rolling => "rolling",
+            Self::Succession => "succession",
         }
     }
 
@@ -165,6 +167,9 @@ impl Scenario {
             Self::Lags => "several chains, which hear late and each in its own time what their node is told",
             Self::Rolling => {
                 "nodes restart one after the other, each when the one before is ready, beside all other faults"
+            }
+            Self::Succession => {
+                "another cluster is founded wherever no member is heard, and this one goes on as it was"
             }
             Self::Leaves => "members leave until one or two are left, who go on and take one in again",
             Self::Scripts => "scripts that read and write many keys, some of whose groups fail, retried and repeated",

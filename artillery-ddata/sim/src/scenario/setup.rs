@@ -149,4 +149,6 @@ pub struct ControlSetup {
     pub lags: u32,
     /// Whether an operator restarts one node after the other.
     pub rolls: bool,
+    /// Whether an operator founds another cluster wherever no member is heard.
+    pub founds: bool,
 }

@@ -6,6 +6,7 @@
 mod group;
 mod lives;
 mod operator;
+mod successor;
 mod wishes;
 
 use std::{
@@ -25,7 +26,7 @@ use artillery_proto::{
     runner::{Lease, Order, Word},
 };
 
-use self::{group::Group, operator::Rolling};
+use self::{group::Group, operator::Rolling, successor::Successor};
 use super::{World, founding::Founders};
 use crate::{
     faults::Fault,
@@ -75,6 +76,14 @@ pub(crate) enum Event {
     Mend(usize, usize),
     /// The operator who restarts nodes looks at them.
     Operate,
+    /// An operator wants another cluster founded, if no life is there that served.
+    WantFounding,
+    /// A node that is to found it looks once more.
+    Found { node: usize, id: MemberId, since: u64 },
+    /// Nodes of the other cluster meet nodes of this one.
+    Greet,
+    /// A node has met one of the other cluster.
+    Greeted { node: usize, id: MemberId, by: ClusterId },
     /// An operator wants the members of the first chain in another order.
     Reorder { node: usize, id: MemberId, order: Vec<MemberId> },
 }
@@ -94,6 +103,8 @@ pub(super) struct Control {
     /// The operator's own randomness.
     operator: Rng,
     rolling: Rolling,
+    /// The cluster that was founded in the place of this one.
+    successor: Option<Successor>,
     /// When each node has last received a renewal of each life, and whether that wanted to leave.
     heard: BTreeMap<(usize, MemberId), (u64, bool)>,
     founding: Founding,
@@ -150,6 +161,7 @@ impl Control {
             rng,
             operator: Rng::new(seed, Concern::Operator),
             rolling: Rolling::default(),
+            successor: None,
             heard: BTreeMap::new(),
             settings,
             group,
@@ -215,6 +227,9 @@ impl World {
         if self.setup.control.is_some_and(|control| control.rolls) {
             self.queue.push(2 * SECOND, super::Event::Control(Event::Operate));
         }
+        if self.setup.control.is_some_and(|control| control.founds) {
+            self.queue.push(2 * SECOND, super::Event::Control(Event::WantFounding));
+        }
         self.begin_clients();
     }
 
@@ -233,6 +248,10 @@ impl World {
                 self.look_at_service();
             }
             Event::Operate => self.operate(),
+            Event::WantFounding => self.want_founding(),
+            Event::Found { node, id, since } if lives(node, id) => self.found_another(node, since),
+            Event::Greet => self.greet(),
+            Event::Greeted { node, id, by } if lives(node, id) => self.greeted(node, by),
             // Its chains hear of what it has begun with.
             Event::Begin { node, id } if lives(node, id) => self.obey(node),
             Event::Log { node, id } if lives(node, id) => self.hear_of_log(node, id),
@@ -458,6 +477,7 @@ impl World {
             }
             Output::Left => return self.left(node),
             Output::Ready => return self.ready(node),
+            Output::Succeeded { .. } => return self.go_over(node),
             Output::Event(event) => return self.trace.line(self.now, |out| write!(out, "n{node}: {event:?}")),
             Output::Reordered { result, .. } => return self.reordered(&result),
             Output::Confirm { round, term } => {
@@ -534,9 +554,17 @@ impl Event {
             | Self::Confirmed { node, .. }
             | Self::Appended { node, .. }
             | Self::Reorder { node, .. }
+            | Self::Found { node, .. }
+            | Self::Greeted { node, .. }
             | Self::SetVoters { node, .. } => Some(*node),
             Self::Message { to, .. } => Some(*to),
-            Self::Look | Self::Operate | Self::Append { .. } | Self::Start(_) | Self::Mend(..) => None,
+            Self::Look
+            | Self::Operate
+            | Self::WantFounding
+            | Self::Greet
+            | Self::Append { .. }
+            | Self::Start(_)
+            | Self::Mend(..) => None,
         }
     }
 }

@@ -249,6 +249,7 @@ impl World {
                 Kind::Leave => self.leaves,
                 Kind::Roll => self.rolls,
                 Kind::Halt => self.halts,
+                Kind::Found => self.foundings,
             };
         }
         for slot in self.nodes.iter().flat_map(|node| &node.slots) {

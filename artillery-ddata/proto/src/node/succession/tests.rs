@@ -215,15 +215,26 @@ fn a_node_that_was_paused_asks_again_before_it_gives_way() {
 }
 
 #[test]
-fn a_node_that_never_served_ends_for_the_successor_unless_a_member_answers() {
+fn a_node_that_has_no_part_in_the_cluster_ends_for_the_successor_unless_it_hears_its_own() {
     let ends = |said: &Output| *said == Output::Succeeded { by: BY };
-    let mut rig = Rig::new(4, [4, 5], &[5]);
+    let mut rig = Rig::new(4, [1, 5], &[]);
     rig.succeeded();
     rig.pass(LEASE * 20);
-    assert_eq!(rig.count(ends), 1, "node 5 keeps the log, and holds nothing either");
-    assert_eq!(rig.orders(&Order::Yield { by: BY }), 0);
-    let mut rig = Rig::new(4, [], &[2]);
+    assert_eq!((rig.count(ends), rig.orders(&Order::Yield { by: BY })), (1, 0));
+    for other in [2, 5] {
+        let mut rig = Rig::new(4, [1, 5], &[other]);
+        rig.succeeded();
+        rig.pass(LEASE * 20);
+        assert_eq!((rig.count(ends), rig.events(Event::Refuses { by: BY })), (0, 1), "{other}");
+    }
+}
+
+/// It may be cut off for a while only, and would be missing for good.
+#[test]
+fn a_node_that_keeps_the_log_stays_until_an_operator_says_otherwise() {
+    let mut rig = Rig::new(4, [1, 4, 5], &[]);
     rig.succeeded();
     rig.pass(LEASE * 20);
-    assert_eq!((rig.count(ends), rig.events(Event::Refuses { by: BY })), (0, 1));
+    assert_eq!(rig.count(|said| matches!(said, Output::Succeeded { .. })), 0);
+    assert!(rig.node.state().orphaned);
 }

@@ -35,7 +35,7 @@ pub(super) enum OperationHeader {
     Arrange(Arrange),
     Survey,
     Recover { cluster: ClusterId, history: History },
-    Found { cluster: ClusterId },
+    Found { cluster: ClusterId, founds: bool },
 }
 
 #[derive(Serialize, Deserialize)]
@@ -156,7 +156,7 @@ pub(super) enum AnswerHeader<R> {
         way: Way,
         as_of: Sequence,
     },
-    Founds(Result<Founder, NotFounded>),
+    Founds(Result<Vec<Founder>, NotFounded>),
 }
 
 #[derive(Serialize, Deserialize)]

@@ -30,7 +30,7 @@ pub fn encode_request(request: &Request) -> Result<Encoded, EncodeError> {
         Operation::Arrange(wish) => OperationHeader::Arrange(wish.clone()),
         Operation::Survey => OperationHeader::Survey,
         &Operation::Recover { cluster, history } => OperationHeader::Recover { cluster, history },
-        &Operation::Found { cluster } => OperationHeader::Found { cluster },
+        &Operation::Found { cluster, founds } => OperationHeader::Found { cluster, founds },
     };
     let Request { number, chain, deadline_ms, forwarded, .. } = *request;
     encoded(&RequestHeader { number, chain, deadline_ms, forwarded, operation }, body)
@@ -103,7 +103,7 @@ pub fn decode_request(frame: &Frame) -> Result<Request, DecodeError> {
         OperationHeader::Arrange(wish) => Operation::Arrange(wish),
         OperationHeader::Survey => Operation::Survey,
         OperationHeader::Recover { cluster, history } => Operation::Recover { cluster, history },
-        OperationHeader::Found { cluster } => Operation::Found { cluster },
+        OperationHeader::Found { cluster, founds } => Operation::Found { cluster, founds },
     };
     body.end()?;
     Ok(Request { number, chain, deadline_ms, forwarded, operation })

@@ -142,7 +142,7 @@ fn operation() -> impl Strategy<Value = Operation> {
             cluster: ClusterId(cluster),
             history: crate::control::History { generation, id: cluster },
         }),
-        any::<u128>().prop_map(|cluster| Operation::Found { cluster: ClusterId(cluster) }),
+        any::<(u128, bool)>().prop_map(|(cluster, founds)| Operation::Found { cluster: ClusterId(cluster), founds }),
     ]
 }
 

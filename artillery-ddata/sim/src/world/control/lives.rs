@@ -66,10 +66,10 @@ impl World {
     }
 
     pub(super) fn start_again(&mut self, index: usize) {
-        let Some(control) = &mut self.control else { return };
-        if !self.nodes[index].down {
+        if !self.nodes[index].down || self.has_gone_over(index) {
             return;
         }
+        let Some(control) = &mut self.control else { return };
         if self.setup.mutant != Some(MutantName::SameLife) {
             control.lives[index] += 1;
         }

@@ -1,0 +1,179 @@
+//! An operator who gives the cluster up wherever no life answers that ever served, and what the nodes that are left make of it.
+//!
+//! The other cluster isn't played: the nodes that found or join it are gone from this one, and whoever reaches one of them hears
+//! that it succeeds this.
+
+use std::{collections::BTreeSet, fmt::Write as _, time::Duration};
+
+use artillery_proto::{
+    ClusterId, MemberId, Sequence, Timestamp, Version,
+    control::{
+        log::LogIndex,
+        recovery::{ChainStanding, Standing},
+        succession::found,
+    },
+    node::Input,
+};
+
+use super::{super::founding::Founders, Event, World};
+use crate::scenario::{HEALED, SECOND};
+
+/// The operator gives no order later than so long before healing.
+const LAST: u64 = 3 * SECOND;
+
+/// The cluster that succeeds this one.
+#[derive(Debug)]
+pub(super) struct Successor {
+    by: ClusterId,
+    nodes: BTreeSet<usize>,
+}
+
+impl World {
+    /// The operator asks a node that never served to found another cluster.
+    pub(super) fn want_founding(&mut self) {
+        let Some(control) = &mut self.control else { return };
+        let (pause, draw) = (control.operator.between(50_000_000, 400_000_000), control.operator.below(u64::MAX));
+        if control.successor.is_some() || self.now > HEALED - LAST {
+            return;
+        }
+        self.queue.push(self.now + pause, super::super::Event::Control(Event::WantFounding));
+        let free: Vec<usize> = (0..self.nodes.len()).filter(|&at| self.answers(at) && !self.served(at)).collect();
+        if free.is_empty() {
+            return;
+        }
+        let node = free[(draw % free.len() as u64) as usize];
+        self.give_order(node);
+    }
+
+    /// Whether the cluster can go on without a node and those that it reaches: it is to be seen that it does.
+    fn goes_on_without(&self, node: usize) -> bool {
+        let Some(control) = &self.control else { return false };
+        let stays = |id: MemberId| {
+            let at = self.ids.iter().position(|&other| other == id);
+            at.is_some_and(|at| self.nodes[at].is_alive() && !self.nodes[at].fails && !self.reaches(node, at))
+        };
+        let decides = control.group.in_limbo() || control.appends > 0;
+        !decides && control.majority_in(stays) && control.configs().iter().all(|config| config.serving().any(stays))
+    }
+
+    /// Has a node found the other cluster, or join it, if it still hears nobody that served a lease later.
+    fn give_order(&mut self, node: usize) {
+        if self.founds(node, 0).is_some() {
+            let event = Event::Found { node, id: self.ids[node], since: self.now };
+            let wait = self.setup.control.map_or(Duration::ZERO, |control| control.lease).as_nanos() as u64;
+            self.queue.push(self.now + wait + wait / 50, super::super::Event::Control(event));
+        }
+    }
+
+    fn reaches(&self, node: usize, other: usize) -> bool {
+        self.answers(other) && (other == node || self.network.joins(node, other))
+    }
+
+    fn answers(&self, node: usize) -> bool {
+        self.nodes[node].is_alive() && !self.nodes[node].paused
+    }
+
+    fn served(&self, node: usize) -> bool {
+        self.control.as_ref().is_some_and(|control| control.nodes[node].decider.state().served)
+    }
+
+    /// The node that founds another cluster, by the standings of those that `node` reaches, so long after the order.
+    fn founds(&self, node: usize, since: u64) -> Option<MemberId> {
+        let cluster = self.control.as_ref()?.founding.cluster;
+        let reached = (0..self.nodes.len()).filter(|&at| self.reaches(node, at));
+        let standings: Vec<_> = reached.filter_map(|at| self.standing(at)).collect();
+        found(cluster, &standings, Duration::from_nanos(since)).ok().map(|by| by.id)
+    }
+
+    fn standing(&self, at: usize) -> Option<Standing> {
+        let control = self.control.as_ref()?;
+        let state = control.nodes[at].decider.state();
+        let configs = control.nodes[at].decider.configs();
+        let clock = self.nodes[at].clock(self.now);
+        let chain = |config: &artillery_proto::ChainConfig| ChainStanding {
+            config: config.clone(),
+            serves: None,
+            last: Version::default(),
+            watermark: Sequence::ZERO,
+        };
+        Some(Standing {
+            me: Founders::founder(at, self.ids[at]),
+            cluster: control.founding.cluster,
+            history: configs.history(),
+            applied: LogIndex(0),
+            leads: false,
+            log: None,
+            voters: Vec::new(),
+            in_touch: None,
+            heard: None,
+            served: state.served,
+            member_heard: (state.member_heard != Timestamp::ZERO).then(|| clock - state.member_heard),
+            chains: configs.iter().map(chain).collect(),
+        })
+    }
+
+    /// A lease after the order the node looks once more.
+    pub(super) fn found_another(&mut self, node: usize, since: u64) {
+        let by = self.founds(node, self.now - since);
+        if self.control.as_ref().is_some_and(|control| control.successor.is_some()) {
+            // It is to join the other cluster.
+            if by.is_some() && self.goes_on_without(node) {
+                self.go_over(node);
+            }
+            return;
+        }
+        let goes_on = self.goes_on_without(node);
+        let others: Vec<usize> = (0..self.nodes.len()).filter(|&at| at != node && self.reaches(node, at)).collect();
+        let Some(control) = &mut self.control else { return };
+        if by == Some(self.ids[node]) && goes_on {
+            let by = ClusterId(u128::from(control.operator.below(u64::MAX)));
+            self.trace.line(self.now, |out| write!(out, "n{node} founds another cluster"));
+            control.successor = Some(Successor { by, nodes: BTreeSet::new() });
+            self.foundings += 1;
+            self.go_over(node);
+            self.queue.push(self.now + 1, super::super::Event::Control(Event::Greet));
+            others.into_iter().for_each(|other| self.give_order(other));
+        }
+    }
+
+    /// A node belongs to the other cluster from now on.
+    pub(super) fn go_over(&mut self, node: usize) {
+        let Some(control) = &mut self.control else { return };
+        if let Some(successor) = &mut control.successor {
+            successor.nodes.insert(node);
+            self.trace.line(self.now, |out| write!(out, "n{node} belongs to another cluster"));
+            self.nodes[node].down = true;
+            self.disconnect(node);
+        }
+    }
+
+    /// Whether a node belongs to the other cluster.
+    pub(in super::super) fn has_gone_over(&self, node: usize) -> bool {
+        let successor = self.control.as_ref().and_then(|control| control.successor.as_ref());
+        successor.is_some_and(|successor| successor.nodes.contains(&node))
+    }
+
+    /// Whoever reaches a node of the other cluster hears of that.
+    pub(super) fn greet(&mut self) {
+        let Some(Successor { by, nodes }) = self.control.as_ref().and_then(|control| control.successor.as_ref()) else {
+            return;
+        };
+        let by = *by;
+        let meets = |at: &usize| {
+            let reached = |&other: &usize| !self.is_broken(*at, other) && !self.network.is_cut(*at, other);
+            self.nodes[*at].is_alive() && nodes.iter().any(reached)
+        };
+        let told: Vec<usize> = (0..self.nodes.len()).filter(meets).collect();
+        for node in told {
+            let event = Event::Greeted { node, id: self.ids[node], by };
+            self.queue.push(self.now + 1, super::super::Event::Control(event));
+        }
+        let Some(control) = &mut self.control else { return };
+        let pause = control.operator.between(50_000_000, 500_000_000);
+        self.queue.push(self.now + pause, super::super::Event::Control(Event::Greet));
+    }
+
+    pub(super) fn greeted(&mut self, node: usize, by: ClusterId) {
+        self.hand_in(node, Input::Succeeded { by });
+    }
+}
