@@ -34,6 +34,12 @@ impl FromStr for Bytes {
     }
 }
 
+/// The id of a cluster.
+pub(crate) fn cluster_id(text: &str) -> Result<ClusterId, String> {
+    let id = u128::from_str_radix(text, 16).ok().filter(|_| text.len() == 32);
+    id.map(ClusterId).ok_or_else(|| "32 hexadecimal digits, as `status` shows them".to_owned())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -47,10 +53,4 @@ mod tests {
             assert!(bad.parse::<Bytes>().is_err(), "{bad}");
         }
     }
-}
-
-/// The id of a cluster.
-pub(crate) fn cluster_id(text: &str) -> Result<ClusterId, String> {
-    let id = u128::from_str_radix(text, 16).ok().filter(|_| text.len() == 32);
-    id.map(ClusterId).ok_or_else(|| "32 hexadecimal digits, as `status` shows them".to_owned())
 }

@@ -10,7 +10,7 @@ use artillery_sim::mutants::MutantName;
 
 /// Mutants that no seed of the simulator hunts: the room of the enum, the variant, the file of the test that takes the guard
 /// out, and the name of that test.
-const TESTED: [(&str, &str, &str, &str); 31] = [
+const TESTED: [(&str, &str, &str, &str); 32] = [
     (
         "coordinator",
         "BelieveOldMessages",
@@ -46,6 +46,12 @@ const TESTED: [(&str, &str, &str, &str); 31] = [
         "KeepLast",
         "proto/src/control/coordinator/tests/settled.rs",
         "a_last_member_that_gets_no_joiner_can_not_leave",
+    ),
+    (
+        "node",
+        "NeverYield",
+        "proto/src/node/succession/tests.rs",
+        "a_lone_member_that_never_gives_way_serves_beside_the_successor",
     ),
     ("runner", "LeaseLast", RUNNER, "a_lease_that_comes_last_is_not_taken"),
     ("runner", "TakeAnyStretch", RUNNER, "an_old_lease_that_counts_again_serves"),

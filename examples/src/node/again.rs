@@ -44,9 +44,9 @@ impl Again {
         while let Some(arg) = args.next() {
             let is_flag = |flag: &&str| arg == OsStr::new(flag);
             let is_whole = |flag: &&str| arg.as_encoded_bytes().starts_with(format!("{flag}=").as_bytes());
-            if FLAGS.iter().any(|flag| is_flag(flag)) {
+            if FLAGS.iter().any(is_flag) {
                 args.next();
-            } else if !FLAGS.iter().any(|flag| is_whole(flag)) {
+            } else if !FLAGS.iter().any(is_whole) {
                 kept.push(arg);
             }
         }

@@ -165,6 +165,35 @@ fn a_lease_that_came_before_the_order_to_take_it_counts_from_then_on() {
     assert_eq!(rig.way(1), Some(Way::Local));
 }
 
+#[test]
+fn a_chain_that_gives_way_serves_nothing_and_keeps_all_until_it_proceeds() {
+    let by = ClusterId(9);
+    let mut rig = Rig::new();
+    rig.lease(1_000, 0);
+    rig.put(0, None);
+    rig.take(5);
+    rig.replies.clear();
+    rig.turn.orders.push(Order::Yield { by });
+    rig.take(6);
+    rig.lease(2_000, 0);
+    for caller in 1..=3 {
+        match caller {
+            1 => rig.put(caller, None),
+            _ => rig.ask(caller, None),
+        }
+        if caller == 3 {
+            rig.turn.reads.last_mut().unwrap().mode = ReadMode::Eventual;
+        }
+        rig.take(7);
+        assert_eq!(rig.reply(), Reply::Refused(Refusal::Succeeded { by }));
+    }
+    assert_eq!(rig.runner.replica().status().last.sequence, Sequence(1), "nothing was ordered, and nothing went");
+    rig.turn.orders.push(Order::Proceed);
+    rig.ask(4, None);
+    rig.take(8);
+    assert_eq!(rig.way(4), Some(Way::Local), "by the lease that came meanwhile");
+}
+
 impl Rig {
     /// Goes on under a new history with one write, and comes to the fourth.
     fn recover_and_write(&mut self) {

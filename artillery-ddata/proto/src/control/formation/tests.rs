@@ -1,3 +1,4 @@
+mod after;
 mod chaos;
 mod network;
 mod rules;

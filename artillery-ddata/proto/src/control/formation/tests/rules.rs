@@ -11,21 +11,21 @@ use crate::{
     control::{ChainSettings, Timing},
 };
 
-const NOW: Timestamp = Timestamp::from_nanos(1_000_000_000);
+pub(super) const NOW: Timestamp = Timestamp::from_nanos(1_000_000_000);
 
-fn life(node: u8, store: u128) -> MemberId {
+pub(super) fn life(node: u8, store: u128) -> MemberId {
     MemberId { node: NodeId::from_bytes([node; 16]), incarnation: Incarnation { store, starts: 1 } }
 }
 
-fn settings(expect: u16) -> Settings {
+pub(super) fn settings(expect: u16) -> Settings {
     Settings::new("shop", expect, ChainSettings::default())
 }
 
-fn formation(node: u8, expect: u16) -> Formation {
+pub(super) fn formation(node: u8, expect: u16) -> Formation {
     Formation::new(founder(life(node, 1)), settings(expect), u128::from(node)).unwrap()
 }
 
-fn founding(cluster: u128, members: &[MemberId]) -> Founding {
+pub(super) fn founding(cluster: u128, members: &[MemberId]) -> Founding {
     let members = members.iter().map(|&id| founder(id)).collect();
     Founding {
         cluster: ClusterId(cluster),
@@ -38,12 +38,12 @@ fn founding(cluster: u128, members: &[MemberId]) -> Founding {
 }
 
 /// What founder 2 proposes to found with 1 and 3.
-fn proposal(attempt: u64) -> Proposal {
+pub(super) fn proposal(attempt: u64) -> Proposal {
     let founding = founding(100 + u128::from(attempt), &[life(1, 1), life(2, 1), life(3, 1)]);
     Proposal { proposer: life(2, 1), attempt, founding }
 }
 
-fn accepted(founders: &[u16]) -> Progress {
+pub(super) fn accepted(founders: &[u16]) -> Progress {
     Progress { accepted: founders.iter().copied().collect(), ..Progress::default() }
 }
 
@@ -51,23 +51,23 @@ fn propose(proposal: &Proposal) -> FormationMessage {
     FormationMessage::Propose { proposal: Box::new(proposal.clone()), progress: accepted(&[1]) }
 }
 
-fn tell(formation: &mut Formation, from: MemberId, message: FormationMessage) -> Vec<Output> {
+pub(super) fn tell(formation: &mut Formation, from: MemberId, message: FormationMessage) -> Vec<Output> {
     input(formation, NOW, Input::Receive { from, message })
 }
 
-fn input(formation: &mut Formation, now: Timestamp, input: Input) -> Vec<Output> {
+pub(super) fn input(formation: &mut Formation, now: Timestamp, input: Input) -> Vec<Output> {
     formation.handle(now, input);
     std::iter::from_fn(|| formation.poll_output()).collect()
 }
 
-fn refused(outputs: &[Output]) -> Option<(MemberId, Reason)> {
+pub(super) fn refused(outputs: &[Output]) -> Option<(MemberId, Reason)> {
     outputs.iter().find_map(|output| match output {
         Output::Send { to, message: FormationMessage::Refused { reason, .. } } => Some((*to, *reason)),
         _ => None,
     })
 }
 
-fn seen(node: u8, cluster: Option<u128>) -> Input {
+pub(super) fn seen(node: u8, cluster: Option<u128>) -> Input {
     Input::Seen(Candidate { founder: founder(life(node, 1)), cluster: cluster.map(ClusterId) })
 }
 

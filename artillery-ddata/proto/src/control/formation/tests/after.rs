@@ -1,0 +1,100 @@
+//! Nodes whose cluster was given up: one founds the next alone, the others join that, and none goes back.
+
+use super::{
+    super::*,
+    rules::{NOW, accepted, formation, founding, input, life, proposal, refused, seen, settings, tell},
+};
+use crate::{ClusterId, control::MAX_LINEAGE};
+
+const OVER: ClusterId = ClusterId(5);
+
+fn after(node: u8, founds: bool) -> Formation {
+    let after = After { lineage: vec![ClusterId(4), OVER], founds };
+    let settings = Settings { after: Some(after), ..settings(3) };
+    Formation::new(super::network::founder(life(node, 2)), settings, u128::from(node)).unwrap()
+}
+
+/// What nodes say that are still in the cluster that is over.
+fn still_in(over: u128) -> FormationMessage {
+    FormationMessage::Formed(Box::new(founding(over, &[life(8, 1)])))
+}
+
+#[test]
+fn one_founds_alone_though_nodes_are_there_that_are_still_in_what_is_over() {
+    let mut node = after(1, true);
+    assert_eq!(input(&mut node, NOW, seen(2, Some(5))), [Output::Formed(node.founding().unwrap().clone())]);
+    let founding = node.founding().unwrap();
+    assert_eq!(founding.succeeds, [ClusterId(4), OVER]);
+    assert_eq!(founding.members, [super::network::founder(life(1, 2))]);
+    assert_eq!(founding.lineage(), [ClusterId(4), OVER, founding.cluster]);
+}
+
+#[test]
+fn the_others_join_it_and_neither_found_nor_go_back() {
+    for over in [4, 5] {
+        let mut node = after(1, false);
+        for other in 2..6 {
+            input(&mut node, NOW, seen(other, None));
+        }
+        assert_eq!(node.next_tick(), None, "three free nodes are enough for others");
+        input(&mut node, NOW, seen(7, Some(over)));
+        assert_eq!(tell(&mut node, life(8, 1), still_in(over)), [], "cluster {over} is over");
+        assert!(node.founding().is_none());
+        input(&mut node, NOW, seen(6, Some(9)));
+        assert!(node.next_tick().is_some(), "it asks a member of another one");
+        tell(&mut node, life(6, 1), still_in(9));
+        assert_eq!(node.founding().unwrap().cluster, ClusterId(9));
+    }
+}
+
+#[test]
+fn none_of_them_accepts_another_proposal() {
+    for founds in [false, true] {
+        let mut node = after(1, founds);
+        let mut proposal = proposal(1);
+        proposal.founding.members[0].id = life(1, 2);
+        let message = FormationMessage::Propose { proposal: Box::new(proposal), progress: accepted(&[1]) };
+        let said = tell(&mut node, life(2, 1), message);
+        // Who founds has done so by then, and says that.
+        assert!(founds || refused(&said) == Some((life(2, 1), Reason::Elsewhere)), "{said:?}");
+        assert!(node.founding().is_none_or(|founding| founding.members.len() == 1));
+    }
+}
+
+#[test]
+fn what_succeeds_another_cluster_is_proposed_by_nobody() {
+    let mut node = formation(1, 3);
+    let mut proposal = proposal(1);
+    proposal.founding.succeeds = vec![OVER];
+    let message = FormationMessage::Propose { proposal: Box::new(proposal), progress: accepted(&[1]) };
+    assert_eq!(tell(&mut node, life(2, 1), message), []);
+    assert!(matches!(node.phase(), Phase::Free { .. }));
+}
+
+#[test]
+fn a_node_that_gives_way_tells_nobody_to_join() {
+    let mut node = formation(1, 1);
+    input(&mut node, NOW, Input::Tick);
+    let says = |node: &mut Formation| tell(node, life(2, 1), FormationMessage::Ask).len();
+    assert_eq!(says(&mut node), 1);
+    input(&mut node, NOW, Input::Yields(true));
+    assert_eq!(says(&mut node), 0);
+    input(&mut node, NOW, Input::Yields(false));
+    assert_eq!(says(&mut node), 1);
+}
+
+#[test]
+fn a_lineage_is_bounded() {
+    let lineage: Vec<_> = (0..=MAX_LINEAGE as u128).map(ClusterId).collect();
+    let long = Settings { after: Some(After { lineage: lineage.clone(), founds: true }), ..settings(3) };
+    assert_eq!(long.validate(), Err(InvalidSettings::Lineage(MAX_LINEAGE + 1)));
+    let mut founding = founding(9, &[life(1, 1)]);
+    founding.succeeds = lineage;
+    assert!(founding.validate().is_err());
+    founding.succeeds.pop();
+    assert_eq!(founding.lineage().len(), MAX_LINEAGE);
+    assert_eq!(founding.lineage().last(), Some(&ClusterId(9)));
+    let mut node = formation(1, 3);
+    founding.succeeds.push(OVER);
+    assert_eq!(tell(&mut node, life(1, 1), FormationMessage::Formed(Box::new(founding))), []);
+}
