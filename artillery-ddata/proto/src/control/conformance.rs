@@ -2,11 +2,14 @@
 //!
 //! Checks panic where the log breaks its contract, as tests do.
 
+mod group;
+
 use std::{
     future::poll_fn,
     task::{Context, Poll},
 };
 
+pub use self::group::{Rig, catch_up, joint_set_stuck, unknown_then_refused, unknown_then_taken};
 use super::log::{AppendError, Change, ConfigLog, Configs, LogEntry, LogIndex, LogStream, Term};
 
 /// What a log that has entries and is only read must do.

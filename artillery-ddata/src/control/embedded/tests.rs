@@ -5,5 +5,6 @@ mod machine;
 mod messages;
 mod network;
 mod recovery;
+mod rig;
 mod seeds;
 mod voters;

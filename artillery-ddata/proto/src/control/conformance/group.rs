@@ -1,0 +1,367 @@
+//! What a group of nodes must do that keep a log together, while links between them are cut.
+
+use std::{cell::Cell, collections::BTreeSet, sync::Arc};
+
+use crate::{
+    ChainConfig, Incarnation, MemberId, NodeId,
+    control::{
+        Founder,
+        log::{AppendError, BoxFuture, ChainChange, Change, Configs, LogEntry, LogIndex, Term},
+    },
+};
+
+/// Five nodes that keep a log, and further ones that may come. Time is virtual: it passes while somebody waits.
+pub trait Rig {
+    /// All nodes that are there. The first five are the founders, and keep the log at first.
+    fn nodes(&self) -> Vec<MemberId>;
+
+    /// A node comes that the log doesn't know yet.
+    fn come(&self) -> BoxFuture<'_, Founder>;
+
+    /// Nothing gets from the one to the other from now on.
+    fn cut(&self, from: MemberId, to: MemberId);
+
+    /// Everything gets through from now on.
+    fn heal(&self);
+
+    /// Lets two milliseconds pass.
+    fn pass(&self) -> BoxFuture<'_, ()>;
+
+    /// [`ConfigLog::leads`](crate::control::ConfigLog::leads) of a node.
+    fn leads(&self, node: MemberId) -> Option<Term>;
+
+    /// [`ConfigLog::configs`](crate::control::ConfigLog::configs) of a node.
+    fn configs(&self, node: MemberId) -> Arc<Configs>;
+
+    /// All entries that a node has applied, from the first on.
+    fn entries(&self, node: MemberId) -> Vec<LogEntry>;
+
+    /// Those who keep the log, as far as a node knows: two sets while one takes the place of the other.
+    fn voter_sets(&self, node: MemberId) -> Vec<BTreeSet<MemberId>>;
+
+    /// [`ConfigLog::append`](crate::control::ConfigLog::append) at a node.
+    fn append(
+        &self,
+        node: MemberId,
+        term: Term,
+        at: LogIndex,
+        change: Change,
+    ) -> BoxFuture<'_, Result<(), AppendError>>;
+
+    /// [`ConfigLog::set_voters`](crate::control::ConfigLog::set_voters) at a node.
+    fn set_voters(
+        &self,
+        node: MemberId,
+        term: Term,
+        voters: BTreeSet<MemberId>,
+    ) -> BoxFuture<'_, Result<(), AppendError>>;
+}
+
+/// A change of voters that was begun while most of the new ones can't be reached: neither set decides without the
+/// other, and after healing it comes to an end.
+///
+/// # Panics
+/// If it doesn't.
+pub async fn joint_set_stuck(rig: &impl Rig) {
+    let case = Case::new(rig);
+    let (leader, term, [a, b, c, d]) = case.begin().await;
+    let (pair, all) = ([[leader, a, b], [leader, c, d]].map(BTreeSet::from), rig.nodes());
+    rig.set_voters(leader, term, pair[0].clone()).await.expect("all can be reached");
+    case.until("the voters are replaced", || rig.voter_sets(leader) == pair[..1]).await;
+
+    let mut old = pair[0].clone();
+    for alone in ["old", "new"] {
+        case.agree(case.commit(&all).await).await;
+        let new = if old == pair[0] { pair[1].clone() } else { pair[0].clone() };
+        let (leader, term) = case.leader(&all).await;
+        let part = |of: &BTreeSet<MemberId>| of.iter().copied().collect::<Vec<_>>();
+        // Most of the one set, and a minority of the other, beside the leader. The old set isn't left to itself without it: that
+        // one doesn't know of the new one.
+        if alone == "old" {
+            case.part(&[&part(&old), &part(&(&new - &old))], &[]);
+        } else {
+            case.part(&[&part(&(&(&new - &old) | &BTreeSet::from([leader])))], &[]);
+        }
+        let begun = rig.set_voters(leader, term, new.clone()).await;
+        assert!(begun.is_err(), "both sets have to agree");
+        case.nothing_is_committed().await;
+        let sets = rig.voter_sets(leader);
+        if alone == "old" {
+            assert!(matches!(begun, Err(AppendError::OutcomeUnknown(_))), "it was begun: {begun:?}");
+            assert_eq!(sets, [old, new], "it was begun, and doesn't end");
+        } else {
+            // A leader that knows that it has no majority may refuse to begin.
+            assert!(sets[0] == old, "the new set doesn't take over by itself: {sets:?}");
+        }
+
+        rig.heal();
+        let ended = || match &rig.voter_sets(case.leading(&all)?.0)[..] {
+            [set] => Some(set.clone()),
+            _ => None,
+        };
+        old = case.wait("one set of voters remains", ended).await;
+        assert!(pair.contains(&old), "one of both: {old:?}");
+        case.agree(case.commit(&all).await).await;
+    }
+}
+
+/// A node that was cut off while others decided, and one that comes later, get to where the others are.
+///
+/// # Panics
+/// If they don't.
+pub async fn catch_up(rig: &impl Rig) {
+    let case = Case::new(rig);
+    let (leader, _, [a, b, c, cut_off]) = case.begin().await;
+    let rest = [leader, a, b, c];
+    case.part(&[&rest], &[]);
+    let before = rig.configs(cut_off);
+    let mut last = before.applied();
+    for _ in 0..MANY {
+        last = case.commit(&rest).await;
+    }
+    case.still().await;
+    assert_eq!(rig.configs(cut_off), before, "it hears of nothing");
+    rig.heal();
+    case.agree(last).await;
+
+    let fresh = rig.come().await;
+    assert!(!rig.voter_sets(leader).iter().any(|set| set.contains(&fresh.id)), "it only learns");
+    let add = |_| Change::Nodes { add: vec![fresh.clone()], remove: vec![case.nobody()] };
+    let last = case.commit_such(&rest, add).await;
+    case.agree(last).await;
+    assert!(rig.configs(fresh.id).node(fresh.id).is_some(), "it knows of itself");
+    case.agree(case.commit(&rest).await).await;
+}
+
+/// A leader loses its majority with a proposal under way that only few have; others go on, and nobody ever applies it.
+///
+/// # Panics
+/// If somebody does.
+pub async fn unknown_then_refused(rig: &impl Rig) {
+    let case = Case::new(rig);
+    let (leader, term, [a, b, c, d]) = case.begin().await;
+    let (at, change) = case.cut_off_while_appending(leader, term, &[a]).await;
+
+    case.part(&[&[b, c, d]], &[]);
+    let (next, next_term) = case.leader(&[b, c, d]).await;
+    assert!(next_term > term, "each leader has a term of its own");
+    assert_eq!(rig.configs(next).applied().next(), at, "the place is free");
+    let again = case.again(next, term, at, &change).await;
+    assert_eq!(again, Err(AppendError::NotLeading), "a proposal counts only in its term");
+    let last = case.commit(&[b, c, d]).await;
+    rig.heal();
+    case.agree(last).await;
+    case.is_refused(leader, term, at, &change).await;
+    let (next, term) = case.leader(&rig.nodes()).await;
+    case.is_taken(next, term, at, &change).await;
+
+    for _ in 0..MANY {
+        case.commit(&rig.nodes()).await;
+    }
+    let entries = case.agree(case.commit(&rig.nodes()).await).await;
+    assert!(entries.iter().all(|entry| entry.change != change), "it never comes into the log");
+}
+
+/// A leader loses its majority with a proposal under way that most have: the next one brings it to its place, once.
+///
+/// # Panics
+/// If it doesn't.
+pub async fn unknown_then_taken(rig: &impl Rig) {
+    let case = Case::new(rig);
+    let (leader, term, others) = case.begin().await;
+    let [a, b, ..] = others;
+    let (at, change) = case.cut_off_while_appending(leader, term, &[a, b]).await;
+
+    case.part(&[&others], &[]);
+    let (next, next_term) = case.leader(&others).await;
+    assert!(next_term > term, "each leader has a term of its own");
+    let found = rig.entries(next).into_iter().find(|entry| entry.index == at);
+    let placed = LogEntry { index: at, term, change: change.clone() };
+    assert_eq!(found, Some(placed.clone()), "who leads has all that a majority had");
+    case.is_taken(next, next_term, at, &change).await;
+
+    let last = case.commit(&others).await;
+    rig.heal();
+    case.agree(last).await;
+    case.is_refused(leader, term, at, &change).await;
+    let entries = case.agree(case.commit(&rig.nodes()).await).await;
+    assert_eq!(entries.iter().filter(|entry| entry.change == change).collect::<Vec<_>>(), [&placed], "and only once");
+}
+
+/// How often one waits for something that must happen: a minute, far longer than it takes.
+const PATIENCE: usize = 30_000;
+/// How often one waits where nothing may happen: ten seconds, longer than elections take.
+const STILL: usize = 5_000;
+/// Entries that are many for one who lacks them.
+const MANY: usize = 20;
+
+struct Case<'a, R> {
+    rig: &'a R,
+    /// Proposals so far: each is unlike all others.
+    proposed: Cell<u32>,
+}
+
+impl<'a, R: Rig> Case<'a, R> {
+    fn new(rig: &'a R) -> Self {
+        Self { rig, proposed: Cell::new(1000) }
+    }
+
+    /// A group in which all have the same, who leads it, and the others.
+    async fn begin(&self) -> (MemberId, Term, [MemberId; 4]) {
+        let nodes = self.rig.nodes();
+        self.agree(self.commit(&nodes).await).await;
+        let (leader, term) = self.leader(&nodes).await;
+        let others: Vec<_> = nodes.into_iter().filter(|&node| node != leader).collect();
+        (leader, term, others.try_into().expect("the suite wants five nodes"))
+    }
+
+    /// Cuts all links but those within a part, and those that are named.
+    fn part(&self, parts: &[&[MemberId]], but: &[(MemberId, MemberId)]) {
+        self.rig.heal();
+        let together = |from, to| parts.iter().any(|part| part.contains(&from) && part.contains(&to));
+        for from in self.rig.nodes() {
+            for to in self.rig.nodes() {
+                if from != to && !together(from, to) && !but.contains(&(from, to)) {
+                    self.rig.cut(from, to);
+                }
+            }
+        }
+    }
+
+    async fn wait<T>(&self, what: &str, mut found: impl FnMut() -> Option<T>) -> T {
+        for _ in 0..PATIENCE {
+            if let Some(found) = found() {
+                return found;
+            }
+            self.rig.pass().await;
+        }
+        panic!("it never happens that {what}");
+    }
+
+    async fn until(&self, what: &str, mut is_so: impl FnMut() -> bool) {
+        self.wait(what, || is_so().then_some(())).await;
+    }
+
+    /// Who leads in the newest term.
+    fn leading(&self, among: &[MemberId]) -> Option<(MemberId, Term)> {
+        let leading = among.iter().filter_map(|&node| Some((node, self.rig.leads(node)?)));
+        leading.max_by_key(|&(_, term)| term)
+    }
+
+    async fn leader(&self, among: &[MemberId]) -> (MemberId, Term) {
+        self.wait("somebody leads", || self.leading(among)).await
+    }
+
+    fn number(&self) -> u32 {
+        self.proposed.set(self.proposed.get() + 1);
+        self.proposed.get()
+    }
+
+    /// A life of a node that never was; makes a change unlike all others.
+    fn nobody(&self) -> MemberId {
+        let incarnation = Incarnation { store: self.number().into(), starts: 0 };
+        MemberId { node: NodeId::from_bytes([0xff; 16]), incarnation }
+    }
+
+    /// A new configuration for the first chain, as a node knows it, which is unlike all others.
+    fn change(&self, node: MemberId) -> Change {
+        let configs = self.rig.configs(node);
+        let config = configs.iter().next().expect("the suite wants a chain");
+        let replaces = config.epoch;
+        let config = ChainConfig { min_members: self.number(), ..config.clone() };
+        Change::Chains(vec![ChainChange { replaces, config }])
+    }
+
+    /// Appends something, whoever of these leads.
+    async fn commit(&self, among: &[MemberId]) -> LogIndex {
+        self.commit_such(among, |leader| self.change(leader)).await
+    }
+
+    async fn commit_such(&self, among: &[MemberId], change: impl Fn(MemberId) -> Change) -> LogIndex {
+        for _ in 0..PATIENCE {
+            let (leader, term) = self.leader(among).await;
+            let at = self.rig.configs(leader).applied().next();
+            if self.rig.append(leader, term, at, change(leader)).await.is_ok() {
+                return at;
+            }
+            self.rig.pass().await;
+        }
+        panic!("nothing is ever appended");
+    }
+
+    /// Waits until every node has what the others have, that entry too; all that they have.
+    async fn agree(&self, last: LogIndex) -> Vec<LogEntry> {
+        let (rig, nodes) = (self.rig, self.rig.nodes());
+        let applied = |&node: &MemberId| rig.configs(node).applied();
+        let same = || applied(&nodes[0]) >= last && nodes.iter().all(|node| applied(node) == applied(&nodes[0]));
+        self.until("all have the same", same).await;
+        let (entries, configs) = (rig.entries(nodes[0]), rig.configs(nodes[0]));
+        for &node in &nodes {
+            assert_eq!(rig.entries(node), entries, "an entry is the same for everybody");
+            assert_eq!(rig.configs(node), configs, "what the entries come to is the same for everybody");
+        }
+        let mut replayed = Configs::default();
+        entries.iter().for_each(|entry| drop(replayed.apply(entry).expect("entries come in order")));
+        assert_eq!(replayed.applied(), configs.applied(), "what is applied stands in the log");
+        assert!(replayed.iter().eq(configs.iter()), "and comes to what the log says");
+        let twice = (1..entries.len()).find(|&at| entries[..at].iter().any(|entry| entry.change == entries[at].change));
+        assert_eq!(twice.map(|at| &entries[at]), None, "what was proposed once is applied once");
+        entries
+    }
+
+    async fn still(&self) {
+        for _ in 0..STILL {
+            self.rig.pass().await;
+        }
+    }
+
+    /// However long one waits, and whoever is asked to append.
+    async fn nothing_is_committed(&self) {
+        let rig = self.rig;
+        let all = || rig.nodes().into_iter().map(|node| rig.entries(node)).collect::<Vec<_>>();
+        let before = all();
+        for round in 0..2 {
+            self.still().await;
+            for node in rig.nodes() {
+                let Some(term) = rig.leads(node).filter(|_| round == 0) else { continue };
+                let (at, change) = (rig.configs(node).applied().next(), self.change(node));
+                let done = rig.append(node, term, at, change).await;
+                assert!(done.is_err(), "one set alone commits nothing");
+            }
+        }
+        assert_eq!(all(), before, "one set alone commits nothing");
+    }
+
+    /// A proposal of a leader that hears nobody any more, and only some hear it. Nobody else hears anybody meanwhile.
+    async fn cut_off_while_appending(&self, leader: MemberId, term: Term, hear: &[MemberId]) -> (LogIndex, Change) {
+        let to = hear.iter().map(|&to| (leader, to)).collect::<Vec<_>>();
+        self.part(&[], &to);
+        let (at, change) = (self.rig.configs(leader).applied().next(), self.change(leader));
+        let done = self.rig.append(leader, term, at, change.clone()).await;
+        assert!(matches!(done, Err(AppendError::OutcomeUnknown(_))), "nobody answers: {done:?}");
+        (at, change)
+    }
+
+    /// The same proposal once more, until it is known what became of it: answers may be lost.
+    async fn again(&self, node: MemberId, term: Term, at: LogIndex, change: &Change) -> Result<(), AppendError> {
+        for _ in 0..PATIENCE {
+            let done = self.rig.append(node, term, at, change.clone()).await;
+            if !matches!(done, Err(AppendError::OutcomeUnknown(_))) {
+                return done;
+            }
+            self.rig.pass().await;
+        }
+        panic!("it is never known what became of a proposal");
+    }
+
+    async fn is_refused(&self, node: MemberId, term: Term, at: LogIndex, change: &Change) {
+        let done = self.again(node, term, at, change).await;
+        let refused = matches!(done, Err(AppendError::NotLeading | AppendError::Taken { .. }));
+        assert!(refused, "its term is over: {done:?}");
+    }
+
+    async fn is_taken(&self, node: MemberId, term: Term, at: LogIndex, change: &Change) {
+        let done = self.again(node, term, at, change).await;
+        assert!(matches!(done, Err(AppendError::Taken { last }) if last >= at), "the place is taken: {done:?}");
+    }
+}

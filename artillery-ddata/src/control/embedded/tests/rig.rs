@@ -1,0 +1,144 @@
+//! Five nodes, and those that come, for the suite that cuts links.
+
+use std::{
+    collections::BTreeSet,
+    sync::Arc,
+    task::{Context, Poll, Waker},
+    time::Duration,
+};
+
+use tokio::time::sleep;
+
+use super::{
+    super::{Embedded, EmbeddedSettings},
+    network::{Net, founding},
+};
+use crate::{
+    MemberId,
+    control::{
+        ConfigLog, Configs, Founder, Founding, Term,
+        conformance::{self, Rig},
+        log::{AppendError, BoxFuture, Change, LogEntry, LogIndex},
+    },
+};
+
+/// Each another order of elections and messages.
+const SEEDS: std::ops::Range<u64> = 0..10;
+
+struct Five {
+    net: Net,
+    founding: Founding,
+    settings: EmbeddedSettings,
+}
+
+impl Five {
+    /// Snapshots are few entries apart, so that who lags behind gets one; and all entries can be read.
+    async fn start(seed: u64) -> Self {
+        let settings = EmbeddedSettings { snapshot_every: 8, ..EmbeddedSettings::default() };
+        let five = Self { net: Net::new(seed, None), founding: founding(5), settings };
+        for n in 0..5 {
+            five.net.start(n, &five.founding, &five.settings).await;
+        }
+        five
+    }
+
+    fn log(&self, node: MemberId) -> Embedded {
+        self.net.log(node).unwrap()
+    }
+}
+
+impl Rig for Five {
+    fn nodes(&self) -> Vec<MemberId> {
+        self.net.logs().into_iter().map(|(founder, _)| founder.id).collect()
+    }
+
+    fn come(&self) -> BoxFuture<'_, Founder> {
+        Box::pin(async {
+            let n = self.net.logs().len();
+            self.net.start(n, &self.founding, &self.settings).await;
+            self.net.logs()[n].0.clone()
+        })
+    }
+
+    fn cut(&self, from: MemberId, to: MemberId) {
+        self.net.world().cuts.insert((from.node, to.node));
+    }
+
+    fn heal(&self) {
+        self.net.heal();
+    }
+
+    fn pass(&self) -> BoxFuture<'_, ()> {
+        Box::pin(sleep(Duration::from_millis(2)))
+    }
+
+    fn leads(&self, node: MemberId) -> Option<Term> {
+        self.log(node).leads()
+    }
+
+    fn configs(&self, node: MemberId) -> Arc<Configs> {
+        self.log(node).configs()
+    }
+
+    fn entries(&self, node: MemberId) -> Vec<LogEntry> {
+        let mut stream = self.log(node).follow(LogIndex(1));
+        let mut entries = Vec::new();
+        while let Poll::Ready(Some(entry)) = stream.poll_next(&mut Context::from_waker(Waker::noop())) {
+            entries.push(entry.unwrap());
+        }
+        entries
+    }
+
+    fn voter_sets(&self, node: MemberId) -> Vec<BTreeSet<MemberId>> {
+        self.log(node).voter_sets()
+    }
+
+    fn append(
+        &self,
+        node: MemberId,
+        term: Term,
+        at: LogIndex,
+        change: Change,
+    ) -> BoxFuture<'_, Result<(), AppendError>> {
+        let log = self.log(node);
+        Box::pin(async move { log.append(term, at, change).await })
+    }
+
+    fn set_voters(
+        &self,
+        node: MemberId,
+        term: Term,
+        voters: BTreeSet<MemberId>,
+    ) -> BoxFuture<'_, Result<(), AppendError>> {
+        let log = self.log(node);
+        Box::pin(async move { log.set_voters(term, voters).await })
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn joint_set_stuck() {
+    for seed in SEEDS {
+        conformance::joint_set_stuck(&Five::start(seed).await).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn catch_up() {
+    for seed in SEEDS {
+        conformance::catch_up(&Five::start(seed).await).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn unknown_then_refused() {
+    for seed in SEEDS {
+        conformance::unknown_then_refused(&Five::start(seed).await).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn unknown_then_taken() {
+    for seed in SEEDS {
+        conformance::unknown_then_taken(&Five::start(seed).await).await;
+    }
+}
