@@ -34,6 +34,9 @@ pub(super) struct Group {
     limbo: Option<(Term, LogIndex, Change)>,
     /// Whom each voter was told of last.
     told: Vec<(MemberId, u64, LogIndex)>,
+    /// What isn't left to chance.
+    #[cfg(test)]
+    rig: tests::Settled,
 }
 
 impl Group {
@@ -52,6 +55,8 @@ impl Group {
             patience: 0,
             limbo: None,
             told: Vec::new(),
+            #[cfg(test)]
+            rig: tests::Settled::default(),
         }
     }
 
@@ -74,6 +79,24 @@ impl Group {
         self.sets().all(|set| 2 * set.iter().filter(|&&id| counts(id)).count() > set.len())
     }
 
+    /// Who is told of what is new: all that keep the log. Other nodes learn of it with their leases, which is later.
+    fn hearers(&self) -> BTreeSet<MemberId> {
+        #[cfg(test)]
+        if self.rig.all_hear {
+            return self.voters().into_iter().chain(self.configs.nodes().map(|node| node.id)).collect();
+        }
+        self.voters()
+    }
+
+    /// Whether the next leader has what is in limbo.
+    fn has_limbo(&mut self) -> bool {
+        #[cfg(test)]
+        if let Some(has) = self.rig.next_has_limbo {
+            return has;
+        }
+        self.rng.chance(500)
+    }
+
     pub(super) fn in_limbo(&self) -> bool {
         self.limbo.is_some()
     }
@@ -83,9 +106,12 @@ impl Group {
         let free = at == self.configs.applied().next();
         if free {
             let mut configs = (*self.configs).clone();
+            let entry = LogEntry { index: at, term, change };
             // In order, as just seen.
-            drop(configs.apply(&LogEntry { index: at, term, change }));
+            drop(configs.apply(&entry));
             self.configs = Arc::new(configs);
+            #[cfg(test)]
+            self.rig.entries.push(entry);
         }
         free
     }
@@ -163,7 +189,7 @@ impl World {
         group.patience = group.rng.between(50_000_000, 400_000_000);
         // What an old leader proposed may be in the log of the new one: then it is settled before anything else is.
         if let Some((term, at, change)) = group.limbo.take()
-            && group.rng.chance(500)
+            && group.has_limbo()
         {
             group.take(term, at, change);
         }
@@ -185,8 +211,8 @@ impl World {
         let reached = |&&id: &&MemberId| {
             self.index_of(id).is_some_and(|at| at == leader || self.network.joins(leader, at)) && !known(id)
         };
-        let voters = group.voters();
-        let news: Vec<MemberId> = voters.iter().filter(reached).copied().collect();
+        let hearers = group.hearers();
+        let news: Vec<MemberId> = hearers.iter().filter(reached).copied().collect();
         for id in news {
             let Some(node) = self.index_of(id) else { continue };
             let Some(control) = &mut self.control else { return };
@@ -264,3 +290,6 @@ impl World {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
