@@ -5,6 +5,6 @@ pub(crate) mod embedded;
 
 pub use artillery_proto::control::{
     ChainSettings, ConfigLog, Configs, Founder, Founding, History, InvalidChainSettings, InvalidTiming, MAX_CHAINS,
-    MAX_LINEAGE, ParseHistoryError, Relation, Static, Term, Timing, chain_of, conformance, first_configs, formation,
-    log, message, placement, recovery, succession,
+    MAX_LINEAGE, Met, ParseHistoryError, Relation, Static, Term, Timing, chain_of, conformance, first_configs,
+    formation, log, message, placement, recovery, succession,
 };

@@ -22,7 +22,7 @@ use std::net::SocketAddr;
 use serde::{Deserialize, Serialize};
 
 pub use self::{
-    history::{History, ParseHistoryError, Relation},
+    history::{History, Met, ParseHistoryError, Relation},
     log::{ConfigLog, Configs, Static, Term},
     placement::{chain_of, first_configs},
     timing::{InvalidTiming, Timing},

@@ -47,11 +47,13 @@ pub enum Kind {
     Halt,
     /// An operator has a node found another cluster in the place of this one.
     Found,
+    /// Most of those that keep the log are lost for good, and an operator has what is left go on.
+    Recover,
 }
 
 impl Kind {
     /// All of them.
-    pub const ALL: [Self; 18] = [
+    pub const ALL: [Self; 19] = [
         Self::Loss,
         Self::Duplication,
         Self::Reorder,
@@ -70,6 +72,7 @@ impl Kind {
         Self::Roll,
         Self::Halt,
         Self::Found,
+        Self::Recover,
     ];
 
     /// Its name in reports.
@@ -93,6 +96,7 @@ impl Kind {
             Self::Roll => "roll",
             Self::Halt => "halt",
             Self::Found => "found",
+            Self::Recover => "recover",
         }
     }
 }
@@ -213,7 +217,7 @@ pub fn plan(rng: &mut Rng, kinds: &[Kind], nodes: usize, from: u64, until: u64) 
     let kinds: Vec<Kind> = kinds
         .iter()
         .copied()
-        .filter(|&kind| !matches!(kind, Kind::Crash | Kind::Restart | Kind::Roll | Kind::Found))
+        .filter(|&kind| !matches!(kind, Kind::Crash | Kind::Restart | Kind::Roll | Kind::Found | Kind::Recover))
         .collect();
     if kinds.is_empty() {
         return Vec::new();
@@ -288,7 +292,7 @@ fn draw(rng: &mut Rng, kind: Kind, nodes: usize) -> Fault {
         Kind::Cut => Fault::Cut(a, b),
         Kind::Slow => Fault::Slow(a, rng.between(MILLI / 5, 15 * MILLI)),
         Kind::Crash => Fault::Crash(a),
-        Kind::Restart | Kind::Roll | Kind::Found => Fault::Restart(a),
+        Kind::Restart | Kind::Roll | Kind::Found | Kind::Recover => Fault::Restart(a),
         Kind::Pause => Fault::Pause(a),
         Kind::Isolate => Fault::Isolate(a),
         Kind::Far => Fault::Far(a, 100),

@@ -152,6 +152,8 @@ pub enum Scenario {
     Rolling,
     /// An operator founds another cluster wherever no member is heard: the members go on as they were.
     Succession,
+    /// Most of those that keep the log are lost for good, and an operator has what is left go on.
+    Recovery,
 }
 
 impl Scenario {
@@ -159,7 +161,7 @@ impl Scenario {
     pub const fn kinds(self) -> &'static [Kind] {
         use Kind::{
             Break, Crash, Cut, Delay, Drain, Duplication, Far, Found, Halt, Isolate, Leave, Loss, Order, Pause,
-            Reorder, Restart, Roll, Slow,
+            Recover, Reorder, Restart, Roll, Slow,
         };
         match self {
             Self::Calm => &[Delay],
@@ -196,6 +198,7 @@ impl Scenario {
             Self::Rolling => {
                 &[Roll, Halt, Loss, Duplication, Reorder, Delay, Break, Cut, Slow, Restart, Pause, Isolate]
             }
+            Self::Recovery => &[Recover, Break, Cut, Isolate, Pause, Delay],
             Self::Succession => &[Found, Break, Cut, Isolate, Pause, Restart, Delay],
             Self::Classic
             | Self::Pair
@@ -290,6 +293,7 @@ impl Scenario {
             Self::Lags => lags(&mut rng, &mut setup),
             Self::Rolling => leaves::rolling(&mut rng, &mut setup),
             Self::Succession => leaves::succession(&mut rng, &mut setup),
+            Self::Recovery => leaves::recovery(&mut rng, &mut setup),
         }
         if !matches!(self, Self::Slow | Self::Mixed) {
             hold_lists(&mut setup);

@@ -180,6 +180,14 @@ fn configuration(page: &mut Page, metrics: &NodeMetrics) {
         "Whether all who belong there are there, and nothing is about to change.",
         |log, _| u64::from(log.settled),
     );
+    show(
+        "artillery_log_orphaned",
+        "Whether no life of a node that served answers this one, which never served.",
+        |log, _| u64::from(log.orphaned),
+    );
+    show("artillery_log_yields", "Whether another cluster succeeds this node's, and it serves nothing.", |log, _| {
+        log.successor.as_ref().map_or(0, |successor| u64::from(successor.yields))
+    });
     show("artillery_log_recoveries", "How often the cluster was recovered after a loss.", |log, _| {
         log.history.split_once('-').and_then(|(generation, _)| generation.parse().ok()).unwrap_or_default()
     });

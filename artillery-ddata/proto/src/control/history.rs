@@ -30,7 +30,32 @@ pub enum Relation {
     Parted,
 }
 
+/// What a node makes of another one, by the history that this one belongs to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Met {
+    /// It may be listened to.
+    Same,
+    /// Its history is over, and it is to be told of the one of this node.
+    Over(History),
+    /// This node's history is over, for good: what it has acknowledged since may not be in the other one.
+    LeftBehind,
+    /// The cluster was recovered twice, from two sides: neither gives way.
+    Parted,
+}
+
 impl History {
+    /// What a node whose history is `mine` makes of one whose history is `theirs`. One that belongs to none yet belongs to that
+    /// from now on.
+    pub fn meet(mine: &mut Option<Self>, theirs: Self) -> Met {
+        let mine = *mine.get_or_insert(theirs);
+        match theirs.relation(mine) {
+            Relation::Same => Met::Same,
+            Relation::Older => Met::Over(mine),
+            Relation::Newer => Met::LeftBehind,
+            Relation::Parted => Met::Parted,
+        }
+    }
+
     /// The history that a formation begins.
     pub fn first(cluster: ClusterId) -> Self {
         Self { generation: 0, id: cluster.0 }

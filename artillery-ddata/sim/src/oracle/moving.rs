@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use artillery_proto::{Epoch, MemberId, Sequence, Version, replica::Status, update::Update};
+use artillery_proto::{MemberId, Sequence, Version, replica::Status, update::Update};
 
 use super::{ChainOracle, Failure, HaltText, Oracle};
 
@@ -127,6 +127,5 @@ impl ChainOracle {
 }
 
 fn newest_at(versions: &BTreeMap<Version, Update>, sequence: Sequence) -> Option<&Update> {
-    let newest = versions.keys().next_back()?.epoch;
-    (1..=newest.0).rev().find_map(|epoch| versions.get(&Version { epoch: Epoch(epoch), sequence }))
+    versions.iter().rev().find(|(version, _)| version.sequence == sequence).map(|(_, update)| update)
 }

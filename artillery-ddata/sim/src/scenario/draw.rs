@@ -262,6 +262,7 @@ pub(super) fn controlled(rng: &mut Rng, setup: &mut Setup, founders: usize, repl
         lags: 10,
         rolls: false,
         founds: false,
+        loses: false,
     });
     setup.window = setup.window.max(16 << 10);
     setup.session_bytes = 16 << 20;

@@ -74,3 +74,16 @@ pub(super) fn succession(rng: &mut Rng, setup: &mut Setup) {
         control.founds = true;
     }
 }
+
+/// Three to six nodes, of which most that keep the log are lost at once, beside other faults; they start other lives later.
+pub(super) fn recovery(rng: &mut Rng, setup: &mut Setup) {
+    setup.members = rng.between(3, 6) as usize;
+    let replicas = rng.between(2, 3);
+    controlled(rng, setup, setup.members.min(5), replicas);
+    setup.chains = rng.between(1, 2) as usize;
+    if let Some(control) = &mut setup.control {
+        control.loses = true;
+    }
+    // Who takes all in anew isn't held up by the number of pieces.
+    setup.chunk = 64 << 10;
+}

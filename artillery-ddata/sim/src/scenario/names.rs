@@ -4,7 +4,7 @@ use super::Scenario;
 
 impl Scenario {
     /// All of them.
-    pub const ALL: [Self; 51] = [
+    pub const ALL: [Self; 52] = [
         Self::Calm,
         Self::Lossy,
         Self::Links,
@@ -56,6 +56,7 @@ impl Scenario {
         Self::Lags,
         Self::Rolling,
         Self::Succession,
+        Self::Recovery,
     ];
 
     /// Its name on the command line.
@@ -112,6 +113,7 @@ impl Scenario {
             Self::Lags => "lags",
             Self::Rolling => "rolling",
             Self::Succession => "succession",
+            Self::Recovery => "recovery",
         }
     }
 
@@ -170,6 +172,9 @@ impl Scenario {
             }
             Self::Succession => {
                 "another cluster is founded wherever no member is heard, and this one goes on as it was"
+            }
+            Self::Recovery => {
+                "most of those that keep the log are lost for good, and what is left goes on when an operator says so"
             }
             Self::Leaves => "members leave until one or two are left, who go on and take one in again",
             Self::Scripts => "scripts that read and write many keys, some of whose groups fail, retried and repeated",

@@ -151,4 +151,6 @@ pub struct ControlSetup {
     pub rolls: bool,
     /// Whether an operator founds another cluster wherever no member is heard.
     pub founds: bool,
+    /// Whether most of those that keep the log are lost, and an operator has what is left go on.
+    pub loses: bool,
 }

@@ -3,6 +3,7 @@
 //! The log itself is not under test here: [`group`] is a model of what a consensus log promises, as unfriendly as it
 //! may be. Leaders come and go, old ones go on believing that they lead, proposals are lost, or come into the log late.
 
+mod disaster;
 mod group;
 mod lives;
 mod operator;
@@ -18,7 +19,7 @@ use std::{
 use artillery_proto::{
     ChainId, ClusterId, MemberId,
     control::{
-        ChainSettings, Founding, Timing,
+        ChainSettings, Founding, History, Timing,
         log::{Change, Configs, LogIndex, Term},
         message::{Promotion, Renewal, Renewed},
     },
@@ -76,6 +77,12 @@ pub(crate) enum Event {
     Mend(usize, usize),
     /// The operator who restarts nodes looks at them.
     Operate,
+    /// Most of those that keep the log are lost.
+    Disaster,
+    /// An operator wants what is left to go on.
+    WantRecovery,
+    /// A node that is to go on alone looks once more.
+    Recover { node: usize, id: MemberId, since: u64 },
     /// An operator wants another cluster founded, if no life is there that served.
     WantFounding,
     /// A node that is to found it looks once more.
@@ -91,8 +98,10 @@ pub(crate) enum Event {
 /// What nodes say to each other about leases.
 #[derive(Clone, Debug)]
 pub(crate) enum Message {
-    Renewal(Renewal),
-    Renewed(Renewed),
+    Renewal(Option<History>, Renewal),
+    Renewed(Option<History>, Renewed),
+    /// The receiver's history is over.
+    OtherHistory(History),
 }
 
 /// The control half of all nodes.
@@ -131,6 +140,8 @@ struct Half {
     ordered: BTreeMap<usize, u64>,
     /// When the node has heard the last word of each chain.
     said: BTreeMap<usize, u64>,
+    /// The history that it takes part in; none yet, if it was told nothing.
+    history: Option<History>,
 }
 
 impl Control {
@@ -186,6 +197,7 @@ impl Control {
             lease: Lease::default(),
             ordered: BTreeMap::new(),
             said: BTreeMap::new(),
+            history: World::first_history(&self.founding, id),
         }
     }
 
@@ -230,6 +242,12 @@ impl World {
         if self.setup.control.is_some_and(|control| control.founds) {
             self.queue.push(2 * SECOND, super::Event::Control(Event::WantFounding));
         }
+        if self.setup.control.is_some_and(|control| control.loses)
+            && let Some(control) = &mut self.control
+        {
+            let at = control.operator.between(3 * SECOND, 9 * SECOND);
+            self.queue.push(at, super::Event::Control(Event::Disaster));
+        }
         self.begin_clients();
     }
 
@@ -248,6 +266,9 @@ impl World {
                 self.look_at_service();
             }
             Event::Operate => self.operate(),
+            Event::Disaster => self.disaster(),
+            Event::WantRecovery => self.want_recovery(),
+            Event::Recover { node, id, since } if lives(node, id) => self.recover(node, since),
             Event::WantFounding => self.want_founding(),
             Event::Found { node, id, since } if lives(node, id) => self.found_another(node, since),
             Event::Greet => self.greet(),
@@ -394,7 +415,7 @@ impl World {
             let patience = control.founding.timing.lease.as_nanos() as u64;
             let event = Event::Unanswered { node, id: self.ids[node], to, number };
             self.queue.push(self.now + patience, super::Event::Control(event));
-            self.say(node, to, Message::Renewal(renewal));
+            self.say(node, to, Message::Renewal(self.history_of(node), renewal));
         }
     }
 
@@ -428,13 +449,23 @@ impl World {
             return;
         }
         match message {
-            Message::Renewal(renewal) => {
+            Message::Renewal(theirs, renewal) => {
+                if let Some(Err(over)) = theirs.map(|theirs| self.listens(to, theirs)) {
+                    if let Some(mine) = over {
+                        self.say(to, sender, Message::OtherHistory(mine));
+                    }
+                    return;
+                }
                 if let Some(control) = &mut self.control {
                     control.heard.insert((to, sender), (self.now, renewal.leave.is_asked()));
                 }
                 self.hand_in(to, Input::Renewal { from: sender, renewal });
             }
-            Message::Renewed(renewed) => {
+            Message::OtherHistory(theirs) => drop(self.listens(to, theirs)),
+            Message::Renewed(theirs, renewed) => {
+                if theirs.is_some_and(|theirs| self.listens(to, theirs).is_err()) {
+                    return;
+                }
                 let Some(control) = &mut self.control else { return };
                 // A call has one answer.
                 if control.nodes[to].asked.remove(&(sender, renewed.number)) {
@@ -473,7 +504,7 @@ impl World {
             Output::Begins(_) | Output::Acts(_) => return,
             Output::Answer { to, renewed } => {
                 self.check_answer(node, to, &renewed);
-                return self.say(node, to, Message::Renewed(renewed));
+                return self.say(node, to, Message::Renewed(self.history_of(node), renewed));
             }
             Output::Left => return self.left(node),
             Output::Ready => return self.ready(node),
@@ -555,11 +586,14 @@ impl Event {
             | Self::Appended { node, .. }
             | Self::Reorder { node, .. }
             | Self::Found { node, .. }
+            | Self::Recover { node, .. }
             | Self::Greeted { node, .. }
             | Self::SetVoters { node, .. } => Some(*node),
             Self::Message { to, .. } => Some(*to),
             Self::Look
             | Self::Operate
+            | Self::Disaster
+            | Self::WantRecovery
             | Self::WantFounding
             | Self::Greet
             | Self::Append { .. }

@@ -250,6 +250,7 @@ impl World {
                 Kind::Roll => self.rolls,
                 Kind::Halt => self.halts,
                 Kind::Found => self.foundings,
+                Kind::Recover => self.recoveries,
             };
         }
         for slot in self.nodes.iter().flat_map(|node| &node.slots) {

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::watch;
 
-use crate::control::{History, Relation};
+use crate::control::{History, Met};
 
 /// The history that a life of a node has taken part in; none yet, if it came after the founding and was told nothing.
 /// Clones share it.
@@ -38,17 +38,18 @@ impl Histories {
     /// # Errors
     /// What they are to be told: that theirs is over, if it is.
     pub(crate) fn meet(&self, theirs: History) -> Result<(), Option<History>> {
-        let mine = *self.lock().get_or_insert(theirs);
-        match theirs.relation(mine) {
-            Relation::Same => Ok(()),
-            Relation::Older => Err(Some(mine)),
-            Relation::Newer => {
-                // For good: what this node has acknowledged since may not be in that one.
+        // Let go of the lock before anything else happens.
+        let met = History::meet(&mut self.lock(), theirs);
+        match met {
+            Met::Same => Ok(()),
+            Met::Over(mine) => Err(Some(mine)),
+            Met::LeftBehind => {
                 self.newer.send_if_modified(|newer| newer.replace(theirs) != Some(theirs));
                 Err(None)
             }
-            Relation::Parted => {
-                tracing::error!(%mine, %theirs, "the cluster was recovered twice: stop the nodes of one of the two histories");
+            Met::Parted => {
+                let mine = self.mine();
+                tracing::error!(?mine, %theirs, "the cluster was recovered twice: stop the nodes of one of the two histories");
                 Err(None)
             }
         }

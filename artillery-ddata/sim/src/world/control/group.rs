@@ -97,6 +97,28 @@ impl Group {
         self.rng.chance(500)
     }
 
+    pub(super) fn changes_voters(&self) -> bool {
+        self.next.is_some()
+    }
+
+    pub(super) fn voter_sets(&self) -> Vec<BTreeSet<MemberId>> {
+        self.sets().cloned().collect()
+    }
+
+    pub(super) fn term(&self) -> Term {
+        Term(self.term)
+    }
+
+    /// The log begins anew in place, kept by one node, in a later term and with what that node says.
+    pub(super) fn begin_anew(&mut self, now: u64, by: MemberId, configs: Arc<Configs>) {
+        self.configs = configs;
+        self.voters = BTreeSet::from([by]);
+        (self.next, self.limbo) = (None, None);
+        self.term += 1;
+        (self.leader, self.lost) = (Some(by), now);
+        self.told.clear();
+    }
+
     pub(super) fn in_limbo(&self) -> bool {
         self.limbo.is_some()
     }
@@ -202,7 +224,7 @@ impl World {
     }
 
     /// Those who keep the log learn what is new, each in its own time; who is cut off from the leader doesn't.
-    fn spread(&mut self) {
+    pub(super) fn spread(&mut self) {
         let Some(control) = &self.control else { return };
         let group = &control.group;
         let Some(leader) = group.leader.and_then(|leader| self.index_of(leader)) else { return };

@@ -60,12 +60,11 @@ impl World {
     fn give_order(&mut self, node: usize) {
         if self.founds(node, 0).is_some() {
             let event = Event::Found { node, id: self.ids[node], since: self.now };
-            let wait = self.setup.control.map_or(Duration::ZERO, |control| control.lease).as_nanos() as u64;
-            self.queue.push(self.now + wait + wait / 50, super::super::Event::Control(event));
+            self.queue.push(self.now + self.lease_and_drift(), super::super::Event::Control(event));
         }
     }
 
-    fn reaches(&self, node: usize, other: usize) -> bool {
+    pub(super) fn reaches(&self, node: usize, other: usize) -> bool {
         self.answers(other) && (other == node || self.network.joins(node, other))
     }
 
@@ -85,7 +84,7 @@ impl World {
         found(cluster, &standings, Duration::from_nanos(since)).ok().map(|by| by.id)
     }
 
-    fn standing(&self, at: usize) -> Option<Standing> {
+    pub(super) fn standing(&self, at: usize) -> Option<Standing> {
         let control = self.control.as_ref()?;
         let state = control.nodes[at].decider.state();
         let configs = control.nodes[at].decider.configs();

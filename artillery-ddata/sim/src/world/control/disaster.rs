@@ -1,0 +1,194 @@
+//! Most of those that keep the log are lost for good, and an operator has what is left go on (docs/DESIGN.md §5.12).
+
+use std::{collections::BTreeSet, fmt::Write as _, sync::Arc, time::Duration};
+
+use artillery_proto::{
+    MemberId, Role, Timestamp,
+    control::{
+        History, Met,
+        recovery::{ChainStanding, LogEnd, NotRecovered, Plan, Standing, plan},
+    },
+};
+
+use super::{Event, World};
+use crate::scenario::{HEALED, SECOND};
+
+/// Nothing is lost later than so long before healing.
+const LAST: u64 = 8 * SECOND;
+
+impl World {
+    /// Kills nodes until those that keep the log have no majority, but one that serves all chains; they are lost for good, and
+    /// start other lives later.
+    pub(super) fn disaster(&mut self) {
+        let again = self.now + SECOND / 5;
+        if self.now > HEALED - LAST {
+            return;
+        }
+        let Some(survivor) = self.survivor() else {
+            return self.queue.push(again, super::super::Event::Control(Event::Disaster));
+        };
+        self.trace.line(self.now, |out| write!(out, "all that keep the log are lost, but n{survivor}"));
+        self.disasters += 1;
+        let mut alive = BTreeSet::from([self.ids[survivor]]);
+        for node in (0..self.nodes.len()).filter(|&node| node != survivor) {
+            let id = self.ids[node];
+            let Some(control) = &mut self.control else { return };
+            // Others may live on, as long as they are no majority. With several chains each may hold more of another one, and no
+            // node all: such a cluster can't be recovered.
+            let is_enough = control.group.has_majority_of(|other| other == id || alive.contains(&other));
+            let (lives_on, after) = (
+                !is_enough && self.setup.chains == 1 && control.operator.chance(500),
+                control.operator.between(SECOND, 6 * SECOND),
+            );
+            if lives_on {
+                alive.insert(id);
+            } else if self.nodes[node].is_alive() {
+                self.nodes[node].down = true;
+                self.disconnect(node);
+                self.queue.push(self.now + after, super::super::Event::Control(Event::Start(node)));
+            }
+        }
+        self.queue.push(again, super::super::Event::Control(Event::WantRecovery));
+    }
+
+    /// A node that serves all chains, whole, and isn't enough to keep the log. While something is being decided there is none.
+    fn survivor(&self) -> Option<usize> {
+        let control = self.control.as_ref()?;
+        let proposes = control.nodes.iter().any(|half| half.decider.proposes());
+        if control.group.in_limbo() || control.appends > 0 || proposes || control.group.changes_voters() {
+            return None;
+        }
+        let serves = |&node: &usize| {
+            let id = self.ids[node];
+            let is_whole = self.nodes[node].is_alive() && !self.nodes[node].paused;
+            is_whole
+                && control.configs().iter().all(|config| {
+                    self.serves_in(node, config).is_some_and(|epoch| epoch == config.epoch)
+                        && config.role(id) == Some(Role::Serving)
+                })
+        };
+        let node = (0..self.nodes.len()).find(serves)?;
+        (!control.group.has_majority_of(|id| id == self.ids[node])).then_some(node)
+    }
+
+    /// The epoch in which a node serves a chain, with nothing missing.
+    fn serves_in(&self, node: usize, config: &artillery_proto::ChainConfig) -> Option<artillery_proto::Epoch> {
+        let status = self.nodes[node].slots.get(config.chain.0 as usize)?.runner.replica().status();
+        let whole = status.halted.is_none() && status.receiving.is_none();
+        let entered = status.config.filter(|entered| whole && entered.role(self.ids[node]) == Some(Role::Serving));
+        entered.map(|entered| entered.epoch)
+    }
+
+    /// An operator asks what there is, of the nodes that one of them reaches, and has the best go on.
+    pub(super) fn want_recovery(&mut self) {
+        let Some(control) = &mut self.control else { return };
+        let (pause, draw) = (control.operator.between(100_000_000, 500_000_000), control.operator.below(u64::MAX));
+        if control.group.configs().history() != History::first(control.founding.cluster) {
+            return;
+        }
+        self.queue.push(self.now + pause, super::super::Event::Control(Event::WantRecovery));
+        let there: Vec<usize> = (0..self.nodes.len()).filter(|&at| self.reaches(at, at)).collect();
+        let Some(&asked) = there.get((draw % there.len().max(1) as u64) as usize) else { return };
+        let plan = self.plan_at(asked, 0);
+        self.trace.line(self.now, |out| write!(out, "a recovery is asked of n{asked}: {plan:?}"));
+        let Ok(plan) = plan else { return };
+        if let Some(node) = self.ids.iter().position(|&id| id == plan.by.id) {
+            let event = Event::Recover { node, id: plan.by.id, since: self.now };
+            self.queue.push(self.now + self.lease_and_drift(), super::super::Event::Control(event));
+        }
+    }
+
+    pub(super) fn lease_and_drift(&self) -> u64 {
+        let lease = self.setup.control.map_or(Duration::ZERO, |control| control.lease).as_nanos() as u64;
+        lease + lease / 50
+    }
+
+    fn plan_at(&self, node: usize, since: u64) -> Result<Plan, NotRecovered> {
+        let cluster = self.control.as_ref().ok_or(NotRecovered::Static)?.founding.cluster;
+        let reached = (0..self.nodes.len()).filter(|&at| self.reaches(node, at));
+        let standings: Vec<_> = reached.filter_map(|at| self.full_standing(at)).collect();
+        plan(cluster, &standings, Duration::from_nanos(since))
+    }
+
+    /// What a node says of itself: where its log ends, and what it serves.
+    fn full_standing(&self, at: usize) -> Option<Standing> {
+        let standing = self.standing(at)?;
+        let control = self.control.as_ref()?;
+        let (id, clock) = (self.ids[at], self.nodes[at].clock(self.now));
+        let (state, lease) = (control.nodes[at].decider.state(), control.founding.timing.lease);
+        let keeps_log = control.group.voters().contains(&id);
+        let chains = standing.chains.into_iter().map(|chain| {
+            let status = self.nodes[at].slots[chain.config.chain.0 as usize].runner.replica().status();
+            let serves = self.serves_in(at, &chain.config);
+            ChainStanding { serves, last: status.last, watermark: status.watermark, ..chain }
+        });
+        Some(Standing {
+            leads: control.nodes[at].decider.decides_in().is_some_and(|term| self.has_majority(id, term)),
+            log: keeps_log.then(|| LogEnd { term: control.group.term(), index: control.configs().applied().0 }),
+            voters: control.group.voter_sets(),
+            in_touch: (state.lease != Timestamp::ZERO).then(|| (clock + lease) - state.lease),
+            heard: (state.heard != Timestamp::ZERO).then(|| clock - state.heard),
+            applied: control.nodes[at].decider.configs().applied(),
+            chains: chains.collect(),
+            ..standing
+        })
+    }
+
+    /// A lease after the order the node looks once more, and goes on alone.
+    pub(super) fn recover(&mut self, node: usize, since: u64) {
+        let plan = self.plan_at(node, self.now - since);
+        self.trace.line(self.now, |out| write!(out, "n{node} is to go on alone: {plan:?}"));
+        let Some(plan) = plan.ok().filter(|plan| plan.by.id == self.ids[node]) else { return };
+        if !self.has_all(plan.by.id) {
+            return;
+        }
+        let Some(control) = &mut self.control else { return };
+        let next = plan.history.next(u128::from(control.operator.below(u64::MAX)));
+        let known = control.nodes[node].decider.configs();
+        let configs = Arc::new(known.recovered(next, plan.by.id, plan.newest, plan.upto));
+        self.trace.line(self.now, |out| write!(out, "n{node} goes on alone as {next}"));
+        self.recoveries += 1;
+        control.nodes[node].history = Some(next);
+        control.group.begin_anew(self.now, plan.by.id, configs);
+        self.spread();
+    }
+
+    /// Whether nothing is lost by a node that goes on alone: then all is to be as if nothing had happened.
+    fn has_all(&self, by: MemberId) -> bool {
+        let Some(control) = &self.control else { return false };
+        control.configs().iter().all(|config| config.role(by) == Some(Role::Serving))
+    }
+
+    /// Whether a node may listen to one of this history. It belongs to the first that it hears of; one that hears of a newer one
+    /// has been left behind, and stops.
+    pub(super) fn listens(&mut self, node: usize, theirs: History) -> Result<(), Option<History>> {
+        let Some(control) = &mut self.control else { return Ok(()) };
+        match History::meet(&mut control.nodes[node].history, theirs) {
+            Met::Same => Ok(()),
+            Met::Over(mine) => Err(Some(mine)),
+            Met::LeftBehind => {
+                self.leave_behind(node);
+                Err(None)
+            }
+            Met::Parted => Err(None),
+        }
+    }
+
+    pub(super) fn leave_behind(&mut self, node: usize) {
+        let Some(control) = &mut self.control else { return };
+        let after = control.operator.between(SECOND / 10, SECOND);
+        self.trace.line(self.now, |out| write!(out, "n{node} was left behind"));
+        self.nodes[node].down = true;
+        self.disconnect(node);
+        self.queue.push(self.now + after, super::super::Event::Control(Event::Start(node)));
+    }
+
+    /// The history that a life of a node takes part in: a founder's is the first, another one has none yet.
+    pub(super) fn first_history(founding: &artillery_proto::control::Founding, id: MemberId) -> Option<History> {
+        founding.names(id).then(|| History::first(founding.cluster))
+    }
+
+    pub(super) fn history_of(&self, node: usize) -> Option<History> {
+        self.control.as_ref()?.nodes[node].history
+    }
+}
