@@ -154,6 +154,8 @@ pub enum Scenario {
     Succession,
     /// Most of those that keep the log are lost for good, and an operator has what is left go on.
     Recovery,
+    /// A cluster forms beside all faults, and goes on through others with failover.
+    Dawn,
 }
 
 impl Scenario {
@@ -198,6 +200,7 @@ impl Scenario {
             Self::Rolling => {
                 &[Roll, Halt, Loss, Duplication, Reorder, Delay, Break, Cut, Slow, Restart, Pause, Isolate]
             }
+            Self::Dawn => &[Loss, Duplication, Reorder, Delay, Break, Cut, Slow, Restart, Pause, Isolate],
             Self::Recovery => &[Recover, Break, Cut, Isolate, Pause, Delay],
             Self::Succession => &[Found, Break, Cut, Isolate, Pause, Restart, Delay],
             Self::Classic
@@ -294,6 +297,7 @@ impl Scenario {
             Self::Rolling => leaves::rolling(&mut rng, &mut setup),
             Self::Succession => leaves::succession(&mut rng, &mut setup),
             Self::Recovery => leaves::recovery(&mut rng, &mut setup),
+            Self::Dawn => leaves::dawn(&mut rng, &mut setup),
         }
         if !matches!(self, Self::Slow | Self::Mixed) {
             hold_lists(&mut setup);

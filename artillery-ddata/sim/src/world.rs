@@ -172,7 +172,7 @@ impl World {
             nodes,
             setup,
         };
-        if let Some(control) = &world.setup.control {
+        if let Some(control) = world.setup.control.as_ref().filter(|_| world.setup.founding.is_none()) {
             world.control = Some(Control::new(seed, control, &world.setup, &world.ids));
         }
         world.begin();
@@ -214,6 +214,7 @@ impl World {
 
     fn begin(&mut self) {
         if self.control.is_some() {
+            self.set_clocks();
             self.begin_control();
         } else if self.founding.is_some() {
             self.begin_founding();

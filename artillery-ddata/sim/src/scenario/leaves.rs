@@ -1,6 +1,6 @@
 //! Members that leave, until one or two are left, often a moment after one was killed; one comes back much later.
 
-use super::{HEALED, SECOND, Setup, draw::controlled};
+use super::{HEALED, SECOND, Setup, draw::controlled, setup::FoundingSetup};
 use crate::{
     faults::{Fault, Planned},
     rng::Rng,
@@ -86,4 +86,14 @@ pub(super) fn recovery(rng: &mut Rng, setup: &mut Setup) {
     }
     // Who takes all in anew isn't held up by the number of pieces.
     setup.chunk = 64 << 10;
+}
+
+/// Nodes form a cluster beside all faults, and go on through others, with failover.
+pub(super) fn dawn(rng: &mut Rng, setup: &mut Setup) {
+    let expect = rng.between(3, 5);
+    setup.members = (expect + rng.below(2)) as usize;
+    let replicas = rng.between(2, 3.min(expect));
+    controlled(rng, setup, expect as usize, replicas);
+    setup.chains = rng.between(1, 2) as usize;
+    setup.founding = Some(FoundingSetup { expect: expect as u16, replicas: replicas as u32 });
 }

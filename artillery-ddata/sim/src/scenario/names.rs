@@ -4,7 +4,7 @@ use super::Scenario;
 
 impl Scenario {
     /// All of them.
-    pub const ALL: [Self; 52] = [
+    pub const ALL: [Self; 53] = [
         Self::Calm,
         Self::Lossy,
         Self::Links,
@@ -57,6 +57,7 @@ impl Scenario {
         Self::Rolling,
         Self::Succession,
         Self::Recovery,
+        Self::Dawn,
     ];
 
     /// Its name on the command line.
@@ -114,6 +115,7 @@ impl Scenario {
             Self::Rolling => "rolling",
             Self::Succession => "succession",
             Self::Recovery => "recovery",
+            Self::Dawn => "dawn",
         }
     }
 
@@ -173,6 +175,7 @@ impl Scenario {
             Self::Succession => {
                 "another cluster is founded wherever no member is heard, and this one goes on as it was"
             }
+            Self::Dawn => "a cluster forms beside all faults, and goes on through others with failover",
             Self::Recovery => {
                 "most of those that keep the log are lost for good, and what is left goes on when an operator says so"
             }

@@ -145,6 +145,7 @@ struct Half {
 }
 
 impl Control {
+    /// Of a cluster that is there from the start.
     pub(super) fn new(seed: u64, control: &ControlSetup, setup: &Setup, ids: &[MemberId]) -> Self {
         let mut rng = Rng::new(seed, Concern::Control);
         let settings =
@@ -152,14 +153,34 @@ impl Control {
         let founders = ids.iter().take(control.founders).enumerate();
         let members = founders.map(|(index, &id)| Founders::founder(index, id)).collect();
         let cluster = ClusterId(u128::from(rng.below(u64::MAX)));
-        let timing = Timing {
-            lease: control.lease,
-            suspect: control.suspect,
-            slow: control.slow,
-            // Of two clocks, one fast and one slow; and a little.
-            drift_ppm: 2 * control.drift + 2 * control.drift / 10 + 200,
-        };
+        let timing = control.timing();
         let founding = Founding { cluster, name: "simulated".into(), members, settings, timing, succeeds: vec![] };
+        Self::founded(seed, control, setup, ids, founding, rng)
+    }
+
+    /// Of a cluster that these founders have formed, now.
+    pub(super) fn formed(
+        seed: u64,
+        setup: &Setup,
+        ids: &[MemberId],
+        lives: &[u64],
+        founding: Founding,
+    ) -> Option<Self> {
+        let control = setup.control.as_ref()?;
+        let mut formed = Self::founded(seed, control, setup, ids, founding, Rng::new(seed, Concern::Control));
+        formed.lives = lives.to_vec();
+        Some(formed)
+    }
+
+    fn founded(
+        seed: u64,
+        control: &ControlSetup,
+        setup: &Setup,
+        ids: &[MemberId],
+        founding: Founding,
+        rng: Rng,
+    ) -> Self {
+        let cluster = founding.cluster;
         let settings = Settings {
             cluster,
             replicas: control.replicas as usize,
@@ -219,13 +240,30 @@ impl Control {
     }
 }
 
+impl ControlSetup {
+    /// The times that the cluster goes by.
+    pub(super) fn timing(&self) -> Timing {
+        Timing {
+            lease: self.lease,
+            suspect: self.suspect,
+            slow: self.slow,
+            // Of two clocks, one fast and one slow; and a little.
+            drift_ppm: 2 * self.drift + 2 * self.drift / 10 + 200,
+        }
+    }
+}
+
 impl World {
-    pub(super) fn begin_control(&mut self) {
+    /// No clock goes right.
+    pub(super) fn set_clocks(&mut self) {
         let Some(control) = &mut self.control else { return };
         let most = i64::from(self.setup.control.as_ref().map_or(0, |control| control.drift));
         for node in &mut self.nodes {
             node.fast = control.rng.between(0, 2 * most as u64) as i64 - most;
         }
+    }
+
+    pub(super) fn begin_control(&mut self) {
         for oracle in &mut self.oracles {
             *oracle = ChainOracle::moving();
         }

@@ -13,7 +13,7 @@ use artillery_proto::{
     runner::Order,
 };
 
-use super::World;
+use super::{World, control::Control};
 use crate::{
     mutants::MutantName,
     network::Flight,
@@ -68,7 +68,10 @@ impl Founders {
         Self {
             seed,
             rng: Rng::new(seed, Concern::Formation),
-            settings: Settings::new("simulated", founding.expect, chains),
+            settings: Settings {
+                timing: setup.control.map_or_else(Timing::default, |control| control.timing()),
+                ..Settings::new("simulated", founding.expect, chains)
+            },
             machines: (0..setup.members).map(|_| None).collect(),
             met: vec![vec![None; setup.members]; setup.members],
             ticks: vec![(None, 0); setup.members],
@@ -155,7 +158,8 @@ impl World {
         let Some(founders) = &mut self.founding else { return Ok(()) };
         let seed = u128::from(founders.rng.below(u64::MAX)) << 64 | u128::from(founders.rng.below(u64::MAX));
         // Started with times of its own: whichever is founded, all nodes of it agree on them.
-        let timing = Timing { drift_ppm: index as u32, ..Timing::default() };
+        let own = founders.settings.timing;
+        let timing = if self.setup.control.is_some() { own } else { Timing { drift_ppm: index as u32, ..own } };
         let settings = Settings { timing, ..founders.settings.clone() };
         let machine = Formation::new(Founders::founder(index, id), settings, seed);
         let mut machine = machine.map_err(|error| Failure::new(Oracle::Formation, error.to_string()))?;
@@ -166,7 +170,9 @@ impl World {
         founders.met[index].fill(None);
         founders.ticks[index] = (None, founders.ticks[index].1 + 1);
         self.trace.line(self.now, |out| write!(out, "n{index} starts life {life}"));
-        self.queue.push(self.now, super::Event::Lease(index));
+        if self.setup.control.is_none() {
+            self.queue.push(self.now, super::Event::Lease(index));
+        }
         self.reconnect(index);
         self.introduce(index);
         Ok(())
@@ -296,7 +302,7 @@ impl World {
         self.check_founding(&founding)?;
         let me = self.ids[index];
         for config in first_configs(&founding) {
-            if config.role(me).is_some() {
+            if config.role(me).is_some() && self.setup.control.is_none() {
                 let slot = config.chain.0 as usize;
                 let (config, history, upto) = (Arc::new(config), founding.cluster, LogIndex(1));
                 let input = WorkInput::Order(Order::Enter { config, history, upto });
@@ -363,6 +369,12 @@ impl World {
             return self.restart_all("some belong to a cluster that has lost most of its founders");
         }
         founders.ready = true;
+        if self.setup.control.is_some() {
+            let (seed, lives) = (founders.seed, founders.lives.clone());
+            self.control = Control::formed(seed, &self.setup, &self.ids, &lives, founding.clone());
+            self.trace.line(self.now, |out| write!(out, "all nodes belong to the cluster"));
+            return self.begin_control();
+        }
         for config in first_configs(founding) {
             let chain = config.chain.0 as usize;
             let at = |id: MemberId| self.ids.iter().position(|&known| known == id);
