@@ -94,6 +94,7 @@ pub(crate) fn of_operation(operation: &Operation) -> usize {
         Operation::Read { query, .. } => of_query(query),
         Operation::Write { write, .. } => of_write(write),
         Operation::Routing
+        | Operation::RoutingAnyway
         | Operation::Status
         | Operation::Arrange(_)
         | Operation::Survey

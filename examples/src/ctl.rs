@@ -65,7 +65,12 @@ async fn run(args: &CtlArgs, output: Output) -> Result<u8, Failure> {
         return load::run(load, args, output, &mut signals).await;
     }
     let work = async {
-        let client = args.find.connect(Spread::Sticky, timeout).await?;
+        let is_operator =
+            matches!(args.command, Command::Status { .. } | Command::Recover { .. } | Command::Found { .. });
+        let client = match is_operator {
+            true => args.find.connect_anyway(Spread::Sticky, timeout).await?,
+            false => args.find.connect(Spread::Sticky, timeout).await?,
+        };
         let done = match &args.command {
             Command::Found { accept_loss } => found::run(&client, *accept_loss, &args.find, timeout, output).await,
             other => command(&client, other, timeout, output).await,

@@ -13,7 +13,7 @@ use artillery_core::{
 };
 use artillery_ddata::{
     Client, ClientError,
-    client::{Candidates, Spread},
+    client::{Candidates, ClientBuilder, Spread},
 };
 
 use crate::{
@@ -51,6 +51,17 @@ impl FindArgs {
 
     /// A client of the cluster, found within the timeout.
     pub(crate) async fn connect(&self, spread: Spread, timeout: Duration) -> Result<Client, Failure> {
+        let builder = self.builder(spread, timeout).await?;
+        builder.connect().await.map_err(unreached)
+    }
+
+    /// The same for an operator, who may have to do with what was given up.
+    pub(crate) async fn connect_anyway(&self, spread: Spread, timeout: Duration) -> Result<Client, Failure> {
+        let builder = self.builder(spread, timeout).await?.even_if_succeeded();
+        builder.connect().await.map_err(unreached)
+    }
+
+    async fn builder(&self, spread: Spread, timeout: Duration) -> Result<ClientBuilder, Failure> {
         self.check()?;
         let admission = self.identity.admission()?;
         let local_only = admission.is_development();
@@ -68,9 +79,7 @@ impl FindArgs {
         };
         let seeds = self.look_up(local_only).await?;
         let builder = builder.transport(TransportConfig { listen: socket(local_only, &seeds), ..Default::default() });
-        let builder =
-            if self.no_mdns { builder.seeds(seeds) } else { builder.seeds(seeds).candidates(self.listen(local_only)) };
-        builder.connect().await.map_err(unreached)
+        Ok(if self.no_mdns { builder.seeds(seeds) } else { builder.seeds(seeds).candidates(self.listen(local_only)) })
     }
 
     /// The addresses of the seeds.

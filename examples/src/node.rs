@@ -30,7 +30,7 @@ use crate::{
     signals::{Hangups, Signals},
 };
 
-/// The one line on standard output.
+/// The one line on standard output of a life: a process has another one if its cluster was given up.
 #[derive(Serialize)]
 struct ReadyLine<'a> {
     ready: bool,
@@ -66,11 +66,15 @@ async fn run(args: NodeArgs) -> Result<u8, Failure> {
         () = signals.asked_to_stop() => Ok(None),
     };
     // The last member of a chain hands that over first, which takes as long as a resync.
+    let mut is_told_to_stop = false;
     tokio::select! {
         () = node.leave() => {}
-        () = signals.asked_to_stop() => tracing::warn!("asked to stop once more: this node ends now, with what it alone holds"),
+        () = signals.asked_to_stop() => {
+            is_told_to_stop = true;
+            tracing::warn!("asked to stop once more: this node ends now, with what it alone holds");
+        }
     }
-    match served? {
+    match served?.filter(|_| !is_told_to_stop) {
         Some(again) => Err(again.begin(&node.lineage())),
         None => Ok(exit::DONE),
     }

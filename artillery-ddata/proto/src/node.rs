@@ -278,6 +278,8 @@ pub struct Node {
     ends_at: Option<Timestamp>,
     /// It has been said that this node, which is to stop, is the last that serves a chain, and so waits.
     waits: bool,
+    /// A leader has said that the chains of this node go on without it, since it wants to leave.
+    goes_on: bool,
     /// Callers wait for the word that it has left.
     leaving: bool,
     /// The leader has said that the log can do without this node, which leaves.
@@ -316,6 +318,7 @@ impl Node {
             stays_at: None,
             ends_at: None,
             waits: false,
+            goes_on: false,
             leaving: false,
             released: false,
             tick: None,
@@ -372,15 +375,20 @@ impl Node {
             Input::VotersSet => self.decide(now, coordinator::Input::VotersSet),
             Input::Renewal { from, renewal } => {
                 self.hear_company(now, from);
-                // What gives way takes nobody in.
-                if !self.yields() {
+                // What gives way takes nobody in, but its own may find that it is there.
+                if !self.yields() || self.is_own(from) {
                     self.decide(now, coordinator::Input::Renewal { from, renewal });
                 }
             }
             Input::Renewed { from, renewed } => {
-                self.renewals = self.renewals.saturating_sub(1);
+                if !self.was_asked(from) {
+                    self.renewals = self.renewals.saturating_sub(1);
+                }
                 if let Some(renewed) = renewed {
                     self.hear_company(now, from);
+                    if let Some(sent) = self.holder.sent(renewed.number) {
+                        self.hear_answer(from, sent, renewed.leader == Some(from));
+                    }
                     self.answered(now, from, renewed);
                 }
             }
@@ -409,8 +417,9 @@ impl Node {
     /// When [`Input::Tick`] is wanted, and then [`poll_renewal`](Self::poll_renewal) may have something to say.
     pub fn next_tick(&self) -> Option<Timestamp> {
         let renewal = self.may_renew().then(|| self.holder.next_tick());
+        let asks = self.holder.ask_at().filter(|_| self.acted.is_some() && self.may_ask());
         let stays = self.stays_at.filter(|_| self.resigning.is_none());
-        [renewal, self.tick, stays, self.ends_at, self.company_at()].into_iter().flatten().min()
+        [renewal, asks, self.tick, stays, self.ends_at, self.company_at()].into_iter().flatten().min()
     }
 
     fn tick(&mut self, now: Timestamp) {
@@ -441,9 +450,7 @@ impl Node {
         while self.may_renew()
             && let Some((to, mut renewal)) = self.holder.renew(now)
         {
-            let chains = self.holder.configs().iter().map(|config| config.chain);
-            renewal.reports = chains.filter_map(|chain| progress(chain)?.report(chain, now)).collect();
-            self.look_at_chains(&renewal.reports);
+            self.report(now, &mut renewal, &progress);
             if to == self.me {
                 self.decide(now, coordinator::Input::Renewal { from: to, renewal });
                 self.flush(now);
@@ -452,7 +459,20 @@ impl Node {
             self.renewals += 1;
             return Some((to, self.addrs(to), renewal));
         }
-        None
+        if self.acted.is_none() || !self.may_ask() {
+            return None;
+        }
+        let (to, mut renewal) = self.holder.next_ask(now)?;
+        self.report(now, &mut renewal, &progress);
+        self.asks(to);
+        Some((to, self.addrs(to), renewal))
+    }
+
+    /// Adds how the chains of this node stand.
+    fn report(&mut self, now: Timestamp, renewal: &mut Renewal, progress: impl Fn(ChainId) -> Option<Progress>) {
+        let chains = self.holder.configs().iter().map(|config| config.chain);
+        renewal.reports = chains.filter_map(|chain| progress(chain)?.report(chain, now)).collect();
+        self.look_at_chains(&renewal.reports);
     }
 
     fn addrs(&self, of: MemberId) -> Vec<SocketAddr> {
@@ -482,7 +502,11 @@ impl Node {
             self.holder.leads(now, leader);
         }
         self.see_whether_left();
+        let history = self.holder.configs().history();
         let news = self.holder.learn(&configs);
+        if self.holder.configs().history() != history {
+            self.begin_history();
+        }
         self.see_whether_serves();
         self.decide(now, coordinator::Input::Log { leads, leader, configs, voters });
         if news {
@@ -504,7 +528,11 @@ impl Node {
     }
 
     fn answered(&mut self, now: Timestamp, from: MemberId, renewed: Renewed) {
-        let Renewed { leader, settled, farewell, .. } = renewed;
+        let Renewed { leader, farewell, .. } = renewed;
+        let lease = self.holder.configs().timing().lease;
+        // What was said before a pause of this node tells nothing of now.
+        let is_old = self.holder.sent(renewed.number).is_none_or(|sent| now - sent > lease);
+        let settled = if is_old { Err(Unsettled::Unled) } else { renewed.settled };
         self.close(now, &renewed.close);
         let Learned { lease, asked, configs, released, resigns, serves_again } =
             self.holder.answered(now, from, renewed);

@@ -202,7 +202,7 @@ impl Scenario {
             }
             Self::Dawn => &[Loss, Duplication, Reorder, Delay, Break, Cut, Slow, Restart, Pause, Isolate],
             Self::Recovery => &[Recover, Break, Cut, Isolate, Pause, Delay],
-            Self::Succession => &[Found, Break, Cut, Isolate, Pause, Restart, Delay],
+            Self::Succession => &[Found, Break, Cut, Isolate, Pause, Delay],
             Self::Classic
             | Self::Pair
             | Self::Long

@@ -110,6 +110,8 @@ pub struct World {
     disasters: u64,
     recoveries: u64,
     halts: u64,
+    /// Lives of nodes whose stores have failed.
+    failed: BTreeSet<MemberId>,
     service: Service,
     control: Option<Control>,
     trace: Trace,
@@ -165,6 +167,7 @@ impl World {
             disasters: 0,
             recoveries: 0,
             halts: 0,
+            failed: BTreeSet::new(),
             service: Service::default(),
             control: None,
             trace: Trace::new(traced),

@@ -43,6 +43,7 @@ pub struct ClientBuilder {
     also_trusted: Vec<Vec<u8>>,
     candidates: Candidates,
     waits_for_candidates: bool,
+    even_if_succeeded: bool,
     transport: TransportConfig,
     spread: Spread,
     timeout: Duration,
@@ -57,6 +58,7 @@ impl ClientBuilder {
             also_trusted: Vec::new(),
             candidates: Candidates::new(),
             waits_for_candidates: false,
+            even_if_succeeded: false,
             transport: TransportConfig::default(),
             spread: Spread::default(),
             timeout: Duration::from_secs(10),
@@ -120,6 +122,13 @@ impl ClientBuilder {
         self
     }
 
+    /// Also takes a cluster whose node serves nothing, since an operator has given it up for another one: to look at it, and to
+    /// have that node go on ([`Client::recover`]). As a rule a client looks on for the other one.
+    pub fn even_if_succeeded(mut self) -> Self {
+        self.even_if_succeeded = true;
+        self
+    }
+
     /// How long [`connect`](Self::connect) looks for a formed cluster (10 s).
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;
@@ -175,7 +184,7 @@ impl ClientBuilder {
             let mut failures = Vec::new();
             let addrs = added.borrow_and_update().clone();
             for addr in addrs {
-                match ask(endpoint, addr, deadline).await {
+                match ask(endpoint, addr, deadline, self.even_if_succeeded).await {
                     Ok(Some(routing)) => return Ok(routing),
                     Ok(None) => unformed = true,
                     Err(error) => failures.push((addr, error)),
@@ -193,10 +202,15 @@ impl ClientBuilder {
     }
 }
 
-async fn ask(endpoint: &Endpoint, addr: SocketAddr, deadline: Instant) -> Result<Option<Routing>, ConnectError> {
+async fn ask(
+    endpoint: &Endpoint,
+    addr: SocketAddr,
+    deadline: Instant,
+    anyway: bool,
+) -> Result<Option<Routing>, ConnectError> {
     let until = deadline.min(Instant::now() + PATIENCE);
     let connection = timeout_at(until, endpoint.connect(addr)).await.unwrap_or(Err(ConnectError::TimedOut))?;
-    ask_on(&connection, until).await
+    ask_on(&connection, until, anyway).await
 }
 
 /// Whether asking the same address again would end the same way.

@@ -249,6 +249,7 @@ fn repeat(operation: &Operation) -> Repeat {
         Operation::Write { .. } => Repeat::Twice,
         Operation::Read { .. }
         | Operation::Routing
+        | Operation::RoutingAnyway
         | Operation::Status
         | Operation::Arrange(_)
         | Operation::Survey

@@ -184,9 +184,10 @@ impl Server {
             Operation::Read { .. } | Operation::Write { .. } => {
                 self.serve_or_forward(request, share, answering, answers, room).await;
             }
-            Operation::Routing => {
+            Operation::Routing | Operation::RoutingAnyway => {
                 // Whoever looks for a cluster is to find the one that succeeds this.
-                let routing = self.local.routing().borrow().as_deref().filter(|_| !self.local.yields()).cloned();
+                let is_shown = !self.local.yields() || request.operation == Operation::RoutingAnyway;
+                let routing = self.local.routing().borrow().as_deref().filter(|_| is_shown).cloned();
                 let routing = routing.map(Box::new);
                 answering.respond(ResponseAnswer::Routing(routing));
             }
@@ -295,6 +296,7 @@ impl Server {
             Operation::Read { query, .. } => self.check(request.chain, query.keys().iter(), std::iter::empty())?,
             Operation::Write { write, .. } => self.check(request.chain, write.keys(), write.values())?,
             Operation::Routing
+            | Operation::RoutingAnyway
             | Operation::Status
             | Operation::Arrange(_)
             | Operation::Survey
@@ -439,6 +441,7 @@ async fn serve_here(handle: &ChainHandle, request: Request, deadline: Instant, a
             handle.write(WriteRequest { request, history, write, deadline, caller: responder }).await;
         }
         Operation::Routing
+        | Operation::RoutingAnyway
         | Operation::Status
         | Operation::Arrange(_)
         | Operation::Survey

@@ -2,7 +2,7 @@
 
 use std::{
     collections::BTreeMap,
-    sync::{Arc, Mutex, OnceLock, PoisonError},
+    sync::{Arc, Mutex, OnceLock, PoisonError, atomic::AtomicBool},
     time::Duration,
 };
 
@@ -63,6 +63,8 @@ pub(crate) struct Data {
     pub(super) door: Arc<OnceLock<Arc<Door>>>,
     /// The cluster, once it is known.
     pub(super) founding: OnceLock<Arc<Founding>>,
+    /// The node has been told to leave and end.
+    pub(super) is_leaving: AtomicBool,
     /// What this node does after its former cluster was given up.
     after: Option<After>,
     /// How the configuration stands, once there is one that may change.
@@ -97,6 +99,7 @@ impl Data {
             hub: OnceLock::new(),
             door: Arc::default(),
             founding: OnceLock::new(),
+            is_leaving: AtomicBool::new(false),
             after,
             log: OnceLock::new(),
             recovery: OnceLock::new(),

@@ -3,7 +3,7 @@
 use std::{
     collections::BTreeMap,
     future::{Future, poll_fn},
-    sync::Arc,
+    sync::{Arc, atomic::Ordering},
     task::Poll,
 };
 
@@ -270,6 +270,7 @@ impl Data {
 
     /// Leaves the chains, and waits until this node may end: a last member until another one holds what it does.
     pub(crate) async fn resign(&self) {
+        self.is_leaving.store(true, Ordering::Relaxed);
         let Some(door) = self.door.get() else { return };
         let (done, left) = oneshot::channel();
         if door.commands.send(Command::Leave { until: None, done }).await.is_ok() {

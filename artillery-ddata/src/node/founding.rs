@@ -1,8 +1,11 @@
 //! A cluster of which no life is left that ever served: what has this node found the next one (docs/DESIGN.md §5.13).
 
-use std::time::Duration;
+use std::{
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
 
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep, sleep_until};
 
 use super::{data::Data, phase::Stopped, recovering::Parts};
 use crate::{
@@ -12,6 +15,9 @@ use crate::{
         succession::{self, NotFounded},
     },
 };
+
+/// An answer that is lost leaves an operator without a word of what became of his order.
+const LINGER: Duration = Duration::from_millis(300);
 
 impl Data {
     /// Stops, to found the cluster that succeeds the named one or to join that, if no life that ever served is there. The nodes
@@ -25,8 +31,16 @@ impl Data {
         sleep_until(begun + self.timing().unwrap_or_default().lease_and_drift()).await;
         let answered = self.may_give_up(parts, cluster, founds, begun.elapsed()).await?;
         tracing::warn!(%cluster, founds, "an operator accepted losses: this node gives its cluster up for another one");
-        self.stop(if founds { Stopped::Founds } else { Stopped::Succeeded });
         Ok(answered)
+    }
+
+    /// Ends for another cluster, once whoever gave the order has had time to hear the answer.
+    pub(super) fn give_up(self: &Arc<Self>, founds: bool) {
+        let data = self.clone();
+        tokio::spawn(async move {
+            sleep(LINGER).await;
+            data.stop(if founds { Stopped::Founds } else { Stopped::Succeeded });
+        });
     }
 
     async fn may_give_up(
@@ -37,8 +51,9 @@ impl Data {
         waited: Duration,
     ) -> Result<Vec<Founder>, NotFounded> {
         let standings = self.survey(parts).await;
-        let by = succession::found(cluster, &standings, waited)?;
-        if self.phases().borrow().is_final() {
+        let by = succession::found(cluster, &standings, waited, self.lease(), founds)?;
+        // A node that is about to end founds nothing, and leads nobody to where it doesn't go.
+        if self.phases().borrow().is_final() || self.is_leaving.load(Ordering::Relaxed) {
             return Err(NotFounded::Stopped);
         }
         if founds && by.id != self.id() {

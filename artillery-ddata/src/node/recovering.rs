@@ -87,8 +87,9 @@ impl Recovery for Weak<Data> {
         Box::pin(async move {
             let Some(data) = data.upgrade() else { return Err(NotFounded::Stopped) };
             let asked = data.found(cluster, founds).await;
-            if let Err(why) = &asked {
-                tracing::warn!(%cluster, %why, "the cluster is not given up");
+            match &asked {
+                Ok(_) => data.give_up(founds),
+                Err(why) => tracing::warn!(%cluster, %why, "the cluster is not given up"),
             }
             asked
         })
@@ -141,6 +142,8 @@ impl Data {
             in_touch: asked,
             heard,
             served: acted.served,
+            successor: acted.successor.map(|successor| successor.by),
+            yields: acted.successor.is_some_and(|successor| successor.yields),
             member_heard: (acted.member_heard != never).then(|| now - acted.member_heard),
             chains: configs.iter().map(|config| self.chain_standing(config, &states)).collect(),
         })
@@ -222,10 +225,12 @@ impl Data {
                 }
             });
         }
-        let mut standings: Vec<_> = self.standing().await.into_iter().collect();
+        let mut standings = Vec::new();
         while let Some(answer) = asked.join_next().await {
             standings.extend(answer.ok().flatten());
         }
+        // Last: it says what has come meanwhile.
+        standings.extend(self.standing().await);
         standings
     }
 

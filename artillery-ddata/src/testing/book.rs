@@ -26,6 +26,7 @@ impl Ask {
             }
             // Nobody writes these down.
             Operation::Routing
+            | Operation::RoutingAnyway
             | Operation::Status
             | Operation::Arrange(_)
             | Operation::Survey

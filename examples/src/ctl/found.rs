@@ -26,7 +26,7 @@ use crate::{
 };
 
 /// The node that founds asks the others itself, twice, waits for a lease in between, and starts again.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(60);
 /// Between two looks for the new cluster.
 const PAUSE: Duration = Duration::from_millis(200);
 
@@ -38,20 +38,28 @@ pub(super) async fn run(
     output: Output,
 ) -> Result<u8, Failure> {
     let survey = client.survey(timeout.min(LOOK)).await;
-    let mut by = succession::found(cluster, &survey.standings, Duration::ZERO).map_err(Failure::failed)?;
+    // The nodes know of their lease, and look for themselves.
+    let by = succession::found(cluster, &survey.standings, Duration::ZERO, Duration::ZERO, true);
+    let mut by = by.map_err(Failure::failed)?;
     eprintln!("nodes that answer: {}; silent: {}", names(&survey), list(&survey.silent));
     let patience = timeout.max(PATIENCE);
     let answered = loop {
         eprintln!("{} founds the new cluster, if no node that served answers it", by.name);
-        match client.found(&by, cluster, true, patience).await? {
-            Ok(answered) => break answered,
+        match client.found(&by, cluster, true, patience).await {
+            Ok(Ok(answered)) => break answered,
             // It reaches more nodes than this program, and has named one that comes before it.
-            Err(NotFounded::Elsewhere { by: other }) if other.id < by.id => by = other,
-            Err(why) => return Err(Failure::failed(why)),
+            Ok(Err(NotFounded::Elsewhere { by: other })) if other.id < by.id => by = other,
+            Ok(Err(why)) => return Err(Failure::failed(why)),
+            // Its answer may be lost: then the new cluster is there all the same.
+            Err(error) => {
+                eprintln!("{} gives no answer ({error}): it may have founded the new cluster", by.name);
+                break survey.standings.iter().map(|standing| standing.me.clone()).collect();
+            }
         }
     };
-    let stay = join(client, cluster, &answered[1.min(answered.len())..], patience).await;
     let successor = successor(cluster, &by, find, patience).await?;
+    let others: Vec<_> = answered.into_iter().filter(|other| other.id != by.id).collect();
+    let stay = join(client, cluster, &others, patience).await;
     match output.json {
         true => output.object(&json!({
             "cluster": cluster.to_string(),

@@ -58,6 +58,9 @@ pub(crate) struct Holder {
     probed: Option<MemberId>,
     /// Renewals that are due now.
     due: VecDeque<MemberId>,
+    /// Nodes that are to be asked beside these, and since when.
+    asks: VecDeque<MemberId>,
+    asks_at: Timestamp,
     sent_at: Timestamp,
     number: u64,
     /// The highest number answered, and by whom: it means nothing to others.
@@ -81,6 +84,8 @@ impl Holder {
             silent: 0,
             probed: None,
             due: VecDeque::new(),
+            asks: VecDeque::new(),
+            asks_at: Timestamp::ZERO,
             sent_at: Timestamp::ZERO,
             number: 0,
             answered: None,
@@ -100,6 +105,11 @@ impl Holder {
     /// When [`renew`](Self::renew) has something to say next.
     pub(crate) fn next_tick(&self) -> Timestamp {
         if self.due.is_empty() { self.next_at } else { self.sent_at }
+    }
+
+    /// When [`next_ask`](Self::next_ask) has something to say next.
+    pub(crate) fn ask_at(&self) -> Option<Timestamp> {
+        (!self.asks.is_empty()).then_some(self.asks_at)
     }
 
     /// Takes in what the log comes to, from whatever node: what was applied anywhere is true. Whether it is news.
@@ -153,22 +163,30 @@ impl Holder {
         }
     }
 
-    /// Asks these nodes too, at once: whether they are there.
+    /// Asks these nodes too, as soon as there is room: whether they are there.
     pub(crate) fn ask(&mut self, now: Timestamp, nodes: impl IntoIterator<Item = MemberId>) {
         for id in nodes {
-            if id != self.me.id && !self.due.contains(&id) {
-                self.due.push_back(id);
+            if id != self.me.id && !self.asks.contains(&id) {
+                self.asks.push_back(id);
             }
         }
-        // Renewals that are due go out at the time of the last.
-        if self.sent_at == Timestamp::ZERO {
-            self.sent_at = now;
-        }
+        self.asks_at = now;
     }
 
-    /// Whether it has yet to send to somebody.
-    pub(crate) fn has_due(&self) -> bool {
-        !self.due.is_empty()
+    /// Whether it has yet to ask somebody.
+    pub(crate) fn has_to_ask(&self) -> bool {
+        !self.asks.is_empty()
+    }
+
+    /// The next node that is to be asked, once the renewals that are due have been sent.
+    pub(crate) fn next_ask(&mut self, now: Timestamp) -> Option<(MemberId, Renewal)> {
+        let to = self.asks.pop_front()?;
+        Some((to, self.renewal(now, to)))
+    }
+
+    /// When that renewal of this node was sent; `None`: too long ago to count.
+    pub(crate) fn sent(&self, number: u64) -> Option<Timestamp> {
+        self.sent.get(&number).copied()
     }
 
     /// Somebody waits for what the next renewal says: it is due now.
@@ -223,13 +241,17 @@ impl Holder {
             self.choose();
         }
         let to = self.due.pop_front()?;
+        Some((to, self.renewal(now, to)))
+    }
+
+    fn renewal(&mut self, now: Timestamp, to: MemberId) -> Renewal {
         self.number += 1;
         self.sent.insert(self.number, now);
         while self.sent.len() > REMEMBERED {
             self.sent.pop_first();
         }
         let answered = self.answered.filter(|&(by, _)| by == to).map_or(0, |(_, number)| number);
-        let renewal = Renewal {
+        Renewal {
             number: self.number,
             answered,
             me: self.me.clone(),
@@ -237,8 +259,7 @@ impl Holder {
             leave: self.leave,
             promotions: self.promotions.iter().copied().collect(),
             reports: Vec::new(),
-        };
-        Some((to, renewal))
+        }
     }
 
     /// The leader, until somebody names another one; and when it is slow or unknown, one node after the other.
@@ -333,6 +354,8 @@ impl Holder {
             silent,
             probed,
             due,
+            asks,
+            asks_at: _,
             sent_at,
             number,
             answered,
@@ -343,7 +366,7 @@ impl Holder {
             promotions,
         } = self;
         write!(out, "{:?}", (me.id, configs.applied(), acted, leader, met, silent, probed, due, sent_at))?;
-        write!(out, "{:?}", (number, answered, sent, next_at, until, leave, promotions))
+        write!(out, "{:?}", (number, answered, sent, next_at, until, leave, promotions, asks))
     }
 }
 

@@ -31,6 +31,10 @@ pub struct Standing {
     pub heard: Option<Duration>,
     /// It has served a chain, or was named as serving one, in this life.
     pub served: bool,
+    /// The cluster that succeeds this one, if one is known.
+    pub successor: Option<ClusterId>,
+    /// It serves nothing, since that succeeds its own: it counts neither as a leader nor as one that a leader is in touch with.
+    pub yields: bool,
     /// How long ago another life that serves a chain, as far as this node knows, was heard last.
     pub member_heard: Option<Duration>,
     /// Each chain, as this node knows it.
@@ -259,10 +263,11 @@ fn newest_history(all: &[&Standing]) -> Result<History, NotRecovered> {
 /// Refuses if somebody leads, or could be elected by those who answer: a candidate needs the votes of a majority of the
 /// voters that it knows of, and gets those of voters whose log ends no later than its own.
 fn could_lead(all: &[&Standing]) -> Result<(), NotRecovered> {
-    if let Some(leader) = all.iter().find(|standing| standing.leads) {
+    if let Some(leader) = all.iter().find(|standing| standing.leads && !standing.yields) {
         return Err(NotRecovered::Leads { leader: leader.me.id });
     }
-    for candidate in all.iter().filter(|standing| standing.voters.iter().flatten().any(|id| *id == standing.me.id)) {
+    let candidates = all.iter().filter(|standing| !standing.yields);
+    for candidate in candidates.filter(|standing| standing.voters.iter().flatten().any(|id| *id == standing.me.id)) {
         let votes = |set: &BTreeSet<MemberId>| {
             all.iter().filter(|other| set.contains(&other.me.id) && other.log <= candidate.log).count()
         };
@@ -281,7 +286,7 @@ fn in_touch(all: &[&Standing], waited: Duration) -> Result<(), NotRecovered> {
         let id = standing.me.id;
         [standing.in_touch, standing.heard].into_iter().flatten().map(move |ago| (id, ago))
     };
-    let mut asked = all.iter().flat_map(proofs);
+    let mut asked = all.iter().filter(|standing| !standing.yields).flat_map(proofs);
     match asked.find(|&(_, ago)| ago < waited) {
         Some((node, ago)) => Err(NotRecovered::InTouch { node, ago }),
         None => Ok(()),

@@ -8,6 +8,9 @@ use serde::{Deserialize, Serialize};
 use super::{Founder, recovery::Standing};
 use crate::{ClusterId, MemberId, Role};
 
+/// A member that was heard less than so many leases ago is there.
+pub const HEARD: u32 = 3;
+
 /// Why a cluster is not given up. Nothing was changed.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error, Serialize, Deserialize)]
 #[non_exhaustive]
@@ -39,6 +42,12 @@ pub enum NotFounded {
         /// How long ago.
         ago: Duration,
     },
+    /// Another cluster was founded in the place of this one already.
+    #[error("cluster {by} succeeds it already: start the nodes again that are to join that")]
+    Succeeded {
+        /// Which cluster.
+        by: ClusterId,
+    },
     /// Another node than the one that was asked is to found the new cluster.
     #[error("{} is the node that founds the new cluster", by.name)]
     Elsewhere {
@@ -56,12 +65,20 @@ pub enum NotFounded {
 /// The node that founds the cluster that succeeds the named one, by what these nodes say: of those that answer, the one with the
 /// lowest id.
 ///
-/// A life that has served may hold what was acknowledged, so nothing is given up while one answers, whoever hears it. `waited` is
-/// the time since the order was given: a node that serves and lives is heard within it by nodes that it can reach.
+/// A life that has served may hold what was acknowledged, so nothing is given up while one answers, whoever hears it: a node that
+/// never served hears a member that it reaches every two leases at least, so a word of less than [`HEARD`] leases ago counts. So does
+/// every word since the order was given, `waited` ago. Where `founds` is asked for, no node may know of a cluster that succeeds
+/// this one already.
 ///
 /// # Errors
 /// [`NotFounded`].
-pub fn found(asked: ClusterId, standings: &[Standing], waited: Duration) -> Result<Founder, NotFounded> {
+pub fn found(
+    asked: ClusterId,
+    standings: &[Standing],
+    waited: Duration,
+    lease: Duration,
+    founds: bool,
+) -> Result<Founder, NotFounded> {
     let first = standings.first().ok_or(NotFounded::Nobody)?;
     let all: Vec<_> = standings.iter().filter(|standing| standing.cluster == asked).collect();
     let by = all.iter().map(|standing| &standing.me).min_by_key(|founder| founder.id);
@@ -74,11 +91,14 @@ pub fn found(asked: ClusterId, standings: &[Standing], waited: Duration) -> Resu
         return Err(NotFounded::Served { node: standing.me.name.clone() });
     }
     for standing in &all {
-        if let Some(ago) = standing.member_heard.filter(|ago| *ago < waited) {
+        if let Some(ago) = standing.member_heard.filter(|ago| *ago < waited.max(lease * HEARD)) {
             return Err(NotFounded::InTouch { node: standing.me.name.clone(), ago });
         }
     }
-    Ok(by.clone())
+    match all.iter().find_map(|standing| standing.successor).filter(|_| founds) {
+        Some(by) => Err(NotFounded::Succeeded { by }),
+        None => Ok(by.clone()),
+    }
 }
 
 #[cfg(test)]
@@ -90,7 +110,8 @@ mod tests {
     };
 
     const CLUSTER: ClusterId = ClusterId(7);
-    const WAITED: Duration = Duration::from_secs(1);
+    const WAITED: Duration = Duration::from_secs(4);
+    const LEASE: Duration = Duration::from_secs(1);
 
     fn id(node: u8, life: u128) -> MemberId {
         MemberId { node: NodeId::from_bytes([node; 16]), incarnation: Incarnation { store: life, starts: 1 } }
@@ -113,6 +134,8 @@ mod tests {
             heard: None,
             served: false,
             member_heard: None,
+            successor: None,
+            yields: false,
             chains: vec![ChainStanding { config, serves: None, last: Version::default(), watermark: Sequence(0) }],
         }
     }
@@ -120,15 +143,19 @@ mod tests {
     #[test]
     fn nodes_that_never_served_are_enough_and_the_first_of_them_founds() {
         let all = [standing(3, 2), standing(1, 2), standing(2, 2)];
-        assert_eq!(found(CLUSTER, &all, WAITED).unwrap().id, id(1, 2));
+        assert_eq!(found(CLUSTER, &all, WAITED, LEASE, true).unwrap().id, id(1, 2));
     }
 
     #[test]
     fn a_life_that_served_or_is_named_as_serving_keeps_the_cluster() {
         let refused = Err(NotFounded::Served { node: "n2".into() });
         let served = Standing { served: true, ..standing(2, 2) };
-        assert_eq!(found(CLUSTER, &[standing(1, 2), served], WAITED), refused);
-        assert_eq!(found(CLUSTER, &[standing(1, 2), standing(2, 1)], WAITED), refused, "it doesn't know it yet");
+        assert_eq!(found(CLUSTER, &[standing(1, 2), served], WAITED, LEASE, true), refused);
+        assert_eq!(
+            found(CLUSTER, &[standing(1, 2), standing(2, 1)], WAITED, LEASE, true),
+            refused,
+            "it doesn't know it yet"
+        );
     }
 
     #[test]
@@ -136,20 +163,39 @@ mod tests {
         let heard = |ago| Standing { member_heard: Some(ago), ..standing(2, 2) };
         let ago = WAITED / 2;
         let refused = Err(NotFounded::InTouch { node: "n2".into(), ago });
-        assert_eq!(found(CLUSTER, &[standing(1, 2), heard(ago)], WAITED), refused);
-        assert!(found(CLUSTER, &[standing(1, 2), heard(WAITED * 2)], WAITED).is_ok(), "of before the order");
+        assert_eq!(found(CLUSTER, &[standing(1, 2), heard(ago)], WAITED, LEASE, true), refused);
+        assert!(
+            found(CLUSTER, &[standing(1, 2), heard(WAITED * 2)], WAITED, LEASE, true).is_ok(),
+            "of before the order"
+        );
     }
 
     #[test]
     fn another_cluster_and_nobody_are_named() {
-        assert_eq!(found(CLUSTER, &[], WAITED), Err(NotFounded::Nobody));
+        assert_eq!(found(CLUSTER, &[], WAITED, LEASE, true), Err(NotFounded::Nobody));
         let refused = NotFounded::DifferentCluster { asked: ClusterId(8), found: CLUSTER };
-        assert_eq!(found(ClusterId(8), &[standing(1, 2)], WAITED), Err(refused));
+        assert_eq!(found(ClusterId(8), &[standing(1, 2)], WAITED, LEASE, true), Err(refused));
         let other = Standing { cluster: ClusterId(8), served: true, ..standing(1, 1) };
         assert_eq!(
-            found(CLUSTER, &[other, standing(2, 2)], WAITED).unwrap().id,
+            found(CLUSTER, &[other, standing(2, 2)], WAITED, LEASE, true).unwrap().id,
             id(2, 2),
             "it is none of this cluster"
         );
+    }
+
+    #[test]
+    fn a_member_that_was_heard_a_while_before_the_order_keeps_the_cluster() {
+        let heard = |ago| Standing { member_heard: Some(ago), ..standing(2, 2) };
+        let asked = |ago| found(CLUSTER, &[standing(1, 2), heard(ago)], Duration::ZERO, LEASE, true);
+        assert!(asked(LEASE * 2).is_err(), "it is asked every two leases only");
+        assert!(asked(LEASE * HEARD).is_ok());
+    }
+
+    #[test]
+    fn one_cluster_succeeds_another_and_others_may_join_it() {
+        let told = Standing { successor: Some(ClusterId(9)), ..standing(2, 2) };
+        let asked = |founds| found(CLUSTER, &[standing(1, 2), told.clone()], WAITED, LEASE, founds);
+        assert_eq!(asked(true), Err(NotFounded::Succeeded { by: ClusterId(9) }));
+        assert!(asked(false).is_ok());
     }
 }

@@ -27,6 +27,7 @@ impl Node {
             stays_at,
             ends_at,
             waits,
+            goes_on,
             leaving,
             released,
             tick,
@@ -49,6 +50,6 @@ impl Node {
         if !state.served || state.successor.is_some() {
             write!(out, "{:?}", (company, is_over, state.successor))?;
         }
-        write!(out, "{:?}", (leaving, released, ends_at, waits, tick, outputs))
+        write!(out, "{:?}", (goes_on, leaving, released, ends_at, waits, tick, outputs))
     }
 }

@@ -22,6 +22,7 @@ impl Node {
             self.wait_on(now);
         }
         self.leaving = true;
+        self.goes_on = false;
         self.holder.leave(now);
         self.see_whether_left();
         if self.ends_at_once() && self.ends_at.is_some() && self.is_last() {
@@ -44,23 +45,33 @@ impl Node {
     pub(super) fn hear_farewell(&mut self, now: Timestamp, farewell: Option<Farewell>) {
         let Some(farewell) = farewell.filter(|_| self.ends_at.is_some()) else { return };
         match farewell {
-            Farewell::GoesOn => {}
+            Farewell::GoesOn => self.goes_on = true,
             Farewell::HandsOver => {
                 self.wait_on(now);
                 self.say_once(Event::HandsOver);
             }
+            // It knows of none of those that it doesn't listen to.
+            Farewell::Ends if self.yields() => self.wait_on(now),
             Farewell::Ends => self.end(Event::EndsChain),
         }
     }
 
     /// It has waited for long, and no other node is known to hold what it does if it is the last.
     pub(super) fn give_up(&mut self, now: Timestamp) {
-        if self.is_last() {
+        if self.is_last() || self.may_be_last(now) {
             self.wait_on(now);
             self.say_once(Event::Waits);
         } else {
             self.end(Event::GivesUp);
         }
+    }
+
+    /// Whether it serves a chain, no leader has said that this goes on without it, and none of the other members was heard lately: they
+    /// may be gone, and what this node holds would end with it.
+    fn may_be_last(&self, now: Timestamp) -> bool {
+        let is_serving = |config: &ChainConfig| config.serving().any(|id| id == self.me);
+        let was_heard = now - self.state.member_heard < self.holder.configs().timing().lease * 2;
+        self.holder.configs().iter().any(is_serving) && !self.goes_on && !was_heard
     }
 
     fn say_once(&mut self, event: Event) {

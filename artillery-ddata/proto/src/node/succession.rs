@@ -7,10 +7,17 @@
 use std::collections::BTreeSet;
 
 use super::{Event, Node, Output, Unready};
-use crate::{ClusterId, MemberId, Role, Timestamp, control::Configs, runner::Order};
+use crate::{
+    ClusterId, MemberId, Role, Timestamp,
+    control::{Configs, MAX_LINEAGE},
+    runner::Order,
+};
 
 /// Without a word of a serving member for so many leases, a node that never served takes them for gone.
 const ORPHANED: u32 = 3;
+
+/// So many nodes are asked at a time whether they are there.
+const ASKS: usize = 4;
 
 /// The cluster that succeeds the one of a node.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -21,7 +28,7 @@ pub struct Successor {
     pub yields: bool,
 }
 
-/// What a node knows of the lives that serve, and of a cluster that succeeds its own.
+/// What a node knows of the lives that serve, and of clusters that succeed its own.
 #[derive(Clone, Default, Debug)]
 pub(super) struct Company {
     /// When another serving member was heard last; before any was, when the node began.
@@ -30,34 +37,36 @@ pub(super) struct Company {
     look_at: Option<Timestamp>,
     /// The serving member that was asked last by itself.
     probed: Option<MemberId>,
+    /// The nodes that were asked and haven't answered, for which there is still hope.
+    asked: BTreeSet<MemberId>,
     succession: Option<Succession>,
+    /// Clusters that this node refuses for good: it has heard a node of its own since it heard of them.
+    refused: BTreeSet<ClusterId>,
 }
 
 /// How a node decides between its cluster and the one that succeeds it.
 #[derive(Clone, Debug)]
 struct Succession {
     by: ClusterId,
-    /// When to decide, unless somebody is heard.
-    decides_at: Timestamp,
-    /// All have been asked since somebody was heard last.
-    asked: bool,
-    /// It has been said that this node goes on.
-    refused: bool,
+    /// Only answers to what was asked since then tell that a node is there: others may have been long on their way.
+    since: Timestamp,
+    /// When to look again.
+    look_at: Timestamp,
+    /// How often all have been asked.
+    rounds: u32,
 }
 
 impl Node {
-    /// Another cluster says that it succeeds this one: it has to give way, unless a node of its own is there that may go on.
+    /// Another cluster says that it succeeds this one: this node has to give way, unless one of its own is there.
     pub(super) fn succeeded(&mut self, now: Timestamp, by: ClusterId) {
-        if self.company.succession.as_ref().is_some_and(|known| known.by == by) {
+        if self.company.succession.is_some() || self.company.refused.contains(&by) {
             return;
         }
-        let yields = self.yields();
-        let decides_at = now + self.holder.configs().timing().lease_and_drift();
-        self.company.succession = Some(Succession { by, decides_at, asked: true, refused: false });
-        self.state.successor = Some(Successor { by, yields });
+        self.company.succession = Some(Succession { by, since: now, look_at: now, rounds: 0 });
+        self.state.successor = Some(Successor { by, yields: false });
         self.ask_own(now);
         if self.yields_at_once() {
-            self.give_way(by);
+            self.give_way(now, by);
         }
     }
 
@@ -66,53 +75,90 @@ impl Node {
         self.state.successor.is_some_and(|successor| successor.yields)
     }
 
-    /// Whether a node has a part in the present configuration that lets this one go on: it serves, or keeps the log.
+    /// Whether a node has a part in the present configuration: it serves, joins, or keeps the log.
     pub(super) fn is_own(&self, id: MemberId) -> bool {
-        let serves = |configs: &Configs| configs.iter().any(|config| config.role(id) == Some(Role::Serving));
-        id != self.me && (serves(self.holder.configs()) || self.voters.contains(&id))
+        id != self.me && self.has_part(id)
     }
 
-    /// Whether the cluster may need this node, though it never served: it keeps the log, or joins a chain.
-    fn has_part(&self) -> bool {
-        self.voters.contains(&self.me) || self.holder.configs().names(self.me)
+    fn has_part(&self, id: MemberId) -> bool {
+        self.holder.configs().names(id) || self.voters.contains(&id)
     }
 
     fn serving(&self) -> BTreeSet<MemberId> {
         self.holder.configs().iter().flat_map(|config| config.serving()).filter(|&id| id != self.me).collect()
     }
 
+    /// Asks all that have a part, and looks again when they have had a lease to answer.
     fn ask_own(&mut self, now: Timestamp) {
-        let voters = self.voters.iter().copied().filter(|&id| self.is_own(id));
-        let own: BTreeSet<_> = self.serving().into_iter().chain(voters).collect();
+        let configs = self.holder.configs();
+        let named = configs.iter().flat_map(|config| config.members.iter().map(|member| member.id));
+        let own: BTreeSet<_> = named.chain(self.voters.iter().copied()).filter(|&id| id != self.me).collect();
+        let look_at = now + configs.timing().lease_and_drift();
         self.holder.ask(now, own);
+        if let Some(succession) = &mut self.company.succession {
+            (succession.look_at, succession.rounds) = (look_at, succession.rounds + 1);
+        }
+    }
+
+    /// Whether another node may be asked now, beside those that haven't answered yet.
+    pub(super) fn may_ask(&self) -> bool {
+        self.company.asked.len() < ASKS
+    }
+
+    /// A node is asked.
+    pub(super) fn asks(&mut self, id: MemberId) {
+        self.company.asked.insert(id);
+    }
+
+    /// A question to this node has come to its end. Whether it was one of those.
+    pub(super) fn was_asked(&mut self, id: MemberId) -> bool {
+        self.company.asked.remove(&id)
     }
 
     /// Another node has said something to this one.
     pub(super) fn hear_company(&mut self, now: Timestamp, from: MemberId) {
-        if self.holder.configs().iter().any(|config| config.role(from) == Some(Role::Serving)) && from != self.me {
-            let lease = self.holder.configs().timing().lease;
+        if self.serving().contains(&from) {
             self.company.member_heard = Some(now);
-            self.company.look_at = Some(now + lease);
+            self.company.look_at = Some(now + self.holder.configs().timing().lease);
             self.state.member_heard = now;
             self.state.orphaned = false;
         }
-        if self.company.succession.is_some() && self.is_own(from) {
-            self.go_on(now);
+    }
+
+    /// A node has answered what was asked at `sent`. A leader that a quorum has confirmed is one of its own, whatever this node knows
+    /// of those that keep the log.
+    pub(super) fn hear_answer(&mut self, from: MemberId, sent: Timestamp, leads: bool) {
+        let is_own = self.is_own(from) || (leads && from != self.me);
+        let known = self.company.succession.as_ref().filter(|known| is_own && sent >= known.since);
+        if let Some(by) = known.map(|known| known.by) {
+            self.refuse(by);
         }
     }
 
-    fn go_on(&mut self, now: Timestamp) {
-        let wait = self.holder.configs().timing().lease * ORPHANED;
-        let Some(succession) = &mut self.company.succession else { return };
-        (succession.decides_at, succession.asked) = (now + wait, false);
-        let by = succession.by;
-        if !std::mem::replace(&mut succession.refused, true) {
-            self.outputs.push_back(Output::Event(Event::Refuses { by }));
+    /// From now on this node goes on whatever becomes of its own, and of the other cluster: that was founded though this one lives.
+    fn refuse(&mut self, by: ClusterId) {
+        if self.yields_at_once() {
+            return;
         }
-        if self.yields() && !self.yields_at_once() {
-            self.state.successor = Some(Successor { by, yields: false });
+        self.company.succession = None;
+        // Of more than anybody ever founds, the oldest ids give way.
+        if self.company.refused.len() >= MAX_LINEAGE {
+            self.company.refused.pop_first();
+        }
+        self.company.refused.insert(by);
+        let yielded = self.yields();
+        self.state.successor = Some(Successor { by, yields: false });
+        self.outputs.push_back(Output::Event(Event::Refuses { by }));
+        if yielded {
             self.order_all(&Order::Proceed);
             self.outputs.push_back(Output::Event(Event::GoesOn { by }));
+        }
+    }
+
+    /// An operator has this node go on under a new history: he knows more than it has heard.
+    pub(super) fn begin_history(&mut self) {
+        if let Some(Successor { by, .. }) = self.state.successor {
+            self.refuse(by);
         }
     }
 
@@ -129,8 +175,7 @@ impl Node {
     }
 
     fn decides_at(&self) -> Option<Timestamp> {
-        let succession = self.company.succession.as_ref().filter(|_| !self.yields() && !self.is_over);
-        succession.map(|succession| succession.decides_at)
+        self.company.succession.as_ref().filter(|_| !self.is_over).map(|succession| succession.look_at)
     }
 
     /// Looks whether members that serve are there, and what becomes of this node if another cluster succeeds its own.
@@ -146,6 +191,9 @@ impl Node {
     /// Asks one member after a lease without a word of any, all after two, and after three calls them gone.
     fn look_for_members(&mut self, now: Timestamp) {
         let lease = self.holder.configs().timing().lease;
+        if self.is_late(now, self.company.look_at) {
+            self.company.member_heard = Some(now);
+        }
         let since = *self.company.member_heard.get_or_insert(now);
         self.company.look_at = Some(now + lease);
         let serving = self.serving();
@@ -164,42 +212,41 @@ impl Node {
         }
     }
 
-    /// Nobody of its own was heard for long: asks all once more, and gives way if none of them answers.
+    /// A node that looks so late was paused: what others said meanwhile may still be on its way.
+    fn is_late(&self, now: Timestamp, due: Option<Timestamp>) -> bool {
+        due.is_some_and(|due| now - due > self.holder.configs().timing().lease / 8)
+    }
+
+    /// Gives way once all have been asked and none has answered. A node that yields already goes on asking.
     fn decide_on_successor(&mut self, now: Timestamp) {
-        let (timing, has_due) = (self.holder.configs().timing(), self.holder.has_due());
-        let Some(succession) = &mut self.company.succession else { return };
-        // A node that was paused meanwhile, or has yet to ask, can't have heard the answers.
-        let is_late = now - succession.decides_at >= timing.lease / 2;
-        succession.decides_at = now + timing.lease_and_drift();
-        if succession.asked && !is_late {
-            let by = succession.by;
-            if !has_due {
-                self.give_way(by);
-            }
-            return;
+        let Some(Succession { by, look_at, rounds, .. }) = self.company.succession.clone() else { return };
+        let rounds_wanted = if self.state.served { 1 } else { ORPHANED };
+        if self.yields() || rounds < rounds_wanted || self.is_late(now, Some(look_at)) {
+            self.ask_own(now);
+        } else if self.holder.has_to_ask() || !self.company.asked.is_empty() {
+            let wait = self.holder.configs().timing().lease / 4;
+            self.company.succession.as_mut().into_iter().for_each(|succession| succession.look_at = now + wait);
+        } else {
+            self.give_way(now, by);
         }
-        succession.asked = true;
-        self.ask_own(now);
     }
 
     /// What has served keeps what it holds, and serves nothing: it may go on when it hears a node of its own. Another one holds
     /// nothing: it may end, and join the successor, if the cluster doesn't need it. Otherwise an operator has to say so: this node
     /// may only be cut off, and wouldn't come back.
-    fn give_way(&mut self, by: ClusterId) {
-        if self.never_yields() {
-            return;
-        }
-        if !self.state.served && self.has_part() {
-            return;
-        }
-        if !self.state.served {
+    fn give_way(&mut self, now: Timestamp, by: ClusterId) {
+        if self.never_yields() || (!self.state.served && self.has_part(self.me)) {
+            self.company.succession = None;
+        } else if self.state.served {
+            self.state.successor = Some(Successor { by, yields: true });
+            self.state.unready = Some(Unready::Yields { by });
+            self.order_all(&Order::Yield { by });
+            self.outputs.push_back(Output::Event(Event::Yields { by }));
+            self.ask_own(now);
+        } else {
             self.is_over = true;
-            return self.outputs.push_back(Output::Succeeded { by });
+            self.outputs.push_back(Output::Succeeded { by });
         }
-        self.state.successor = Some(Successor { by, yields: true });
-        self.state.unready = Some(Unready::Yields { by });
-        self.order_all(&Order::Yield { by });
-        self.outputs.push_back(Output::Event(Event::Yields { by }));
     }
 
     /// From now on the node counts as one that has served, if the log says so.

@@ -329,11 +329,23 @@ fn a_node_that_is_to_stop_waits_while_it_hands_over() {
         rig.answer(|renewed| renewed.farewell = Some(Farewell::HandsOver));
         assert!(!rig.outputs().contains(&Output::Event(Event::HandsOver)), "it says so once");
     }
-    assert_eq!(
-        passes(&mut rig, 3),
-        [Output::Event(Event::GivesUp), Output::Left],
-        "two others serve as far as it knows"
-    );
+    assert_eq!(passes(&mut rig, 3), [], "no other node is heard: they may be gone, and what it holds would be");
+}
+
+#[test]
+fn a_node_that_is_to_stop_ends_when_its_chains_are_known_to_go_on() {
+    let (mut rig, _) = stops(Some(Farewell::GoesOn));
+    assert_eq!(passes(&mut rig, 3), [Output::Event(Event::GivesUp), Output::Left]);
+}
+
+/// Two of three are killed, and the log has no quorum: no configuration says that the third one is the last.
+#[test]
+fn a_node_that_is_to_stop_and_hears_nobody_waits() {
+    let mut rig = Rig::acting();
+    passes(&mut rig, 20);
+    rig.handle(Input::Leave { until: None });
+    assert_eq!(passes(&mut rig, 3), [Output::Event(Event::Waits)]);
+    assert_eq!(passes(&mut rig, 3), []);
 }
 
 #[test]

@@ -97,6 +97,8 @@ pub enum Operation {
         /// The node is to found the other one; otherwise it joins that.
         founds: bool,
     },
+    /// Say which chains there are, and where their members are, even if another cluster succeeds this one.
+    RoutingAnyway,
 }
 
 impl Operation {

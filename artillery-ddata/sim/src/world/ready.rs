@@ -49,8 +49,7 @@ impl World {
 
     fn broken_promise(&self, leader: usize) -> Option<String> {
         let heard = self.heard_of(leader);
-        let fails =
-            |id: MemberId| self.ids.iter().position(|&other| other == id).is_some_and(|at| self.nodes[at].fails);
+        let fails = |id: MemberId| self.failed.contains(&id);
         let configs = self.configs_of(leader)?;
         let replicas = self.setup.control.map_or(0, |control| control.replicas);
         for config in configs.iter() {

@@ -159,6 +159,7 @@ async fn ask_here(handle: ChainHandle, me: MemberId, place: Place, question: &Qu
                 handle.write(WriteRequest { request, history, write, deadline: until, caller: responder }).await;
             }
             Operation::Routing
+            | Operation::RoutingAnyway
             | Operation::Status
             | Operation::Arrange(_)
             | Operation::Survey

@@ -190,7 +190,7 @@ impl Router {
         for addr in addrs {
             let until = deadline.min(Instant::now() + ASK_PATIENCE);
             if let Ok(Ok(connection)) = timeout_at(until, endpoint.connect(addr)).await
-                && let Ok(Some(routing)) = ask_on(&connection, until).await
+                && let Ok(Some(routing)) = ask_on(&connection, until, false).await
             {
                 return Some(routing);
             }
@@ -275,8 +275,10 @@ async fn ask_routing(channel: &Channel, deadline: Instant) -> Option<Routing> {
 pub(in crate::client) async fn ask_on(
     connection: &Connection,
     until: Instant,
+    anyway: bool,
 ) -> Result<Option<Routing>, ConnectError> {
-    match ask_once(connection, Operation::Routing, until).await? {
+    let operation = if anyway { Operation::RoutingAnyway } else { Operation::Routing };
+    match ask_once(connection, operation, until).await? {
         ResponseAnswer::Routing(routing) => Ok(routing.map(|routing| *routing)),
         _ => Err(ConnectError::Malformed("another answer than asked for".to_owned())),
     }

@@ -104,6 +104,7 @@ fn reserved(operation: &Operation) -> usize {
             _ => 1,
         },
         Operation::Routing
+        | Operation::RoutingAnyway
         | Operation::Status
         | Operation::Arrange(_)
         | Operation::Survey

@@ -5,6 +5,9 @@ use std::time::Duration;
 use super::{ASKED, Formation, FormationMessage, Founding, Proposal};
 use crate::{ClusterId, Timestamp};
 
+/// A node that founds after another cluster looks around for so many times as long as others wait.
+const FIRST_LOOK: u32 = 10;
+
 impl Formation {
     /// A free node asks members of a cluster, if it sees any, and otherwise proposes one when enough are there.
     pub(super) fn look_around(&mut self, now: Timestamp) {
@@ -35,6 +38,10 @@ impl Formation {
 
     /// How long to wait before proposing, so that few do so at once.
     fn delay(&mut self) -> Duration {
+        if self.settings.after.is_some() {
+            // Another one may have been founded already: then this node joins that.
+            return self.settings.settle * FIRST_LOOK;
+        }
         if self.founders() == 1 {
             return Duration::ZERO;
         }

@@ -33,6 +33,8 @@ fn standing(n: u8, voters: &[u8], config: ChainConfig, last: Version) -> Standin
         heard: None,
         served: true,
         member_heard: None,
+        successor: None,
+        yields: false,
         chains: vec![ChainStanding { config, serves, last, watermark: Sequence(3) }],
     }
 }

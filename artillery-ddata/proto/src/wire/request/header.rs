@@ -36,6 +36,7 @@ pub(super) enum OperationHeader {
     Survey,
     Recover { cluster: ClusterId, history: History },
     Found { cluster: ClusterId, founds: bool },
+    RoutingAnyway,
 }
 
 #[derive(Serialize, Deserialize)]

@@ -26,6 +26,7 @@ pub fn encode_request(request: &Request) -> Result<Encoded, EncodeError> {
             OperationHeader::Write { request: *request, history: *history, write }
         }
         Operation::Routing => OperationHeader::Routing,
+        Operation::RoutingAnyway => OperationHeader::RoutingAnyway,
         Operation::Status => OperationHeader::Status,
         Operation::Arrange(wish) => OperationHeader::Arrange(wish.clone()),
         Operation::Survey => OperationHeader::Survey,
@@ -99,6 +100,7 @@ pub fn decode_request(frame: &Frame) -> Result<Request, DecodeError> {
             Operation::Write { request, history, write: take_write(write, &mut body) }
         }
         OperationHeader::Routing => Operation::Routing,
+        OperationHeader::RoutingAnyway => Operation::RoutingAnyway,
         OperationHeader::Status => Operation::Status,
         OperationHeader::Arrange(wish) => Operation::Arrange(wish),
         OperationHeader::Survey => Operation::Survey,

@@ -136,6 +136,7 @@ fn operation() -> impl Strategy<Value = Operation> {
             write
         }),
         Just(Operation::Routing),
+        Just(Operation::RoutingAnyway),
         Just(Operation::Status),
         Just(Operation::Survey),
         any::<(u128, u64)>().prop_map(|(cluster, generation)| Operation::Recover {

@@ -41,6 +41,7 @@ impl World {
     pub(in super::super) fn fail_store(&mut self, node: usize) {
         if self.control.is_some() && self.nodes[node].is_alive() && self.can_spare(node) {
             self.nodes[node].fails = true;
+            self.failed.insert(self.ids[node]);
             self.nodes[node].failing.fail();
         }
     }

@@ -81,7 +81,9 @@ impl World {
         let cluster = self.control.as_ref()?.founding.cluster;
         let reached = (0..self.nodes.len()).filter(|&at| self.reaches(node, at));
         let standings: Vec<_> = reached.filter_map(|at| self.standing(at)).collect();
-        found(cluster, &standings, Duration::from_nanos(since)).ok().map(|by| by.id)
+        let lease = self.setup.control.map_or(Duration::ZERO, |control| control.lease);
+        let founds = self.control.as_ref()?.successor.is_none();
+        found(cluster, &standings, Duration::from_nanos(since), lease, founds).ok().map(|by| by.id)
     }
 
     pub(super) fn standing(&self, at: usize) -> Option<Standing> {
@@ -106,6 +108,8 @@ impl World {
             in_touch: None,
             heard: None,
             served: state.served,
+            successor: state.successor.map(|successor| successor.by),
+            yields: state.successor.is_some_and(|successor| successor.yields),
             member_heard: (state.member_heard != Timestamp::ZERO).then(|| clock - state.member_heard),
             chains: configs.iter().map(chain).collect(),
         })

@@ -22,11 +22,22 @@ fn still_in(over: u128) -> FormationMessage {
 #[test]
 fn one_founds_alone_though_nodes_are_there_that_are_still_in_what_is_over() {
     let mut node = after(1, true);
-    assert_eq!(input(&mut node, NOW, seen(2, Some(5))), [Output::Formed(node.founding().unwrap().clone())]);
+    assert_eq!(input(&mut node, NOW, seen(2, Some(5))), [], "it looks around first");
+    let at = node.next_tick().unwrap();
+    assert_eq!(input(&mut node, at, Input::Tick), [Output::Formed(node.founding().unwrap().clone())]);
     let founding = node.founding().unwrap();
     assert_eq!(founding.succeeds, [ClusterId(4), OVER]);
     assert_eq!(founding.members, [super::network::founder(life(1, 2))]);
     assert_eq!(founding.lineage(), [ClusterId(4), OVER, founding.cluster]);
+}
+
+/// As a supervisor does that keeps the flag.
+#[test]
+fn one_that_is_to_found_joins_the_cluster_that_it_founded_in_an_earlier_life() {
+    let mut node = after(1, true);
+    input(&mut node, NOW, seen(6, Some(9)));
+    tell(&mut node, life(6, 1), still_in(9));
+    assert_eq!(node.founding().unwrap().cluster, ClusterId(9));
 }
 
 #[test]
