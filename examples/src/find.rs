@@ -61,13 +61,29 @@ impl FindArgs {
         builder.connect().await.map_err(unreached)
     }
 
+    /// A client of whatever cluster a node at one of these addresses belongs to.
+    pub(crate) async fn connect_to(&self, addrs: &[SocketAddr], timeout: Duration) -> Result<Client, Failure> {
+        let (builder, _) = self.admitted(Spread::Sticky, timeout)?;
+        let listen = socket(false, addrs);
+        let builder = builder.transport(TransportConfig { listen, ..Default::default() });
+        builder.seeds(addrs.iter().copied()).connect().await.map_err(unreached)
+    }
+
     async fn builder(&self, spread: Spread, timeout: Duration) -> Result<ClientBuilder, Failure> {
         self.check()?;
-        let admission = self.identity.admission()?;
-        let local_only = admission.is_development();
+        let (builder, local_only) = self.admitted(spread, timeout)?;
         if local_only {
             tracing::warn!("no secret is given: using the development secret, on loopback only");
         }
+        let seeds = self.look_up(local_only).await?;
+        let builder = builder.transport(TransportConfig { listen: socket(local_only, &seeds), ..Default::default() });
+        Ok(if self.no_mdns { builder.seeds(seeds) } else { builder.seeds(seeds).candidates(self.listen(local_only)) })
+    }
+
+    /// A client that nodes let in, and whether only those on loopback do.
+    fn admitted(&self, spread: Spread, timeout: Duration) -> Result<(ClientBuilder, bool), Failure> {
+        let admission = self.identity.admission()?;
+        let local_only = admission.is_development();
         let builder = Client::builder().cluster(&self.cluster).spread(spread).timeout(timeout);
         let builder = match self.identity.also_trusted()? {
             Some(secret) => builder.also_trust_secret(secret),
@@ -77,9 +93,7 @@ impl FindArgs {
             Admission::Secret(secret) | Admission::Development(secret) => builder.secret(secret),
             Admission::Certificates(identity) => builder.identity(identity),
         };
-        let seeds = self.look_up(local_only).await?;
-        let builder = builder.transport(TransportConfig { listen: socket(local_only, &seeds), ..Default::default() });
-        Ok(if self.no_mdns { builder.seeds(seeds) } else { builder.seeds(seeds).candidates(self.listen(local_only)) })
+        Ok((builder, local_only))
     }
 
     /// The addresses of the seeds.

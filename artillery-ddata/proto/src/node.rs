@@ -280,6 +280,8 @@ pub struct Node {
     waits: bool,
     /// A leader has said that the chains of this node go on without it, since it wants to leave.
     goes_on: bool,
+    /// It leads and ends soon, since the chains end with those that leave.
+    ends_soon: bool,
     /// Callers wait for the word that it has left.
     leaving: bool,
     /// The leader has said that the log can do without this node, which leaves.
@@ -319,6 +321,7 @@ impl Node {
             ends_at: None,
             waits: false,
             goes_on: false,
+            ends_soon: false,
             leaving: false,
             released: false,
             tick: None,

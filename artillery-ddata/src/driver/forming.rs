@@ -70,7 +70,10 @@ impl Forming {
 
     fn member(&mut self, event: &MemberEvent) {
         match event {
-            MemberEvent::Joined(member) | MemberEvent::Up(member) | MemberEvent::Payload(member) => self.seen(member),
+            MemberEvent::Joined(member)
+            | MemberEvent::Up(member)
+            | MemberEvent::Payload(member)
+            | MemberEvent::Formed(member) => self.seen(member),
             MemberEvent::Down(member) | MemberEvent::Left(member) => {
                 self.formation.handle(clock::now(), Input::Gone(member.id));
             }

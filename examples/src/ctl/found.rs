@@ -28,7 +28,7 @@ use crate::{
 /// The node that founds asks the others itself, twice, waits for a lease in between, and starts again.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Between two looks for the new cluster.
-const PAUSE: Duration = Duration::from_millis(200);
+const PAUSE: Duration = Duration::from_secs(1);
 
 pub(super) async fn run(
     client: &Client,
@@ -39,7 +39,7 @@ pub(super) async fn run(
 ) -> Result<u8, Failure> {
     let survey = client.survey(timeout.min(LOOK)).await;
     // The nodes know of their lease, and look for themselves.
-    let by = succession::found(cluster, &survey.standings, Duration::ZERO, Duration::ZERO, true);
+    let by = succession::found(cluster, &survey.standings, Duration::ZERO, Duration::ZERO, false);
     let mut by = by.map_err(Failure::failed)?;
     eprintln!("nodes that answer: {}; silent: {}", names(&survey), list(&survey.silent));
     let patience = timeout.max(PATIENCE);
@@ -49,6 +49,11 @@ pub(super) async fn run(
             Ok(Ok(answered)) => break answered,
             // It reaches more nodes than this program, and has named one that comes before it.
             Ok(Err(NotFounded::Elsewhere { by: other })) if other.id < by.id => by = other,
+            // Another order came before this one, and may not have got to all.
+            Ok(Err(NotFounded::Succeeded { by: other })) => {
+                eprintln!("{other} succeeds it already");
+                break survey.standings.iter().map(|standing| standing.me.clone()).collect();
+            }
             Ok(Err(why)) => return Err(Failure::failed(why)),
             // Its answer may be lost: then the new cluster is there all the same.
             Err(error) => {
@@ -57,9 +62,11 @@ pub(super) async fn run(
             }
         }
     };
-    let successor = successor(cluster, &by, find, patience).await?;
+    let successor = successor(cluster, &by, find, patience).await;
     let others: Vec<_> = answered.into_iter().filter(|other| other.id != by.id).collect();
+    // Also if it wasn't seen: that node has agreed, and those that a seed names may be the ones that are to join it.
     let stay = join(client, cluster, &others, patience).await;
+    let successor = successor?;
     match output.json {
         true => output.object(&json!({
             "cluster": cluster.to_string(),
@@ -106,8 +113,12 @@ async fn successor(
 ) -> Result<ClusterId, Failure> {
     let deadline = Instant::now() + patience;
     while Instant::now() < deadline {
-        // Nodes may still belong to the old cluster, or to none.
-        if let Ok(client) = find.connect(Spread::Sticky, LOOK).await {
+        // As a rule it listens where it did; otherwise it is found as any other. Nodes may still belong to the old cluster.
+        let client = match find.connect_to(&by.addrs, LOOK).await {
+            Ok(client) => Ok(client),
+            Err(_) => find.connect(Spread::Sticky, LOOK).await,
+        };
+        if let Ok(client) = client {
             let found = client.routing().cluster;
             client.close().await;
             if found != cluster {

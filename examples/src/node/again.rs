@@ -60,9 +60,12 @@ impl Again {
 fn replace(args: &[OsString]) -> std::io::Error {
     use std::os::unix::process::CommandExt;
 
-    match env::current_exe() {
-        Ok(program) => std::process::Command::new(program).args(args).exec(),
-        Err(error) => error,
+    // What runs may have been replaced on the disk meanwhile.
+    let named = env::args_os().next().map(std::path::PathBuf::from);
+    let program = env::current_exe().ok().filter(|path| path.exists()).or(named);
+    match program {
+        Some(program) => std::process::Command::new(program).args(args).exec(),
+        None => std::io::Error::from(std::io::ErrorKind::NotFound),
     }
 }
 

@@ -173,11 +173,6 @@ impl Holder {
         self.asks_at = now;
     }
 
-    /// Whether it has yet to ask somebody.
-    pub(crate) fn has_to_ask(&self) -> bool {
-        !self.asks.is_empty()
-    }
-
     /// The next node that is to be asked, once the renewals that are due have been sent.
     pub(crate) fn next_ask(&mut self, now: Timestamp) -> Option<(MemberId, Renewal)> {
         let to = self.asks.pop_front()?;
@@ -286,15 +281,15 @@ impl Holder {
     /// Takes in an answer.
     pub(crate) fn answered(&mut self, now: Timestamp, from: MemberId, renewed: Renewed) -> Learned {
         let Some(&sent) = self.sent.get(&renewed.number) else { return Learned::default() };
-        if self.answered.is_none_or(|(by, number)| by != from || number < renewed.number) {
-            self.answered = Some((from, renewed.number));
-        }
+        let is_led = self.leader.is_some_and(|leader| leader != from) && self.silent <= 1;
         match renewed.leader {
             Some(leader) if leader == from => {
                 self.leader = Some(from);
                 self.silent = 0;
             }
             // Somebody else is to be asked, soon: it may be told the same of us or of another one.
+            // While its leader answers, what others say may be of before it led.
+            Some(_) if is_led => {}
             Some(leader) if self.leader != Some(leader) => {
                 self.leader = Some(leader);
                 self.silent = 0;
@@ -306,6 +301,12 @@ impl Holder {
                 self.next_at = self.next_at.min(self.soon(now));
             }
             None => {}
+        }
+        let is_newer = self.answered.is_none_or(|(by, number)| {
+            if by == from { number < renewed.number } else { self.leader != Some(by) || self.leader == Some(from) }
+        });
+        if is_newer {
+            self.answered = Some((from, renewed.number));
         }
         let mut learned = Learned { released: renewed.released && self.leave.is_asked(), ..Learned::default() };
         if let Some(configs) = renewed.configs {

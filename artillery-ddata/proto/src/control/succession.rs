@@ -28,7 +28,7 @@ pub enum NotFounded {
     },
     /// A node answers that has served a chain: it may hold what was acknowledged.
     #[error(
-        "{node} has served a chain: it may hold data. If the configuration log is lost, `ctl recover` has it go on"
+        "{node} has served a chain: it may hold data. If the configuration log is lost, `ctl recover` has it go on; where that finds no history, start this node again first"
     )]
     Served {
         /// Name of the node.
@@ -43,7 +43,9 @@ pub enum NotFounded {
         ago: Duration,
     },
     /// Another cluster was founded in the place of this one already.
-    #[error("cluster {by} succeeds it already: start the nodes again that are to join that")]
+    #[error(
+        "cluster {by} succeeds it already: start the nodes again that are to join that. If it is gone too, start them with their usual flags"
+    )]
     Succeeded {
         /// Which cluster.
         by: ClusterId,

@@ -28,6 +28,7 @@ impl Node {
             ends_at,
             waits,
             goes_on,
+            ends_soon,
             leaving,
             released,
             tick,
@@ -50,6 +51,6 @@ impl Node {
         if !state.served || state.successor.is_some() {
             write!(out, "{:?}", (company, is_over, state.successor))?;
         }
-        write!(out, "{:?}", (goes_on, leaving, released, ends_at, waits, tick, outputs))
+        write!(out, "{:?}", (goes_on, ends_soon, leaving, released, ends_at, waits, tick, outputs))
     }
 }

@@ -22,7 +22,7 @@ impl Node {
             self.wait_on(now);
         }
         self.leaving = true;
-        self.goes_on = false;
+        (self.goes_on, self.ends_soon) = (false, false);
         self.holder.leave(now);
         self.see_whether_left();
         if self.ends_at_once() && self.ends_at.is_some() && self.is_last() {
@@ -52,12 +52,28 @@ impl Node {
             }
             // It knows of none of those that it doesn't listen to.
             Farewell::Ends if self.yields() => self.wait_on(now),
+            // Others that leave too are to hear it as well.
+            Farewell::Ends if self.leads && !self.is_last() => self.end_soon(now),
             Farewell::Ends => self.end(Event::EndsChain),
+        }
+    }
+
+    /// It leads, and ends when the others have had time for another renewal.
+    fn end_soon(&mut self, now: Timestamp) {
+        if !self.ends_soon {
+            self.ends_soon = true;
+            self.goes_on = true;
+            self.ends_at = Some(now + self.holder.configs().timing().renew() * 2);
         }
     }
 
     /// It has waited for long, and no other node is known to hold what it does if it is the last.
     pub(super) fn give_up(&mut self, now: Timestamp) {
+        // What it heard before a pause tells nothing of who is there now.
+        if self.ends_at.is_some_and(|at| now - at > self.holder.configs().timing().lease) {
+            self.goes_on = false;
+            return self.wait_on(now);
+        }
         if self.is_last() || self.may_be_last(now) {
             self.wait_on(now);
             self.say_once(Event::Waits);

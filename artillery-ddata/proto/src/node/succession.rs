@@ -54,6 +54,8 @@ struct Succession {
     look_at: Timestamp,
     /// How often all have been asked.
     rounds: u32,
+    /// Those of them for which there is still hope.
+    waits: BTreeSet<MemberId>,
 }
 
 impl Node {
@@ -62,7 +64,7 @@ impl Node {
         if self.company.succession.is_some() || self.company.refused.contains(&by) {
             return;
         }
-        self.company.succession = Some(Succession { by, since: now, look_at: now, rounds: 0 });
+        self.company.succession = Some(Succession { by, since: now, look_at: now, rounds: 0, waits: BTreeSet::new() });
         self.state.successor = Some(Successor { by, yields: false });
         self.ask_own(now);
         if self.yields_at_once() {
@@ -94,9 +96,9 @@ impl Node {
         let named = configs.iter().flat_map(|config| config.members.iter().map(|member| member.id));
         let own: BTreeSet<_> = named.chain(self.voters.iter().copied()).filter(|&id| id != self.me).collect();
         let look_at = now + configs.timing().lease_and_drift();
-        self.holder.ask(now, own);
+        self.holder.ask(now, own.iter().copied().filter(|id| !self.company.asked.contains(id)));
         if let Some(succession) = &mut self.company.succession {
-            (succession.look_at, succession.rounds) = (look_at, succession.rounds + 1);
+            (succession.look_at, succession.rounds, succession.waits) = (look_at, succession.rounds + 1, own);
         }
     }
 
@@ -112,6 +114,9 @@ impl Node {
 
     /// A question to this node has come to its end. Whether it was one of those.
     pub(super) fn was_asked(&mut self, id: MemberId) -> bool {
+        if let Some(succession) = &mut self.company.succession {
+            succession.waits.remove(&id);
+        }
         self.company.asked.remove(&id)
     }
 
@@ -203,9 +208,10 @@ impl Node {
         if now - since < lease * 2 {
             let next = serving.iter().find(|&&id| self.company.probed.is_none_or(|last| id > last));
             self.company.probed = next.or(serving.first()).copied();
-            return self.holder.ask(now, self.company.probed);
+            let probed = self.company.probed.filter(|id| !self.company.asked.contains(id));
+            return self.holder.ask(now, probed);
         }
-        self.holder.ask(now, serving);
+        self.holder.ask(now, serving.into_iter().filter(|id| !self.company.asked.contains(id)));
         if now - since >= lease * ORPHANED && !std::mem::replace(&mut self.state.orphaned, true) {
             self.state.unready = Some(Unready::Orphaned);
             self.outputs.push_back(Output::Event(Event::Orphaned));
@@ -214,16 +220,17 @@ impl Node {
 
     /// A node that looks so late was paused: what others said meanwhile may still be on its way.
     fn is_late(&self, now: Timestamp, due: Option<Timestamp>) -> bool {
-        due.is_some_and(|due| now - due > self.holder.configs().timing().lease / 8)
+        due.is_some_and(|due| now - due > self.holder.configs().timing().lease / 2)
     }
 
     /// Gives way once all have been asked and none has answered. A node that yields already goes on asking.
     fn decide_on_successor(&mut self, now: Timestamp) {
-        let Some(Succession { by, look_at, rounds, .. }) = self.company.succession.clone() else { return };
-        let rounds_wanted = if self.state.served { 1 } else { ORPHANED };
-        if self.yields() || rounds < rounds_wanted || self.is_late(now, Some(look_at)) {
+        let Some(Succession { by, look_at, rounds, waits, .. }) = self.company.succession.clone() else { return };
+        // A pause spoils one round at most. What can't be taken back is asked for once more.
+        let rounds_wanted = if self.state.served { 2 } else { 3 };
+        if self.yields() || self.is_late(now, Some(look_at)) || (waits.is_empty() && rounds < rounds_wanted) {
             self.ask_own(now);
-        } else if self.holder.has_to_ask() || !self.company.asked.is_empty() {
+        } else if !waits.is_empty() {
             let wait = self.holder.configs().timing().lease / 4;
             self.company.succession.as_mut().into_iter().for_each(|succession| succession.look_at = now + wait);
         } else {

@@ -336,6 +336,8 @@ fn a_node_that_is_to_stop_waits_while_it_hands_over() {
 fn a_node_that_is_to_stop_ends_when_its_chains_are_known_to_go_on() {
     let (mut rig, _) = stops(Some(Farewell::GoesOn));
     assert_eq!(passes(&mut rig, 3), [Output::Event(Event::GivesUp), Output::Left]);
+    let (mut rig, _) = stops(Some(Farewell::GoesOn));
+    assert!(!passes(&mut rig, 60).contains(&Output::Left), "it was paused for a minute: the others may be gone");
 }
 
 /// Two of three are killed, and the log has no quorum: no configuration says that the third one is the last.
