@@ -146,7 +146,7 @@ impl Node {
             return;
         }
         self.company.succession = None;
-        // Of more than anybody ever founds, the oldest ids give way.
+        // Nobody founds so many: one that is forgotten is decided on once more.
         if self.company.refused.len() >= MAX_LINEAGE {
             self.company.refused.pop_first();
         }
