@@ -342,6 +342,7 @@ impl Scenario {
             Self::Whispers => setup.faults.extend(play::plays(&mut faults, play::lose_tail, TROUBLE, HEALED)),
             Self::Forks => setup.faults.extend(play::plays(&mut faults, play::lose_head, TROUBLE, HEALED)),
             Self::Halves => setup.faults.extend(play::plays(&mut faults, play::lose_rest, TROUBLE, HEALED)),
+            Self::Succession => setup.faults.extend(leaves::cut_off(&mut faults, setup.members)),
             Self::Shuffles => setup.faults.extend(gray::orders_at(&mut Rng::new(seed, Concern::Orders))),
             _ => {}
         }

@@ -1,5 +1,7 @@
 //! Members that leave, until one or two are left, often a moment after one was killed; one comes back much later.
 
+use std::time::Duration;
+
 use super::{HEALED, SECOND, Setup, draw::controlled, setup::FoundingSetup};
 use crate::{
     faults::{Fault, Planned},
@@ -72,6 +74,7 @@ pub(super) fn succession(rng: &mut Rng, setup: &mut Setup) {
     controlled(rng, setup, 5, replicas);
     if let Some(control) = &mut setup.control {
         control.founds = true;
+        (control.lease, control.suspect) = (Duration::from_millis(300), Duration::from_millis(150));
     }
 }
 
@@ -96,4 +99,13 @@ pub(super) fn dawn(rng: &mut Rng, setup: &mut Setup) {
     controlled(rng, setup, expect as usize, replicas);
     setup.chains = rng.between(1, 2) as usize;
     setup.founding = Some(FoundingSetup { expect: expect as u16, replicas: replicas as u32 });
+}
+
+/// Nodes that are cut off for long enough that those of them that never served take the members for gone.
+pub(super) fn cut_off(rng: &mut Rng, nodes: usize) -> Vec<Planned> {
+    let one = |rng: &mut Rng| {
+        let start = rng.between(2 * SECOND, HEALED - 6 * SECOND);
+        Planned { fault: Fault::Isolate(rng.index(nodes)), start, end: start + rng.between(1500, 2500) * MILLI }
+    };
+    (0..5).map(|_| one(rng)).collect()
 }
