@@ -141,8 +141,6 @@ pub enum MutantName {
     ReadyUnsettled,
     /// A leader says that any node may be stopped before it can have heard of all.
     SettleAtOnce,
-    /// A member that halted stays a member.
-    KeepHalted,
 }
 
 /// What is taken out.
@@ -170,7 +168,7 @@ const fn line(mutant: MutantName, name: &'static str, trap: u32, scenario: Scena
     Line { mutant, name, trap, scenario, guard }
 }
 
-const TABLE: [Line; 66] = {
+const TABLE: [Line; 65] = {
     use CoordinatorMutant as C;
     use MutantName as M;
     use Scenario as S;
@@ -260,7 +258,6 @@ const TABLE: [Line; 66] = {
         line(M::YieldAtOnce, "yield-at-once", 71, S::Succession, Guard::Decider(node::Mutant::YieldAtOnce)),
         line(M::ReadyUnsettled, "ready-unsettled", 70, S::Rolling, Guard::Decider(node::Mutant::ReadyUnsettled)),
         line(M::SettleAtOnce, "settle-at-once", 67, S::Rolling, Guard::Coordinator(C::SettleAtOnce)),
-        line(M::KeepHalted, "keep-halted", 68, S::Turmoil, Guard::Coordinator(C::KeepHalted)),
     ]
 };
 
