@@ -92,6 +92,9 @@ impl fmt::Debug for MemberId {
     }
 }
 
+/// The most clusters that one names as those that it succeeds: of more, the newest.
+pub const MAX_LINEAGE: usize = 16;
+
 /// One formation of a cluster: random, made once; members of different formations refuse each other for good.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct ClusterId(pub u128);

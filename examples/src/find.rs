@@ -55,13 +55,13 @@ impl FindArgs {
         builder.connect().await.map_err(unreached)
     }
 
-    /// The same for an operator, who may have to do with what was given up.
+    /// The same for an operator's commands, which may concern a cluster that was given up.
     pub(crate) async fn connect_anyway(&self, spread: Spread, timeout: Duration) -> Result<Client, Failure> {
         let builder = self.builder(spread, timeout).await?.even_if_succeeded();
         builder.connect().await.map_err(unreached)
     }
 
-    /// A client of whatever cluster a node at one of these addresses belongs to.
+    /// A client of the cluster to which a node at one of these addresses belongs.
     pub(crate) async fn connect_to(&self, addrs: &[SocketAddr], timeout: Duration) -> Result<Client, Failure> {
         let (builder, _) = self.admitted(Spread::Sticky, timeout)?;
         let listen = socket(false, addrs);

@@ -2,7 +2,7 @@
 //!
 //! Both sides send one frame. Its header begins with twelve bytes that no version may ever change: a magic number and
 //! the range of versions that the sender can talk. The rest is read only if the ranges meet. The frame's body holds what was
-//! added since version 1 was first spoken; whoever doesn't know it ignores it.
+//! added since version 1 was first spoken; a peer that doesn't know it ignores it.
 
 use std::net::SocketAddr;
 
@@ -14,7 +14,7 @@ use crate::{
     codec,
     error::{Refusal, VersionRange},
     frame::Frame,
-    id::{ClusterId, MemberId},
+    id::{ClusterId, MAX_LINEAGE, MemberId},
 };
 
 /// The largest hello or answer, in bytes.
@@ -43,9 +43,6 @@ pub(super) enum Answer {
     Accepted(Hello),
     Refused(Refusal),
 }
-
-/// The most clusters that a hello may name as those that the sender's succeeds.
-const MAX_LINEAGE: usize = 16;
 
 /// A hello or an answer as bytes.
 #[cfg(any(test, fuzzing))]

@@ -88,7 +88,8 @@ async fn other_cluster_id() {
     within(c.endpoint.connect(b.addr())).await.unwrap();
 }
 
-/// Whoever dials: a node whose cluster was given up hears of the one that succeeds it, and refuses that as any other.
+/// A node whose cluster was given up hears of the one that succeeds it, and refuses that as any other, on whichever side it is
+/// of the connection.
 #[tokio::test]
 async fn a_cluster_that_succeeds_this_one() {
     let with = |name, id| Spec { cluster_id: Some(ClusterId(id)), ..Spec::new(name) }.bind();

@@ -134,7 +134,7 @@ impl World {
         let members = (0..NODES).map(founder).collect();
         let cluster = ClusterId(1);
         let timing = Timing { lease: UNIT * LEASE, suspect: UNIT * SUSPECT, slow: UNIT * SLOW, ..Timing::default() };
-        let founding = Founding { cluster, name: "modelled".into(), members, settings, timing, succeeds: vec![] };
+        let founding = Founding { settings, timing, ..Founding::new(cluster, "modelled", members) };
         let configs = Arc::new(Configs::of(&founding));
         let settings = node::Settings { cluster, replicas: NODES, tick: UNIT, ..node::Settings::default() };
         let node = |at| Part::new(Node::new(founder(at), configs.clone(), settings, &bounds));

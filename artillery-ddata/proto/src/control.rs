@@ -19,6 +19,7 @@ mod timing;
 
 use std::net::SocketAddr;
 
+pub use artillery_core::id::MAX_LINEAGE;
 use serde::{Deserialize, Serialize};
 
 pub use self::{
@@ -46,10 +47,19 @@ pub struct Founding {
     pub succeeds: Vec<ClusterId>,
 }
 
-/// The most clusters that one may name as those that it succeeds: of more, the newest.
-pub const MAX_LINEAGE: usize = 16;
-
 impl Founding {
+    /// These found a cluster of this name, with default settings and times.
+    pub fn new(cluster: ClusterId, name: impl Into<String>, members: Vec<Founder>) -> Self {
+        Self {
+            cluster,
+            name: name.into(),
+            members,
+            settings: ChainSettings::default(),
+            timing: Timing::default(),
+            succeeds: Vec::new(),
+        }
+    }
+
     /// What a cluster is to name that succeeds this one.
     pub fn lineage(&self) -> Vec<ClusterId> {
         let lineage = self.succeeds.iter().copied().chain([self.cluster]);

@@ -24,9 +24,9 @@ use crate::{
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub struct Survey {
-    /// What those say who answered.
+    /// What the nodes say that answered.
     pub standings: Vec<Standing>,
-    /// Names of those who didn't.
+    /// Names of the nodes that didn't.
     pub silent: Vec<String>,
 }
 
@@ -42,10 +42,10 @@ impl Client {
             asked.spawn(async move {
                 match client.router.ask_node(node, Operation::Survey, timeout).await {
                     Ok(ResponseAnswer::Survey(Some(standing))) => Ok(*standing),
-                    Ok(_) => Err(name),
+                    Ok(_) => Err(Some(name)),
                     Err(error) => {
                         tracing::info!(name, %error, "a node doesn't say what it has");
-                        Err(name)
+                        Err(Some(name))
                     }
                 }
             });
@@ -57,7 +57,7 @@ impl Client {
                 let answer = client.ask_at(&[addr], None, Operation::Survey, timeout).await;
                 match answer {
                     Ok(ResponseAnswer::Survey(Some(standing))) => Ok(*standing),
-                    _ => Err(String::new()),
+                    _ => Err(None),
                 }
             });
         }
@@ -66,8 +66,7 @@ impl Client {
             match answer {
                 Ok(standing) if survey.standings.iter().any(|known| known.me.id == standing.me.id) => {}
                 Ok(standing) => survey.standings.push(standing),
-                Err(name) if name.is_empty() => {}
-                Err(name) => survey.silent.push(name),
+                Err(name) => survey.silent.extend(name),
             }
         }
         let heard = |name: &String| survey.standings.iter().any(|standing| standing.me.name == *name);
@@ -77,7 +76,7 @@ impl Client {
     }
 
     /// Has a node go on alone, with what it has, under a new history: what others have acknowledged since it lost touch
-    /// with them is lost. It makes sure by itself that the others can't go on, and that nobody who answers has a better
+    /// with them is lost. It makes sure by itself that the others can't go on, and that no node that answers has a better
     /// history.
     ///
     /// # Errors
@@ -96,8 +95,8 @@ impl Client {
         }
     }
 
-    /// Has a node give its cluster up for one that succeeds it, which it founds, or joins: all that the former held is lost, and so are sessions and
-    /// request ids of it. The node makes sure by itself that no life that ever served is there.
+    /// Has a node give its cluster up for one that succeeds it, which it founds, or joins: all that the former held is lost, and
+    /// so are sessions and request ids of it. The node makes sure by itself that no life that ever served is there.
     /// [`succession::found`](crate::control::succession::found) says which node it is to be. The nodes of the cluster that
     /// answered it are named, itself first: each of them is to join the other one.
     ///
@@ -117,7 +116,7 @@ impl Client {
         }
     }
 
-    /// Asks whoever is at one of these addresses, or only that life of a node.
+    /// Asks the first node that is reached at one of these addresses; with `only`, no other life of a node than that.
     async fn ask_at(
         &self,
         addrs: &[SocketAddr],
@@ -138,7 +137,7 @@ impl Client {
                 Err(error) => failure = Some(error.to_string()),
             }
         }
-        tracing::info!(?addrs, ?failure, "nobody was reached");
+        tracing::info!(?addrs, ?failure, "no node was reached");
         Err(Error::not_applied(NotApplied::TimedOut))
     }
 }

@@ -2,6 +2,7 @@
 //! decides, and does what that says. Here are clocks, calls and queues.
 
 mod calls;
+mod events;
 mod log;
 mod serve;
 
@@ -13,7 +14,7 @@ use artillery_core::{
 };
 pub(crate) use artillery_proto::node::State;
 use artillery_proto::{
-    node::{Event, Input, Node, Output},
+    node::{Input, Node, Output},
     runner::{Lease, Order, Standing, Word},
 };
 use tokio::{
@@ -277,44 +278,7 @@ impl Control {
                 self.succeeded = true;
             }
             Output::Ready => drop(self.parts.ready.take().map(|ready| ready.send(()))),
-            Output::Event(Event::HandsOver) => {
-                tracing::warn!(
-                    "this node alone serves a chain or keeps the configuration log: it hands that over before it ends"
-                );
-            }
-            Output::Event(Event::Waits) => {
-                tracing::warn!(
-                    "this node alone serves a chain or keeps the configuration log, and no other one takes over: it waits until it is told once more to stop"
-                );
-            }
-            Output::Event(Event::EndsChain) => {
-                tracing::warn!(
-                    "this node is the last that serves a chain, and no other one could take over: the data ends with it"
-                );
-            }
-            Output::Event(Event::GivesUp) => {
-                tracing::warn!("this node ends before its chains are known to go on without it");
-            }
-            Output::Event(Event::Orphaned) => {
-                let cluster = self.parts.cluster;
-                tracing::warn!(
-                    "no life of a node that served answers: if they are gone for good, and what they held with them, `ctl found --accept-loss {cluster}` has the nodes that are there form a new cluster"
-                );
-            }
-            Output::Event(Event::Refuses { by }) => {
-                tracing::warn!(%by, "another cluster was founded in the place of this one, whose nodes are there: this node goes on, and refuses the other");
-            }
-            Output::Event(Event::Yields { by }) => {
-                tracing::error!(%by, "this node's cluster was given up for another one, and no other node of it answers: this node keeps what it holds, and serves nothing");
-            }
-            Output::Event(Event::GoesOn { by }) => {
-                tracing::warn!(%by, "a node of this node's cluster answers: this node serves again, and refuses the other cluster");
-            }
-            Output::Event(Event::Stays) => tracing::warn!("this node can't leave its chains now: it stays"),
-            Output::Event(Event::ServesAgain) => {
-                tracing::warn!("this node has resigned and can't be removed from its chains now: it serves again");
-            }
-            Output::Event(event) => tracing::info!(?event, "node"),
+            Output::Event(event) => events::log(self.parts.cluster, event),
             Output::Confirm { .. } | Output::Append { .. } | Output::SetVoters { .. } => self.ask_log(output),
         }
     }

@@ -185,7 +185,7 @@ impl Server {
                 self.serve_or_forward(request, share, answering, answers, room).await;
             }
             Operation::Routing | Operation::RoutingAnyway => {
-                // Whoever looks for a cluster is to find the one that succeeds this.
+                // A node that looks for a cluster is to find the one that succeeds this.
                 let is_shown = !self.local.yields() || request.operation == Operation::RoutingAnyway;
                 let routing = self.local.routing().borrow().as_deref().filter(|_| is_shown).cloned();
                 let routing = routing.map(Box::new);

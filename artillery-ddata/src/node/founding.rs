@@ -34,7 +34,7 @@ impl Data {
         Ok(answered)
     }
 
-    /// Ends for another cluster, once whoever gave the order has had time to hear the answer.
+    /// Ends for another cluster, once the operator's client has had time to hear the answer.
     pub(super) fn give_up(self: &Arc<Self>, founds: bool) {
         let data = self.clone();
         tokio::spawn(async move {
@@ -52,7 +52,7 @@ impl Data {
     ) -> Result<Vec<Founder>, NotFounded> {
         let standings = self.survey(parts).await;
         let by = succession::found(cluster, &standings, waited, self.lease(), founds)?;
-        // A node that is about to end founds nothing, and leads nobody to where it doesn't go.
+        // A node that is about to end founds nothing, and leads no node to where it doesn't go.
         if self.phases().borrow().is_final() || self.is_leaving.load(Ordering::Relaxed) {
             return Err(NotFounded::Stopped);
         }

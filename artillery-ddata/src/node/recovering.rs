@@ -19,11 +19,11 @@ use super::{
     phase::{Phase, Stopped},
 };
 use crate::{
-    ClusterId, MemberId, Role,
+    ChainConfig, ClusterId, MemberId,
     control::{
         ConfigLog, Configs, Founder, History,
         embedded::{Histories, Seat},
-        recovery::{self, ChainStanding, NotRecovered, Plan, Recovered, Standing},
+        recovery::{self, NotRecovered, Plan, Recovered, Standing},
         succession::NotFounded,
     },
     driver::{control::Calls, serve::Recovery},
@@ -127,46 +127,20 @@ impl Data {
         };
         let states = self.chain_states().await;
         // Behind all that takes time: what has come meanwhile is proof as well.
-        let (acted, now, never) = (state.borrow().clone(), clock::now(), artillery_core::Timestamp::ZERO);
+        let (acted, now) = (state.borrow().clone(), clock::now());
         let configs = parts.configs(&acted.configs);
-        let asked = (acted.lease != never).then(|| (now + self.lease()) - acted.lease);
-        let heard = (acted.heard != never).then(|| now - acted.heard);
-        Some(Standing {
-            me: self.as_founder(&configs),
-            cluster: self.local.cluster()?,
-            history: configs.history(),
-            applied: configs.applied(),
-            leads,
-            log: log.end(),
-            voters: log.voter_sets(),
-            in_touch: asked,
-            heard,
-            served: acted.served,
-            successor: acted.successor.map(|successor| successor.by),
-            yields: acted.successor.is_some_and(|successor| successor.yields),
-            member_heard: (acted.member_heard != never).then(|| now - acted.member_heard),
-            chains: configs.iter().map(|config| self.chain_standing(config, &states)).collect(),
-        })
+        let of_chain = |config: &ChainConfig| {
+            let enters = |state: &&Status| state.config.as_ref().is_some_and(|entered| entered.chain == config.chain);
+            states.iter().find(enters)
+        };
+        let standing = acted.standing(now, (self.as_founder(&configs), self.local.cluster()?), &configs, of_chain);
+        Some(Standing { leads, log: log.end(), voters: log.voter_sets(), ..standing })
     }
 
     fn as_founder(&self, configs: &Configs) -> Founder {
         let addrs = self.cluster.get().map(|cluster| cluster.endpoint().advertised_addr()).into_iter().collect();
         let known = configs.node(self.id()).cloned();
         known.unwrap_or_else(|| Founder { id: self.id(), name: self.name().to_owned(), addrs })
-    }
-
-    fn chain_standing(&self, config: &crate::ChainConfig, states: &[Status]) -> ChainStanding {
-        let of_chain = |state: &&Status| state.config.as_ref().is_some_and(|entered| entered.chain == config.chain);
-        let state = states.iter().find(of_chain);
-        let whole = state.filter(|state| state.halted.is_none() && state.receiving.is_none());
-        let entered = whole.and_then(|state| state.config.as_ref());
-        let serves = entered.filter(|entered| entered.role(self.id()) == Some(Role::Serving));
-        ChainStanding {
-            config: config.clone(),
-            serves: serves.map(|entered| entered.epoch),
-            last: state.map(|state| state.last).unwrap_or_default(),
-            watermark: state.map(|state| state.watermark).unwrap_or_default(),
-        }
     }
 
     /// Goes on alone, if the named cluster can't go on otherwise and nobody who answers has a better history.

@@ -104,7 +104,7 @@ pub struct Formation {
     refused: Option<(MemberId, Reason)>,
     propose_at: Option<Timestamp>,
     ask_at: Timestamp,
-    /// It tells nobody which cluster it belongs to.
+    /// It tells no node which cluster it belongs to.
     yields: bool,
     outputs: VecDeque<Output>,
     mutant: Option<Mutant>,

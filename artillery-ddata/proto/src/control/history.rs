@@ -44,8 +44,8 @@ pub enum Met {
 }
 
 impl History {
-    /// What a node whose history is `mine` makes of one whose history is `theirs`. One that belongs to none yet belongs to that
-    /// from now on.
+    /// What a node whose history is `mine` makes of one whose history is `theirs`. A node that belongs to none yet
+    /// takes up `theirs`.
     pub fn meet(mine: &mut Option<Self>, theirs: Self) -> Met {
         let mine = *mine.get_or_insert(theirs);
         match theirs.relation(mine) {

@@ -241,6 +241,24 @@ pub struct Renewed {
     pub close: Vec<Close>,
 }
 
+#[cfg(test)]
+impl Renewed {
+    /// Test-only: an answer that grants nothing and asks for nothing.
+    pub(crate) fn bare(number: u64, leader: Option<MemberId>) -> Self {
+        Self {
+            number,
+            lease: None,
+            leader,
+            configs: None,
+            settled: Err(Unsettled::Unled),
+            released: false,
+            leave: None,
+            farewell: None,
+            close: Vec::new(),
+        }
+    }
+}
+
 /// What becomes of the chains of a node that leaves.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Farewell {

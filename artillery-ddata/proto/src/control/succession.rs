@@ -1,5 +1,5 @@
-//! Whether a cluster may be given up for a new one (docs/DESIGN.md §5.13): no life that ever served answers. Pure: whoever asks
-//! the nodes hands in what they said.
+//! Whether a cluster may be given up for a new one (docs/DESIGN.md §5.13): no life that ever served answers. Pure: the caller asks
+//! the nodes, and hands in what they said.
 
 use std::time::Duration;
 
@@ -67,7 +67,7 @@ pub enum NotFounded {
 /// The node that founds the cluster that succeeds the named one, by what these nodes say: of those that answer, the one with the
 /// lowest id.
 ///
-/// A life that has served may hold what was acknowledged, so nothing is given up while one answers, whoever hears it: a node that
+/// A life that has served may hold what was acknowledged, so nothing is given up while one answers, to any node: a node that
 /// never served hears a member that it reaches every two leases at least, so a word of less than [`HEARD`] leases ago counts. So does
 /// every word since the order was given, `waited` ago. Where `founds` is asked for, no node may know of a cluster that succeeds
 /// this one already.

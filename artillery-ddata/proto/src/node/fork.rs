@@ -37,7 +37,6 @@ impl Node {
             closed: _,
             was_ready: _,
             company,
-            is_over,
             outputs,
             mutant: _,
         } = self;
@@ -49,7 +48,7 @@ impl Node {
         }
         // One that has served looks for others only once it knows of a successor.
         if !state.served || state.successor.is_some() {
-            write!(out, "{:?}", (company, is_over, state.successor))?;
+            write!(out, "{:?}", (company, state.successor))?;
         }
         write!(out, "{:?}", (goes_on, ends_soon, leaving, released, ends_at, waits, tick, outputs))
     }

@@ -69,7 +69,7 @@ impl Node {
 
     /// It has waited for long, and no other node is known to hold what it does if it is the last.
     pub(super) fn give_up(&mut self, now: Timestamp) {
-        // What it heard before a pause tells nothing of who is there now.
+        // What it heard before a pause doesn't tell which nodes are there now.
         if self.ends_at.is_some_and(|at| now - at > self.holder.configs().timing().lease) {
             self.goes_on = false;
             return self.wait_on(now);

@@ -31,8 +31,8 @@ pub struct Successor {
 /// What a node knows of the lives that serve, and of clusters that succeed its own.
 #[derive(Clone, Default, Debug)]
 pub(super) struct Company {
-    /// When another serving member was heard last; before any was, when the node began.
-    member_heard: Option<Timestamp>,
+    /// Since then no other serving member has been heard: from the last word of one, or from the beginning of this node.
+    quiet_since: Option<Timestamp>,
     /// When to look next whether they are there.
     look_at: Option<Timestamp>,
     /// The serving member that was asked last by itself.
@@ -42,6 +42,8 @@ pub(super) struct Company {
     succession: Option<Succession>,
     /// Clusters that this node refuses for good: it has heard a node of its own since it heard of them.
     refused: BTreeSet<ClusterId>,
+    /// The node has said that it may end, since another cluster succeeds its own.
+    is_over: bool,
 }
 
 /// How a node decides between its cluster and the one that succeeds it.
@@ -123,15 +125,15 @@ impl Node {
     /// Another node has said something to this one.
     pub(super) fn hear_company(&mut self, now: Timestamp, from: MemberId) {
         if self.serving().contains(&from) {
-            self.company.member_heard = Some(now);
+            self.company.quiet_since = Some(now);
             self.company.look_at = Some(now + self.holder.configs().timing().lease);
             self.state.member_heard = now;
             self.state.orphaned = false;
         }
     }
 
-    /// A node has answered what was asked at `sent`. A leader that a quorum has confirmed is one of its own, whatever this node knows
-    /// of those that keep the log.
+    /// A node has answered what was asked at `sent`. A leader that a quorum has confirmed belongs to this cluster, even if this node
+    /// doesn't know it as a node that keeps the log.
     pub(super) fn hear_answer(&mut self, from: MemberId, sent: Timestamp, leads: bool) {
         let is_own = self.is_own(from) || (leads && from != self.me);
         let known = self.company.succession.as_ref().filter(|known| is_own && sent >= known.since);
@@ -140,13 +142,14 @@ impl Node {
         }
     }
 
-    /// From now on this node goes on whatever becomes of its own, and of the other cluster: that was founded though this one lives.
+    /// From now on this node goes on: the other cluster was founded though this one lives. What becomes of either later changes
+    /// nothing about that.
     fn refuse(&mut self, by: ClusterId) {
         if self.yields_at_once() {
             return;
         }
         self.company.succession = None;
-        // Nobody founds so many: one that is forgotten is decided on once more.
+        // So many clusters aren't founded. If they were, the node would decide once more on one that it has forgotten.
         if self.company.refused.len() >= MAX_LINEAGE {
             self.company.refused.pop_first();
         }
@@ -160,16 +163,16 @@ impl Node {
         }
     }
 
-    /// An operator has this node go on under a new history: he knows more than it has heard.
+    /// An operator has this node go on under a new history: operators know more than a node has heard.
     pub(super) fn begin_history(&mut self) {
         if let Some(Successor { by, .. }) = self.state.successor {
             self.refuse(by);
         }
     }
 
-    /// A node that has just begun has heard nobody yet.
+    /// A node that has just begun has heard no other one yet: the time without a word runs from now.
     pub(super) fn begin_to_look(&mut self, now: Timestamp) {
-        self.company.member_heard.get_or_insert(now);
+        self.company.quiet_since.get_or_insert(now);
         self.company.look_at.get_or_insert(now + self.holder.configs().timing().lease);
     }
 
@@ -180,7 +183,7 @@ impl Node {
     }
 
     fn decides_at(&self) -> Option<Timestamp> {
-        self.company.succession.as_ref().filter(|_| !self.is_over).map(|succession| succession.look_at)
+        self.company.succession.as_ref().filter(|_| !self.company.is_over).map(|succession| succession.look_at)
     }
 
     /// Looks whether members that serve are there, and what becomes of this node if another cluster succeeds its own.
@@ -197,9 +200,9 @@ impl Node {
     fn look_for_members(&mut self, now: Timestamp) {
         let lease = self.holder.configs().timing().lease;
         if self.is_late(now, self.company.look_at) {
-            self.company.member_heard = Some(now);
+            self.company.quiet_since = Some(now);
         }
-        let since = *self.company.member_heard.get_or_insert(now);
+        let since = *self.company.quiet_since.get_or_insert(now);
         self.company.look_at = Some(now + lease);
         let serving = self.serving();
         if now - since < lease {
@@ -251,7 +254,7 @@ impl Node {
             self.outputs.push_back(Output::Event(Event::Yields { by }));
             self.ask_own(now);
         } else {
-            self.is_over = true;
+            self.company.is_over = true;
             self.outputs.push_back(Output::Succeeded { by });
         }
     }

@@ -6,8 +6,8 @@ use super::*;
 use crate::{
     ChainConfig, ClusterId, Incarnation,
     control::{
-        ChainSettings, Founding, Timing,
-        log::LogEntry,
+        ChainSettings, Founding,
+        log::{Change, LogEntry},
         message::{Farewell, Stage},
     },
 };
@@ -39,14 +39,7 @@ impl Rig {
     fn new() -> Self {
         let settings = ChainSettings { chains: 2, ..ChainSettings::default() };
         let members = (1..4).map(founder).collect();
-        let founding = Founding {
-            cluster: ClusterId(5),
-            name: "shop".into(),
-            members,
-            settings,
-            timing: Timing::default(),
-            succeeds: vec![],
-        };
+        let founding = Founding { settings, ..Founding::new(ClusterId(5), "shop", members) };
         let configs = Arc::new(Configs::of(&founding));
         let node = Node::new(founder(3), configs.clone(), Settings::default());
         Self { node, now: at(1), configs, open: true }
@@ -99,17 +92,7 @@ impl Rig {
     /// The leader answers the newest renewal.
     fn answer(&mut self, change: impl FnOnce(&mut Renewed)) {
         let number = self.renewals().pop().expect("a renewal is due").number;
-        let mut renewed = Renewed {
-            number,
-            lease: Some(LEASE),
-            leader: Some(id(1)),
-            configs: None,
-            settled: Ok(()),
-            released: false,
-            leave: None,
-            farewell: None,
-            close: vec![],
-        };
+        let mut renewed = Renewed { lease: Some(LEASE), settled: Ok(()), ..Renewed::bare(number, Some(id(1))) };
         change(&mut renewed);
         self.handle(Input::Renewed { from: id(1), renewed: Some(renewed) });
     }

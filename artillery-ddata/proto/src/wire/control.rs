@@ -221,7 +221,7 @@ mod tests {
     use crate::{
         ChainId, ClusterId, Epoch, Incarnation, MemberId, NodeId, Sequence,
         control::{
-            ChainSettings, Configs, Founding, Timing,
+            Configs, Founding, Timing,
             log::LogIndex,
             message::{Close, Farewell, Leave, Promotion, Report, Stage, Unsettled, Way},
         },
@@ -264,12 +264,8 @@ mod tests {
 
     fn renewed() -> Renewed {
         let founding = Founding {
-            cluster: ClusterId(1),
-            name: "test".into(),
-            members: (0..3).map(founder).collect(),
-            settings: ChainSettings::default(),
             timing: Timing { drift_ppm: 7, ..Timing::default() },
-            succeeds: vec![],
+            ..Founding::new(ClusterId(1), "test", (0..3).map(founder).collect())
         };
         let configs = Some(Box::new(Configs::of(&founding)));
         Renewed {
@@ -332,14 +328,7 @@ mod tests {
         let many = frame(encode_call(&Call::Renewal(None, renewal(many))).unwrap());
         assert_eq!(decode_call(&many), Err(DecodeError::Founder { name: 2, addrs: MAX_ADDRS + 1 }));
         let timing = Timing { lease: Duration::MAX, ..Timing::default() };
-        let founding = Founding {
-            cluster: ClusterId(1),
-            name: "test".into(),
-            members: vec![],
-            settings: ChainSettings::default(),
-            timing,
-            succeeds: vec![],
-        };
+        let founding = Founding { timing, ..Founding::new(ClusterId(1), "test", vec![]) };
         let endless = Renewed { configs: Some(Box::new(Configs::of(&founding))), ..renewed() };
         let endless = frame(encode_answer(&Answer::Renewed(None, Box::new(endless))).unwrap());
         assert_eq!(decode_answer(&endless), Err(DecodeError::Timing(InvalidTiming::Lease)));

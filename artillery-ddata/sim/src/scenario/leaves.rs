@@ -12,7 +12,7 @@ const MILLI: u64 = 1_000_000;
 
 pub(super) fn leaves(rng: &mut Rng, setup: &mut Setup) {
     setup.members = rng.between(2, 5) as usize;
-    // No spare that would have to take over from members of whom none is left.
+    // No spare that would have to take over from members of which none is left.
     controlled(rng, setup, setup.members, 5);
     if let Some(control) = &mut setup.control {
         (control.whims, control.cut_off) = (0, 0);
@@ -87,7 +87,7 @@ pub(super) fn recovery(rng: &mut Rng, setup: &mut Setup) {
     if let Some(control) = &mut setup.control {
         control.loses = true;
     }
-    // Who takes all in anew isn't held up by the number of pieces.
+    // A node that takes all in anew isn't held up by the number of pieces.
     setup.chunk = 64 << 10;
 }
 

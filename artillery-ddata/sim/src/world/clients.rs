@@ -158,7 +158,7 @@ impl World {
         let gone_over = self.clients[index].pending.as_ref().is_some_and(|pending| self.has_gone_over(pending.node));
         let client = &mut self.clients[index];
         let Some(pending) = &mut client.pending else { return };
-        // Who has left, or belongs to another cluster, is asked no more.
+        // A node that has left, or belongs to another cluster, is asked no more.
         if (self.leaves > 0 || gone_over) && !self.nodes[pending.node].is_alive() {
             let next = (1..count).map(|step| (pending.node + step) % count).find(|&at| self.nodes[at].is_alive());
             pending.node = next.unwrap_or(pending.node);

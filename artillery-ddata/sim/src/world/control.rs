@@ -4,8 +4,10 @@
 //! may be. Leaders come and go, old ones go on believing that they lead, proposals are lost, or come into the log late.
 
 mod disaster;
+mod event;
 mod group;
 mod lives;
+mod messages;
 mod operator;
 mod successor;
 mod wishes;
@@ -18,21 +20,17 @@ use std::{
 
 use artillery_proto::{
     ChainId, ClusterId, MemberId,
-    control::{
-        ChainSettings, Founding, History, Timing,
-        log::{Change, Configs, LogIndex, Term},
-        message::{Promotion, Renewal, Renewed},
-    },
-    node::{Fate, Input, Node as Decider, Output, Settings},
+    control::{ChainSettings, Founding, History, Timing, log::Configs, message::Promotion},
+    node::{Input, Node as Decider, Output, Settings},
     runner::{Lease, Order, Word},
 };
 
-use self::{group::Group, operator::Rolling, successor::Successor};
+pub(crate) use self::event::Event;
+use self::{group::Group, messages::Message, operator::Rolling, successor::Successor};
 use super::{World, founding::Founders};
 use crate::{
     faults::Fault,
     mutants::MutantName,
-    network::Flight,
     node::{Input as Comes, Work},
     oracle::{ChainOracle, Failure},
     rng::{Concern, Rng},
@@ -41,68 +39,6 @@ use crate::{
 
 /// As a rule a task hears of something within so many nanoseconds.
 const QUICK: u64 = 500_000;
-
-/// What is going to happen about the configuration.
-#[derive(Debug)]
-pub(crate) enum Event {
-    /// Whether there is a leader, and whether it goes on.
-    Look,
-    /// A life of a node begins with what the founding says.
-    Begin { node: usize, id: MemberId },
-    /// Who keeps the log learns what is new about it.
-    Log { node: usize, id: MemberId },
-    /// A node looks at the clock, and may have a renewal to send.
-    Tick { node: usize, id: MemberId, number: u64 },
-    /// A chain of a node gets an order.
-    Order { node: usize, id: MemberId, slot: usize, order: Order },
-    /// A chain of a node looks at the newest lease.
-    Lease { node: usize, id: MemberId, slot: usize },
-    /// A chain says something to its node.
-    Word { node: usize, id: MemberId, slot: usize, word: Word },
-    /// A node waits no more for the answer to a renewal.
-    Unanswered { node: usize, id: MemberId, to: MemberId, number: u64 },
-    /// A round of confirmation ends.
-    Confirmed { node: usize, id: MemberId, round: u64, leads: bool },
-    /// A proposal reaches the log.
-    Append { node: usize, id: MemberId, term: Term, at: LogIndex, change: Box<Change> },
-    /// Its fate is known to its proposer.
-    Appended { node: usize, id: MemberId, at: LogIndex, fate: Fate },
-    /// The log is kept by others from now on.
-    SetVoters { node: usize, id: MemberId, term: Term, voters: BTreeSet<MemberId> },
-    /// A message arrives.
-    Message { from: usize, to: usize, ends: [MemberId; 2], flight: Flight, message: Box<Message> },
-    /// A node starts another life.
-    Start(usize),
-    /// A link comes back.
-    Mend(usize, usize),
-    /// The operator who restarts nodes looks at them.
-    Operate,
-    /// Most of those that keep the log are lost.
-    Disaster,
-    /// An operator wants what is left to go on.
-    WantRecovery,
-    /// A node that is to go on alone looks once more.
-    Recover { node: usize, id: MemberId, since: u64 },
-    /// An operator wants another cluster founded, if no life is there that served.
-    WantFounding,
-    /// A node that is to found it looks once more.
-    Found { node: usize, id: MemberId, since: u64 },
-    /// Nodes of the other cluster meet nodes of this one.
-    Greet,
-    /// A node has met one of the other cluster.
-    Greeted { node: usize, id: MemberId, by: ClusterId },
-    /// An operator wants the members of the first chain in another order.
-    Reorder { node: usize, id: MemberId, order: Vec<MemberId> },
-}
-
-/// What nodes say to each other about leases.
-#[derive(Clone, Debug)]
-pub(crate) enum Message {
-    Renewal(Option<History>, Renewal),
-    Renewed(Option<History>, Renewed),
-    /// The receiver's history is over.
-    OtherHistory(History),
-}
 
 /// The control half of all nodes.
 #[derive(Debug)]
@@ -154,7 +90,7 @@ impl Control {
         let members = founders.map(|(index, &id)| Founders::founder(index, id)).collect();
         let cluster = ClusterId(u128::from(rng.below(u64::MAX)));
         let timing = control.timing();
-        let founding = Founding { cluster, name: "simulated".into(), members, settings, timing, succeeds: vec![] };
+        let founding = Founding { settings, timing, ..Founding::new(cluster, "simulated", members) };
         Self::founded(seed, control, setup, ids, founding, rng)
     }
 
@@ -439,80 +375,6 @@ impl World {
         }
     }
 
-    /// Sends the renewals that are due.
-    fn renew(&mut self, node: usize) {
-        loop {
-            let clock = self.nodes[node].clock(self.now);
-            let slots = &self.nodes[node].slots;
-            let progress = |chain: ChainId| Some(slots.get(chain.0 as usize)?.runner.standing().progress);
-            let Some(control) = &mut self.control else { return };
-            let half = &mut control.nodes[node];
-            let Some((to, _, renewal)) = half.decider.poll_renewal(clock, progress) else { return };
-            let number = renewal.number;
-            half.asked.insert((to, number));
-            let patience = control.founding.timing.lease.as_nanos() as u64;
-            let event = Event::Unanswered { node, id: self.ids[node], to, number };
-            self.queue.push(self.now + patience, super::Event::Control(event));
-            self.say(node, to, Message::Renewal(self.history_of(node), renewal));
-        }
-    }
-
-    fn unheard(&mut self, node: usize, to: MemberId, number: u64) {
-        let Some(control) = &mut self.control else { return };
-        if control.nodes[node].asked.remove(&(to, number)) {
-            self.hand_in(node, Input::Renewed { from: to, renewed: None });
-        }
-    }
-
-    fn say(&mut self, from: usize, to: MemberId, message: Message) {
-        let ends = [self.ids[from], to];
-        let Some(index) = self.ids.iter().position(|id| id.node == to.node) else { return };
-        self.trace.line(self.now, |out| write!(out, "n{from} says to n{index} {message:?}"));
-        let message = Box::new(message);
-        if index == from {
-            let flight = Flight { at: self.now, generation: 0, lost: false, counted: 0 };
-            let event = Event::Message { from, to: from, ends, flight, message };
-            return self.queue.push(self.now + 1_000, super::Event::Control(event));
-        }
-        for flight in self.beside(from, index) {
-            let event = Event::Message { from, to: index, ends, flight, message: message.clone() };
-            self.queue.push(flight.at, super::Event::Control(event));
-        }
-    }
-
-    fn heard(&mut self, from: usize, to: usize, ends: [MemberId; 2], flight: Flight, message: Message) {
-        let [sender, receiver] = ends;
-        let there = self.ids[to] == receiver && self.nodes[to].is_alive();
-        if !there || (from != to && !self.network.arrives(from, to, flight)) {
-            return;
-        }
-        match message {
-            Message::Renewal(theirs, renewal) => {
-                if let Some(Err(over)) = theirs.map(|theirs| self.listens(to, theirs)) {
-                    if let Some(mine) = over {
-                        self.say(to, sender, Message::OtherHistory(mine));
-                    }
-                    return;
-                }
-                if let Some(control) = &mut self.control {
-                    control.heard.insert((to, sender), (self.now, renewal.leave.is_asked()));
-                }
-                self.hand_in(to, Input::Renewal { from: sender, renewal });
-            }
-            Message::OtherHistory(theirs) => drop(self.listens(to, theirs)),
-            Message::Renewed(theirs, renewed) => {
-                if theirs.is_some_and(|theirs| self.listens(to, theirs).is_err()) {
-                    return;
-                }
-                let Some(control) = &mut self.control else { return };
-                // A call has one answer.
-                if control.nodes[to].asked.remove(&(sender, renewed.number)) {
-                    self.hand_in(to, Input::Renewed { from: sender, renewed: Some(renewed) });
-                }
-            }
-        }
-    }
-
     /// Hands a node an input and does what it says.
     pub(super) fn hand_in(&mut self, node: usize, input: Input) {
         let clock = self.nodes[node].clock(self.now);
@@ -607,36 +469,4 @@ fn lag(rng: &mut Rng, late: u32) -> u64 {
         _ => QUICK,
     };
     rng.below(longest)
-}
-
-impl Event {
-    /// The node that it waits for, if that does nothing at the moment.
-    pub(super) fn waits_for(&self) -> Option<usize> {
-        match self {
-            Self::Begin { node, .. }
-            | Self::Log { node, .. }
-            | Self::Tick { node, .. }
-            | Self::Order { node, .. }
-            | Self::Lease { node, .. }
-            | Self::Word { node, .. }
-            | Self::Unanswered { node, .. }
-            | Self::Confirmed { node, .. }
-            | Self::Appended { node, .. }
-            | Self::Reorder { node, .. }
-            | Self::Found { node, .. }
-            | Self::Recover { node, .. }
-            | Self::Greeted { node, .. }
-            | Self::SetVoters { node, .. } => Some(*node),
-            Self::Message { to, .. } => Some(*to),
-            Self::Look
-            | Self::Operate
-            | Self::Disaster
-            | Self::WantRecovery
-            | Self::WantFounding
-            | Self::Greet
-            | Self::Append { .. }
-            | Self::Start(_)
-            | Self::Mend(..) => None,
-        }
-    }
 }

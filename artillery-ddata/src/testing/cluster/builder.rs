@@ -14,7 +14,7 @@ use tokio::{
 use super::{Cluster, Inner, Trouble, Witness};
 use crate::{
     Mode, Routing,
-    control::{ChainSettings, Configs, Founder, Founding, Timing},
+    control::{ChainSettings, Configs, Founder, Founding},
     replica::Settings,
     testing::{node::Member, trouble},
 };
@@ -145,13 +145,9 @@ impl Builder {
             addrs: vec![member.endpoint.advertised_addr()],
         };
         let founding = Founding {
-            cluster,
-            name: "test".to_owned(),
-            members: members.iter().map(founder).collect(),
             settings: self.chains,
             // Nothing changes, so no lease ends.
-            timing: Timing::default(),
-            succeeds: Vec::new(),
+            ..Founding::new(cluster, "test", members.iter().map(founder).collect())
         };
         Routing::of(cluster, &Configs::of(&founding))
     }

@@ -10,7 +10,7 @@ use crate::{
     },
 };
 
-/// Five nodes that keep a log, and further ones that may come. Time is virtual: it passes while somebody waits.
+/// Five nodes that keep a log, and further ones that may come. Time is virtual: it passes while a task waits.
 pub trait Rig {
     /// All nodes that are there. The first five are the founders, and keep the log at first.
     fn nodes(&self) -> Vec<MemberId>;
@@ -36,7 +36,7 @@ pub trait Rig {
     /// All entries that a node has applied, from the first on.
     fn entries(&self, node: MemberId) -> Vec<LogEntry>;
 
-    /// Those who keep the log, as far as a node knows: two sets while one takes the place of the other.
+    /// The nodes that keep the log, as far as a node knows: two sets while one takes the place of the other.
     fn voter_sets(&self, node: MemberId) -> Vec<BTreeSet<MemberId>>;
 
     /// [`ConfigLog::append`](crate::control::ConfigLog::append) at a node.
@@ -133,10 +133,10 @@ pub async fn catch_up(rig: &impl Rig) {
     case.agree(case.commit(&rest).await).await;
 }
 
-/// A leader loses its majority with a proposal under way that only few have; others go on, and nobody ever applies it.
+/// A leader loses its majority with a proposal under way that only few have. The others go on, and no node ever applies it.
 ///
 /// # Panics
-/// If somebody does.
+/// If a node does.
 pub async fn unknown_then_refused(rig: &impl Rig) {
     let case = Case::new(rig);
     let (leader, term, [a, b, c, d]) = case.begin().await;
@@ -188,11 +188,11 @@ pub async fn unknown_then_taken(rig: &impl Rig) {
     assert_eq!(entries.iter().filter(|entry| entry.change == change).collect::<Vec<_>>(), [&placed], "and only once");
 }
 
-/// How often one waits for something that must happen: a minute, far longer than it takes.
+/// How often a test waits for something that must happen: a minute, far longer than it takes.
 const PATIENCE: usize = 30_000;
-/// How often one waits where nothing may happen: ten seconds, longer than elections take.
+/// How often a test waits where nothing may happen: ten seconds, longer than elections take.
 const STILL: usize = 5_000;
-/// Entries that are many for one who lacks them.
+/// Entries that are many for a node that lacks them.
 const MANY: usize = 20;
 
 struct Case<'a, R> {
@@ -206,7 +206,7 @@ impl<'a, R: Rig> Case<'a, R> {
         Self { rig, proposed: Cell::new(1000) }
     }
 
-    /// A group in which all have the same, who leads it, and the others.
+    /// A group in which all have the same, the node that leads it, and the others.
     async fn begin(&self) -> (MemberId, Term, [MemberId; 4]) {
         let nodes = self.rig.nodes();
         self.agree(self.commit(&nodes).await).await;
@@ -242,7 +242,7 @@ impl<'a, R: Rig> Case<'a, R> {
         self.wait(what, || is_so().then_some(())).await;
     }
 
-    /// Who leads in the newest term.
+    /// The node that leads in the newest term.
     fn leading(&self, among: &[MemberId]) -> Option<(MemberId, Term)> {
         let leading = among.iter().filter_map(|&node| Some((node, self.rig.leads(node)?)));
         leading.max_by_key(|&(_, term)| term)
@@ -272,7 +272,7 @@ impl<'a, R: Rig> Case<'a, R> {
         Change::Chains(vec![ChainChange { replaces, config }])
     }
 
-    /// Appends something, whoever of these leads.
+    /// Appends something at the one of these that leads.
     async fn commit(&self, among: &[MemberId]) -> LogIndex {
         self.commit_such(among, |leader| self.change(leader)).await
     }
@@ -315,7 +315,7 @@ impl<'a, R: Rig> Case<'a, R> {
         }
     }
 
-    /// However long one waits, and whoever is asked to append.
+    /// Nothing is committed, however long the test waits, and at whichever node it appends.
     async fn nothing_is_committed(&self) {
         let rig = self.rig;
         let all = || rig.nodes().into_iter().map(|node| rig.entries(node)).collect::<Vec<_>>();
@@ -332,7 +332,7 @@ impl<'a, R: Rig> Case<'a, R> {
         assert_eq!(all(), before, "one set alone commits nothing");
     }
 
-    /// A proposal of a leader that hears nobody any more, and only some hear it. Nobody else hears anybody meanwhile.
+    /// A proposal of a leader that hears no node any more, and only some hear it. No other node hears another one meanwhile.
     async fn cut_off_while_appending(&self, leader: MemberId, term: Term, hear: &[MemberId]) -> (LogIndex, Change) {
         let to = hear.iter().map(|&to| (leader, to)).collect::<Vec<_>>();
         self.part(&[], &to);

@@ -7,7 +7,7 @@ use super::*;
 use crate::{
     ChainConfig, ChainId, ClusterId, Epoch, Incarnation, NodeId, Role,
     control::{
-        ChainSettings, Founder, Founding, Timing,
+        ChainSettings, Founder, Founding,
         log::LogEntry,
         message::{Farewell, Leave, Promotion, Stage, Unsettled},
     },
@@ -51,14 +51,7 @@ impl World {
     fn new(founders: u8, replicas: u32) -> Self {
         let settings = ChainSettings { replicas, ..ChainSettings::default() };
         let members = (0..founders).map(founder).collect();
-        let founding = Founding {
-            cluster: ClusterId(5),
-            name: "shop".into(),
-            members,
-            settings,
-            timing: Timing::default(),
-            succeeds: vec![],
-        };
+        let founding = Founding { settings, ..Founding::new(ClusterId(5), "shop", members) };
         let settings = Settings { replicas: replicas as usize, ..Settings::default() };
         let mut world = Self {
             coordinator: Coordinator::new(id(0), settings),

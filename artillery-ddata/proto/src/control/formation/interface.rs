@@ -35,7 +35,7 @@ pub enum Input {
         message: FormationMessage,
     },
     /// This node, which belongs to a cluster, gives way to the one that succeeds it, or goes on: while it gives way it tells
-    /// nobody to join.
+    /// no node to join.
     Yields(bool),
     /// Time has passed.
     Tick,

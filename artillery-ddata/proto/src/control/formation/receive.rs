@@ -92,7 +92,7 @@ impl Formation {
             && members.len() <= usize::from(MAX_FOUNDERS)
             && proposal.founding.names(proposal.proposer)
             && proposal.founding.timing.validate().is_ok()
-            // Who founds a cluster that succeeds another one does so alone.
+            // A node that founds a cluster in the place of another one does so alone.
             && proposal.founding.succeeds.is_empty()
     }
 

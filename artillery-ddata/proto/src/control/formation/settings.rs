@@ -69,8 +69,8 @@ impl Settings {
     }
 }
 
-/// What a node does whose former cluster an operator gave up (`ctl found`). It joins no cluster that was given up, whatever
-/// nodes say that are still in one.
+/// What a node does whose former cluster an operator gave up (`ctl found`). It joins no cluster that was given up, even if
+/// a node that is still in one tells it to.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct After {
     /// The clusters that were given up, the oldest first.

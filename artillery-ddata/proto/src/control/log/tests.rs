@@ -18,14 +18,7 @@ fn member(n: u8) -> MemberId {
 fn founding(chains: u32) -> Founding {
     let members = (0..3).map(|n| Founder { id: member(n), name: format!("n{n}"), addrs: vec![] }).collect();
     let settings = ChainSettings { chains, ..ChainSettings::default() };
-    Founding {
-        cluster: ClusterId(5),
-        name: "shop".into(),
-        members,
-        settings,
-        timing: Timing::default(),
-        succeeds: vec![],
-    }
+    Founding { settings, ..Founding::new(ClusterId(5), "shop", members) }
 }
 
 fn config(chain: u32, members: &[u8]) -> ChainConfig {

@@ -3,7 +3,7 @@ use std::collections::BTreeSet;
 use super::*;
 use crate::{
     Incarnation,
-    control::{ChainSettings, Founder, Timing},
+    control::{ChainSettings, Founder},
 };
 
 fn member(name: &str) -> MemberId {
@@ -17,14 +17,7 @@ fn nodes(count: usize) -> Vec<MemberId> {
 fn founding(count: usize, chains: u32, replicas: u32) -> Founding {
     let members = nodes(count).into_iter().map(|id| Founder { id, name: String::new(), addrs: vec![] }).collect();
     let settings = ChainSettings { chains, replicas, ..ChainSettings::default() };
-    Founding {
-        cluster: ClusterId(0xC1),
-        name: "shop".into(),
-        members,
-        settings,
-        timing: Timing::default(),
-        succeeds: vec![],
-    }
+    Founding { settings, ..Founding::new(ClusterId(0xC1), "shop", members) }
 }
 
 #[test]

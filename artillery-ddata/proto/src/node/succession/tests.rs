@@ -1,4 +1,4 @@
-//! Who gives way to a cluster that succeeds its own, who goes on, and who says that the members are gone.
+//! Which node gives way to a cluster that succeeds its own, which one goes on, and which one says that the members are gone.
 
 mod slow;
 
@@ -8,8 +8,8 @@ use super::*;
 use crate::{
     ChainId, ClusterId, Incarnation, NodeId,
     control::{
-        ChainSettings, Configs, Founder, Founding, Timing,
-        message::{Leave, Renewal, Renewed, Unsettled},
+        Configs, Founder, Founding, Timing,
+        message::{Leave, Renewal, Renewed},
     },
     node::{Input, Settings},
     replica::Progress,
@@ -42,12 +42,8 @@ struct Rig {
 impl Rig {
     fn new(me: u8, voters: impl IntoIterator<Item = u8>, answer: &[u8]) -> Self {
         let founding = Founding {
-            cluster: ClusterId(5),
-            name: "shop".into(),
-            members: (1..4).map(founder).collect(),
-            settings: ChainSettings::default(),
             timing: Timing { lease: LEASE, ..Timing::default() },
-            succeeds: vec![],
+            ..Founding::new(ClusterId(5), "shop", (1..4).map(founder).collect())
         };
         let configs = Arc::new(Configs::of(&founding));
         let mut node = Node::new(founder(me), configs.clone(), Settings::default());
@@ -59,7 +55,7 @@ impl Rig {
         Self { node, now, answer, asked: BTreeSet::new(), unanswered: Vec::new(), said: Vec::new() }
     }
 
-    /// Lets so much time pass; renewals that nobody answers come to nothing after a lease.
+    /// Lets so much time pass; renewals without an answer come to nothing after a lease.
     fn pass(&mut self, time: Duration) {
         let end = self.now + time;
         loop {
@@ -85,17 +81,7 @@ impl Rig {
     }
 
     fn renewed(&mut self, from: MemberId, renewal: &Renewal) {
-        let renewed = Renewed {
-            number: renewal.number,
-            lease: None,
-            leader: None,
-            configs: None,
-            settled: Err(Unsettled::Unled),
-            released: false,
-            leave: None,
-            farewell: None,
-            close: vec![],
-        };
+        let renewed = Renewed::bare(renewal.number, None);
         self.node.handle(self.now, Input::Renewed { from, renewed: Some(renewed) });
     }
 

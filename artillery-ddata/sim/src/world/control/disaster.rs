@@ -3,10 +3,10 @@
 use std::{collections::BTreeSet, fmt::Write as _, sync::Arc, time::Duration};
 
 use artillery_proto::{
-    MemberId, Role, Timestamp,
+    ChainConfig, MemberId, Role,
     control::{
-        History, Met,
-        recovery::{ChainStanding, LogEnd, NotRecovered, Plan, Standing, plan},
+        Founding, History, Met,
+        recovery::{NotRecovered, Plan, plan},
     },
 };
 
@@ -43,8 +43,7 @@ impl World {
             if lives_on {
                 alive.insert(id);
             } else if self.nodes[node].is_alive() {
-                self.nodes[node].down = true;
-                self.disconnect(node);
+                self.end_life(node);
                 self.queue.push(self.now + after, super::super::Event::Control(Event::Start(node)));
             }
         }
@@ -59,24 +58,15 @@ impl World {
             return None;
         }
         let serves = |&node: &usize| {
-            let id = self.ids[node];
-            let is_whole = self.nodes[node].is_alive() && !self.nodes[node].paused;
-            is_whole
-                && control.configs().iter().all(|config| {
-                    self.serves_in(node, config).is_some_and(|epoch| epoch == config.epoch)
-                        && config.role(id) == Some(Role::Serving)
-                })
+            let (id, slots) = (self.ids[node], &self.nodes[node].slots);
+            let serves_in = |config: &ChainConfig| slots[config.chain.0 as usize].runner.replica().status().serves(id);
+            let is_there = self.nodes[node].is_alive() && !self.nodes[node].paused;
+            is_there
+                && self.has_all(id)
+                && control.configs().iter().all(|config| serves_in(config) == Some(config.epoch))
         };
         let node = (0..self.nodes.len()).find(serves)?;
         (!control.group.has_majority_of(|id| id == self.ids[node])).then_some(node)
-    }
-
-    /// The epoch in which a node serves a chain, with nothing missing.
-    fn serves_in(&self, node: usize, config: &artillery_proto::ChainConfig) -> Option<artillery_proto::Epoch> {
-        let status = self.nodes[node].slots.get(config.chain.0 as usize)?.runner.replica().status();
-        let whole = status.halted.is_none() && status.receiving.is_none();
-        let entered = status.config.filter(|entered| whole && entered.role(self.ids[node]) == Some(Role::Serving));
-        entered.map(|entered| entered.epoch)
     }
 
     /// An operator asks what there is, of the nodes that one of them reaches, and has the best go on.
@@ -106,32 +96,8 @@ impl World {
     fn plan_at(&self, node: usize, since: u64) -> Result<Plan, NotRecovered> {
         let cluster = self.control.as_ref().ok_or(NotRecovered::Static)?.founding.cluster;
         let reached = (0..self.nodes.len()).filter(|&at| self.reaches(node, at));
-        let standings: Vec<_> = reached.filter_map(|at| self.full_standing(at)).collect();
+        let standings: Vec<_> = reached.filter_map(|at| self.standing(at)).collect();
         plan(cluster, &standings, Duration::from_nanos(since))
-    }
-
-    /// What a node says of itself: where its log ends, and what it serves.
-    fn full_standing(&self, at: usize) -> Option<Standing> {
-        let standing = self.standing(at)?;
-        let control = self.control.as_ref()?;
-        let (id, clock) = (self.ids[at], self.nodes[at].clock(self.now));
-        let (state, lease) = (control.nodes[at].decider.state(), control.founding.timing.lease);
-        let keeps_log = control.group.voters().contains(&id);
-        let chains = standing.chains.into_iter().map(|chain| {
-            let status = self.nodes[at].slots[chain.config.chain.0 as usize].runner.replica().status();
-            let serves = self.serves_in(at, &chain.config);
-            ChainStanding { serves, last: status.last, watermark: status.watermark, ..chain }
-        });
-        Some(Standing {
-            leads: control.nodes[at].decider.decides_in().is_some_and(|term| self.has_majority(id, term)),
-            log: keeps_log.then(|| LogEnd { term: control.group.term(), index: control.configs().applied().0 }),
-            voters: control.group.voter_sets(),
-            in_touch: (state.lease != Timestamp::ZERO).then(|| (clock + lease) - state.lease),
-            heard: (state.heard != Timestamp::ZERO).then(|| clock - state.heard),
-            applied: control.nodes[at].decider.configs().applied(),
-            chains: chains.collect(),
-            ..standing
-        })
     }
 
     /// A lease after the order the node looks once more, and goes on alone.
@@ -178,13 +144,12 @@ impl World {
         let Some(control) = &mut self.control else { return };
         let after = control.operator.between(SECOND / 10, SECOND);
         self.trace.line(self.now, |out| write!(out, "n{node} was left behind"));
-        self.nodes[node].down = true;
-        self.disconnect(node);
+        self.end_life(node);
         self.queue.push(self.now + after, super::super::Event::Control(Event::Start(node)));
     }
 
     /// The history that a life of a node takes part in: a founder's is the first, another one has none yet.
-    pub(super) fn first_history(founding: &artillery_proto::control::Founding, id: MemberId) -> Option<History> {
+    pub(super) fn first_history(founding: &Founding, id: MemberId) -> Option<History> {
         founding.names(id).then(|| History::first(founding.cluster))
     }
 

@@ -79,7 +79,7 @@ impl Group {
         self.sets().all(|set| 2 * set.iter().filter(|&&id| counts(id)).count() > set.len())
     }
 
-    /// Who is told of what is new: all that keep the log. Other nodes learn of it with their leases, which is later.
+    /// The nodes that are told of what is new: all that keep the log. Other nodes learn of it with their leases, which is later.
     fn hearers(&self) -> BTreeSet<MemberId> {
         #[cfg(test)]
         if self.rig.all_hear {

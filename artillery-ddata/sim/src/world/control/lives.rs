@@ -14,6 +14,11 @@ impl World {
             return;
         }
         self.restarts += 1;
+        self.end_life(node);
+    }
+
+    /// A life of a node ends.
+    pub(in super::super) fn end_life(&mut self, node: usize) {
         self.nodes[node].down = true;
         self.disconnect(node);
     }
@@ -53,8 +58,7 @@ impl World {
             return false;
         }
         if is_there {
-            self.nodes[node].down = true;
-            self.disconnect(node);
+            self.end_life(node);
             self.restart_life(node);
         }
         true

@@ -69,8 +69,7 @@ impl World {
             return Ok(());
         }
         self.check_last_copy(node)?;
-        self.nodes[node].down = true;
-        self.disconnect(node);
+        self.end_life(node);
         Ok(())
     }
 

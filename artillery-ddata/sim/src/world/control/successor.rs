@@ -1,15 +1,14 @@
 //! An operator who gives the cluster up wherever no life answers that ever served, and what the nodes that are left make of it.
 //!
-//! The other cluster isn't played: the nodes that found or join it are gone from this one, and whoever reaches one of them hears
-//! that it succeeds this.
+//! The other cluster isn't played: the nodes that found or join it are gone from this one, and a node that reaches one of
+//! them hears that it succeeds this.
 
 use std::{collections::BTreeSet, fmt::Write as _, time::Duration};
 
 use artillery_proto::{
-    ClusterId, MemberId, Sequence, Timestamp, Version,
+    ChainConfig, ClusterId, MemberId,
     control::{
-        log::LogIndex,
-        recovery::{ChainStanding, Standing},
+        recovery::{LogEnd, Standing},
         succession::found,
     },
     node::Input,
@@ -56,7 +55,7 @@ impl World {
         !decides && control.majority_in(stays) && control.configs().iter().all(|config| config.serving().any(stays))
     }
 
-    /// Has a node found the other cluster, or join it, if it still hears nobody that served a lease later.
+    /// Has a node found the other cluster, or join it, if a lease later it still hears no life that served.
     fn give_order(&mut self, node: usize) {
         if self.founds(node, 0).is_some() {
             let event = Event::Found { node, id: self.ids[node], since: self.now };
@@ -86,32 +85,20 @@ impl World {
         found(cluster, &standings, Duration::from_nanos(since), lease, founds).ok().map(|by| by.id)
     }
 
+    /// What a node says of itself.
     pub(super) fn standing(&self, at: usize) -> Option<Standing> {
         let control = self.control.as_ref()?;
-        let state = control.nodes[at].decider.state();
-        let configs = control.nodes[at].decider.configs();
-        let clock = self.nodes[at].clock(self.now);
-        let chain = |config: &artillery_proto::ChainConfig| ChainStanding {
-            config: config.clone(),
-            serves: None,
-            last: Version::default(),
-            watermark: Sequence::ZERO,
-        };
+        let (id, decider, group) = (self.ids[at], &control.nodes[at].decider, &control.group);
+        let statuses: Vec<_> = self.nodes[at].slots.iter().map(|slot| slot.runner.replica().status()).collect();
+        let of_chain = |config: &ChainConfig| statuses.get(config.chain.0 as usize);
+        let me = (Founders::founder(at, id), control.founding.cluster);
+        let standing = decider.state().standing(self.nodes[at].clock(self.now), me, decider.configs(), of_chain);
+        let keeps_log = group.voters().contains(&id);
         Some(Standing {
-            me: Founders::founder(at, self.ids[at]),
-            cluster: control.founding.cluster,
-            history: configs.history(),
-            applied: LogIndex(0),
-            leads: false,
-            log: None,
-            voters: Vec::new(),
-            in_touch: None,
-            heard: None,
-            served: state.served,
-            successor: state.successor.map(|successor| successor.by),
-            yields: state.successor.is_some_and(|successor| successor.yields),
-            member_heard: (state.member_heard != Timestamp::ZERO).then(|| clock - state.member_heard),
-            chains: configs.iter().map(chain).collect(),
+            leads: decider.decides_in().is_some_and(|term| self.has_majority(id, term)),
+            log: keeps_log.then(|| LogEnd { term: group.term(), index: control.configs().applied().0 }),
+            voters: group.voter_sets(),
+            ..standing
         })
     }
 
@@ -145,8 +132,7 @@ impl World {
         if let Some(successor) = &mut control.successor {
             successor.nodes.insert(node);
             self.trace.line(self.now, |out| write!(out, "n{node} belongs to another cluster"));
-            self.nodes[node].down = true;
-            self.disconnect(node);
+            self.end_life(node);
         }
     }
 
@@ -156,7 +142,7 @@ impl World {
         successor.is_some_and(|successor| successor.nodes.contains(&node))
     }
 
-    /// Whoever reaches a node of the other cluster hears of that.
+    /// A node that reaches one of the other cluster hears of that cluster.
     pub(super) fn greet(&mut self) {
         let Some(Successor { by, nodes }) = self.control.as_ref().and_then(|control| control.successor.as_ref()) else {
             return;

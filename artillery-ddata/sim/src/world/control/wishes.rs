@@ -62,8 +62,7 @@ impl World {
     /// It has left and starts another life; a node that can't be spared stays.
     pub(in super::super) fn end_drain(&mut self, node: usize) {
         if self.nodes[node].drained && self.can_spare(node) {
-            self.nodes[node].down = true;
-            self.disconnect(node);
+            self.end_life(node);
         }
         self.nodes[node].drained = false;
         self.restart_life(node);

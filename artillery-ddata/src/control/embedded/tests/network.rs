@@ -14,7 +14,7 @@ use tokio::{sync::oneshot, time::sleep};
 use super::super::{CallError, Embedded, EmbeddedSettings, Mutant, Peers};
 use crate::{
     ClusterId, Incarnation, MemberId, NodeId,
-    control::{ChainSettings, Founder, Founding, Timing, log::BoxFuture},
+    control::{Founder, Founding, log::BoxFuture},
 };
 
 /// What the network does to messages.
@@ -57,14 +57,7 @@ fn founder(n: usize, life: u64) -> Founder {
 }
 
 pub(super) fn founding(founders: usize) -> Founding {
-    Founding {
-        cluster: ClusterId(7),
-        name: "shop".into(),
-        members: (0..founders).map(|n| founder(n, 1)).collect(),
-        settings: ChainSettings::default(),
-        timing: Timing::default(),
-        succeeds: vec![],
-    }
+    Founding::new(ClusterId(7), "shop", (0..founders).map(|n| founder(n, 1)).collect())
 }
 
 impl Net {

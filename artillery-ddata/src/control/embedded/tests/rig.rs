@@ -32,7 +32,7 @@ struct Five {
 }
 
 impl Five {
-    /// Snapshots are few entries apart, so that who lags behind gets one; and all entries can be read.
+    /// Snapshots are few entries apart, so that a node that lags behind gets one; and all entries can be read.
     async fn start(seed: u64) -> Self {
         let settings = EmbeddedSettings { snapshot_every: 8, ..EmbeddedSettings::default() };
         let five = Self { net: Net::new(seed, None), founding: founding(5), settings };

@@ -66,7 +66,7 @@ fn none_of_them_accepts_another_proposal() {
         proposal.founding.members[0].id = life(1, 2);
         let message = FormationMessage::Propose { proposal: Box::new(proposal), progress: accepted(&[1]) };
         let said = tell(&mut node, life(2, 1), message);
-        // Who founds has done so by then, and says that.
+        // The founder has founded by then, and says so.
         assert!(founds || refused(&said) == Some((life(2, 1), Reason::Elsewhere)), "{said:?}");
         assert!(node.founding().is_none_or(|founding| founding.members.len() == 1));
     }

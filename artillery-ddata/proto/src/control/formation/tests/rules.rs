@@ -27,14 +27,7 @@ pub(super) fn formation(node: u8, expect: u16) -> Formation {
 
 pub(super) fn founding(cluster: u128, members: &[MemberId]) -> Founding {
     let members = members.iter().map(|&id| founder(id)).collect();
-    Founding {
-        cluster: ClusterId(cluster),
-        name: "shop".into(),
-        members,
-        settings: ChainSettings::default(),
-        timing: Timing::default(),
-        succeeds: vec![],
-    }
+    Founding::new(ClusterId(cluster), "shop", members)
 }
 
 /// What founder 2 proposes to found with 1 and 3.

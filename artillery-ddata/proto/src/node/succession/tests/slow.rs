@@ -45,7 +45,7 @@ impl Slow {
             self.rig.now = self.rig.now.max(next);
             let now = self.rig.now;
             for (_, from, number) in self.under_way.extract_if(.., |(at, ..)| *at <= now) {
-                let renewed = number.map(|number| answer(number, self.leader));
+                let renewed = number.map(|number| Renewed::bare(number, self.leader));
                 self.rig.node.handle(now, Input::Renewed { from, renewed });
             }
             self.rig.node.handle(now, Input::Tick);
@@ -64,20 +64,6 @@ impl Slow {
             }
         }
         longest.max(self.rig.now - last)
-    }
-}
-
-fn answer(number: u64, leader: Option<MemberId>) -> Renewed {
-    Renewed {
-        number,
-        lease: None,
-        leader,
-        configs: None,
-        settled: Err(Unsettled::Unled),
-        released: false,
-        leave: None,
-        farewell: None,
-        close: vec![],
     }
 }
 
@@ -200,7 +186,7 @@ fn an_old_word_of_the_leader_makes_no_node_ready() {
     let sent = std::iter::from_fn(|| rig.node.poll_renewal(rig.now, |_| Some(Progress::default())));
     let (_, _, renewal) = sent.into_iter().find(|(to, ..)| *to == id(5)).unwrap();
     rig.now = rig.now + LEASE * 60;
-    let renewed = Renewed { settled: Ok(()), ..answer(renewal.number, Some(id(5))) };
+    let renewed = Renewed { settled: Ok(()), ..Renewed::bare(renewal.number, Some(id(5))) };
     rig.node.handle(rig.now, Input::Renewed { from: id(5), renewed: Some(renewed) });
     rig.said.extend(std::iter::from_fn(|| rig.node.poll_output()));
     assert_eq!(rig.count(|said| *said == Output::Ready), 0);

@@ -114,7 +114,7 @@ impl Six {
         let free = self.group().configs().applied() < at;
         self.world.control.as_mut().unwrap().appends += 1;
         self.world.append(leader, node, term, at, entry.change.clone());
-        // Who hears the leader has what it proposes, though no answer comes back.
+        // A node that hears the leader has what it proposes, though no answer comes back.
         let (ids, cuts) = (self.world.ids.clone(), self.cuts.clone());
         let hears = |id| ids.iter().position(|&other| other == id).is_some_and(|to| !cuts.contains(&(leader, to)));
         let group = self.group();

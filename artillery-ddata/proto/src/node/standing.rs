@@ -1,0 +1,64 @@
+//! What a node says of itself when an operator asks what is left of a cluster.
+
+use super::{State, Successor};
+use crate::{
+    ChainConfig, ClusterId, Epoch, MemberId, Role, Timestamp,
+    control::{
+        Configs, Founder,
+        recovery::{ChainStanding, Standing},
+    },
+    replica::Status,
+};
+
+impl State {
+    /// The standing of a node whose configurations come to this, without what its log adds: whether it leads, where its copy of the
+    /// log ends, and the nodes that keep it. `chains` says how a chain stands here.
+    pub fn standing<'a>(
+        &self,
+        now: Timestamp,
+        (me, cluster): (Founder, ClusterId),
+        configs: &Configs,
+        chains: impl Fn(&ChainConfig) -> Option<&'a Status>,
+    ) -> Standing {
+        let since = |at: Timestamp| (at != Timestamp::ZERO).then(|| now - at);
+        let lease = configs.timing().lease;
+        let chain = |config: &ChainConfig| ChainStanding::new(me.id, config, chains(config));
+        Standing {
+            cluster,
+            history: configs.history(),
+            applied: configs.applied(),
+            leads: false,
+            log: None,
+            voters: Vec::new(),
+            in_touch: (self.lease != Timestamp::ZERO).then(|| (now + lease) - self.lease),
+            heard: since(self.heard),
+            served: self.served,
+            successor: self.successor.map(|Successor { by, .. }| by),
+            yields: self.successor.is_some_and(|Successor { yields, .. }| yields),
+            member_heard: since(self.member_heard),
+            chains: configs.iter().map(chain).collect(),
+            me,
+        }
+    }
+}
+
+impl ChainStanding {
+    /// How a chain stands at a node, whose replica says this of itself, if it has one.
+    pub fn new(me: MemberId, config: &ChainConfig, status: Option<&Status>) -> Self {
+        Self {
+            config: config.clone(),
+            serves: status.and_then(|status| status.serves(me)),
+            last: status.map(|status| status.last).unwrap_or_default(),
+            watermark: status.map(|status| status.watermark).unwrap_or_default(),
+        }
+    }
+}
+
+impl Status {
+    /// The epoch in which this replica, of a node, serves with nothing missing.
+    pub fn serves(&self, me: MemberId) -> Option<Epoch> {
+        let is_whole = self.halted.is_none() && self.receiving.is_none();
+        let entered = self.config.as_ref().filter(|entered| is_whole && entered.role(me) == Some(Role::Serving));
+        entered.map(|entered| entered.epoch)
+    }
+}
