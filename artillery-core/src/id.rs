@@ -92,7 +92,7 @@ impl fmt::Debug for MemberId {
     }
 }
 
-/// The most clusters that one names as those that it succeeds: of more, the newest.
+/// A cluster names so many of those that it succeeds at most: of more, the newest.
 pub const MAX_LINEAGE: usize = 16;
 
 /// One formation of a cluster: random, made once; members of different formations refuse each other for good.

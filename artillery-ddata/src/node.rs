@@ -120,7 +120,7 @@ impl Node {
         self.inner.data.timing()
     }
 
-    /// The clusters that one is to name which succeeds this node's, the oldest first: what
+    /// What a cluster in the place of this node's names as those that it succeeds, the oldest first: what
     /// [`NodeBuilder::found_after`] and [`NodeBuilder::join_after`] are given. Empty: the node belongs to no cluster yet.
     pub fn lineage(&self) -> Vec<ClusterId> {
         self.inner.data.lineage()

@@ -60,7 +60,7 @@ impl Founding {
         }
     }
 
-    /// What a cluster is to name that succeeds this one.
+    /// What a cluster in the place of this one names as those that it succeeds.
     pub fn lineage(&self) -> Vec<ClusterId> {
         let lineage = self.succeeds.iter().copied().chain([self.cluster]);
         lineage.skip((self.succeeds.len() + 1).saturating_sub(MAX_LINEAGE)).collect()

@@ -135,7 +135,7 @@ pub enum MutantName {
     GrantToFormerSelf,
     /// A node that is told to stop ends at once, also the last one with a chain's data.
     EndAtOnce,
-    /// Trap 71: a node gives way to a cluster that succeeds its own though nodes of its own are there.
+    /// Trap 71: a node gives way to a cluster that succeeds its own though other nodes of its cluster are there.
     YieldAtOnce,
     /// A node says that it is ready though the leader says that no other one should be stopped.
     ReadyUnsettled,

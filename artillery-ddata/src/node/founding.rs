@@ -16,7 +16,7 @@ use crate::{
     },
 };
 
-/// An answer that is lost leaves an operator without a word of what became of his order.
+/// If an answer is lost, the operator doesn't hear what became of the order.
 const LINGER: Duration = Duration::from_millis(300);
 
 impl Data {

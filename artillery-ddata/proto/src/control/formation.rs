@@ -104,7 +104,7 @@ pub struct Formation {
     refused: Option<(MemberId, Reason)>,
     propose_at: Option<Timestamp>,
     ask_at: Timestamp,
-    /// It tells no node which cluster it belongs to.
+    /// This node gives way to another cluster: it tells no other node which one it belongs to.
     yields: bool,
     outputs: VecDeque<Output>,
     mutant: Option<Mutant>,

@@ -67,7 +67,7 @@ pub enum NotFounded {
 /// The node that founds the cluster that succeeds the named one, by what these nodes say: of those that answer, the one with the
 /// lowest id.
 ///
-/// A life that has served may hold what was acknowledged, so nothing is given up while one answers, to any node: a node that
+/// A life that has served may hold what was acknowledged, so the cluster isn't given up while one answers any node. A node that
 /// never served hears a member that it reaches every two leases at least, so a word of less than [`HEARD`] leases ago counts. So does
 /// every word since the order was given, `waited` ago. Where `founds` is asked for, no node may know of a cluster that succeeds
 /// this one already.

@@ -46,7 +46,7 @@ impl Node {
         if let Some(acting) = acting {
             acting.describe(out)?;
         }
-        // One that has served looks for others only once it knows of a successor.
+        // A node that has served looks for others only once it knows of a successor.
         if !state.served || state.successor.is_some() {
             write!(out, "{:?}", (company, state.successor))?;
         }

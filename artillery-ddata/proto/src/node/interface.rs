@@ -150,8 +150,8 @@ pub enum Output {
     Left,
     /// The node is ready, for the first time: any other one may be stopped now ([`State::unready`]).
     Ready,
-    /// The cluster was given up for this one, and the node, which never served, hears no member of its own: it may end, and its
-    /// next life join that.
+    /// The cluster was given up for this one, and the node, which never served, hears no member of its cluster: it may end, and its
+    /// next life join that one.
     Succeeded {
         /// Which cluster.
         by: ClusterId,
@@ -189,7 +189,7 @@ pub enum Event {
         /// Which cluster.
         by: ClusterId,
     },
-    /// A node of its own was heard: this node serves again, although another cluster was founded in the place of this one.
+    /// Another node of its cluster was heard: this node serves again, although another cluster was founded in the place of this one.
     GoesOn {
         /// Which cluster.
         by: ClusterId,

@@ -50,7 +50,7 @@ impl Node {
                 self.wait_on(now);
                 self.say_once(Event::HandsOver);
             }
-            // It knows of none of those that it doesn't listen to.
+            // A node that gives way listens to few others: some may be there that it doesn't know of.
             Farewell::Ends if self.yields() => self.wait_on(now),
             // Others that leave too are to hear it as well.
             Farewell::Ends if self.leads && !self.is_last() => self.end_soon(now),
@@ -58,7 +58,7 @@ impl Node {
         }
     }
 
-    /// It leads, and ends when the others have had time for another renewal.
+    /// This node leads, and ends when the others have had time for another renewal.
     fn end_soon(&mut self, now: Timestamp) {
         if !self.ends_soon {
             self.ends_soon = true;
@@ -82,8 +82,8 @@ impl Node {
         }
     }
 
-    /// Whether it serves a chain, no leader has said that this goes on without it, and none of the other members was heard lately: they
-    /// may be gone, and what this node holds would end with it.
+    /// Whether this node serves a chain, no leader has said that the chain goes on without it, and none of the other members was
+    /// heard lately: they may be gone, and what this node holds would end with it.
     fn may_be_last(&self, now: Timestamp) -> bool {
         let is_serving = |config: &ChainConfig| config.serving().any(|id| id == self.me);
         let was_heard = now - self.state.member_heard < self.holder.configs().timing().lease * 2;

@@ -13,7 +13,7 @@ pub enum Mutant {
     ReadyUnsettled,
     /// A node that is to stop, and is the last that serves a chain, ends at once (trap 69).
     EndAtOnce,
-    /// A node gives way to a cluster that succeeds its own, for good, though nodes of its own are there (trap 71).
+    /// A node gives way to a cluster that succeeds its own, for good, though other nodes of its cluster are there (trap 71).
     YieldAtOnce,
     /// A node that hears no other one of its own goes on though another cluster succeeds its own (trap 71).
     NeverYield,

@@ -1,8 +1,8 @@
 //! What a node does when no life answers that ever served, and when its cluster was given up for another one
 //! (docs/DESIGN.md §5.13).
 //!
-//! A node that hears no other serving member for a while asks for them. One that has served itself needs none of that, until it
-//! is told of a cluster that succeeds its own.
+//! A node that hears no serving member for a while asks those that it knows. A node that has served itself doesn't, until it is
+//! told of a cluster that succeeds its own.
 
 use std::collections::BTreeSet;
 
@@ -61,7 +61,7 @@ struct Succession {
 }
 
 impl Node {
-    /// Another cluster says that it succeeds this one: this node has to give way, unless one of its own is there.
+    /// Another cluster says that it succeeds this one: this node has to give way, unless another node of this one is there.
     pub(super) fn succeeded(&mut self, now: Timestamp, by: ClusterId) {
         if self.company.succession.is_some() || self.company.refused.contains(&by) {
             return;
@@ -109,12 +109,12 @@ impl Node {
         self.company.asked.len() < ASKS
     }
 
-    /// A node is asked.
+    /// This node is asked whether it is there.
     pub(super) fn asks(&mut self, id: MemberId) {
         self.company.asked.insert(id);
     }
 
-    /// A question to this node has come to its end. Whether it was one of those.
+    /// A renewal to this node has come to its end. Whether it was such a question.
     pub(super) fn was_asked(&mut self, id: MemberId) -> bool {
         if let Some(succession) = &mut self.company.succession {
             succession.waits.remove(&id);
@@ -221,7 +221,7 @@ impl Node {
         }
     }
 
-    /// A node that looks so late was paused: what others said meanwhile may still be on its way.
+    /// Whether this node looks so late that it was paused: what others said meanwhile may still be on its way.
     fn is_late(&self, now: Timestamp, due: Option<Timestamp>) -> bool {
         due.is_some_and(|due| now - due > self.holder.configs().timing().lease / 2)
     }
@@ -241,9 +241,9 @@ impl Node {
         }
     }
 
-    /// What has served keeps what it holds, and serves nothing: it may go on when it hears a node of its own. Another one holds
-    /// nothing: it may end, and join the successor, if the cluster doesn't need it. Otherwise an operator has to say so: this node
-    /// may only be cut off, and wouldn't come back.
+    /// A node that has served keeps what it holds, and serves nothing: it goes on when it hears a node of its own cluster. A node
+    /// that never served holds nothing: it may end, and join the successor. But if its cluster has a part for it, only an operator
+    /// may send it there: it may just be cut off, and wouldn't come back.
     fn give_way(&mut self, now: Timestamp, by: ClusterId) {
         if self.never_yields() || (!self.state.served && self.has_part(self.me)) {
             self.company.succession = None;

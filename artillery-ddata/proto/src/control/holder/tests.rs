@@ -1,4 +1,4 @@
-//! Whom a node asks for its lease, and what it takes from the answers.
+//! Which nodes a node asks for its lease, and what it takes from the answers.
 
 use super::*;
 use crate::{
@@ -20,7 +20,7 @@ fn holder() -> Holder {
     holder
 }
 
-/// Who is asked at the time of the next renewal, and that time.
+/// The nodes that are asked at the time of the next renewal, and that time.
 fn asked(holder: &mut Holder) -> (Timestamp, BTreeMap<MemberId, u64>) {
     let now = holder.next_tick();
     (now, std::iter::from_fn(|| holder.renew(now)).map(|(to, renewal)| (to, renewal.number)).collect())
