@@ -76,8 +76,10 @@ pub struct Node {
     ends_at: Option<Timestamp>,
     /// It has been said that this node, which is to stop, is the last that serves a chain, and so waits.
     waits: bool,
-    /// A leader has said that the chains of this node go on without it, since it wants to leave.
-    goes_on: bool,
+    /// It has asked the other members whether they are there, since it may be the last that serves a chain.
+    asked_members: bool,
+    /// When a leader said last that the chains of this node, which wants to leave, go on without it.
+    goes_on: Option<Timestamp>,
     /// It leads and ends soon, since the chains end with those that leave.
     ends_soon: bool,
     /// Callers wait for the word that it has left.
@@ -116,7 +118,8 @@ impl Node {
             stays_at: None,
             ends_at: None,
             waits: false,
-            goes_on: false,
+            asked_members: false,
+            goes_on: None,
             ends_soon: false,
             leaving: false,
             released: false,
@@ -349,7 +352,7 @@ impl Node {
             self.act();
         }
         // The newest word counts, and only a confirmed leader's: this node may have become a voter since.
-        if leader == Some(from) {
+        if leader == Some(from) && !is_old {
             self.released = released;
             self.see_whether_left();
             self.hear_farewell(now, farewell);

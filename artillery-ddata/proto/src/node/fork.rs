@@ -27,6 +27,7 @@ impl Node {
             stays_at,
             ends_at,
             waits,
+            asked_members,
             goes_on,
             ends_soon,
             leaving,
@@ -49,6 +50,9 @@ impl Node {
         // A node that has served looks for others only once it knows of a successor.
         if !state.served || state.successor.is_some() {
             write!(out, "{:?}", (company, state.successor))?;
+        }
+        if ends_at.is_some() {
+            write!(out, "{:?}", (asked_members, company.answered()))?;
         }
         write!(out, "{:?}", (goes_on, ends_soon, leaving, released, ends_at, waits, tick, outputs))
     }

@@ -22,7 +22,7 @@ impl Node {
             self.wait_on(now);
         }
         self.leaving = true;
-        (self.goes_on, self.ends_soon) = (false, false);
+        self.take_back_word();
         self.holder.leave(now);
         self.see_whether_left();
         if self.ends_at_once() && self.ends_at.is_some() && self.is_last() {
@@ -31,7 +31,13 @@ impl Node {
     }
 
     fn wait_on(&mut self, now: Timestamp) {
+        self.asked_members = false;
         self.ends_at = Some(now + self.holder.configs().timing().lease * FAREWELL);
+    }
+
+    /// What a leader said of the chains of this node holds no longer.
+    fn take_back_word(&mut self) {
+        (self.goes_on, self.ends_soon) = (None, false);
     }
 
     /// Whether it alone serves a chain, or keeps the log.
@@ -41,12 +47,16 @@ impl Node {
     }
 
     /// Takes in what a leader says of the chains of this node, which leaves: while another node takes over what this one alone
-    /// has, it waits on (trap 69).
+    /// has, it waits on (trap 69). The newest word counts: a leader that knows nothing now takes back what it has said.
     pub(super) fn hear_farewell(&mut self, now: Timestamp, farewell: Option<Farewell>) {
-        let Some(farewell) = farewell.filter(|_| self.ends_at.is_some()) else { return };
+        if self.ends_at.is_none() {
+            return;
+        }
+        let Some(farewell) = farewell else { return self.take_back_word() };
         match farewell {
-            Farewell::GoesOn => self.goes_on = true,
+            Farewell::GoesOn => self.goes_on = Some(now),
             Farewell::HandsOver => {
+                self.take_back_word();
                 self.wait_on(now);
                 self.say_once(Event::HandsOver);
             }
@@ -62,7 +72,7 @@ impl Node {
     fn end_soon(&mut self, now: Timestamp) {
         if !self.ends_soon {
             self.ends_soon = true;
-            self.goes_on = true;
+            self.goes_on = Some(now);
             self.ends_at = Some(now + self.holder.configs().timing().renew() * 2);
         }
     }
@@ -71,10 +81,14 @@ impl Node {
     pub(super) fn give_up(&mut self, now: Timestamp) {
         // What it heard before a pause doesn't tell which nodes are there now.
         if self.ends_at.is_some_and(|at| now - at > self.holder.configs().timing().lease) {
-            self.goes_on = false;
+            self.take_back_word();
             return self.wait_on(now);
         }
-        if self.is_last() || self.may_be_last(now) {
+        let may_be_last = self.may_be_last(now);
+        if may_be_last && !self.is_last() && !std::mem::replace(&mut self.asked_members, true) {
+            self.ends_at = Some(now + self.holder.configs().timing().lease);
+            self.ask_members(now);
+        } else if may_be_last || self.is_last() {
             self.wait_on(now);
             self.say_once(Event::Waits);
         } else {
@@ -82,12 +96,14 @@ impl Node {
         }
     }
 
-    /// Whether this node serves a chain, no leader has said that the chain goes on without it, and none of the other members was
-    /// heard lately: they may be gone, and what this node holds would end with it.
+    /// Whether this node serves a chain, no leader has said lately that the chain goes on without it, and none of the other
+    /// members has answered what was asked lately: they may be gone, and what this node holds would end with it. A message
+    /// of theirs proves nothing: it may have been long on its way.
     fn may_be_last(&self, now: Timestamp) -> bool {
         let is_serving = |config: &ChainConfig| config.serving().any(|id| id == self.me);
-        let was_heard = now - self.state.member_heard < self.holder.configs().timing().lease * 2;
-        self.holder.configs().iter().any(is_serving) && !self.goes_on && !was_heard
+        let lately = |at: Timestamp| now - at < self.holder.configs().timing().lease * 2;
+        let is_known_to_go_on = self.goes_on.is_some_and(lately) || self.company.answered().is_some_and(lately);
+        self.holder.configs().iter().any(is_serving) && !is_known_to_go_on
     }
 
     fn say_once(&mut self, event: Event) {

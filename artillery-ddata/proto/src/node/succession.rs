@@ -33,6 +33,8 @@ pub struct Successor {
 pub(super) struct Company {
     /// Since then no other serving member has been heard: from the last word of one, or from the beginning of this node.
     quiet_since: Option<Timestamp>,
+    /// When that was asked which one of them has answered last.
+    answered: Option<Timestamp>,
     /// When to look next whether they are there.
     look_at: Option<Timestamp>,
     /// The serving member that was asked last by itself.
@@ -58,6 +60,13 @@ struct Succession {
     rounds: u32,
     /// Those of them for which there is still hope.
     waits: BTreeSet<MemberId>,
+}
+
+impl Company {
+    /// When that was asked which another serving member has answered: it lived then, however long the answer took.
+    pub(super) fn answered(&self) -> Option<Timestamp> {
+        self.answered
+    }
 }
 
 impl Node {
@@ -135,6 +144,9 @@ impl Node {
     /// A node has answered what was asked at `sent`. A leader that a quorum has confirmed belongs to this cluster, even if this node
     /// doesn't know it as a node that keeps the log.
     pub(super) fn hear_answer(&mut self, from: MemberId, sent: Timestamp, leads: bool) {
+        if self.serving().contains(&from) {
+            self.company.answered = self.company.answered.max(Some(sent));
+        }
         let is_own = self.is_own(from) || (leads && from != self.me);
         let known = self.company.succession.as_ref().filter(|known| is_own && sent >= known.since);
         if let Some(by) = known.map(|known| known.by) {
@@ -214,11 +226,17 @@ impl Node {
             let probed = self.company.probed.filter(|id| !self.company.asked.contains(id));
             return self.holder.ask(now, probed);
         }
-        self.holder.ask(now, serving.into_iter().filter(|id| !self.company.asked.contains(id)));
+        self.ask_members(now);
         if now - since >= lease * ORPHANED && !std::mem::replace(&mut self.state.orphaned, true) {
             self.state.unready = Some(Unready::Orphaned);
             self.outputs.push_back(Output::Event(Event::Orphaned));
         }
+    }
+
+    /// Asks all other serving members whether they are there.
+    pub(super) fn ask_members(&mut self, now: Timestamp) {
+        let serving = self.serving();
+        self.holder.ask(now, serving.into_iter().filter(|id| !self.company.asked.contains(id)));
     }
 
     /// Whether this node looks so late that it was paused: what others said meanwhile may still be on its way.

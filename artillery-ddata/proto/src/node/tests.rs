@@ -8,7 +8,7 @@ use crate::{
     control::{
         ChainSettings, Founding,
         log::{Change, LogEntry},
-        message::{Farewell, Stage},
+        message::{Farewell, Leave, Stage},
     },
 };
 
@@ -297,6 +297,12 @@ fn stops(farewell: Option<Farewell>) -> (Rig, Vec<Output>) {
     (rig, outputs)
 }
 
+/// A node other than the leader answers what it was asked last.
+fn is_there(rig: &mut Rig, n: u8) {
+    let number = rig.renewals().pop().expect("it is asked").number;
+    rig.handle(Input::Renewed { from: id(n), renewed: Some(Renewed::bare(number, Some(id(1)))) });
+}
+
 fn passes(rig: &mut Rig, leases: u32) -> Vec<Output> {
     rig.now = rig.now + LEASE * leases;
     rig.handle(Input::Tick);
@@ -312,13 +318,16 @@ fn a_node_that_is_to_stop_waits_while_it_hands_over() {
         rig.answer(|renewed| renewed.farewell = Some(Farewell::HandsOver));
         assert!(!rig.outputs().contains(&Output::Event(Event::HandsOver)), "it says so once");
     }
-    assert_eq!(passes(&mut rig, 3), [], "no other node is heard: they may be gone, and what it holds would be");
+    passes(&mut rig, 3);
+    assert_eq!(passes(&mut rig, 1), [], "no other node answers: they may be gone, and what it holds would be");
 }
 
 #[test]
-fn a_node_that_is_to_stop_ends_when_its_chains_are_known_to_go_on() {
+fn a_node_that_is_to_stop_ends_when_another_member_answers() {
     let (mut rig, _) = stops(Some(Farewell::GoesOn));
-    assert_eq!(passes(&mut rig, 3), [Output::Event(Event::GivesUp), Output::Left]);
+    assert_eq!(passes(&mut rig, 3), [], "that is long ago: the others may be gone");
+    is_there(&mut rig, 2);
+    assert_eq!(passes(&mut rig, 1), [Output::Event(Event::GivesUp), Output::Left]);
     let (mut rig, _) = stops(Some(Farewell::GoesOn));
     assert!(!passes(&mut rig, 60).contains(&Output::Left), "it was paused for a minute: the others may be gone");
 }
@@ -329,8 +338,74 @@ fn a_node_that_is_to_stop_and_hears_nobody_waits() {
     let mut rig = Rig::acting();
     passes(&mut rig, 20);
     rig.handle(Input::Leave { until: None });
-    assert_eq!(passes(&mut rig, 3), [Output::Event(Event::Waits)]);
     assert_eq!(passes(&mut rig, 3), []);
+    assert_eq!(passes(&mut rig, 1), [Output::Event(Event::Waits)]);
+    passes(&mut rig, 3);
+    assert_eq!(passes(&mut rig, 1), []);
+}
+
+#[test]
+fn a_word_that_is_taken_back_ends_no_node() {
+    for newer in [Some(Farewell::HandsOver), None] {
+        let (mut rig, _) = stops(Some(Farewell::GoesOn));
+        passes(&mut rig, 2);
+        rig.answer(|renewed| renewed.farewell = Some(Farewell::GoesOn));
+        // The leader has noticed that the other member is gone, and ends itself. It serves nothing.
+        rig.node.hear_farewell(rig.now, newer);
+        rig.node.company = Company::default();
+        rig.outputs();
+        let last = (0..4).flat_map(|_| passes(&mut rig, 1)).any(|output| output == Output::Left);
+        assert!(!last, "{newer:?}: it may be the last copy");
+    }
+}
+
+#[test]
+fn a_leader_that_takes_back_that_all_ends_waits() {
+    let mut rig = Rig::acting();
+    let (voters, configs) = ((1..4).map(id).collect(), rig.configs.clone());
+    rig.handle(Input::Log { leads: Some(Term(1)), leader: Some(id(3)), configs, voters });
+    rig.handle(Input::Leave { until: None });
+    rig.outputs();
+    rig.node.hear_farewell(rig.now, Some(Farewell::Ends));
+    rig.node.hear_farewell(rig.now, Some(Farewell::HandsOver));
+    let last = (0..6).flat_map(|_| passes(&mut rig, 1)).any(|output| output == Output::Left);
+    assert!(!last, "another node was about to take over");
+    rig.node.hear_farewell(rig.now, Some(Farewell::Ends));
+    assert!(passes(&mut rig, 1).contains(&Output::Left), "that one leaves too");
+}
+
+/// The node is paused for half a lease more than it wanted to wait.
+#[test]
+fn what_a_node_takes_in_after_a_pause_does_not_end_it() {
+    let paused = |input: fn(u64) -> Input| {
+        let mut rig = Rig::acting();
+        passes(&mut rig, 20);
+        rig.handle(Input::Leave { until: None });
+        let sent = rig.renewals().pop().expect("a renewal is due").number;
+        rig.now = rig.now + LEASE * 7 / 2;
+        rig.handle(input(sent));
+        rig.handle(Input::Tick);
+        rig.outputs()
+    };
+    let answer = |number| {
+        let bare = Renewed::bare(number, Some(id(1)));
+        let renewed = Renewed { farewell: Some(Farewell::GoesOn), lease: Some(LEASE), ..bare };
+        Input::Renewed { from: id(1), renewed: Some(renewed) }
+    };
+    assert!(!paused(answer).contains(&Output::Left), "an answer");
+    let message = |number| {
+        let renewal = Renewal {
+            number,
+            answered: 0,
+            me: founder(2),
+            applied: LogIndex::default(),
+            leave: Leave::default(),
+            promotions: vec![],
+            reports: vec![],
+        };
+        Input::Renewal { from: id(2), renewal }
+    };
+    assert!(!paused(message).contains(&Output::Left), "a message of another member");
 }
 
 #[test]

@@ -76,21 +76,23 @@ impl View<'_> {
         self.nodes.get(&id).is_some_and(|seen| seen.leaver.has_resigned())
     }
 
-    /// Whether a chain goes on without this member, which wants to leave: by another one that stays. That one must have shown
-    /// an answer given since the leave was asked for: a node killed a moment before was heard of lately all the same, and
-    /// the last copy would go (trap 61).
+    /// Whether a chain goes on without this member, which wants to leave: by another one that stays.
     pub(super) fn has_heir(&self, config: &ChainConfig, id: MemberId) -> bool {
+        config.serving().any(|other| self.is_heir(config, id, other))
+    }
+
+    /// Whether a chain goes on by this serving member when `id` leaves. It must have shown an answer given since the leave was
+    /// asked for: a node killed a moment before was heard of lately all the same, and the last copy would go (trap 61).
+    pub(super) fn is_heir(&self, config: &ChainConfig, id: MemberId, other: MemberId) -> bool {
         let Some(leaver) = self.nodes.get(&id).map(|seen| seen.leaver) else { return false };
-        let agreed = |other| self.nodes.get(&other).is_some_and(|seen| seen.leaver.agreed);
-        let stays = |other| {
-            !self.is_gone(other)
-                && !self.fenced.contains_key(&other)
-                && !agreed(other)
-                && !self.has_halted(config.chain, other)
-        };
-        let proven = |other| self.nodes.get(&other).is_some_and(|seen| seen.proven >= leaver.asked);
-        let lived = |other| other == self.me || proven(other) || self.is(Mutant::BelieveOldMessages);
-        config.serving().any(|other| other != id && stays(other) && lived(other))
+        let seen = self.nodes.get(&other);
+        let stays = !self.is_gone(other)
+            && !self.fenced.contains_key(&other)
+            && !seen.is_some_and(|seen| seen.leaver.agreed)
+            && !self.has_halted(config.chain, other);
+        let is_proven = seen.is_some_and(|seen| seen.proven >= leaver.asked);
+        let lived = other == self.me || is_proven || self.is(Mutant::BelieveOldMessages);
+        other != id && stays && lived
     }
 
     /// Whether the chains of a node that asks to leave go on without it.

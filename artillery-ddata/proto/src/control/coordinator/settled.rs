@@ -44,7 +44,7 @@ impl Coordinator {
     pub(super) fn farewell(&self, now: Timestamp, id: MemberId) -> Option<Farewell> {
         let leading = self.leading.as_ref()?;
         let view = leading.view(now, self.me, &self.settings, self.mutant, &self.outside);
-        view.asks_to_leave(id).then(|| view.farewell(&self.configs, &self.voters, id))
+        if view.asks_to_leave(id) { view.farewell(&self.configs, &self.voters, id) } else { None }
     }
 }
 
@@ -77,25 +77,30 @@ impl View<'_> {
         nodes.filter(move |&id| !is_named(id) && self.is_there(id) && !self.has_halted(config.chain, id))
     }
 
-    fn farewell(&self, configs: &Configs, voters: &BTreeSet<MemberId>, id: MemberId) -> Farewell {
+    /// `None`: others seem to be there, but haven't shown that they have lived since this node asked to leave (trap 61).
+    fn farewell(&self, configs: &Configs, voters: &BTreeSet<MemberId>, id: MemberId) -> Option<Farewell> {
         let stays = |id: MemberId| !self.is_gone(id) && !self.asks_to_leave(id);
+        let is_serving = |config: &&ChainConfig| config.serving().any(|serving| serving == id);
         let is_last = |config: &&ChainConfig| {
             let keeps = |other| other != id && stays(other) && !self.has_halted(config.chain, other);
-            config.serving().any(|serving| serving == id) && !config.serving().any(keeps)
+            !config.serving().any(keeps)
         };
+        let goes_on =
+            |config: &ChainConfig| config.serving().any(|other| stays(other) && self.is_heir(config, id, other));
+        let goes_on = || configs.iter().filter(is_serving).all(goes_on).then_some(Farewell::GoesOn);
         let is_taken_over = |config: &ChainConfig| {
             config.syncing().is_some_and(stays) || self.successors(configs, config).next().is_some()
         };
         let is_last_voter = voters.iter().eq([&id]);
-        let last: Vec<_> = configs.iter().filter(is_last).collect();
+        let last: Vec<_> = configs.iter().filter(is_serving).filter(is_last).collect();
         if last.is_empty() && !is_last_voter {
-            return Farewell::GoesOn;
+            return goes_on();
         }
         let is_taken_over = !last.is_empty() && last.iter().all(|config| is_taken_over(config));
         match (is_taken_over || self.may_come_back(configs, voters, id), last.is_empty()) {
-            (true, _) => Farewell::HandsOver,
-            (false, true) => Farewell::GoesOn,
-            (false, false) => Farewell::Ends,
+            (true, _) => Some(Farewell::HandsOver),
+            (false, true) => goes_on(),
+            (false, false) => Some(Farewell::Ends),
         }
     }
 

@@ -246,3 +246,36 @@ fn a_spare_that_alone_keeps_the_log_is_not_released_while_a_member_may_come_back
     let told = said(&mut world, 0);
     assert_eq!((told.released, told.farewell), (false, Some(Farewell::HandsOver)));
 }
+
+/// A chain of two that the leader, which is node 0, doesn't serve.
+fn served_by_others() -> (World, Vec<u8>) {
+    let worlds = (3..8).map(|founders| World::new(founders, 2));
+    let mut world = worlds.into_iter().find(|world| !world.serving().contains(&id(0))).expect("such a chain");
+    let all: Vec<u8> = (0..world.nodes).collect();
+    keep(&mut world, &[0]);
+    world.pass(3_000, &all);
+    (world, all)
+}
+
+#[test]
+fn a_leader_that_has_just_begun_says_of_no_chain_that_it_goes_on() {
+    let (mut world, all) = served_by_others();
+    let leaver = world.serving()[0].node.as_bytes()[0];
+    world.term = 2;
+    keep(&mut world, &[0]);
+    leaves(&mut world, leaver);
+    assert_eq!(said(&mut world, leaver).farewell, None, "no other member was heard in this term");
+    world.pass(500, &all);
+    assert_eq!(said(&mut world, leaver).farewell, Some(Farewell::GoesOn));
+}
+
+#[test]
+fn a_chain_goes_on_by_a_member_that_has_lived_since() {
+    let (mut world, all) = served_by_others();
+    let [leaver, other] = [0, 1].map(|at| world.serving()[at].node.as_bytes()[0]);
+    let rest: Vec<u8> = all.into_iter().filter(|&n| n != other).collect();
+    world.pass(200, &rest);
+    leaves(&mut world, leaver);
+    let told = said(&mut world, leaver);
+    assert_eq!((told.leave, told.farewell), (None, None), "the other one was killed a moment before");
+}
