@@ -5,11 +5,12 @@ use std::{
     time::Duration,
 };
 
-use tokio::time::{Instant, sleep, sleep_until};
+use artillery_core::clock;
+use tokio::time::sleep;
 
 use super::{data::Data, phase::Stopped, recovering::Parts};
 use crate::{
-    ClusterId,
+    ClusterId, Timestamp,
     control::{
         Founder,
         succession::{self, NotFounded},
@@ -25,11 +26,11 @@ impl Data {
     pub(super) async fn found(&self, cluster: ClusterId, founds: bool) -> Result<Vec<Founder>, NotFounded> {
         let parts = self.recovery.get().ok_or(NotFounded::Static)?;
         let _turn = parts.turn().await;
-        let begun = Instant::now();
-        self.may_give_up(parts, cluster, founds, Duration::ZERO).await?;
+        let begun = clock::now();
+        self.may_give_up(parts, cluster, founds, begun).await?;
         // Nodes that hear a member say so by then; and what that one was granted before is out.
-        sleep_until(begun + self.timing().unwrap_or_default().lease_and_drift()).await;
-        let answered = self.may_give_up(parts, cluster, founds, begun.elapsed()).await?;
+        self.outlast_leases(begun).await;
+        let answered = self.may_give_up(parts, cluster, founds, begun).await?;
         tracing::warn!(%cluster, founds, "an operator accepted losses: this node gives its cluster up for another one");
         Ok(answered)
     }
@@ -48,10 +49,10 @@ impl Data {
         parts: &Parts,
         cluster: ClusterId,
         founds: bool,
-        waited: Duration,
+        begun: Timestamp,
     ) -> Result<Vec<Founder>, NotFounded> {
         let standings = self.survey(parts).await;
-        let by = succession::found(cluster, &standings, waited, self.lease(), founds)?;
+        let by = succession::found(cluster, &standings, clock::now() - begun, self.lease(), founds)?;
         // A node that is about to end founds nothing, and leads no node to where it doesn't go.
         if self.phases().borrow().is_final() || self.is_leaving.load(Ordering::Relaxed) {
             return Err(NotFounded::Stopped);

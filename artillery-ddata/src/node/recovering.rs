@@ -5,13 +5,12 @@ use std::{
     collections::BTreeMap,
     net::SocketAddr,
     sync::{Arc, Weak},
-    time::Duration,
 };
 
 use artillery_core::clock;
 use tokio::{
     task::JoinSet,
-    time::{Instant, sleep_until, timeout},
+    time::{sleep, timeout},
 };
 
 use super::{
@@ -19,7 +18,7 @@ use super::{
     phase::{Phase, Stopped},
 };
 use crate::{
-    ChainConfig, ClusterId, MemberId,
+    ChainConfig, ClusterId, MemberId, Timestamp,
     control::{
         ConfigLog, Configs, Founder, History,
         embedded::{Histories, Seat},
@@ -147,11 +146,11 @@ impl Data {
     async fn recover(&self, cluster: ClusterId, history: History) -> Result<Recovered, NotRecovered> {
         let (parts, state) = self.recovery.get().zip(self.state.get()).ok_or(NotRecovered::Static)?;
         let _turn = parts.turn().await;
-        let begun = Instant::now();
-        self.plan(parts, cluster, history, Duration::ZERO).await?;
+        let begun = clock::now();
+        self.plan(parts, cluster, history, begun).await?;
         // Whoever had been granted a lease before has none any more; and whoever can answer has had its time.
-        sleep_until(begun + self.timing().unwrap_or_default().lease_and_drift()).await;
-        let plan = self.plan(parts, cluster, history, begun.elapsed()).await?;
+        self.outlast_leases(begun).await;
+        let plan = self.plan(parts, cluster, history, begun).await?;
         let configs = parts.configs(&state.borrow().configs);
         let next = plan.history.next(u128::from(super::builder::random()) << 64 | u128::from(super::builder::random()));
         let configs = configs.recovered(next, self.id(), plan.newest, plan.upto);
@@ -165,15 +164,21 @@ impl Data {
         }
     }
 
+    /// Waits until every lease is out that was granted before then.
+    pub(super) async fn outlast_leases(&self, begun: Timestamp) {
+        let until = begun + self.timing().unwrap_or_default().lease_and_drift();
+        sleep(until - clock::now()).await;
+    }
+
     async fn plan(
         &self,
         parts: &Parts,
         cluster: ClusterId,
         history: History,
-        waited: Duration,
+        begun: Timestamp,
     ) -> Result<Plan, NotRecovered> {
         let standings = self.survey(parts).await;
-        let plan = recovery::plan(cluster, &standings, waited)?;
+        let plan = recovery::plan(cluster, &standings, clock::now() - begun)?;
         if plan.history != history {
             return Err(NotRecovered::OtherHistory { found: plan.history });
         }
@@ -183,7 +188,7 @@ impl Data {
         Ok(plan)
     }
 
-    /// What all say who answer, this node included.
+    /// What all say who answer, this node included, as of the end of it: a node that doesn't answer is waited for.
     pub(super) async fn survey(&self, parts: &Parts) -> Vec<Standing> {
         let mut asked = JoinSet::new();
         for (id, addrs) in self.others(parts) {
@@ -201,11 +206,12 @@ impl Data {
         }
         let mut standings = Vec::new();
         while let Some(answer) = asked.join_next().await {
-            standings.extend(answer.ok().flatten());
+            standings.extend(answer.ok().flatten().map(|standing| (standing, clock::now())));
         }
         // Last: it says what has come meanwhile.
-        standings.extend(self.standing().await);
-        standings
+        let mine = self.standing().await;
+        let now = clock::now();
+        standings.into_iter().map(|(standing, at)| standing.aged(now - at)).chain(mine).collect()
     }
 
     /// Whoever the log or the membership knows of, and where: in the lives that the log knows, which may keep it.

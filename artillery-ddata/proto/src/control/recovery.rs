@@ -41,6 +41,16 @@ pub struct Standing {
     pub chains: Vec<ChainStanding>,
 }
 
+impl Standing {
+    /// What it said a while ago, as of now: touch with the log lies so much further back. Of other members it may have heard
+    /// since.
+    #[must_use]
+    pub fn aged(self, by: Duration) -> Self {
+        let aged = |ago: Option<Duration>| ago.map(|ago| ago.saturating_add(by));
+        Self { in_touch: aged(self.in_touch), heard: aged(self.heard), ..self }
+    }
+}
+
 /// The place of an entry among all that the log's group has written, changes or not.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 pub struct LogEnd {

@@ -182,3 +182,16 @@ fn a_lease_asked_for_since_the_order_shows_that_a_majority_lives() {
     );
     assert!(plan(CLUSTER, &[touched]).is_ok(), "when the order is given it may be from just before the loss");
 }
+
+#[test]
+fn an_answer_from_early_in_a_survey_counts_by_when_it_was_given() {
+    // The survey took a second, since another node didn't answer.
+    let touched =
+        |ago| Standing { in_touch: Some(Duration::from_millis(ago)), ..three(2) }.aged(Duration::from_secs(1));
+    let after = |standing: Standing| plan_after(CLUSTER, &[standing], Duration::from_secs(2));
+    let ago = Duration::from_millis(1_900);
+    assert_eq!(after(touched(900)), Err(NotRecovered::InTouch { node: id(2), ago }), "since the order");
+    assert!(after(touched(1_100)).is_ok(), "before it");
+    let aged = Standing { heard: None, member_heard: Some(ago), ..three(2) }.aged(ago);
+    assert_eq!((aged.heard, aged.member_heard), (None, Some(ago)), "of a member it may have heard since");
+}
