@@ -181,7 +181,7 @@ impl Data {
     async fn become_member(
         self: Arc<Self>,
         cluster: ClusterId,
-        state: watch::Receiver<State>,
+        mut state: watch::Receiver<State>,
         mut standings: Vec<watch::Receiver<Standing>>,
         mut ready: oneshot::Receiver<()>,
     ) {
@@ -203,6 +203,10 @@ impl Data {
             }
             if !state.borrow().configs.names(self.id()) {
                 self.reach_a_member().await;
+                // That may have taken long: by now it may be a joiner, or another node gone.
+                if state.wait_for(|state| state.unready.is_none()).await.is_err() {
+                    return;
+                }
             }
             self.advance(Phase::Ready(Ready::new(self.role(), cluster)));
         };
