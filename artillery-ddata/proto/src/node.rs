@@ -80,6 +80,8 @@ pub struct Node {
     asked_members: bool,
     /// When a leader said last that the chains of this node, which wants to leave, go on without it.
     goes_on: Option<Timestamp>,
+    /// It was told to stop, and then an operator had it go on under a new history.
+    is_kept: bool,
     /// It leads and ends soon, since the chains end with those that leave.
     ends_soon: bool,
     /// Callers wait for the word that it has left.
@@ -120,6 +122,7 @@ impl Node {
             waits: false,
             asked_members: false,
             goes_on: None,
+            is_kept: false,
             ends_soon: false,
             leaving: false,
             released: false,

@@ -29,6 +29,7 @@ impl Node {
             waits,
             asked_members,
             goes_on,
+            is_kept,
             ends_soon,
             leaving,
             released,
@@ -52,7 +53,7 @@ impl Node {
             write!(out, "{:?}", (company, state.successor))?;
         }
         if ends_at.is_some() {
-            write!(out, "{:?}", (asked_members, company.answered()))?;
+            write!(out, "{:?}", (asked_members, is_kept, company.answered()))?;
         }
         write!(out, "{:?}", (goes_on, ends_soon, leaving, released, ends_at, waits, tick, outputs))
     }

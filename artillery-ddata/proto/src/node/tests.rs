@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::*;
 use crate::{
-    ChainConfig, ClusterId, Incarnation,
+    ChainConfig, ClusterId, Epoch, Incarnation,
     control::{
         ChainSettings, Founding,
         log::{Change, LogEntry},
@@ -421,6 +421,20 @@ fn a_node_that_is_to_stop_waits_for_a_while_for_others_to_go_on() {
     assert!(!passes(&mut rig, 2).contains(&Output::Left));
     rig.answer(|renewed| renewed.farewell = Some(Farewell::GoesOn));
     assert!(passes(&mut rig, 1).contains(&Output::Left));
+}
+
+#[test]
+fn a_node_that_is_to_stop_and_goes_on_alone_waits_for_others() {
+    let mut rig = Rig::acting();
+    rig.handle(Input::Leave { until: None });
+    let next = rig.configs.history().next(7);
+    let alone = rig.configs.recovered(next, id(3), Epoch(9), rig.configs.applied());
+    rig.configs = Arc::new(alone);
+    rig.hear(rig.configs.clone());
+    rig.outputs();
+    rig.answer(|renewed| renewed.farewell = Some(Farewell::Ends));
+    assert!(!rig.outputs().contains(&Output::Left), "an operator wants what it holds");
+    assert!(!passes(&mut rig, 3).contains(&Output::Left));
 }
 
 #[test]

@@ -18,7 +18,7 @@ const LAST: u64 = 8 * SECOND;
 
 impl World {
     /// Kills nodes until those that keep the log have no majority, but one that serves all chains; they are lost for good, and
-    /// start other lives later.
+    /// start other lives later. The one that is left may be told to stop.
     pub(super) fn disaster(&mut self) {
         let again = self.now + SECOND / 5;
         if self.now > HEALED - LAST {
@@ -46,6 +46,9 @@ impl World {
                 self.end_life(node);
                 self.queue.push(self.now + after, super::super::Event::Control(Event::Start(node)));
             }
+        }
+        if self.control.as_mut().is_some_and(|control| control.operator.chance(300)) {
+            self.leave_for_good(survivor);
         }
         self.queue.push(again, super::super::Event::Control(Event::WantRecovery));
     }
