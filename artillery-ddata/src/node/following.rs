@@ -277,10 +277,13 @@ impl Data {
         self.is_leaving.store(true, Ordering::Relaxed);
         let Some(door) = self.door.get() else { return };
         let (done, left) = oneshot::channel();
-        if door.commands.send(Command::Leave { until: None, done }).await.is_ok() {
-            // Where the node has stopped meanwhile, nobody tells.
-            drop(left.await);
-        }
+        let leave = async {
+            if door.commands.send(Command::Leave { until: None, done }).await.is_ok() {
+                drop(left.await);
+            }
+        };
+        // Where it stops at this moment, the command may stay in the queue that nobody takes anything from any more.
+        self.unless_stopped(leave).await;
     }
 }
 

@@ -1,9 +1,9 @@
 //! A node whose own part in the configuration log fails stops, and says so.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use super::*;
-use crate::control::embedded::Embedded;
+use crate::{control::embedded::Embedded, driver::control::Door, kv::Call};
 
 async fn alone() -> (Node, Embedded) {
     let builder = Node::builder().cluster("alone").name("a").secret("of one node that is alone").mdns(false);
@@ -38,4 +38,23 @@ async fn a_node_that_is_shut_down_does_not_call_its_log_failed() {
     node.shutdown().await;
     assert_eq!(within(node.stopped()).await, Stopped::ShutDown);
     assert!(!log.has_failed());
+}
+
+/// A command that is sent while the task that takes them ends may stay in its queue, which lives as long as a sender does.
+#[tokio::test]
+async fn a_node_that_stops_meanwhile_has_left() {
+    let (node, _) = alone().await;
+    let (commands, queue) = tokio::sync::mpsc::channel(1);
+    let builder = Node::builder().cluster("other").name("b").secret("of one node that is alone").mdns(false);
+    let other = builder.listen("127.0.0.1:0".parse().unwrap()).expect(2).start().await.unwrap();
+    let like = node.inner.data.door.get().unwrap();
+    let standing = Box::new(|| -> Call<_> { Box::pin(std::future::ready(None)) });
+    let door = Door { commands, log: like.log.clone(), standing, patience: like.patience };
+    assert!(other.inner.data.door.set(Arc::new(door)).is_ok());
+    let stop = async {
+        tokio::task::yield_now().await;
+        other.inner.data.stop(Stopped::Succeeded);
+    };
+    within(async { tokio::join!(other.leave(), stop) }).await;
+    drop(queue);
 }
