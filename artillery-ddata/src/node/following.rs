@@ -203,7 +203,7 @@ impl Data {
             }
             if !state.borrow().configs.names(self.id()) {
                 self.reach_a_member().await;
-                // That may have taken long: by now it may be a joiner, or another node gone.
+                // That may have taken long. Meanwhile this node may have become a joiner, or another node may have gone.
                 if state.wait_for(|state| state.unready.is_none()).await.is_err() {
                     return;
                 }
@@ -282,7 +282,7 @@ impl Data {
                 drop(left.await);
             }
         };
-        // Where it stops at this moment, the command may stay in the queue that nobody takes anything from any more.
+        // The task that takes commands ends when this node stops. A command sent at that moment may stay in its queue, unanswered.
         self.unless_stopped(leave).await;
     }
 }

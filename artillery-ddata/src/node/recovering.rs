@@ -164,7 +164,7 @@ impl Data {
         }
     }
 
-    /// Waits until every lease is out that was granted before then.
+    /// Waits until every lease that was granted before `begun` is out.
     pub(super) async fn outlast_leases(&self, begun: Timestamp) {
         let until = begun + self.timing().unwrap_or_default().lease_and_drift();
         sleep(until - clock::now()).await;
@@ -188,7 +188,7 @@ impl Data {
         Ok(plan)
     }
 
-    /// What all say who answer, this node included, as of the end of it: a node that doesn't answer is waited for.
+    /// The standings of this node and of all that answer, each as of the end of the survey: a silent node takes a lease.
     pub(super) async fn survey(&self, parts: &Parts) -> Vec<Standing> {
         let mut asked = JoinSet::new();
         for (id, addrs) in self.others(parts) {

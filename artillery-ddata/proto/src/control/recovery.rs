@@ -42,8 +42,8 @@ pub struct Standing {
 }
 
 impl Standing {
-    /// What it said a while ago, as of now: touch with the log lies so much further back. Of other members it may have heard
-    /// since.
+    /// What the node said so long ago, as of now: its touch with the log lies so much further back. It may have heard other
+    /// members since, so the time of that stays.
     #[must_use]
     pub fn aged(self, by: Duration) -> Self {
         let aged = |ago: Option<Duration>| ago.map(|ago| ago.saturating_add(by));

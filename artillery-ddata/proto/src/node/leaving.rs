@@ -60,8 +60,8 @@ impl Node {
                 self.wait_on(now);
                 self.say_once(Event::HandsOver);
             }
-            // A node that gives way listens to few others: some may be there that it doesn't know of. And who goes on alone is to
-            // be the source of the nodes that come (trap 69).
+            // A node that gives way listens to few others: some may be there that it doesn't know of. A node that an
+            // operator has go on alone is to be the source of the nodes that come (trap 69).
             Farewell::Ends if self.yields() || self.is_kept => self.wait_on(now),
             // Others that leave too are to hear it as well.
             Farewell::Ends if self.leads && !self.is_last() => self.end_soon(now),

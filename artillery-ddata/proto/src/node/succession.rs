@@ -33,7 +33,7 @@ pub struct Successor {
 pub(super) struct Company {
     /// Since then no other serving member has been heard: from the last word of one, or from the beginning of this node.
     quiet_since: Option<Timestamp>,
-    /// When that was asked which one of them has answered last.
+    /// The latest question that another serving member has answered: when it was asked.
     answered: Option<Timestamp>,
     /// When to look next whether they are there.
     look_at: Option<Timestamp>,
@@ -63,7 +63,8 @@ struct Succession {
 }
 
 impl Company {
-    /// When that was asked which another serving member has answered: it lived then, however long the answer took.
+    /// When the latest question was asked that another serving member has answered. The member lived then, however long its
+    /// answer took.
     pub(super) fn answered(&self) -> Option<Timestamp> {
         self.answered
     }
