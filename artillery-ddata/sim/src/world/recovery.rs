@@ -40,7 +40,7 @@ impl World {
         } else if self.now > self.setup.healed + RECOVERY {
             // Clients that are far ahead of their schedule rest, and those that take each other's sessions away do
             // nothing else.
-            let starves = self.counts.expired_sessions * 10 > self.counts.operations;
+            let starves = self.counts.expired_sessions * 4 > self.counts.operations;
             self.unasked = whole && (self.counts.healed < ASKED || starves);
             if self.unasked {
                 return Ok(());
