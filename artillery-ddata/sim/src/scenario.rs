@@ -11,8 +11,8 @@ use artillery_proto::Mode;
 
 use self::directed::{crowd, disturbed, forks, halves, last_words, overlaps, race, stalls, whispers};
 use self::draw::{
-    batches, clocks, common, evictions, founded, hold_lists, is_far, lags, large, long, mixed, moving, one_key,
-    readers, resync, retries, scripts, sole, turmoil, unrest, walks, watches,
+    batches, clocks, common, evictions, founded, hold_lists, lags, large, mixed, moving, one_key, readers, resync,
+    retries, scripts, sole, turmoil, unrest, walks, watches,
 };
 pub use self::{
     gray::{BACK, Gray, gray_setup},
@@ -231,16 +231,12 @@ impl Scenario {
                 // Some writes of each client fit.
                 setup.window = rng.between(70 * setup.clients as u64, 3000) as usize;
                 setup.padding = rng.between(0, 250);
-                if is_far(&setup) {
-                    // No list fits for long.
-                    setup.keys.lists = 0;
-                }
             }
             Self::Crash => setup.members = rng.between(2, 4) as usize,
             Self::Classic => setup.mode = Mode::Classic,
             Self::Single => setup.members = 1,
             Self::Pair => setup.members = 2,
-            Self::Long => long(&mut setup),
+            Self::Long => setup.members = 5,
             Self::Hot => {
                 setup.keys = one_key();
                 setup.clients = rng.between(8, 16) as usize;

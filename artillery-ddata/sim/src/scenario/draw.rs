@@ -96,23 +96,8 @@ pub(super) fn common(rng: &mut Rng) -> Setup {
 /// An append weighs as much as its whole list, which soon fills a small window for as long as it takes to commit: far away
 /// most of what clients write would hear `Busy` until they gave up, as no queue stands before these heads.
 pub(super) fn hold_lists(setup: &mut Setup) {
-    if setup.keys.lists > 0 && is_far(setup) {
+    if setup.keys.lists > 0 && setup.profile.delay >= 2 * MILLI {
         setup.window = setup.window.max(16 << 10);
-    }
-}
-
-/// Whether nodes are so far away that what waits for them adds up.
-pub(super) fn is_far(setup: &Setup) -> bool {
-    setup.profile.delay >= 2 * MILLI
-}
-
-/// Far away a write takes long through five members. Clients that always ask again before it is done ask for several times as
-/// much, and a small budget of sessions holds none of theirs for long enough.
-pub(super) fn long(setup: &mut Setup) {
-    setup.members = 5;
-    if is_far(setup) {
-        setup.attempt.1 = setup.attempt.1.max(30 * setup.profile.delay);
-        setup.session_bytes = setup.session_bytes.max(16 << 10);
     }
 }
 
