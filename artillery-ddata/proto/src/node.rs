@@ -80,6 +80,8 @@ pub struct Node {
     asked_members: bool,
     /// When a leader said last that the chains of this node, which wants to leave, go on without it.
     goes_on: Option<Timestamp>,
+    /// The renewal to which a leader has said that, or something else of these chains, last.
+    word_of: u64,
     /// It was told to stop, and then an operator had it go on under a new history.
     is_kept: bool,
     /// It leads and ends soon, since the chains end with those that leave.
@@ -122,6 +124,7 @@ impl Node {
             waits: false,
             asked_members: false,
             goes_on: None,
+            word_of: 0,
             is_kept: false,
             ends_soon: false,
             leaving: false,
@@ -332,7 +335,7 @@ impl Node {
     }
 
     fn answered(&mut self, now: Timestamp, from: MemberId, renewed: Renewed) {
-        let Renewed { leader, farewell, .. } = renewed;
+        let Renewed { leader, farewell, number, .. } = renewed;
         let lease = self.holder.configs().timing().lease;
         // What was said before a pause of this node tells nothing of now.
         let is_old = self.holder.sent(renewed.number).is_none_or(|sent| now - sent > lease);
@@ -355,7 +358,8 @@ impl Node {
             self.act();
         }
         // The newest word counts, and only a confirmed leader's: this node may have become a voter since.
-        if leader == Some(from) && !is_old {
+        if leader == Some(from) && !is_old && number >= self.word_of {
+            self.word_of = number;
             self.released = released;
             self.see_whether_left();
             self.hear_farewell(now, farewell);

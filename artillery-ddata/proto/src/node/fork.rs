@@ -30,6 +30,7 @@ impl Node {
             asked_members,
             goes_on,
             is_kept,
+            word_of,
             ends_soon,
             leaving,
             released,
@@ -53,7 +54,7 @@ impl Node {
             write!(out, "{:?}", (company, state.successor))?;
         }
         if ends_at.is_some() {
-            write!(out, "{:?}", (asked_members, is_kept, company.answered()))?;
+            write!(out, "{:?}", (asked_members, is_kept, word_of, company))?;
         }
         write!(out, "{:?}", (goes_on, ends_soon, leaving, released, ends_at, waits, tick, outputs))
     }

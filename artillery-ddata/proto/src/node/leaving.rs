@@ -63,17 +63,16 @@ impl Node {
             // A node that gives way listens to few others: some may be there that it doesn't know of. A node that an
             // operator has go on alone is to be the source of the nodes that come (trap 69).
             Farewell::Ends if self.yields() || self.is_kept => self.wait_on(now),
-            // Others that leave too are to hear it as well.
-            Farewell::Ends if self.leads && !self.is_last() => self.end_soon(now),
+            // Others that leave too are to hear it as well, which takes a quorum.
+            Farewell::Ends if self.keeps_log() => self.end_soon(now),
             Farewell::Ends => self.end(Event::EndsChain),
         }
     }
 
-    /// This node leads, and ends when the others have had time for another renewal.
+    /// This node keeps the log, and ends when the others have had time for another renewal.
     fn end_soon(&mut self, now: Timestamp) {
         if !self.ends_soon {
             self.ends_soon = true;
-            self.goes_on = Some(now);
             self.ends_at = Some(now + self.holder.configs().timing().renew() * 2);
         }
     }
@@ -84,6 +83,9 @@ impl Node {
         if self.ends_at.is_some_and(|at| now - at > self.holder.configs().timing().lease) {
             self.take_back_word();
             return self.wait_on(now);
+        }
+        if self.ends_soon {
+            return self.end(Event::EndsChain);
         }
         let may_be_last = self.may_be_last(now);
         if may_be_last && !self.is_last() && !std::mem::replace(&mut self.asked_members, true) {
@@ -97,14 +99,14 @@ impl Node {
         }
     }
 
-    /// Whether this node serves a chain, no leader has said lately that the chain goes on without it, and none of the other
-    /// members has answered what was asked lately: they may be gone, and what this node holds would end with it. A message
-    /// of theirs proves nothing: it may have been long on its way.
+    /// Whether no leader has said lately that the chains of this node go on without it, and it serves one of which no other
+    /// member has answered what was asked lately: they may be gone, and what this node holds would end with it. A message of
+    /// theirs proves nothing: it may have been long on its way.
     fn may_be_last(&self, now: Timestamp) -> bool {
-        let is_serving = |config: &ChainConfig| config.serving().any(|id| id == self.me);
+        let is_serving = |config: &&ChainConfig| config.serving().any(|id| id == self.me);
         let lately = |at: Timestamp| now - at < self.holder.configs().timing().lease * 2;
-        let is_known_to_go_on = self.goes_on.is_some_and(lately) || self.company.answered().is_some_and(lately);
-        self.holder.configs().iter().any(is_serving) && !is_known_to_go_on
+        let goes_on = |config: &ChainConfig| config.serving().any(|id| self.company.answered(id).is_some_and(lately));
+        !self.goes_on.is_some_and(lately) && !self.holder.configs().iter().filter(is_serving).all(goes_on)
     }
 
     fn say_once(&mut self, event: Event) {

@@ -4,7 +4,7 @@
 //! A node that hears no serving member for a while asks those that it knows. A node that has served itself doesn't, until it is
 //! told of a cluster that succeeds its own.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Event, Node, Output, Unready};
 use crate::{
@@ -33,8 +33,8 @@ pub struct Successor {
 pub(super) struct Company {
     /// Since then no other serving member has been heard: from the last word of one, or from the beginning of this node.
     quiet_since: Option<Timestamp>,
-    /// The latest question that another serving member has answered: when it was asked.
-    answered: Option<Timestamp>,
+    /// The latest question that each of them has answered: when it was asked.
+    answered: BTreeMap<MemberId, Timestamp>,
     /// When to look next whether they are there.
     look_at: Option<Timestamp>,
     /// The serving member that was asked last by itself.
@@ -65,8 +65,8 @@ struct Succession {
 impl Company {
     /// When the latest question was asked that another serving member has answered. The member lived then, however long its
     /// answer took.
-    pub(super) fn answered(&self) -> Option<Timestamp> {
-        self.answered
+    pub(super) fn answered(&self, id: MemberId) -> Option<Timestamp> {
+        self.answered.get(&id).copied()
     }
 }
 
@@ -145,8 +145,11 @@ impl Node {
     /// A node has answered what was asked at `sent`. A leader that a quorum has confirmed belongs to this cluster, even if this node
     /// doesn't know it as a node that keeps the log.
     pub(super) fn hear_answer(&mut self, from: MemberId, sent: Timestamp, leads: bool) {
-        if self.serving().contains(&from) {
-            self.company.answered = self.company.answered.max(Some(sent));
+        let serving = self.serving();
+        self.company.answered.retain(|id, _| serving.contains(id));
+        if serving.contains(&from) {
+            let last = self.company.answered.entry(from).or_insert(sent);
+            *last = sent.max(*last);
         }
         let is_own = self.is_own(from) || (leads && from != self.me);
         let known = self.company.succession.as_ref().filter(|known| is_own && sent >= known.since);

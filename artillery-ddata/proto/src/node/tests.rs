@@ -410,8 +410,9 @@ fn what_a_node_takes_in_after_a_pause_does_not_end_it() {
 
 #[test]
 fn a_node_that_is_to_stop_ends_when_no_node_takes_over() {
-    let (_, outputs) = stops(Some(Farewell::Ends));
-    assert!(outputs.contains(&Output::Event(Event::EndsChain)) && outputs.contains(&Output::Left));
+    let (mut rig, outputs) = stops(Some(Farewell::Ends));
+    assert!(!outputs.contains(&Output::Left), "it keeps the log: others are to hear it too");
+    assert_eq!(passes(&mut rig, 1), [Output::Event(Event::EndsChain), Output::Left]);
 }
 
 #[test]
@@ -456,5 +457,40 @@ fn a_last_member_that_is_to_stop_waits_though_no_leader_answers() {
     assert_eq!(passes(&mut rig, 3), [Output::Event(Event::Waits)]);
     assert_eq!(passes(&mut rig, 3), []);
     rig.answer(|renewed| renewed.farewell = Some(Farewell::Ends));
-    assert!(rig.outputs().contains(&Output::Left));
+    assert!(passes(&mut rig, 1).contains(&Output::Left));
+}
+
+/// Chain 0 is served by nodes 1 and 3, chain 1 by nodes 2 and 3. Node 2 is gone, and node 1 answers.
+#[test]
+fn a_member_of_another_chain_takes_nothing_over() {
+    let mut rig = Rig::acting();
+    let mut configs = Configs::clone(&rig.configs);
+    for (chain, without) in [(0, 2), (1, 1)] {
+        let before = configs.get(ChainId(chain)).unwrap().clone();
+        let members = before.members.iter().copied().filter(|member| member.id != id(without)).collect();
+        let config = ChainConfig { members, ..before.clone() };
+        let change = crate::control::log::ChainChange { replaces: before.epoch, config };
+        let index = configs.applied().next();
+        configs.apply(&LogEntry { index, term: Term(1), change: Change::Chains(vec![change]) }).unwrap();
+    }
+    rig.hear(Arc::new(configs));
+    passes(&mut rig, 20);
+    rig.handle(Input::Leave { until: None });
+    for _ in 0..8 {
+        assert!(!passes(&mut rig, 1).contains(&Output::Left), "what it holds of chain 1 no other node has");
+        is_there(&mut rig, 1);
+    }
+}
+
+#[test]
+fn a_word_that_comes_late_does_not_undo_a_newer_one() {
+    let mut rig = Rig::acting();
+    rig.handle(Input::Leave { until: None });
+    let [first, second] = [0, 1].map(|_| rig.renewals().pop().expect("a renewal is due").number);
+    for (number, farewell) in [(second, Farewell::HandsOver), (first, Farewell::Ends)] {
+        let bare = Renewed::bare(number, Some(id(1)));
+        let renewed = Renewed { lease: Some(LEASE), farewell: Some(farewell), ..bare };
+        rig.handle(Input::Renewed { from: id(1), renewed: Some(renewed) });
+    }
+    assert!(!passes(&mut rig, 1).contains(&Output::Left), "another node takes over");
 }
