@@ -25,7 +25,7 @@ use std::{
 
 #[cfg(feature = "mutants")]
 pub use self::mutant::Mutant;
-use self::{acting::Acting, succession::Company};
+use self::{acting::Acting, leaving::Leaving, succession::Company};
 pub use self::{
     interface::{Event, Input, Output, State},
     ready::Unready,
@@ -66,30 +66,9 @@ pub struct Node {
     met: BTreeMap<MemberId, SocketAddr>,
     /// Renewals that wait for their answers.
     renewals: usize,
-    /// The chains that have yet to say that they act by no lease.
-    resigning: Option<BTreeSet<ChainId>>,
     /// How often a resignation was taken back.
     stretch: u64,
-    /// A node that couldn't leave until then stays.
-    stays_at: Option<Timestamp>,
-    /// A node that is to stop, and couldn't leave until then, ends.
-    ends_at: Option<Timestamp>,
-    /// It has been said that this node, which is to stop, is the last that serves a chain, and so waits.
-    waits: bool,
-    /// It has asked the other members whether they are there, since it may be the last that serves a chain.
-    asked_members: bool,
-    /// When a leader said last that the chains of this node, which wants to leave, go on without it.
-    goes_on: Option<Timestamp>,
-    /// The renewal to which a leader has said that, or something else of these chains, last.
-    word_of: u64,
-    /// It was told to stop, and then an operator had it go on under a new history.
-    is_kept: bool,
-    /// It leads and ends soon, since the chains end with those that leave.
-    ends_soon: bool,
-    /// Callers wait for the word that it has left.
-    leaving: bool,
-    /// The leader has said that the log can do without this node, which leaves.
-    released: bool,
+    leaving: Leaving,
     /// When the coordinator wants to look at the clock.
     tick: Option<Timestamp>,
     /// Chains that stopped, or aren't open, by the newest renewal of this node.
@@ -117,18 +96,8 @@ impl Node {
             acted: None,
             met: BTreeMap::new(),
             renewals: 0,
-            resigning: None,
             stretch: 0,
-            stays_at: None,
-            ends_at: None,
-            waits: false,
-            asked_members: false,
-            goes_on: None,
-            word_of: 0,
-            is_kept: false,
-            ends_soon: false,
-            leaving: false,
-            released: false,
+            leaving: Leaving::default(),
             tick: None,
             closed: BTreeSet::new(),
             was_ready: false,
@@ -225,20 +194,14 @@ impl Node {
     pub fn next_tick(&self) -> Option<Timestamp> {
         let renewal = self.may_renew().then(|| self.holder.next_tick());
         let asks = self.holder.ask_at().filter(|_| self.acted.is_some() && self.may_ask());
-        let stays = self.stays_at.filter(|_| self.resigning.is_none());
-        [renewal, asks, self.tick, stays, self.ends_at, self.company_at()].into_iter().flatten().min()
+        [renewal, asks, self.tick, self.leaves_at(), self.company_at()].into_iter().flatten().min()
     }
 
     fn tick(&mut self, now: Timestamp) {
         if self.tick.take_if(|at| *at <= now).is_some() {
             self.decide(now, coordinator::Input::Tick);
         }
-        if self.resigning.is_none() && self.stays_at.take_if(|at| *at <= now).is_some() {
-            self.stay(now);
-        }
-        if self.ends_at.is_some_and(|at| at <= now) {
-            self.give_up(now);
-        }
+        self.look_at_leaving(now);
         self.look_for_company(now);
     }
 
@@ -357,14 +320,11 @@ impl Node {
             self.see_whether_serves();
             self.act();
         }
-        // The newest word counts, and only a confirmed leader's: this node may have become a voter since.
-        if leader == Some(from) && !is_old && number >= self.word_of {
-            self.word_of = number;
-            self.released = released;
-            self.see_whether_left();
-            self.hear_farewell(now, farewell);
+        // Only a confirmed leader's word counts: this node may have become a voter since.
+        if leader == Some(from) && !is_old {
+            self.hear_word(now, number, released, farewell);
         }
-        if resigns && self.resigning.is_none() {
+        if resigns {
             self.resign();
         }
         if serves_again {

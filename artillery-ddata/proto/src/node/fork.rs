@@ -22,18 +22,8 @@ impl Node {
             acted,
             met,
             renewals,
-            resigning,
             stretch,
-            stays_at,
-            ends_at,
-            waits,
-            asked_members,
-            goes_on,
-            is_kept,
-            word_of,
-            ends_soon,
             leaving,
-            released,
             tick,
             // These follow from the answers, and only others look at it; but for what the chains act by.
             state,
@@ -45,7 +35,7 @@ impl Node {
         } = self;
         holder.describe(out)?;
         coordinator.describe(out)?;
-        write!(out, "{:?}", (me, voters, leads, acted, met, renewals, resigning, stretch, stays_at))?;
+        write!(out, "{:?}", (me, voters, leads, acted, met, renewals, stretch))?;
         if let Some(acting) = acting {
             acting.describe(out)?;
         }
@@ -53,9 +43,7 @@ impl Node {
         if !state.served || state.successor.is_some() {
             write!(out, "{:?}", (company, state.successor))?;
         }
-        if ends_at.is_some() {
-            write!(out, "{:?}", (asked_members, is_kept, word_of, company))?;
-        }
-        write!(out, "{:?}", (goes_on, ends_soon, leaving, released, ends_at, waits, tick, outputs))
+        leaving.describe(company, out)?;
+        write!(out, "{:?}", (tick, outputs))
     }
 }

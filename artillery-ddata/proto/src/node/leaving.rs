@@ -13,31 +13,75 @@ use crate::{
 /// together would wait for each other. The last that serves a chain waits on.
 const FAREWELL: u32 = 3;
 
+/// How far a node has come with leaving, and what a leader has said of its chains.
+#[derive(Clone, Default, Debug)]
+pub(super) struct Leaving {
+    /// Callers wait for the word that the node has left.
+    is_awaited: bool,
+    /// The chains that have yet to say that they act by no lease.
+    resigning: Option<BTreeSet<ChainId>>,
+    /// A node that is drained, and couldn't leave until then, stays.
+    stays_at: Option<Timestamp>,
+    /// A node that is to stop, and couldn't leave until then, ends.
+    ends_at: Option<Timestamp>,
+    /// It has been said why the node, which is to stop, doesn't end yet.
+    has_said_why: bool,
+    /// The node has asked the other members whether they are there, since it may be the last that serves a chain.
+    has_asked_members: bool,
+    /// It was told to stop, and then an operator had it go on under a new history.
+    is_kept: bool,
+    /// The renewal whose answer brought the newest word of a leader. The fields below say what that was.
+    word_of: u64,
+    /// The log can do without the node.
+    released: bool,
+    /// When a leader said last that the chains go on without the node.
+    goes_on: Option<Timestamp>,
+    /// The chains end with the nodes that leave, and this one stays for a moment so that the others hear it too.
+    ends_soon: bool,
+}
+
+impl Leaving {
+    /// What a leader said of the chains holds no longer.
+    fn take_back_word(&mut self) {
+        (self.goes_on, self.ends_soon) = (None, false);
+    }
+
+    /// An operator has the node go on alone.
+    pub(super) fn goes_on_alone(&mut self) {
+        self.is_kept = self.ends_at.is_some();
+    }
+
+    /// Writes down what the conduct of the node depends on.
+    #[cfg(feature = "mutants")]
+    pub(super) fn describe(&self, company: &super::Company, out: &mut dyn std::fmt::Write) -> std::fmt::Result {
+        let to_stop = self.ends_at.is_some().then_some((self.has_asked_members, self.is_kept, company));
+        let word = self.is_awaited.then_some((self.word_of, self.released, self.goes_on, self.ends_soon));
+        let Self { is_awaited, resigning, stays_at, ends_at, has_said_why, .. } = self;
+        write!(out, "{:?}", (is_awaited, resigning, stays_at, ends_at, has_said_why, to_stop, word))
+    }
+}
+
 impl Node {
     /// Asks to leave. A node that is to stop goes on asking until it ends, also when a drain of it is given up.
     pub(super) fn leave(&mut self, now: Timestamp, until: Option<Timestamp>) {
-        let is_to_stop = self.holder.leaves().is_asked() && self.stays_at.is_none();
-        self.stays_at = until.filter(|_| !is_to_stop);
-        if until.is_none() && self.ends_at.is_none() {
+        let is_to_stop = self.holder.leaves().is_asked() && self.leaving.stays_at.is_none();
+        self.leaving.stays_at = until.filter(|_| !is_to_stop);
+        if until.is_none() && self.leaving.ends_at.is_none() {
             self.wait_on(now);
         }
-        self.leaving = true;
-        self.take_back_word();
+        self.leaving.is_awaited = true;
+        self.leaving.released = false;
+        self.leaving.take_back_word();
         self.holder.leave(now);
         self.see_whether_left();
-        if self.ends_at_once() && self.ends_at.is_some() && self.is_last() {
+        if self.ends_at_once() && self.leaving.ends_at.is_some() && self.is_last() {
             self.end(Event::EndsChain);
         }
     }
 
     fn wait_on(&mut self, now: Timestamp) {
-        self.asked_members = false;
-        self.ends_at = Some(now + self.holder.configs().timing().lease * FAREWELL);
-    }
-
-    /// What a leader said of the chains of this node holds no longer.
-    fn take_back_word(&mut self) {
-        (self.goes_on, self.ends_soon) = (None, false);
+        self.leaving.has_asked_members = false;
+        self.leaving.ends_at = Some(now + self.holder.configs().timing().lease * FAREWELL);
     }
 
     /// Whether it alone serves a chain, or keeps the log.
@@ -46,23 +90,49 @@ impl Node {
         self.voters.iter().eq([&self.me]) || self.holder.configs().iter().any(serves_alone)
     }
 
+    /// When to look at this next.
+    pub(super) fn leaves_at(&self) -> Option<Timestamp> {
+        let Leaving { stays_at, ends_at, resigning, .. } = &self.leaving;
+        stays_at.filter(|_| resigning.is_none()).into_iter().chain(*ends_at).min()
+    }
+
+    /// Looks whether this node has waited for long enough.
+    pub(super) fn look_at_leaving(&mut self, now: Timestamp) {
+        let Leaving { stays_at, resigning, .. } = &mut self.leaving;
+        if resigning.is_none() && stays_at.take_if(|at| *at <= now).is_some() {
+            self.stay(now);
+        }
+        if self.leaving.ends_at.is_some_and(|at| at <= now) {
+            self.give_up(now);
+        }
+    }
+
+    /// A confirmed leader has answered the renewal of this number. The newest word counts.
+    pub(super) fn hear_word(&mut self, now: Timestamp, number: u64, released: bool, farewell: Option<Farewell>) {
+        if self.leaving.is_awaited && number >= self.leaving.word_of {
+            (self.leaving.word_of, self.leaving.released) = (number, released);
+            self.see_whether_left();
+            self.hear_farewell(now, farewell);
+        }
+    }
+
     /// Takes in what a leader says of the chains of this node, which leaves: while another node takes over what this one alone
-    /// has, it waits on (trap 69). The newest word counts: a leader that knows nothing now takes back what it has said.
+    /// has, it waits on (trap 69). A leader that knows nothing now takes back what it has said.
     pub(super) fn hear_farewell(&mut self, now: Timestamp, farewell: Option<Farewell>) {
-        if self.ends_at.is_none() {
+        if self.leaving.ends_at.is_none() {
             return;
         }
-        let Some(farewell) = farewell else { return self.take_back_word() };
+        let Some(farewell) = farewell else { return self.leaving.take_back_word() };
         match farewell {
-            Farewell::GoesOn => self.goes_on = Some(now),
+            Farewell::GoesOn => self.leaving.goes_on = Some(now),
             Farewell::HandsOver => {
-                self.take_back_word();
+                self.leaving.take_back_word();
                 self.wait_on(now);
                 self.say_once(Event::HandsOver);
             }
             // A node that gives way listens to few others: some may be there that it doesn't know of. A node that an
             // operator has go on alone is to be the source of the nodes that come (trap 69).
-            Farewell::Ends if self.yields() || self.is_kept => self.wait_on(now),
+            Farewell::Ends if self.yields() || self.leaving.is_kept => self.wait_on(now),
             // Others that leave too are to hear it as well, which takes a quorum.
             Farewell::Ends if self.keeps_log() => self.end_soon(now),
             Farewell::Ends => self.end(Event::EndsChain),
@@ -71,25 +141,25 @@ impl Node {
 
     /// This node keeps the log, and ends when the others have had time for another renewal.
     fn end_soon(&mut self, now: Timestamp) {
-        if !self.ends_soon {
-            self.ends_soon = true;
-            self.ends_at = Some(now + self.holder.configs().timing().renew() * 2);
+        if !self.leaving.ends_soon {
+            self.leaving.ends_soon = true;
+            self.leaving.ends_at = Some(now + self.holder.configs().timing().renew() * 2);
         }
     }
 
     /// It has waited for long, and no other node is known to hold what it does if it is the last.
-    pub(super) fn give_up(&mut self, now: Timestamp) {
+    fn give_up(&mut self, now: Timestamp) {
         // What it heard before a pause doesn't tell which nodes are there now.
-        if self.ends_at.is_some_and(|at| now - at > self.holder.configs().timing().lease) {
-            self.take_back_word();
+        if self.leaving.ends_at.is_some_and(|at| now - at > self.holder.configs().timing().lease) {
+            self.leaving.take_back_word();
             return self.wait_on(now);
         }
-        if self.ends_soon {
+        if self.leaving.ends_soon {
             return self.end(Event::EndsChain);
         }
         let may_be_last = self.may_be_last(now);
-        if may_be_last && !self.is_last() && !std::mem::replace(&mut self.asked_members, true) {
-            self.ends_at = Some(now + self.holder.configs().timing().lease);
+        if may_be_last && !self.is_last() && !std::mem::replace(&mut self.leaving.has_asked_members, true) {
+            self.leaving.ends_at = Some(now + self.holder.configs().timing().lease);
             self.ask_members(now);
         } else if may_be_last || self.is_last() {
             self.wait_on(now);
@@ -106,34 +176,34 @@ impl Node {
         let is_serving = |config: &&ChainConfig| config.serving().any(|id| id == self.me);
         let lately = |at: Timestamp| now - at < self.holder.configs().timing().lease * 2;
         let goes_on = |config: &ChainConfig| config.serving().any(|id| self.company.answered(id).is_some_and(lately));
-        !self.goes_on.is_some_and(lately) && !self.holder.configs().iter().filter(is_serving).all(goes_on)
+        !self.leaving.goes_on.is_some_and(lately) && !self.holder.configs().iter().filter(is_serving).all(goes_on)
     }
 
     fn say_once(&mut self, event: Event) {
-        if !self.waits {
-            self.waits = true;
+        if !self.leaving.has_said_why {
+            self.leaving.has_said_why = true;
             self.outputs.push_back(Output::Event(event));
         }
     }
 
     /// It is to stop, and waits no longer.
     fn end(&mut self, why: Event) {
-        self.ends_at = None;
-        if self.leaving {
-            self.leaving = false;
+        self.leaving.ends_at = None;
+        if self.leaving.is_awaited {
+            self.leaving.is_awaited = false;
             self.outputs.extend([Output::Event(why), Output::Left]);
         }
     }
 
     /// No leader has agreed in time, or the change didn't come about: this node stays.
-    pub(super) fn stay(&mut self, now: Timestamp) {
+    fn stay(&mut self, now: Timestamp) {
         let had_resigned = self.holder.leaves().has_resigned();
         if !self.holder.configs().names(self.me) {
             return;
         }
         self.outputs.push_back(Output::Event(Event::Stays));
         self.holder.stay(now);
-        self.released = false;
+        self.leaving.released = false;
         if had_resigned {
             self.serve_again();
         }
@@ -141,10 +211,10 @@ impl Node {
 
     /// Whether no configuration names this node any more and the log can do without it, for the callers that wait for that.
     pub(super) fn see_whether_left(&mut self) {
-        let may_end = self.released || !self.keeps_log();
-        if self.leaving && may_end && !self.holder.configs().names(self.me) {
-            self.leaving = false;
-            self.ends_at = None;
+        let may_end = self.leaving.released || !self.keeps_log();
+        if self.leaving.is_awaited && may_end && !self.holder.configs().names(self.me) {
+            self.leaving.is_awaited = false;
+            self.leaving.ends_at = None;
             self.outputs.push_back(Output::Left);
         }
     }
@@ -162,14 +232,16 @@ impl Node {
 
     /// Gives the lease up, so that this node can be removed without waiting for it; its chains first.
     pub(super) fn resign(&mut self) {
-        self.resigning = Some(self.order_all(&Order::Resign));
+        if self.leaving.resigning.is_none() {
+            self.leaving.resigning = Some(self.order_all(&Order::Resign));
+        }
     }
 
     pub(super) fn chain_resigned(&mut self, now: Timestamp, chain: ChainId) {
-        let Some(waits) = &mut self.resigning else { return };
+        let Some(waits) = &mut self.leaving.resigning else { return };
         waits.remove(&chain);
         if waits.is_empty() {
-            self.resigning = None;
+            self.leaving.resigning = None;
             self.holder.resign(now);
             self.see_whether_left();
         }

@@ -181,7 +181,7 @@ impl Node {
 
     /// An operator has this node go on under a new history: operators know more than a node has heard, and want what it holds.
     pub(super) fn begin_history(&mut self) {
-        self.is_kept = self.ends_at.is_some();
+        self.leaving.goes_on_alone();
         if let Some(Successor { by, .. }) = self.state.successor {
             self.refuse(by);
         }

@@ -1,0 +1,268 @@
+//! How a node leaves, and when one that is to stop ends.
+
+use super::*;
+
+fn agree(renewed: &mut Renewed, leave: crate::control::message::Leave) {
+    renewed.leave = Some(leave.resigned());
+}
+
+#[test]
+fn a_node_resigns_once_all_its_chains_act_by_no_lease() {
+    let mut rig = Rig::acting();
+    rig.handle(Input::Leave { until: None });
+    let asks = rig.renewals().pop().unwrap().leave;
+    assert_eq!(asks.stage, Stage::Asks);
+    rig.answer(|renewed| agree(renewed, asks));
+    assert_eq!(rig.orders(), [(0, Order::Resign), (1, Order::Resign)]);
+    rig.says(0, Word::Resigned);
+    assert_eq!(rig.renewals().pop().unwrap().leave.stage, Stage::Asks, "a chain may still act by the lease");
+    rig.says(1, Word::Resigned);
+    assert_eq!(rig.renewals().pop().unwrap().leave.stage, Stage::Resigned);
+}
+
+#[test]
+fn leases_of_before_a_resignation_are_of_another_stretch() {
+    let mut rig = Rig::acting();
+    rig.handle(Input::Leave { until: None });
+    let asks = rig.renewals().pop().unwrap().leave;
+    rig.answer(|renewed| agree(renewed, asks));
+    (0..2).for_each(|chain| rig.says(chain, Word::Resigned));
+    rig.outputs();
+    rig.answer(|renewed| renewed.leave = Some(asks.resigned().back(Stage::Asks)));
+    let outputs = rig.outputs();
+    assert!(outputs.contains(&Output::Lease(Lease { stretch: 1, ..Lease::default() })), "{outputs:?}");
+    assert!(outputs.contains(&Output::Order(ChainId(1), Order::Resume { stretch: 1 })), "{outputs:?}");
+    rig.answer(|_| {});
+    let granted =
+        |output: &Output| matches!(output, Output::Lease(Lease { stretch: 1, until, .. }) if *until > rig.now);
+    let outputs: Vec<_> = std::iter::from_fn(|| rig.node.poll_output()).collect();
+    assert!(outputs.iter().any(granted), "{outputs:?}");
+}
+
+#[test]
+fn a_node_that_the_log_needs_has_not_left_though_no_configuration_names_it() {
+    let mut rig = Rig::acting();
+    rig.handle(Input::Leave { until: None });
+    let gone = {
+        let mut configs = Configs::clone(&rig.without_me());
+        let before = configs.get(ChainId(1)).unwrap().clone();
+        let members = before.members.iter().copied().filter(|member| member.id != id(3)).collect();
+        let change =
+            crate::control::log::ChainChange { replaces: before.epoch, config: ChainConfig { members, ..before } };
+        let index = configs.applied().next();
+        configs.apply(&LogEntry { index, term: Term(1), change: Change::Chains(vec![change]) }).unwrap();
+        Arc::new(configs)
+    };
+    rig.hear(gone.clone());
+    assert!(!rig.outputs().contains(&Output::Left), "it keeps the log");
+    let voters = [id(1), id(2)].into();
+    rig.handle(Input::Log { leads: None, leader: Some(id(1)), configs: gone, voters });
+    assert!(rig.outputs().contains(&Output::Left));
+}
+
+/// Node 3 is to stop, and hears this.
+fn stops(farewell: Option<Farewell>) -> (Rig, Vec<Output>) {
+    let mut rig = Rig::acting();
+    rig.handle(Input::Leave { until: None });
+    rig.answer(|renewed| renewed.farewell = farewell);
+    let outputs = rig.outputs();
+    (rig, outputs)
+}
+
+/// A node other than the leader answers what it was asked last.
+fn is_there(rig: &mut Rig, n: u8) {
+    let number = rig.renewals().pop().expect("it is asked").number;
+    rig.handle(Input::Renewed { from: id(n), renewed: Some(Renewed::bare(number, Some(id(1)))) });
+}
+
+fn passes(rig: &mut Rig, leases: u32) -> Vec<Output> {
+    rig.now = rig.now + LEASE * leases;
+    rig.handle(Input::Tick);
+    rig.outputs()
+}
+
+#[test]
+fn a_node_that_is_to_stop_waits_while_it_hands_over() {
+    let (mut rig, outputs) = stops(Some(Farewell::HandsOver));
+    assert!(outputs.contains(&Output::Event(Event::HandsOver)));
+    for _ in 0..10 {
+        assert!(!passes(&mut rig, 2).contains(&Output::Left));
+        rig.answer(|renewed| renewed.farewell = Some(Farewell::HandsOver));
+        assert!(!rig.outputs().contains(&Output::Event(Event::HandsOver)), "it says so once");
+    }
+    passes(&mut rig, 3);
+    assert_eq!(passes(&mut rig, 1), [], "no other node answers: they may be gone, and what it holds would be");
+}
+
+#[test]
+fn a_node_that_is_to_stop_ends_when_another_member_answers() {
+    let (mut rig, _) = stops(Some(Farewell::GoesOn));
+    assert_eq!(passes(&mut rig, 3), [], "that is long ago: the others may be gone");
+    is_there(&mut rig, 2);
+    assert_eq!(passes(&mut rig, 1), [Output::Event(Event::GivesUp), Output::Left]);
+    let (mut rig, _) = stops(Some(Farewell::GoesOn));
+    assert!(!passes(&mut rig, 60).contains(&Output::Left), "it was paused for a minute: the others may be gone");
+}
+
+/// Two of three are killed, and the log has no quorum: no configuration says that the third one is the last.
+#[test]
+fn a_node_that_is_to_stop_and_hears_nobody_waits() {
+    let mut rig = Rig::acting();
+    passes(&mut rig, 20);
+    rig.handle(Input::Leave { until: None });
+    assert_eq!(passes(&mut rig, 3), []);
+    assert_eq!(passes(&mut rig, 1), [Output::Event(Event::Waits)]);
+    passes(&mut rig, 3);
+    assert_eq!(passes(&mut rig, 1), []);
+}
+
+#[test]
+fn a_word_that_is_taken_back_ends_no_node() {
+    for newer in [Some(Farewell::HandsOver), None] {
+        let (mut rig, _) = stops(Some(Farewell::GoesOn));
+        passes(&mut rig, 2);
+        rig.answer(|renewed| renewed.farewell = Some(Farewell::GoesOn));
+        // The leader has noticed that the other member is gone, and ends itself. It serves nothing.
+        rig.node.hear_farewell(rig.now, newer);
+        rig.node.company = Company::default();
+        rig.outputs();
+        let last = (0..4).flat_map(|_| passes(&mut rig, 1)).any(|output| output == Output::Left);
+        assert!(!last, "{newer:?}: it may be the last copy");
+    }
+}
+
+#[test]
+fn a_leader_that_takes_back_that_all_ends_waits() {
+    let mut rig = Rig::acting();
+    let (voters, configs) = ((1..4).map(id).collect(), rig.configs.clone());
+    rig.handle(Input::Log { leads: Some(Term(1)), leader: Some(id(3)), configs, voters });
+    rig.handle(Input::Leave { until: None });
+    rig.outputs();
+    rig.node.hear_farewell(rig.now, Some(Farewell::Ends));
+    rig.node.hear_farewell(rig.now, Some(Farewell::HandsOver));
+    let last = (0..6).flat_map(|_| passes(&mut rig, 1)).any(|output| output == Output::Left);
+    assert!(!last, "another node was about to take over");
+    rig.node.hear_farewell(rig.now, Some(Farewell::Ends));
+    assert!(passes(&mut rig, 1).contains(&Output::Left), "that one leaves too");
+}
+
+/// The node is paused for half a lease more than it wanted to wait.
+#[test]
+fn what_a_node_takes_in_after_a_pause_does_not_end_it() {
+    let paused = |input: fn(u64) -> Input| {
+        let mut rig = Rig::acting();
+        passes(&mut rig, 20);
+        rig.handle(Input::Leave { until: None });
+        let sent = rig.renewals().pop().expect("a renewal is due").number;
+        rig.now = rig.now + LEASE * 7 / 2;
+        rig.handle(input(sent));
+        rig.handle(Input::Tick);
+        rig.outputs()
+    };
+    let answer = |number| {
+        let bare = Renewed::bare(number, Some(id(1)));
+        let renewed = Renewed { farewell: Some(Farewell::GoesOn), lease: Some(LEASE), ..bare };
+        Input::Renewed { from: id(1), renewed: Some(renewed) }
+    };
+    assert!(!paused(answer).contains(&Output::Left), "an answer");
+    let message = |number| {
+        let renewal = Renewal {
+            number,
+            answered: 0,
+            me: founder(2),
+            applied: LogIndex::default(),
+            leave: Leave::default(),
+            promotions: vec![],
+            reports: vec![],
+        };
+        Input::Renewal { from: id(2), renewal }
+    };
+    assert!(!paused(message).contains(&Output::Left), "a message of another member");
+}
+
+#[test]
+fn a_node_that_is_to_stop_ends_when_no_node_takes_over() {
+    let (mut rig, outputs) = stops(Some(Farewell::Ends));
+    assert!(!outputs.contains(&Output::Left), "it keeps the log: others are to hear it too");
+    assert_eq!(passes(&mut rig, 1), [Output::Event(Event::EndsChain), Output::Left]);
+}
+
+#[test]
+fn a_node_that_is_to_stop_waits_for_a_while_for_others_to_go_on() {
+    let (mut rig, outputs) = stops(Some(Farewell::GoesOn));
+    assert!(!outputs.contains(&Output::Left));
+    assert!(!passes(&mut rig, 2).contains(&Output::Left));
+    rig.answer(|renewed| renewed.farewell = Some(Farewell::GoesOn));
+    assert!(passes(&mut rig, 1).contains(&Output::Left));
+}
+
+#[test]
+fn a_node_that_is_to_stop_and_goes_on_alone_waits_for_others() {
+    let mut rig = Rig::acting();
+    rig.handle(Input::Leave { until: None });
+    let next = rig.configs.history().next(7);
+    let alone = rig.configs.recovered(next, id(3), Epoch(9), rig.configs.applied());
+    rig.configs = Arc::new(alone);
+    rig.hear(rig.configs.clone());
+    rig.outputs();
+    rig.answer(|renewed| renewed.farewell = Some(Farewell::Ends));
+    assert!(!rig.outputs().contains(&Output::Left), "an operator wants what it holds");
+    assert!(!passes(&mut rig, 3).contains(&Output::Left));
+}
+
+#[test]
+fn a_drained_node_hears_no_farewell() {
+    let mut rig = Rig::acting();
+    let until = rig.now + LEASE * 10;
+    rig.handle(Input::Leave { until: Some(until) });
+    rig.answer(|renewed| renewed.farewell = Some(Farewell::Ends));
+    assert!(!rig.outputs().contains(&Output::Left));
+}
+
+#[test]
+fn a_last_member_that_is_to_stop_waits_though_no_leader_answers() {
+    let mut rig = Rig::acting();
+    rig.configs = rig.only_me();
+    rig.hear(rig.configs.clone());
+    rig.handle(Input::Leave { until: None });
+    rig.outputs();
+    assert_eq!(passes(&mut rig, 3), [Output::Event(Event::Waits)]);
+    assert_eq!(passes(&mut rig, 3), []);
+    rig.answer(|renewed| renewed.farewell = Some(Farewell::Ends));
+    assert!(passes(&mut rig, 1).contains(&Output::Left));
+}
+
+/// Chain 0 is served by nodes 1 and 3, chain 1 by nodes 2 and 3. Node 2 is gone, and node 1 answers.
+#[test]
+fn a_member_of_another_chain_takes_nothing_over() {
+    let mut rig = Rig::acting();
+    let mut configs = Configs::clone(&rig.configs);
+    for (chain, without) in [(0, 2), (1, 1)] {
+        let before = configs.get(ChainId(chain)).unwrap().clone();
+        let members = before.members.iter().copied().filter(|member| member.id != id(without)).collect();
+        let config = ChainConfig { members, ..before.clone() };
+        let change = crate::control::log::ChainChange { replaces: before.epoch, config };
+        let index = configs.applied().next();
+        configs.apply(&LogEntry { index, term: Term(1), change: Change::Chains(vec![change]) }).unwrap();
+    }
+    rig.hear(Arc::new(configs));
+    passes(&mut rig, 20);
+    rig.handle(Input::Leave { until: None });
+    for _ in 0..8 {
+        assert!(!passes(&mut rig, 1).contains(&Output::Left), "what it holds of chain 1 no other node has");
+        is_there(&mut rig, 1);
+    }
+}
+
+#[test]
+fn a_word_that_comes_late_does_not_undo_a_newer_one() {
+    let mut rig = Rig::acting();
+    rig.handle(Input::Leave { until: None });
+    let [first, second] = [0, 1].map(|_| rig.renewals().pop().expect("a renewal is due").number);
+    for (number, farewell) in [(second, Farewell::HandsOver), (first, Farewell::Ends)] {
+        let bare = Renewed::bare(number, Some(id(1)));
+        let renewed = Renewed { lease: Some(LEASE), farewell: Some(farewell), ..bare };
+        rig.handle(Input::Renewed { from: id(1), renewed: Some(renewed) });
+    }
+    assert!(!passes(&mut rig, 1).contains(&Output::Left), "another node takes over");
+}
