@@ -266,6 +266,9 @@ impl Node {
         configs: Arc<Configs>,
         voters: BTreeSet<MemberId>,
     ) {
+        if self.leads != leads.is_some() || self.voters != voters {
+            self.stay_for_others(now);
+        }
         self.leads = leads.is_some();
         self.voters.clone_from(&voters);
         if let Some(leader) = leader {

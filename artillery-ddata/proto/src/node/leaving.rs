@@ -139,11 +139,18 @@ impl Node {
         }
     }
 
-    /// This node keeps the log, and ends when the others have had time for another renewal.
+    /// This node keeps the log, and ends when the others have had time to hear the same.
     fn end_soon(&mut self, now: Timestamp) {
         if !self.leaving.ends_soon {
             self.leaving.ends_soon = true;
-            self.leaving.ends_at = Some(now + self.holder.configs().timing().renew() * 2);
+            self.leaving.ends_at = Some(now + self.holder.configs().timing().lease);
+        }
+    }
+
+    /// Another node leads, or others keep the log: the others may have to hear from anew that their chains end.
+    pub(super) fn stay_for_others(&mut self, now: Timestamp) {
+        if std::mem::take(&mut self.leaving.ends_soon) {
+            self.end_soon(now);
         }
     }
 
@@ -164,6 +171,9 @@ impl Node {
         } else if may_be_last || self.is_last() {
             self.wait_on(now);
             self.say_once(Event::Waits);
+        } else if self.leaving.resigning.is_some() && self.keeps_log() {
+            // The leader has agreed, and a chain is late to resign. The log might lose its quorum with this node.
+            self.wait_on(now);
         } else {
             self.end(Event::GivesUp);
         }
@@ -209,9 +219,11 @@ impl Node {
         }
     }
 
-    /// Whether no configuration names this node any more and the log can do without it, for the callers that wait for that.
+    /// Whether no configuration names this node any more and the log can do without it, for the callers that wait for that. The
+    /// leader is to know that the node leaves, or a last copy would wait for it.
     pub(super) fn see_whether_left(&mut self) {
-        let may_end = self.leaving.released || !self.keeps_log();
+        let is_known = self.holder.leaves().has_resigned();
+        let may_end = self.leaving.released || (is_known && !self.keeps_log());
         if self.leaving.is_awaited && may_end && !self.holder.configs().names(self.me) {
             self.leaving.is_awaited = false;
             self.leaving.ends_at = None;

@@ -7,7 +7,7 @@ use crate::{
     MemberId, Timestamp,
     control::{
         log::LogIndex,
-        message::{Renewal, Renewed, Unsettled},
+        message::{Farewell, Renewal, Renewed, Unsettled},
     },
 };
 
@@ -160,6 +160,9 @@ impl Coordinator {
         let released = self.releases(now, to);
         let leave = self.next_leave(now, to).filter(|_| leader == Some(self.me));
         let farewell = self.farewell(now, to).filter(|_| leader == Some(self.me));
+        if let Some(seen) = self.leading.as_mut().and_then(|leading| leading.nodes.get_mut(&to)) {
+            seen.leaver.ends = farewell == Some(Farewell::Ends);
+        }
         let renewed = Renewed { number, lease, leader, configs, settled, released, leave, farewell, close };
         self.outputs.push_back(Output::Answer { to, renewed });
     }

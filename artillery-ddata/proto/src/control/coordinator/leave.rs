@@ -25,6 +25,8 @@ pub(super) struct Leaver {
     vouched: bool,
     /// This leader has agreed: it may have resigned, though that wasn't heard yet.
     agreed: bool,
+    /// This leader has said that its chains end with it: it may be gone at any moment.
+    pub(super) ends: bool,
 }
 
 impl Leaver {

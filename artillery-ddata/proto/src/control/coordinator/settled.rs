@@ -44,7 +44,9 @@ impl Coordinator {
     pub(super) fn farewell(&self, now: Timestamp, id: MemberId) -> Option<Farewell> {
         let leading = self.leading.as_ref()?;
         let view = leading.view(now, self.me, &self.settings, self.mutant, &self.outside);
-        if view.asks_to_leave(id) { view.farewell(&self.configs, &self.voters, id) } else { None }
+        let farewell = view.farewell(&self.configs, &self.voters, id).filter(|_| view.asks_to_leave(id));
+        // A node that keeps the log and doesn't know it yet would end at once: without it nothing is ever confirmed again.
+        farewell.filter(|&farewell| farewell != Farewell::Ends || !leading.may_vote.contains(&id))
     }
 }
 

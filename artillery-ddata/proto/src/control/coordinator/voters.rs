@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
-use super::{Coordinator, Leading, Mutant, Output};
+use super::{Coordinator, Leading, Mutant, Output, Seen};
 use crate::{
     MemberId, Timestamp,
     control::{
@@ -22,6 +22,7 @@ impl Coordinator {
         let Some(voters) = self.new_voters(now) else { return };
         if let Some(leading) = &mut self.leading {
             leading.sets_voters = true;
+            leading.may_vote.extend(voters.difference(&self.voters));
         }
         self.outputs.push_back(Output::SetVoters { term, voters });
     }
@@ -29,6 +30,10 @@ impl Coordinator {
     fn new_voters(&self, now: Timestamp) -> Option<BTreeSet<MemberId>> {
         let may_set = |leading: &&Leading| !leading.sets_voters && now >= leading.voters_pause;
         let leading = self.leading.as_ref().filter(may_set).filter(|_| !self.voters.is_empty())?;
+        // All leave: the node that says so to the others is not to become one that can't.
+        if leading.nodes.get(&self.me).is_some_and(|seen| seen.leaver.ends) {
+            return None;
+        }
         if let Some(asked) = self.left_since(leading) {
             return self.without_leavers(now, leading, asked);
         }
@@ -84,7 +89,8 @@ impl Coordinator {
         if waits || !is_majority(&self.voters, lived) {
             return None;
         }
-        let mut staying: Vec<_> = all.into_iter().filter(|&id| !self.goes(id) && lived(id)).collect();
+        let ends = |id| leading.nodes.get(&id).is_some_and(|seen| seen.leaver.ends);
+        let mut staying: Vec<_> = all.into_iter().filter(|&id| !self.goes(id) && !ends(id) && lived(id)).collect();
         // A node that asks to leave, and can't yet, is better than none.
         staying.sort_by_key(|&id| id != self.me && self.asks_to_leave(id));
         let heirs = odd_number(staying.into_iter(), self.settings.max_voters);
@@ -92,17 +98,22 @@ impl Coordinator {
     }
 
     /// Whether the log needs this node no more, which has said that it goes: as soon as it isn't among those that keep it,
-    /// or no node stays that could, nor may come back (trap 69).
+    /// or no node stays that could, nor may come back (trap 69). While a member is there that leaves too, the log has to say to
+    /// it what becomes of its chains.
     pub(super) fn releases(&self, now: Timestamp, id: MemberId) -> bool {
         let Some(leading) = &self.leading else { return false };
         let patience = self.settings.suspect * PATIENCE;
         let can_keep = |founder: &Founder| self.can_keep(leading, founder.id, now, patience);
         let none_stays = || {
             let view = leading.view(now, self.me, &self.settings, self.mutant, &self.outside);
-            let all_go = self.voters.iter().all(|&id| self.goes(id)) && !self.configs.nodes().any(can_keep);
-            all_go && !view.may_come_back(&self.configs, &self.voters, id)
+            let is_heard = |seen: &Seen| now - seen.heard < self.settings.suspect;
+            let is_member = |(&other, seen): (&MemberId, _)| other != id && self.configs.names(other) && is_heard(seen);
+            let none_can = !self.configs.nodes().any(can_keep) && !leading.nodes.iter().any(is_member);
+            let all_go = self.voters.iter().all(|&id| self.goes(id)) && leading.may_vote.is_empty();
+            all_go && none_can && !view.may_come_back(&self.configs, &self.voters, id)
         };
-        self.asks_to_leave(id) && (!self.voters.contains(&id) || none_stays())
+        let may_vote = self.voters.contains(&id) || leading.may_vote.contains(&id);
+        self.asks_to_leave(id) && (!may_vote || none_stays())
     }
 
     /// Whether the log keeps a quorum when any one node is stopped: nodes that were heard of a moment ago are a majority of those

@@ -2,7 +2,7 @@
 
 use super::*;
 
-fn agree(renewed: &mut Renewed, leave: crate::control::message::Leave) {
+fn agree(renewed: &mut Renewed, leave: Leave) {
     renewed.leave = Some(leave.resigned());
 }
 
@@ -43,6 +43,9 @@ fn leases_of_before_a_resignation_are_of_another_stretch() {
 fn a_node_that_the_log_needs_has_not_left_though_no_configuration_names_it() {
     let mut rig = Rig::acting();
     rig.handle(Input::Leave { until: None });
+    let asks = rig.renewals().pop().unwrap().leave;
+    rig.answer(|renewed| agree(renewed, asks));
+    (0..2).for_each(|chain| rig.says(chain, Word::Resigned));
     let gone = {
         let mut configs = Configs::clone(&rig.without_me());
         let before = configs.get(ChainId(1)).unwrap().clone();
@@ -58,6 +61,44 @@ fn a_node_that_the_log_needs_has_not_left_though_no_configuration_names_it() {
     let voters = [id(1), id(2)].into();
     rig.handle(Input::Log { leads: None, leader: Some(id(1)), configs: gone, voters });
     assert!(rig.outputs().contains(&Output::Left));
+}
+
+/// Nodes 1 and 2 serve, and node 3 is a spare.
+fn spare() -> Rig {
+    let mut rig = Rig::acting();
+    for chain in 0..2 {
+        let before = rig.configs.get(ChainId(chain)).unwrap().clone();
+        let members = before.members.iter().copied().filter(|member| member.id != id(3)).collect();
+        let change =
+            crate::control::log::ChainChange { replaces: before.epoch, config: ChainConfig { members, ..before } };
+        let index = rig.configs.applied().next();
+        let mut configs = Configs::clone(&rig.configs);
+        configs.apply(&LogEntry { index, term: Term(1), change: Change::Chains(vec![change]) }).unwrap();
+        rig.configs = Arc::new(configs);
+    }
+    let (configs, voters) = (rig.configs.clone(), [id(1), id(2)].into());
+    rig.handle(Input::Log { leads: None, leader: Some(id(1)), configs, voters });
+    let upto = rig.configs.applied();
+    (0..2).for_each(|chain| rig.says(chain, Word::ActsBy(upto)));
+    rig.outputs();
+    rig
+}
+
+#[test]
+fn a_spare_ends_when_the_leader_knows_that_it_leaves() {
+    let mut rig = spare();
+    rig.handle(Input::Leave { until: None });
+    assert!(!rig.outputs().contains(&Output::Left), "a last copy would wait for it");
+    rig.answer(|renewed| renewed.released = true);
+    assert!(rig.outputs().contains(&Output::Left));
+}
+
+#[test]
+fn a_spare_that_hears_no_leader_ends_after_a_while() {
+    let mut rig = spare();
+    rig.handle(Input::Leave { until: None });
+    let last = (0..4).flat_map(|_| passes(&mut rig, 1)).any(|output| output == Output::Left);
+    assert!(last);
 }
 
 /// Node 3 is to stop, and hears this.
@@ -185,6 +226,32 @@ fn a_node_that_is_to_stop_ends_when_no_node_takes_over() {
     let (mut rig, outputs) = stops(Some(Farewell::Ends));
     assert!(!outputs.contains(&Output::Left), "it keeps the log: others are to hear it too");
     assert_eq!(passes(&mut rig, 1), [Output::Event(Event::EndsChain), Output::Left]);
+}
+
+#[test]
+fn a_node_whose_chain_is_late_to_resign_goes_on_to_keep_the_log() {
+    let mut rig = Rig::acting();
+    rig.handle(Input::Leave { until: None });
+    let asks = rig.renewals().pop().unwrap().leave;
+    for _ in 0..8 {
+        rig.answer(|renewed| {
+            agree(renewed, asks);
+            renewed.farewell = Some(Farewell::GoesOn);
+        });
+        assert!(!passes(&mut rig, 1).contains(&Output::Left), "the leader has agreed, and goes on to remove it");
+    }
+}
+
+#[test]
+fn a_node_that_ends_with_its_chains_stays_for_a_new_leader_too() {
+    let (mut rig, _) = stops(Some(Farewell::Ends));
+    rig.now = rig.now + LEASE / 2;
+    let (voters, configs) = ([id(3)].into(), rig.configs.clone());
+    rig.handle(Input::Log { leads: Some(Term(2)), leader: Some(id(3)), configs, voters });
+    rig.now = rig.now + LEASE * 3 / 4;
+    rig.handle(Input::Tick);
+    assert!(!rig.outputs().contains(&Output::Left), "the others are to hear it from this one");
+    assert!(passes(&mut rig, 1).contains(&Output::Left));
 }
 
 #[test]

@@ -247,6 +247,70 @@ fn a_spare_that_alone_keeps_the_log_is_not_released_while_a_member_may_come_back
     assert_eq!((told.released, told.farewell), (false, Some(Farewell::HandsOver)));
 }
 
+/// A chain of one that the leader, node 0, doesn't serve; node 0 alone keeps the log. Both leave, and the other one too.
+fn all_leave() -> (World, u8) {
+    let mut worlds = (2..8).map(|founders| World::new(founders, 1));
+    let mut world = worlds.find(|world| world.serving() != [id(0)]).expect("such a chain");
+    let all: Vec<u8> = (0..world.nodes).collect();
+    keep(&mut world, &[0]);
+    world.pass(3_000, &all);
+    // More nodes could keep the log, and don't.
+    world.coordinator.leading.as_mut().unwrap().may_vote.clear();
+    keep(&mut world, &[0]);
+    let last = world.serving()[0].node.as_bytes()[0];
+    all.iter().filter(|&&n| n > 0).for_each(|&n| leaves(&mut world, n));
+    world.now = world.now + Duration::from_millis(10);
+    leaves(&mut world, 0);
+    (world, last)
+}
+
+#[test]
+fn the_log_is_kept_for_a_member_that_leaves_too() {
+    let (mut world, last) = all_leave();
+    assert!(!said(&mut world, 0).released, "who would say to the last member that it may end?");
+    assert_eq!(said(&mut world, last).farewell, Some(Farewell::Ends));
+    world.pass(1_000, &[0]);
+    assert!(said(&mut world, 0).released);
+}
+
+#[test]
+fn a_member_that_was_told_to_end_does_not_come_to_keep_the_log() {
+    let (mut world, last) = all_leave();
+    assert_eq!(said(&mut world, last).farewell, Some(Farewell::Ends));
+    world.new_voters = None;
+    world.pass(300, &[0, last]);
+    assert_eq!(world.new_voters, None, "it may be gone, and the change would never be confirmed");
+}
+
+#[test]
+fn a_member_that_may_have_come_to_keep_the_log_is_not_told_to_end() {
+    let (mut world, last) = all_leave();
+    world.pass(1_000, &[0, last]);
+    let leading = world.coordinator.leading.as_mut().unwrap();
+    leading.may_vote.insert(id(last));
+    let told = said(&mut world, last);
+    assert_eq!((told.farewell, told.released), (None, false), "it doesn't know of that yet, and would end at once");
+    world.voters = [id(last)].into();
+    world.log();
+    assert_eq!(said(&mut world, last).farewell, Some(Farewell::Ends));
+}
+
+#[test]
+fn a_leader_that_ends_with_its_chain_keeps_the_log() {
+    let mut world = three();
+    [1, 2, 3, 0].into_iter().for_each(|n| leaves(&mut world, n));
+    for _ in 0..20 {
+        world.pass(100, &[0, 1, 2, 3]);
+        let told = [0, 1, 2].map(|n| said(&mut world, n).farewell);
+        if told[0] == Some(Farewell::Ends) {
+            world.new_voters = None;
+            world.pass(1_000, &[0, 1, 2, 3]);
+            return assert_eq!(world.new_voters, None, "it says so to the others");
+        }
+    }
+    panic!("nobody stays");
+}
+
 /// A chain of two that the leader, which is node 0, doesn't serve.
 fn served_by_others() -> (World, Vec<u8>) {
     let worlds = (3..8).map(|founders| World::new(founders, 2));
