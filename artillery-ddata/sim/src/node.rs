@@ -153,6 +153,8 @@ pub struct Node {
     pub stops: bool,
     /// Whether it was asked to leave its chains.
     pub drained: bool,
+    /// It has said that it has left.
+    pub left: bool,
     /// Whether it has said that it is ready.
     pub ready: bool,
     /// Whether a leader has told it that any other one may be stopped.
@@ -209,6 +211,7 @@ impl Node {
             fails: false,
             stops: false,
             drained: false,
+            left: false,
             ready: false,
             was_told: false,
             paused: false,

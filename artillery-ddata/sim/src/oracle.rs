@@ -61,6 +61,8 @@ pub enum Oracle {
     Unknown,
     /// A node that was told to stop ended as the last one with a chain's data, while others were there.
     Lost,
+    /// All nodes were told to stop, and some waited for others.
+    Stops,
     /// A node was called ready though another one couldn't be stopped.
     Ready,
     /// Nothing was served though all that is needed was there for long.
@@ -91,6 +93,7 @@ impl Oracle {
             Self::Stalled => "clients: writes are back soon",
             Self::Unknown => "clients: no unknown outcome where nothing fails",
             Self::Lost => "a node that is told to stop leaves its data to another",
+            Self::Stops => "nodes that are all told to stop end",
             Self::Ready => "ready: any other node may be stopped",
             Self::Service => "service comes back in time",
             Self::Panic => "panic",
@@ -102,7 +105,7 @@ impl Oracle {
         match self {
             Self::History | Self::Prefix | Self::Sent | Self::Contiguity => true,
             Self::Watermark | Self::Claims | Self::Once | Self::Bounds => true,
-            Self::Stalled | Self::Unknown | Self::Lost | Self::Ready | Self::Service => true,
+            Self::Stalled | Self::Unknown | Self::Lost | Self::Stops | Self::Ready | Self::Service => true,
             Self::Answers | Self::Formation | Self::Wire | Self::Halted => false,
             Self::Convergence | Self::Liveness | Self::Progress | Self::Panic => false,
         }

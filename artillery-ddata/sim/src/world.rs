@@ -200,19 +200,25 @@ impl World {
 
     fn go(&mut self) -> Result<(), Failure> {
         while self.phase != Phase::End {
-            let Some((now, event)) = self.queue.pop() else {
-                return Err(Failure::new(Oracle::Progress, "nothing is left to happen"));
-            };
-            self.now = now;
-            self.counts.events += 1;
-            if self.counts.events > EVENTS {
-                return Err(Failure::new(Oracle::Progress, format!("more than {EVENTS} events: time stands still")));
-            }
-            self.handle(event)?;
+            self.happen()?;
             self.check_recovery()?;
             self.watch_boundary();
         }
-        self.check_end()
+        self.check_end()?;
+        if self.setup.closes { self.close_down() } else { Ok(()) }
+    }
+
+    /// What comes next happens.
+    fn happen(&mut self) -> Result<(), Failure> {
+        let Some((now, event)) = self.queue.pop() else {
+            return Err(Failure::new(Oracle::Progress, "nothing is left to happen"));
+        };
+        self.now = now;
+        self.counts.events += 1;
+        if self.counts.events > EVENTS {
+            return Err(Failure::new(Oracle::Progress, format!("more than {EVENTS} events: time stands still")));
+        }
+        self.handle(event)
     }
 
     fn begin(&mut self) {

@@ -81,6 +81,7 @@ pub(super) fn common(rng: &mut Rng) -> Setup {
         founding: None,
         control: None,
         faults: Vec::new(),
+        closes: false,
         crash: None,
         boundary: None,
         audited: false,

@@ -95,6 +95,7 @@ pub(super) fn orders(rng: &mut Rng, setup: &mut Setup) {
 pub(super) fn drains(rng: &mut Rng, setup: &mut Setup) {
     busy(rng, setup);
     setup.pace = 2;
+    setup.closes = true;
     setup.members = rng.between(4, 5) as usize;
     if let Some(control) = &mut setup.control {
         control.whims = 2;

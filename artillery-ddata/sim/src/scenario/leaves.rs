@@ -17,6 +17,7 @@ pub(super) fn leaves(rng: &mut Rng, setup: &mut Setup) {
     if let Some(control) = &mut setup.control {
         (control.whims, control.cut_off) = (0, 0);
     }
+    setup.closes = true;
 }
 
 /// All nodes but one or two are told to stop, some of them together, often a moment after another one was killed.

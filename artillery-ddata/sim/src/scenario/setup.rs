@@ -103,6 +103,8 @@ pub struct Setup {
     pub control: Option<ControlSetup>,
     /// What goes wrong.
     pub faults: Vec<Planned>,
+    /// Whether all nodes are told to stop at the end.
+    pub closes: bool,
     /// Whether a member crashes at the end.
     pub crash: Option<Planned>,
     /// How a resync is ended, if one is to be watched.

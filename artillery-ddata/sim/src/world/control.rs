@@ -3,6 +3,7 @@
 //! The log itself is not under test here: [`group`] is a model of what a consensus log promises, as unfriendly as it
 //! may be. Leaders come and go, old ones go on believing that they lead, proposals are lost, or come into the log late.
 
+mod close;
 mod disaster;
 mod event;
 mod group;
@@ -240,6 +241,7 @@ impl World {
                 self.look_at_service();
             }
             Event::Operate => self.operate(),
+            Event::Stop(node) => self.sigterm(node),
             Event::Disaster => self.disaster(),
             Event::WantRecovery => self.want_recovery(),
             Event::Recover { node, id, since } if lives(node, id) => self.recover(node, since),
@@ -414,9 +416,9 @@ impl World {
             Output::Confirm { round, term } => {
                 // That it led at some moment after the question is all that is promised: at the first one, and the answer may
                 // be long on its way.
-                let leads = self.has_majority(id, term);
+                let (leads, closes) = (self.has_majority(id, term), self.is_closing());
                 let Some(control) = &mut self.control else { return };
-                let slow = if control.rng.chance(50) { control.rng.below(400_000_000) } else { 0 };
+                let slow = if control.rng.chance(50) && !closes { control.rng.below(400_000_000) } else { 0 };
                 let event = Event::Confirmed { node, id, round, leads };
                 return self.queue.push(self.now + delay + slow, super::Event::Control(event));
             }

@@ -43,6 +43,8 @@ pub(crate) enum Event {
     Message { from: usize, to: usize, ends: [MemberId; 2], flight: Flight, message: Box<Message> },
     /// A node starts another life.
     Start(usize),
+    /// A node is told to stop, as all the others are.
+    Stop(usize),
     /// A link comes back.
     Mend(usize, usize),
     /// The operator who restarts nodes looks at them.
@@ -92,6 +94,7 @@ impl Event {
             | Self::Greet
             | Self::Append { .. }
             | Self::Start(_)
+            | Self::Stop(_)
             | Self::Mend(..) => None,
         }
     }

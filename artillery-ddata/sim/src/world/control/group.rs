@@ -79,13 +79,14 @@ impl Group {
         self.sets().all(|set| 2 * set.iter().filter(|&&id| counts(id)).count() > set.len())
     }
 
-    /// The nodes that are told of what is new: all that keep the log. Other nodes learn of it with their leases, which is later.
+    /// The nodes that are told of what is new: all that keep the log, and the leader, which knows what it has written though it may
+    /// keep the log no longer. Other nodes learn of it with their leases, which is later.
     fn hearers(&self) -> BTreeSet<MemberId> {
         #[cfg(test)]
         if self.rig.all_hear {
             return self.voters().into_iter().chain(self.configs.nodes().map(|node| node.id)).collect();
         }
-        self.voters()
+        self.voters().into_iter().chain(self.leader).collect()
     }
 
     /// Whether the next leader has what is in limbo.
@@ -169,7 +170,7 @@ impl World {
         let leader = self.control.as_ref().and_then(|control| control.group.leader);
         let votes = |id| self.control.as_ref().is_some_and(|control| control.group.voters().contains(&id));
         let goes_on = leader.is_some_and(|leader| votes(leader) && self.reaches_majority(leader));
-        let whims = self.setup.control.map_or(0, |control| control.whims);
+        let whims = self.setup.control.filter(|_| !self.is_closing()).map_or(0, |control| control.whims);
         let Some(control) = &mut self.control else { return };
         // Now and then there is an election for no reason.
         let whim = control.group.rng.chance(whims);

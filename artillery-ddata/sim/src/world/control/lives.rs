@@ -71,7 +71,7 @@ impl World {
     }
 
     pub(super) fn start_again(&mut self, index: usize) {
-        if !self.nodes[index].down || self.has_gone_over(index) {
+        if !self.nodes[index].down || self.has_gone_over(index) || self.is_closing() {
             return;
         }
         let Some(control) = &mut self.control else { return };
@@ -147,14 +147,15 @@ impl World {
         self.control.as_ref()?.nodes[node].decider.state().unready.map(|why| format!("n{node}: {why}"))
     }
 
-    /// Lives of nodes that a leader has heard of within the suspicion, which don't leave, and itself.
+    /// Lives of nodes that a leader has heard of within the suspicion, itself among them, which don't leave.
     pub(in super::super) fn heard_of(&self, leader: usize) -> BTreeSet<MemberId> {
         let Some(control) = &self.control else { return BTreeSet::new() };
         let suspect = control.founding.timing.suspect.as_nanos() as u64;
         let of = control.heard.iter().filter(|((by, _), _)| *by == leader);
         // Clocks differ a little.
         let heard = of.filter(|&(_, &(at, leaves))| !leaves && self.now - at <= suspect + suspect / 50);
-        heard.map(|(&(_, id), _)| id).chain([self.ids[leader]]).collect()
+        let itself = (!self.nodes[leader].drained).then_some(self.ids[leader]);
+        heard.map(|(&(_, id), _)| id).chain(itself).collect()
     }
 
     /// Whether those are a majority of the nodes that keep the log.

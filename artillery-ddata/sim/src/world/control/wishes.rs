@@ -54,6 +54,7 @@ impl World {
     /// It may end, and does if it was told to stop.
     pub(super) fn left(&mut self, node: usize) {
         self.trace.line(self.now, |out| write!(out, "n{node} has left"));
+        self.nodes[node].left = true;
         if let Err(lost) = self.ends_when_told(node) {
             self.claim(lost);
         }
@@ -64,7 +65,8 @@ impl World {
         if self.nodes[node].drained && self.can_spare(node) {
             self.end_life(node);
         }
-        self.nodes[node].drained = false;
+        // One that has left, and couldn't be spared, waits for somebody who ends it: it comes back as nothing.
+        self.nodes[node].drained &= self.nodes[node].left && self.nodes[node].is_alive();
         self.restart_life(node);
     }
 }
