@@ -267,7 +267,7 @@ impl Node {
         voters: BTreeSet<MemberId>,
     ) {
         if self.leads != leads.is_some() || self.voters != voters {
-            self.stay_for_others(now);
+            self.follow_voters(now);
         }
         self.leads = leads.is_some();
         self.voters.clone_from(&voters);

@@ -197,8 +197,8 @@ struct Leading {
     /// After a refusal: not before then.
     pause: Timestamp,
     sets_voters: bool,
-    /// Nodes that this leader wanted to keep the log, and of which the log doesn't say yet whether they do.
-    may_vote: BTreeSet<MemberId>,
+    /// Nodes that the last such change was to add. They may not know of it yet.
+    added: BTreeSet<MemberId>,
     /// Not again before then, whatever came of it: the log may not have told yet.
     voters_pause: Timestamp,
 }
@@ -322,9 +322,6 @@ impl Coordinator {
             self.leading = leads.map(|term| Leading::new(term, now));
         }
         let applied = self.configs.applied();
-        if let Some(leading) = &mut self.leading {
-            leading.may_vote.retain(|id| !self.voters.contains(id));
-        }
         if let Some(leading) = &mut self.leading
             && leading.proposal.as_ref().is_some_and(|proposal| proposal.at <= applied)
         {
@@ -414,7 +411,7 @@ impl Leading {
             proposal: None,
             pause: Timestamp::ZERO,
             sets_voters: false,
-            may_vote: BTreeSet::new(),
+            added: BTreeSet::new(),
             voters_pause: Timestamp::ZERO,
         }
     }

@@ -28,6 +28,8 @@ pub(super) struct Leaving {
     has_said_why: bool,
     /// The node has asked the other members whether they are there, since it may be the last that serves a chain.
     has_asked_members: bool,
+    /// The node has waited once more for its chains to resign.
+    has_waited_for_chains: bool,
     /// It was told to stop, and then an operator had it go on under a new history.
     is_kept: bool,
     /// The renewal whose answer brought the newest word of a leader. The fields below say what that was.
@@ -42,19 +44,21 @@ pub(super) struct Leaving {
 
 impl Leaving {
     /// What a leader said of the chains holds no longer.
-    fn take_back_word(&mut self) {
+    pub(super) fn take_back_word(&mut self) {
         (self.goes_on, self.ends_soon) = (None, false);
     }
 
     /// An operator has the node go on alone.
     pub(super) fn goes_on_alone(&mut self) {
         self.is_kept = self.ends_at.is_some();
+        self.take_back_word();
     }
 
     /// Writes down what the conduct of the node depends on.
     #[cfg(feature = "mutants")]
     pub(super) fn describe(&self, company: &super::Company, out: &mut dyn std::fmt::Write) -> std::fmt::Result {
-        let to_stop = self.ends_at.is_some().then_some((self.has_asked_members, self.is_kept, company));
+        let waits = (self.has_asked_members, self.has_waited_for_chains, self.is_kept);
+        let to_stop = self.ends_at.is_some().then_some((waits, company));
         let word = self.is_awaited.then_some((self.word_of, self.released, self.goes_on, self.ends_soon));
         let Self { is_awaited, resigning, stays_at, ends_at, has_said_why, .. } = self;
         write!(out, "{:?}", (is_awaited, resigning, stays_at, ends_at, has_said_why, to_stop, word))
@@ -124,7 +128,13 @@ impl Node {
         }
         let Some(farewell) = farewell else { return self.leaving.take_back_word() };
         match farewell {
-            Farewell::GoesOn => self.leaving.goes_on = Some(now),
+            Farewell::GoesOn => {
+                // Another node is there after all: this one is to be removed, and others keep the log.
+                if std::mem::take(&mut self.leaving.ends_soon) {
+                    self.wait_on(now);
+                }
+                self.leaving.goes_on = Some(now);
+            }
             Farewell::HandsOver => {
                 self.leaving.take_back_word();
                 self.wait_on(now);
@@ -147,8 +157,10 @@ impl Node {
         }
     }
 
-    /// Another node leads, or others keep the log: the others may have to hear from anew that their chains end.
-    pub(super) fn stay_for_others(&mut self, now: Timestamp) {
+    /// Another node leads, or others keep the log: the others may have to hear anew that their chains end, and the log may need
+    /// this node.
+    pub(super) fn follow_voters(&mut self, now: Timestamp) {
+        self.leaving.released = false;
         if std::mem::take(&mut self.leaving.ends_soon) {
             self.end_soon(now);
         }
@@ -171,12 +183,16 @@ impl Node {
         } else if may_be_last || self.is_last() {
             self.wait_on(now);
             self.say_once(Event::Waits);
-        } else if self.leaving.resigning.is_some() && self.keeps_log() {
-            // The leader has agreed, and a chain is late to resign. The log might lose its quorum with this node.
+        } else if self.has_late_chain() && !std::mem::replace(&mut self.leaving.has_waited_for_chains, true) {
             self.wait_on(now);
         } else {
             self.end(Event::GivesUp);
         }
+    }
+
+    /// Whether the leader has agreed, and a chain is late to resign. The log might lose its quorum with this node.
+    fn has_late_chain(&self) -> bool {
+        self.leaving.resigning.is_some() && self.keeps_log()
     }
 
     /// Whether no leader has said lately that the chains of this node go on without it, and it serves one of which no other
@@ -209,7 +225,9 @@ impl Node {
     fn stay(&mut self, now: Timestamp) {
         let had_resigned = self.holder.leaves().has_resigned();
         if !self.holder.configs().names(self.me) {
-            return;
+            // Nothing needs it, though no leader may know that it leaves.
+            self.leaving.released |= !self.keeps_log();
+            return self.see_whether_left();
         }
         self.outputs.push_back(Output::Event(Event::Stays));
         self.holder.stay(now);

@@ -272,6 +272,7 @@ impl Node {
             self.company.succession = None;
         } else if self.state.served {
             self.state.successor = Some(Successor { by, yields: true });
+            self.leaving.take_back_word();
             self.state.unready = Some(Unready::Yields { by });
             self.order_all(&Order::Yield { by });
             self.outputs.push_back(Output::Event(Event::Yields { by }));

@@ -161,7 +161,8 @@ impl Coordinator {
         let leave = self.next_leave(now, to).filter(|_| leader == Some(self.me));
         let farewell = self.farewell(now, to).filter(|_| leader == Some(self.me));
         if let Some(seen) = self.leading.as_mut().and_then(|leading| leading.nodes.get_mut(&to)) {
-            seen.leaver.ends = farewell == Some(Farewell::Ends);
+            let ends = (farewell == Some(Farewell::Ends)).then_some(now);
+            seen.leaver.ends = ends.and(seen.leaver.ends).or(ends);
         }
         let renewed = Renewed { number, lease, leader, configs, settled, released, leave, farewell, close };
         self.outputs.push_back(Output::Answer { to, renewed });

@@ -46,7 +46,7 @@ impl Coordinator {
         let view = leading.view(now, self.me, &self.settings, self.mutant, &self.outside);
         let farewell = view.farewell(&self.configs, &self.voters, id).filter(|_| view.asks_to_leave(id));
         // A node that keeps the log and doesn't know it yet would end at once: without it nothing is ever confirmed again.
-        farewell.filter(|&farewell| farewell != Farewell::Ends || !leading.may_vote.contains(&id))
+        farewell.filter(|&farewell| farewell != Farewell::Ends || !leading.is_added(now, id))
     }
 }
 

@@ -22,16 +22,16 @@ impl Coordinator {
         let Some(voters) = self.new_voters(now) else { return };
         if let Some(leading) = &mut self.leading {
             leading.sets_voters = true;
-            leading.may_vote.extend(voters.difference(&self.voters));
+            leading.added = voters.difference(&self.voters).copied().collect();
         }
         self.outputs.push_back(Output::SetVoters { term, voters });
     }
 
     fn new_voters(&self, now: Timestamp) -> Option<BTreeSet<MemberId>> {
-        let may_set = |leading: &&Leading| !leading.sets_voters && now >= leading.voters_pause;
+        let may_set = |leading: &&Leading| !leading.changes_voters(now);
         let leading = self.leading.as_ref().filter(may_set).filter(|_| !self.voters.is_empty())?;
         // All leave: the node that says so to the others is not to become one that can't.
-        if leading.nodes.get(&self.me).is_some_and(|seen| seen.leaver.ends) {
+        if self.is_ending(now, leading, self.me) {
             return None;
         }
         if let Some(asked) = self.left_since(leading) {
@@ -57,6 +57,10 @@ impl Coordinator {
     /// Whether a node goes. It stays until its chains go on without it: it may have to stay.
     fn goes(&self, id: MemberId) -> bool {
         self.asks_to_leave(id) && !self.configs.names(id)
+    }
+
+    fn is_ending(&self, now: Timestamp, leading: &Leading, id: MemberId) -> bool {
+        leading.nodes.get(&id).is_some_and(|seen| seen.leaver.is_ending(now, self.settings.lease))
     }
 
     /// When the last of the voters asked that go, if any do.
@@ -89,8 +93,8 @@ impl Coordinator {
         if waits || !is_majority(&self.voters, lived) {
             return None;
         }
-        let ends = |id| leading.nodes.get(&id).is_some_and(|seen| seen.leaver.ends);
-        let mut staying: Vec<_> = all.into_iter().filter(|&id| !self.goes(id) && !ends(id) && lived(id)).collect();
+        let stays = |id| !self.goes(id) && !self.is_ending(now, leading, id);
+        let mut staying: Vec<_> = all.into_iter().filter(|&id| stays(id) && lived(id)).collect();
         // A node that asks to leave, and can't yet, is better than none.
         staying.sort_by_key(|&id| id != self.me && self.asks_to_leave(id));
         let heirs = odd_number(staying.into_iter(), self.settings.max_voters);
@@ -109,10 +113,10 @@ impl Coordinator {
             let is_heard = |seen: &Seen| now - seen.heard < self.settings.suspect;
             let is_member = |(&other, seen): (&MemberId, _)| other != id && self.configs.names(other) && is_heard(seen);
             let none_can = !self.configs.nodes().any(can_keep) && !leading.nodes.iter().any(is_member);
-            let all_go = self.voters.iter().all(|&id| self.goes(id)) && leading.may_vote.is_empty();
+            let all_go = self.voters.iter().all(|&id| self.goes(id)) && !leading.changes_voters(now);
             all_go && none_can && !view.may_come_back(&self.configs, &self.voters, id)
         };
-        let may_vote = self.voters.contains(&id) || leading.may_vote.contains(&id);
+        let may_vote = self.voters.contains(&id) || leading.is_added(now, id);
         self.asks_to_leave(id) && (!may_vote || none_stays())
     }
 
@@ -129,6 +133,18 @@ impl Coordinator {
     fn can_keep(&self, leading: &Leading, id: MemberId, now: Timestamp, patience: Duration) -> bool {
         let stays = !self.goes(id) && (self.voters.contains(&id) || !self.asks_to_leave(id));
         stays && leading.nodes.get(&id).is_some_and(|seen| now - seen.heard < patience)
+    }
+}
+
+impl Leading {
+    /// Whether a change of those that keep the log is under way, or the log may not have told yet what came of it.
+    pub(super) fn changes_voters(&self, now: Timestamp) -> bool {
+        self.sets_voters || now < self.voters_pause
+    }
+
+    /// Whether this node may have come to keep the log a moment ago.
+    pub(super) fn is_added(&self, now: Timestamp, id: MemberId) -> bool {
+        self.changes_voters(now) && self.added.contains(&id)
     }
 }
 

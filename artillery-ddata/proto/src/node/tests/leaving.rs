@@ -1,6 +1,20 @@
 //! How a node leaves, and when one that is to stop ends.
 
 use super::*;
+use crate::control::log::ChainChange;
+
+/// Configurations of which none names node 3.
+fn without_node_3(rig: &Rig) -> Arc<Configs> {
+    let mut configs = Configs::clone(&rig.configs);
+    for chain in [0, 1].map(ChainId) {
+        let before = configs.get(chain).unwrap().clone();
+        let members = before.members.iter().copied().filter(|member| member.id != id(3)).collect();
+        let config = ChainConfig { members, ..before.clone() };
+        let change = Change::Chains(vec![ChainChange { replaces: before.epoch, config }]);
+        configs.apply(&LogEntry { index: configs.applied().next(), term: Term(1), change }).unwrap();
+    }
+    Arc::new(configs)
+}
 
 fn agree(renewed: &mut Renewed, leave: Leave) {
     renewed.leave = Some(leave.resigned());
@@ -46,16 +60,7 @@ fn a_node_that_the_log_needs_has_not_left_though_no_configuration_names_it() {
     let asks = rig.renewals().pop().unwrap().leave;
     rig.answer(|renewed| agree(renewed, asks));
     (0..2).for_each(|chain| rig.says(chain, Word::Resigned));
-    let gone = {
-        let mut configs = Configs::clone(&rig.without_me());
-        let before = configs.get(ChainId(1)).unwrap().clone();
-        let members = before.members.iter().copied().filter(|member| member.id != id(3)).collect();
-        let change =
-            crate::control::log::ChainChange { replaces: before.epoch, config: ChainConfig { members, ..before } };
-        let index = configs.applied().next();
-        configs.apply(&LogEntry { index, term: Term(1), change: Change::Chains(vec![change]) }).unwrap();
-        Arc::new(configs)
-    };
+    let gone = without_node_3(&rig);
     rig.hear(gone.clone());
     assert!(!rig.outputs().contains(&Output::Left), "it keeps the log");
     let voters = [id(1), id(2)].into();
@@ -66,16 +71,7 @@ fn a_node_that_the_log_needs_has_not_left_though_no_configuration_names_it() {
 /// Nodes 1 and 2 serve, and node 3 is a spare.
 fn spare() -> Rig {
     let mut rig = Rig::acting();
-    for chain in 0..2 {
-        let before = rig.configs.get(ChainId(chain)).unwrap().clone();
-        let members = before.members.iter().copied().filter(|member| member.id != id(3)).collect();
-        let change =
-            crate::control::log::ChainChange { replaces: before.epoch, config: ChainConfig { members, ..before } };
-        let index = rig.configs.applied().next();
-        let mut configs = Configs::clone(&rig.configs);
-        configs.apply(&LogEntry { index, term: Term(1), change: Change::Chains(vec![change]) }).unwrap();
-        rig.configs = Arc::new(configs);
-    }
+    rig.configs = without_node_3(&rig);
     let (configs, voters) = (rig.configs.clone(), [id(1), id(2)].into());
     rig.handle(Input::Log { leads: None, leader: Some(id(1)), configs, voters });
     let upto = rig.configs.applied();
@@ -229,17 +225,58 @@ fn a_node_that_is_to_stop_ends_when_no_node_takes_over() {
 }
 
 #[test]
+fn a_node_whose_chains_go_on_after_all_waits_to_be_removed() {
+    let (mut rig, _) = stops(Some(Farewell::Ends));
+    rig.answer(|renewed| renewed.farewell = Some(Farewell::GoesOn));
+    assert!(!passes(&mut rig, 1).contains(&Output::Left), "a node that was drained stays");
+}
+
+#[test]
+fn a_word_of_before_a_node_came_to_keep_the_log_releases_it_no_more() {
+    let mut rig = Rig::acting();
+    let log = |configs, voter| Input::Log { leads: None, leader: Some(id(1)), configs, voters: [id(voter)].into() };
+    rig.handle(log(rig.configs.clone(), 1));
+    rig.handle(Input::Leave { until: None });
+    rig.answer(|renewed| renewed.released = true);
+    let gone = without_node_3(&rig);
+    rig.handle(log(gone.clone(), 3));
+    rig.handle(log(gone, 3));
+    assert!(!rig.outputs().contains(&Output::Left), "it alone keeps the log");
+}
+
+#[test]
+fn a_drained_spare_that_hears_no_leader_leaves_when_its_time_is_up() {
+    let mut rig = spare();
+    let until = rig.now + LEASE * 2;
+    rig.handle(Input::Leave { until: Some(until) });
+    assert!(!passes(&mut rig, 1).contains(&Output::Left));
+    assert!(passes(&mut rig, 1).contains(&Output::Left));
+}
+
+#[test]
+fn an_operator_who_has_a_node_go_on_alone_takes_back_that_it_ends() {
+    let (mut rig, _) = stops(Some(Farewell::Ends));
+    let next = rig.configs.history().next(7);
+    let alone = rig.configs.recovered(next, id(3), Epoch(9), rig.configs.applied());
+    rig.configs = Arc::new(alone);
+    rig.hear(rig.configs.clone());
+    rig.outputs();
+    assert!(!passes(&mut rig, 1).contains(&Output::Left));
+}
+
+#[test]
 fn a_node_whose_chain_is_late_to_resign_goes_on_to_keep_the_log() {
     let mut rig = Rig::acting();
     rig.handle(Input::Leave { until: None });
     let asks = rig.renewals().pop().unwrap().leave;
-    for _ in 0..8 {
+    let left_after = (0..10).take_while(|_| {
         rig.answer(|renewed| {
             agree(renewed, asks);
             renewed.farewell = Some(Farewell::GoesOn);
         });
-        assert!(!passes(&mut rig, 1).contains(&Output::Left), "the leader has agreed, and goes on to remove it");
-    }
+        !passes(&mut rig, 1).contains(&Output::Left)
+    });
+    assert_eq!(left_after.count(), 5, "the leader has agreed, and goes on to remove it");
 }
 
 #[test]

@@ -252,11 +252,9 @@ fn all_leave() -> (World, u8) {
     let mut worlds = (2..8).map(|founders| World::new(founders, 1));
     let mut world = worlds.find(|world| world.serving() != [id(0)]).expect("such a chain");
     let all: Vec<u8> = (0..world.nodes).collect();
+    world.coordinator.settings.max_voters = 1;
     keep(&mut world, &[0]);
     world.pass(3_000, &all);
-    // More nodes could keep the log, and don't.
-    world.coordinator.leading.as_mut().unwrap().may_vote.clear();
-    keep(&mut world, &[0]);
     let last = world.serving()[0].node.as_bytes()[0];
     all.iter().filter(|&&n| n > 0).for_each(|&n| leaves(&mut world, n));
     world.now = world.now + Duration::from_millis(10);
@@ -280,6 +278,8 @@ fn a_member_that_was_told_to_end_does_not_come_to_keep_the_log() {
     world.new_voters = None;
     world.pass(300, &[0, last]);
     assert_eq!(world.new_voters, None, "it may be gone, and the change would never be confirmed");
+    world.pass(2_500, &[0, last]);
+    assert_eq!(world.new_voters, Some([id(last)].into()), "it is still there: it was drained only");
 }
 
 #[test]
@@ -287,11 +287,14 @@ fn a_member_that_may_have_come_to_keep_the_log_is_not_told_to_end() {
     let (mut world, last) = all_leave();
     world.pass(1_000, &[0, last]);
     let leading = world.coordinator.leading.as_mut().unwrap();
-    leading.may_vote.insert(id(last));
+    (leading.sets_voters, leading.added) = (true, [id(last)].into());
     let told = said(&mut world, last);
     assert_eq!((told.farewell, told.released), (None, false), "it doesn't know of that yet, and would end at once");
     world.voters = [id(last)].into();
     world.log();
+    world.handle(Input::VotersSet);
+    assert_eq!(said(&mut world, last).farewell, None);
+    world.now = world.now + Settings::default().tick;
     assert_eq!(said(&mut world, last).farewell, Some(Farewell::Ends));
 }
 
@@ -314,6 +317,24 @@ fn a_leader_that_ends_with_its_chain_keeps_the_log() {
     world.now = world.now + Settings::default().tick;
     world.handle(Input::Tick);
     assert_eq!(world.new_voters, None, "who would say to the others that they may end?");
+}
+
+/// The leader alone serves the chain, and is drained; the two others that keep the log are told to stop, and end after a while.
+#[test]
+fn a_drained_leader_comes_to_keep_the_log_alone() {
+    let mut world = World::new(1, 1);
+    world.coordinator.settings.max_voters = 3;
+    world.pass(1_000, &[0, 1, 2]);
+    keep(&mut world, &[0, 1, 2]);
+    world.pass(3_000, &[0, 1, 2]);
+    for n in [0, 2, 1] {
+        world.now = world.now + Duration::from_millis(10);
+        leaves(&mut world, n);
+    }
+    assert_eq!(said(&mut world, 0).farewell, Some(Farewell::Ends), "it doesn't go by that");
+    world.new_voters = None;
+    world.pass(2_800, &[0, 1, 2]);
+    assert_eq!(world.new_voters, Some([id(0)].into()));
 }
 
 /// A chain of two that the leader, which is node 0, doesn't serve.
