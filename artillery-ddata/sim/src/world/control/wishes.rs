@@ -65,7 +65,7 @@ impl World {
         if self.nodes[node].drained && self.can_spare(node) {
             self.end_life(node);
         }
-        // One that has left, and couldn't be spared, waits for somebody who ends it: it comes back as nothing.
+        // A node that has left and couldn't be spared serves no more in this life: it waits for the operator to end it.
         self.nodes[node].drained &= self.nodes[node].left && self.nodes[node].is_alive();
         self.restart_life(node);
     }
