@@ -242,6 +242,7 @@ impl World {
             }
             Event::Operate => self.operate(),
             Event::Stop(node) => self.sigterm(node),
+            Event::Drain(node) => self.drain_at_last(node),
             Event::Disaster => self.disaster(),
             Event::WantRecovery => self.want_recovery(),
             Event::Recover { node, id, since } if lives(node, id) => self.recover(node, since),

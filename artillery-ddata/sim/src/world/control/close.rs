@@ -18,25 +18,40 @@ const ENDS: u64 = 5 * SECOND;
 const LEASES: u64 = 10;
 
 impl World {
-    /// All nodes are told to stop. None is left for which another one could wait, so all end.
+    /// All nodes are told to stop, but for one now and then that is drained only. None is left for which another one could wait,
+    /// so all end that are to.
     pub(in super::super) fn close_down(&mut self) -> Result<(), Failure> {
+        let nodes = self.nodes.len();
         let Some(control) = &mut self.control else { return Ok(()) };
-        let told: Vec<u64> = self.nodes.iter().map(|_| control.operator.below(TELLS)).collect();
+        let drained = control.operator.chance(300).then(|| control.operator.below(nodes as u64) as usize);
+        let told: Vec<u64> = (0..nodes).map(|_| control.operator.below(TELLS)).collect();
         for (node, after) in told.into_iter().enumerate() {
-            self.queue.push(self.now + after, super::super::Event::Control(Event::Stop(node)));
+            let event = if drained == Some(node) { Event::Drain(node) } else { Event::Stop(node) };
+            self.queue.push(self.now + after, super::super::Event::Control(event));
         }
         let deadline = self.now + LEASES * self.lease_and_drift() + ENDS;
-        while self.nodes.iter().any(|node| node.is_alive()) {
+        loop {
+            let is_there = |node: &usize| self.nodes[*node].is_alive() && drained != Some(*node);
+            let there: Vec<usize> = (0..nodes).filter(is_there).collect();
+            if there.is_empty() {
+                return Ok(());
+            }
             self.happen()?;
             if self.now > deadline {
-                let there: Vec<usize> = (0..self.nodes.len()).filter(|&node| self.nodes[node].is_alive()).collect();
-                return Err(Failure::new(
-                    Oracle::Stops,
-                    format!("all nodes were told to stop, and {there:?} didn't end"),
-                ));
+                let what = format!("nodes {there:?} were told to stop, as all others were, and didn't end");
+                return Err(Failure::new(Oracle::Stops, what));
             }
         }
-        Ok(())
+    }
+
+    /// A node is drained, and given more time than any node needs to end.
+    pub(super) fn drain_at_last(&mut self, node: usize) {
+        if self.nodes[node].is_alive() && !self.nodes[node].stops {
+            let until = self.now + (LEASES + 1) * self.lease_and_drift() + ENDS;
+            self.trace.line(self.now, |out| write!(out, "n{node} is drained"));
+            let until = self.nodes[node].clock(until);
+            self.ask_to_leave(node, Some(until));
+        }
     }
 
     /// Whether that is under way: nothing fails meanwhile, and the log is as prompt as it can be.

@@ -45,6 +45,8 @@ pub(crate) enum Event {
     Start(usize),
     /// A node is told to stop, as all the others are.
     Stop(usize),
+    /// A node is drained while all the others are told to stop.
+    Drain(usize),
     /// A link comes back.
     Mend(usize, usize),
     /// The operator who restarts nodes looks at them.
@@ -95,6 +97,7 @@ impl Event {
             | Self::Append { .. }
             | Self::Start(_)
             | Self::Stop(_)
+            | Self::Drain(_)
             | Self::Mend(..) => None,
         }
     }

@@ -69,7 +69,23 @@ impl World {
             return Ok(());
         }
         self.check_last_copy(node)?;
+        self.check_last_votes(node)?;
         self.end_life(node);
+        Ok(())
+    }
+
+    /// A node that ends doesn't take the quorum of the log from a member that was not told to stop.
+    fn check_last_votes(&self, node: usize) -> Result<(), Failure> {
+        let Some(control) = &self.control else { return Ok(()) };
+        let at = |id: MemberId| self.ids.iter().position(|&other| other == id).filter(|&at| self.nodes[at].is_alive());
+        let stays = |id: MemberId| at(id).is_some_and(|at| at != node && !self.nodes[at].stops && !self.nodes[at].left);
+        let members = control.configs().iter().flat_map(|config| config.serving());
+        let had = control.group.has_majority_of(|id| at(id).is_some());
+        let has = control.group.has_majority_of(|id| at(id).is_some_and(|at| at != node));
+        if had && !has && members.into_iter().any(stays) {
+            let what = format!("n{node} was told to stop, and ended with the quorum of the log");
+            return Err(Failure::new(Oracle::Lost, what));
+        }
         Ok(())
     }
 
