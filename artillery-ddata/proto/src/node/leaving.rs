@@ -126,13 +126,11 @@ impl Node {
         if self.leaving.ends_at.is_none() {
             return;
         }
-        let Some(farewell) = farewell else { return self.leaving.take_back_word() };
+        let Some(farewell) = farewell else { return self.goes_on_waiting(now) };
         match farewell {
             Farewell::GoesOn => {
                 // Another node is there after all: this one is to be removed, and others keep the log.
-                if std::mem::take(&mut self.leaving.ends_soon) {
-                    self.wait_on(now);
-                }
+                self.goes_on_waiting(now);
                 self.leaving.goes_on = Some(now);
             }
             Farewell::HandsOver => {
@@ -147,6 +145,14 @@ impl Node {
             Farewell::Ends if self.keeps_log() => self.end_soon(now),
             Farewell::Ends => self.end(Event::EndsChain),
         }
+    }
+
+    /// What a leader said of the chains holds no longer, so that this node doesn't end soon.
+    fn goes_on_waiting(&mut self, now: Timestamp) {
+        if self.leaving.ends_soon {
+            self.wait_on(now);
+        }
+        self.leaving.take_back_word();
     }
 
     /// This node keeps the log, and ends when the others have had time to hear the same.

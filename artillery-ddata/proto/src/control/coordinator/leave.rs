@@ -1,8 +1,6 @@
 //! Leaving: a node resigns only after the leader has agreed, and takes that back when it can't be removed any more
 //! (docs/adr/0028-leaving-and-voters.md).
 
-use std::time::Duration;
-
 use super::{Coordinator, Mutant, plan::View};
 use crate::{
     ChainConfig, MemberId, Role, Timestamp,
@@ -14,9 +12,6 @@ use crate::{
 
 /// A resignation that has led to no change for so many times the suspicion is taken back.
 const STUCK: u32 = 2;
-
-/// A node that was told that its chains end is gone after so many leases, unless it is only drained.
-const ENDS: u32 = 2;
 
 /// What a node has said of leaving, as this term's leader knows it.
 #[derive(Clone, Copy, Default, Debug)]
@@ -66,11 +61,6 @@ impl Leaver {
 
     pub(super) fn is_asked(&self) -> bool {
         self.said.is_asked()
-    }
-
-    /// Whether it may be gone at any moment, since it was told that its chains end.
-    pub(super) fn is_ending(&self, now: Timestamp, lease: Duration) -> bool {
-        self.ends.is_some_and(|since| now - since < lease * ENDS)
     }
 
     /// Whether it certainly acts by no lease.

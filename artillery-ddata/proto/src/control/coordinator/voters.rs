@@ -17,6 +17,9 @@ const PATIENCE: u32 = 4;
 /// A node that lives shows an answer within so many times the suspicion.
 const PROOF: u32 = 2;
 
+/// A node that keeps the log, and was told that its chains end, is gone after so many leases unless it is only drained.
+const ENDS: u32 = 2;
+
 impl Coordinator {
     pub(super) fn keep_voters(&mut self, now: Timestamp, term: Term) {
         let Some(voters) = self.new_voters(now) else { return };
@@ -31,7 +34,7 @@ impl Coordinator {
         let may_set = |leading: &&Leading| !leading.changes_voters(now);
         let leading = self.leading.as_ref().filter(may_set).filter(|_| !self.voters.is_empty())?;
         // All leave: the node that says so to the others is not to become one that can't.
-        if self.is_ending(now, leading, self.me) {
+        if self.is_ending(leading, self.me) {
             return None;
         }
         if let Some(asked) = self.left_since(leading) {
@@ -59,8 +62,12 @@ impl Coordinator {
         self.asks_to_leave(id) && !self.configs.names(id)
     }
 
-    fn is_ending(&self, now: Timestamp, leading: &Leading, id: MemberId) -> bool {
-        leading.nodes.get(&id).is_some_and(|seen| seen.leaver.is_ending(now, self.settings.lease))
+    /// Whether a node may be gone at any moment, since it was told that its chains end. If it shows that it has heard that, it is
+    /// only drained; one that keeps the log stays for a while in any case.
+    fn is_ending(&self, leading: &Leading, id: MemberId) -> bool {
+        let stays = if self.voters.contains(&id) { self.settings.lease * ENDS } else { Duration::ZERO };
+        let ends = |seen: &Seen| seen.leaver.ends.is_some_and(|since| seen.proven < since + stays);
+        leading.nodes.get(&id).is_some_and(ends)
     }
 
     /// When the last of the voters asked that go, if any do.
@@ -93,7 +100,7 @@ impl Coordinator {
         if waits || !is_majority(&self.voters, lived) {
             return None;
         }
-        let stays = |id| !self.goes(id) && !self.is_ending(now, leading, id);
+        let stays = |id| !self.goes(id) && !self.is_ending(leading, id);
         let mut staying: Vec<_> = all.into_iter().filter(|&id| stays(id) && lived(id)).collect();
         // A node that asks to leave, and can't yet, is better than none.
         staying.sort_by_key(|&id| id != self.me && self.asks_to_leave(id));
