@@ -1,4 +1,4 @@
-//! Has the chains of this node resign, and serve again, when it leaves.
+//! How this node leaves: its chains resign, or serve again. And when a node that is to stop ends.
 
 use std::collections::BTreeSet;
 

@@ -33,7 +33,7 @@ impl Coordinator {
     fn new_voters(&self, now: Timestamp) -> Option<BTreeSet<MemberId>> {
         let may_set = |leading: &&Leading| !leading.changes_voters(now);
         let leading = self.leading.as_ref().filter(may_set).filter(|_| !self.voters.is_empty())?;
-        // All leave: the node that says so to the others is not to become one that can't.
+        // This leader has heard that its chains end. The others can hear the same only while it keeps the log.
         if self.is_ending(leading, self.me) {
             return None;
         }

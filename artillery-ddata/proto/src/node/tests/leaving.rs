@@ -20,6 +20,15 @@ fn agree(renewed: &mut Renewed, leave: Leave) {
     renewed.leave = Some(leave.resigned());
 }
 
+/// Node 3 leaves, the leader agrees, and the chains resign. What the node asked for.
+fn resigns(rig: &mut Rig) -> Leave {
+    rig.handle(Input::Leave { until: None });
+    let asks = rig.renewals().pop().unwrap().leave;
+    rig.answer(|renewed| agree(renewed, asks));
+    (0..2).for_each(|chain| rig.says(chain, Word::Resigned));
+    asks
+}
+
 #[test]
 fn a_node_resigns_once_all_its_chains_act_by_no_lease() {
     let mut rig = Rig::acting();
@@ -37,10 +46,7 @@ fn a_node_resigns_once_all_its_chains_act_by_no_lease() {
 #[test]
 fn leases_of_before_a_resignation_are_of_another_stretch() {
     let mut rig = Rig::acting();
-    rig.handle(Input::Leave { until: None });
-    let asks = rig.renewals().pop().unwrap().leave;
-    rig.answer(|renewed| agree(renewed, asks));
-    (0..2).for_each(|chain| rig.says(chain, Word::Resigned));
+    let asks = resigns(&mut rig);
     rig.outputs();
     rig.answer(|renewed| renewed.leave = Some(asks.resigned().back(Stage::Asks)));
     let outputs = rig.outputs();
@@ -56,10 +62,7 @@ fn leases_of_before_a_resignation_are_of_another_stretch() {
 #[test]
 fn a_node_that_the_log_needs_has_not_left_though_no_configuration_names_it() {
     let mut rig = Rig::acting();
-    rig.handle(Input::Leave { until: None });
-    let asks = rig.renewals().pop().unwrap().leave;
-    rig.answer(|renewed| agree(renewed, asks));
-    (0..2).for_each(|chain| rig.says(chain, Word::Resigned));
+    resigns(&mut rig);
     let gone = without_node_3(&rig);
     rig.hear(gone.clone());
     assert!(!rig.outputs().contains(&Output::Left), "it keeps the log");

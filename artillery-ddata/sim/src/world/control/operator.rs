@@ -79,10 +79,10 @@ impl World {
         let Some(control) = &self.control else { return Ok(()) };
         let at = |id: MemberId| self.ids.iter().position(|&other| other == id).filter(|&at| self.nodes[at].is_alive());
         let stays = |id: MemberId| at(id).is_some_and(|at| at != node && !self.nodes[at].stops && !self.nodes[at].left);
-        let members = control.configs().iter().flat_map(|config| config.serving());
+        let mut members = control.configs().iter().flat_map(|config| config.serving());
         let had = control.group.has_majority_of(|id| at(id).is_some());
         let has = control.group.has_majority_of(|id| at(id).is_some_and(|at| at != node));
-        if had && !has && members.into_iter().any(stays) {
+        if had && !has && members.any(stays) {
             let what = format!("n{node} was told to stop, and ended with the quorum of the log");
             return Err(Failure::new(Oracle::Lost, what));
         }
