@@ -66,7 +66,7 @@ impl Default for TransportConfig {
             socket_buffer_bytes: 4 << 20,
             stream_window_bytes: 8 << 20,
             connection_window_bytes: 64 << 20,
-            max_frame_bytes: (64 << 20) + (64 << 10),
+            max_frame_bytes: (64 << 20) + (512 << 10),
             keep_alive: Duration::from_millis(500),
             idle_timeout: Duration::from_secs(3),
             max_udp_payload: 6500,

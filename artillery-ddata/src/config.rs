@@ -156,11 +156,11 @@ impl Config {
                 problem(&format!("transport.{}", error.field), error.problem);
             }
         }
-        let largest_frame = self.limits.max_value_bytes.saturating_add(MAX_KEY + FRAME_OVERHEAD);
+        let largest_frame = self.limits.max_value_bytes.saturating_add(2 * MAX_KEY + FRAME_OVERHEAD);
         if largest_frame > self.transport.max_frame_bytes {
             problem(
                 "limits.max_value_bytes",
-                "such a value, its key and headers don't fit transport.max_frame_bytes".into(),
+                "such a value, keys and headers don't fit transport.max_frame_bytes".into(),
             );
         }
         if self.limits.window_bytes == 0 {
@@ -182,8 +182,9 @@ impl Config {
     }
 }
 
-/// Room for the headers of a frame that carries one value.
-const FRAME_OVERHEAD: usize = 1024;
+/// Room for the header of a frame that carries values as large as the largest one together: of an answer to thousands of keys, or to a
+/// script of as many steps.
+const FRAME_OVERHEAD: usize = 256 << 10;
 
 #[cfg(test)]
 mod tests {

@@ -19,6 +19,7 @@ mod look;
 mod mutant;
 mod pace;
 mod place;
+mod portion;
 mod promote;
 mod reads;
 mod resolve;

@@ -86,8 +86,9 @@ fn requests() -> Vec<(&'static str, Request)> {
     vec![
         ("request-read-bounded", read(ReadMode::Bounded { versions: 10, age: Duration::from_millis(1500) })),
         ("request-read-keys", look(Query::Keys(vec![key(), Bytes::from("b")]))),
-        ("request-watch", look(Query::Changes(Watch { prefix: key(), after: Some(Sequence(7)) }))),
-        ("request-watch-now", look(Query::Changes(Watch { prefix: key(), after: None }))),
+        ("request-watch", look(Query::Changes(Watch { prefix: key(), after: Some(Sequence(7)), shown: 0 }))),
+        ("request-watch-rest", look(Query::Changes(Watch { prefix: key(), after: Some(Sequence(7)), shown: 300 }))),
+        ("request-watch-now", look(Query::Changes(Watch { prefix: key(), after: None, shown: 0 }))),
         ("request-scan", scan(None, Snapshot::No)),
         ("request-scan-begin", scan(None, Snapshot::Begin)),
         ("request-scan-of", scan(Some(key()), Snapshot::Of(7))),
@@ -167,7 +168,11 @@ fn responses() -> Vec<(&'static str, Response)> {
         ),
         (
             "response-changes",
-            reply(Reply::Changes(Changes { records: vec![record("a"), record("b")], upto: Sequence(80_000) })),
+            reply(Reply::Changes(Changes { records: vec![record("a"), record("b")], upto: Sequence(80_000), shown: 0 })),
+        ),
+        (
+            "response-changes-part",
+            reply(Reply::Changes(Changes { records: vec![record("a")], upto: Sequence(80_000), shown: 300 })),
         ),
         ("response-refused-compacted", refused(Refusal::Compacted { first: 70_000 })),
         ("response-page", page(Some("b"), Some(7))),

@@ -259,6 +259,7 @@ fn settings(setup: &Setup) -> Settings {
         resend: setup.resend,
         mutant: setup.mutant.and_then(MutantName::guard),
         sessions: setup.session_bytes,
+        answer: setup.answer,
         snapshot_age: setup.snapshot_age,
         snapshot_bytes: setup.snapshot_bytes,
         chunk: setup.chunk,

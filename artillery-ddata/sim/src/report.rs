@@ -322,6 +322,7 @@ impl Counts {
         self.in_flight = self.in_flight.max(other.in_flight);
         self.most_retries = self.most_retries.max(other.most_retries);
         self.watched += other.watched;
+        self.watched_parts += other.watched_parts;
         self.fell_behind += other.fell_behind;
         self.walks += other.walks;
         self.session_bytes = self.session_bytes.max(other.session_bytes);

@@ -68,6 +68,23 @@ struct State {
     /// Which chain is asked next, where there are several.
     turn: usize,
     ready: VecDeque<(ChainId, Record)>,
+    /// An update of which only some changes came, since all of them are too much for one answer: the rest is asked for next.
+    part: Option<Part>,
+}
+
+/// What was shown of an update.
+#[derive(Clone, Copy)]
+struct Part {
+    chain: ChainId,
+    /// All that stands in front of the update.
+    after: Sequence,
+    shown: u32,
+}
+
+impl Part {
+    fn is_of(part: Option<Self>, chain: ChainId, version: Version) -> bool {
+        part.is_some_and(|part| part.chain == chain && part.after.next() == version.sequence)
+    }
 }
 
 impl Watch {
@@ -81,6 +98,7 @@ impl Watch {
             position: None,
             turn: 0,
             ready: VecDeque::new(),
+            part: None,
         };
         Self(Fetched::new(state))
     }
@@ -90,7 +108,8 @@ impl Watch {
         Self(self.0.set(|state| state.from = from))
     }
 
-    /// Up to where all changes have been handed out: to go on there later. `None` before it has begun, or while the next
+    /// Up to where all changes have been handed out: to go on there later. It stands between updates: of a batch that was handed
+    /// out in part all changes come again. `None` before it has begun, or while the next
     /// change is being waited for.
     pub fn position(&self) -> Option<Frontier> {
         self.0.source()?.position.clone()
@@ -121,6 +140,7 @@ impl Source for State {
         let Some((chain, Record { key, held })) = self.ready.pop_front() else { return Next::Unknown };
         let is_last = self.ready.front().is_none_or(|(_, next)| next.held.version != held.version);
         if is_last
+            && !Part::is_of(self.part, chain, held.version)
             && let Some(position) = &mut self.position
             && let Some(cluster) = position.cluster()
         {
@@ -148,13 +168,20 @@ impl Source for State {
         while self.ready.is_empty() {
             // With several chains none of them is waited for so long that another one would have to wait for it.
             let chains = routing.chains.len().max(1);
-            self.turn = (self.turn + 1) % chains;
             let patience = if chains == 1 { PATIENCE } else { Duration::from_millis(20) };
-            let chain = routing.chains[self.turn].chain;
-            let after = self.position.as_ref().map(|position| position.floor(chain));
-            let changes = self.ask_chain(&routing, chain, after, patience).await?;
+            let (chain, after, shown) = match self.part {
+                Some(Part { chain, after, shown }) => (chain, Some(after), shown),
+                None => {
+                    self.turn = (self.turn + 1) % chains;
+                    let chain = routing.chains[self.turn].chain;
+                    (chain, self.position.as_ref().map(|position| position.floor(chain)), 0)
+                }
+            };
+            let changes = self.ask_chain(&routing, chain, after, shown, patience).await?;
+            let Changes { upto, shown, .. } = changes;
+            self.part = (shown > 0).then_some(Part { chain, after: upto, shown });
             if changes.records.is_empty() {
-                self.reach(&routing, chain, changes.upto);
+                self.reach(&routing, chain, upto);
             }
             self.ready.extend(changes.records.into_iter().map(|record| (chain, record)));
         }
@@ -172,7 +199,7 @@ impl State {
         let mut position = self.from.clone();
         for config in &routing.chains {
             if self.from.cluster().is_none() {
-                let now = self.ask_chain(routing, config.chain, None, self.how.timeout).await?;
+                let now = self.ask_chain(routing, config.chain, None, 0, self.how.timeout).await?;
                 position.raise(routing.life(), config.chain, now.upto);
             }
         }
@@ -185,16 +212,17 @@ impl State {
         routing: &Routing,
         chain: ChainId,
         after: Option<Sequence>,
+        shown: u32,
         patience: Duration,
     ) -> Result<Changes, Error> {
-        let query = Query::Changes(replica::Watch { prefix: self.prefix.clone(), after });
+        let query = Query::Changes(replica::Watch { prefix: self.prefix.clone(), after, shown });
         let deadline = from_now(patience);
         let asked = self.kv.router.read_in(routing, chain, query, &self.how, None, deadline).await;
         let Answer { reply, node, .. } = match asked {
             Ok(answer) => answer,
             // Nobody said so in time that there was nothing.
             Err(Error::NotApplied { reason: NotApplied::TimedOut }) if after.is_some() => {
-                return Ok(Changes { records: Vec::new(), upto: after.unwrap_or_default() });
+                return Ok(Changes { records: Vec::new(), upto: after.unwrap_or_default(), shown });
             }
             Err(error) => return Err(error),
         };

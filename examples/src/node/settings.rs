@@ -8,7 +8,7 @@ use super::args::NodeArgs;
 use crate::{exit::Failure, secret::Admission};
 
 /// Room for a key and headers beside the largest value of a frame.
-const FRAME_MARGIN: usize = 64 << 10;
+const FRAME_MARGIN: usize = 512 << 10;
 
 /// A node that is about to start.
 pub(super) fn builder(args: &NodeArgs) -> Result<NodeBuilder, Failure> {

@@ -86,7 +86,7 @@ impl Replica {
         });
         self.answer_writes();
         self.serve_committed_reads(now);
-        self.answer_watchers();
+        self.answer_watchers(before);
         self.history.commit(watermark, self.settings.backlog);
         self.end_outgoing_if_overtaken();
     }

@@ -2,7 +2,8 @@
 
 use super::{
     Hashed, HashedPage, Mutant, Replica, Way,
-    look::{PAGE_BYTES, PAGE_ENTRIES, PAGE_STEPS},
+    look::{PAGE_ENTRIES, PAGE_STEPS},
+    portion::Portion,
 };
 use crate::{Sequence, store::StoreError};
 
@@ -22,17 +23,17 @@ impl Replica {
             return Ok(page);
         };
         let limit = (asked.limit as usize).clamp(1, PAGE_ENTRIES);
-        let (mut last, mut bytes) = (0, 0);
+        let (mut last, mut portion) = (0, Portion::new(self.settings.answer));
         for (step, found) in records.enumerate() {
             let (position, record) = found?;
-            let is_full = page.keys.len() >= limit || bytes >= PAGE_BYTES || step > PAGE_STEPS;
+            let is_key = record.held.value.is_some();
+            let is_full = page.keys.len() >= limit || step > PAGE_STEPS || is_key && !portion.takes(record.key.len());
             if is_full && (position != last || self.is(Mutant::PartPositions)) {
                 page.next = if position == last { position.saturating_add(1) } else { position };
                 return Ok(page);
             }
             last = position;
-            if record.held.value.is_some() {
-                bytes += record.key.len();
+            if is_key {
                 page.keys.push(record.key);
             }
         }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 
-use super::{Cut, Page, Query, Read, Refusal, Replica, Reply, Scan, Snapshot, Way};
+use super::{Cut, Page, Query, Read, Refusal, Replica, Reply, Scan, Snapshot, Way, portion::Portion};
 use crate::{
     MemberId, Sequence, Timestamp,
     store::{Held, StoreError},
@@ -12,9 +12,6 @@ use crate::{
 
 /// Entries of a page at most, whatever is asked for.
 pub(super) const PAGE_ENTRIES: usize = 1024;
-
-/// A page ends behind the entry that makes it this large, in bytes.
-pub(super) const PAGE_BYTES: usize = 256 << 10;
 
 /// Keys that a page passes over at most, deleted ones too.
 pub(super) const PAGE_STEPS: usize = 16 * PAGE_ENTRIES;
@@ -186,19 +183,25 @@ impl Replica {
         let limit = (scan.limit as usize).clamp(1, PAGE_ENTRIES);
         let from = scan.after.as_ref().filter(|&after| *after >= scan.prefix).unwrap_or(&scan.prefix);
         let mut page = Page { records: Vec::new(), next: None, clean, way, as_of: at_most, snapshot };
-        let mut bytes = 0;
+        let mut portion = Portion::new(self.settings.answer);
         for (step, record) in self.store.scan(self.chain, from, at_most).enumerate() {
             let record = record?;
             if !record.key.starts_with(&scan.prefix) {
                 break;
             }
-            if page.records.len() == limit || bytes >= PAGE_BYTES || step > PAGE_STEPS {
+            if page.records.len() == limit || step > PAGE_STEPS {
                 return Ok(page);
             }
-            page.next = Some(record.key.clone());
-            if record.held.value.is_some() && scan.after.as_ref() != Some(&record.key) {
-                bytes += record.key.len() + record.held.value.as_ref().map_or(0, Bytes::len);
+            if let Some(value) = &record.held.value
+                && scan.after.as_ref() != Some(&record.key)
+            {
+                if !portion.takes(record.key.len() + value.len()) {
+                    return Ok(page);
+                }
+                page.next = Some(record.key.clone());
                 page.records.push(record);
+            } else {
+                page.next = Some(record.key);
             }
         }
         page.next = None;

@@ -43,6 +43,12 @@ pub struct Settings {
     /// Updates with more bytes of keys and values than these go to the successor in pieces of so many, at least 1 and at
     /// most [`MAX_CHUNK`].
     pub chunk: usize,
+    /// An answer of many entries holds no more bytes of keys, values and headers than these, but one entry at
+    /// least. What it has no room for is asked for by the next question.
+    pub answer: usize,
+    /// Bytes of watches that may wait for changes at a time; beyond them, another one is answered
+    /// [`Busy`](Refusal::Busy).
+    pub watches: usize,
     /// A snapshot of which no page was asked for so long is kept no longer.
     pub snapshot_age: Duration,
     /// A snapshot is kept while no more bytes than these were written since it began.
@@ -72,6 +78,8 @@ impl Default for Settings {
             sessions: 16 << 20,
             max_value: 64 << 20,
             chunk: MAX_CHUNK,
+            answer: 256 << 10,
+            watches: 64 << 20,
             snapshot_age: Duration::from_secs(60),
             snapshot_bytes: 64 << 20,
             close_behind: 1 << 20,

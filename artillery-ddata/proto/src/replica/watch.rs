@@ -1,116 +1,221 @@
 //! Committed changes as they come, for whoever asks.
 //!
-//! Nothing is queued for anybody: whoever has taken in some changes asks for those behind them, and waits here if there
-//! are none yet. They are read from the history that is kept for resends; who asks for older ones is told so.
+//! Nothing is queued for a watch: it asks for what comes behind the changes that it has taken in, and its question waits
+//! here if there are none yet. They are read from the history that is kept for resends; a question for older ones is
+//! refused.
+
+use std::{collections::BTreeMap, ops::Bound};
 
 use bytes::Bytes;
 
-use super::{Changes, Mutant, Output, Refusal, Replica, Reply, Watch, reads::Asked};
+use super::{Changes, Mutant, Output, Refusal, Replica, Reply, Token, Watch, portion::Portion, reads::Asked};
 use crate::{
     Sequence, Timestamp,
     store::{Held, Record},
+    update::{Change, Update},
 };
 
-/// Questions that wait at a member, at most.
-const WATCHERS: usize = 4096;
+/// What a question that waits takes beside its prefix, in bytes.
+const QUESTION: usize = 256;
 
-/// An answer ends behind the update that makes it this large, in bytes.
-const ANSWER_BYTES: usize = 256 << 10;
+/// Changes that are looked at for one question: however long the history is, others have their turn.
+const STEPS: usize = 16 << 10;
 
-/// Those who wait.
+/// The questions that wait, by their prefix: a change is looked at once, however many they are.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Watchers {
-    waiting: Vec<Waiting>,
+    by_prefix: BTreeMap<Bytes, Vec<Waiting>>,
+    len: usize,
+    bytes: usize,
 }
 
 #[derive(Clone, Debug)]
 struct Waiting {
-    asked: Asked,
-    prefix: Bytes,
-    /// There are no changes of these keys up to here.
-    seen: Sequence,
+    token: Token,
+    deadline: Timestamp,
+    after: Sequence,
+    shown: u32,
 }
 
 impl Watchers {
     pub(super) fn len(&self) -> usize {
-        self.waiting.len()
+        self.len
+    }
+
+    fn wait(&mut self, prefix: Bytes, waiting: Waiting) {
+        self.len += 1;
+        self.bytes += QUESTION + prefix.len();
+        self.by_prefix.entry(prefix).or_default().push(waiting);
+    }
+
+    fn take(&mut self, prefix: &Bytes) -> Vec<Waiting> {
+        let taken = self.by_prefix.remove(prefix).unwrap_or_default();
+        self.len -= taken.len();
+        self.bytes -= taken.len() * (QUESTION + prefix.len());
+        taken
+    }
+
+    /// Takes out those whose time is up.
+    fn take_late(&mut self, now: Timestamp) -> Vec<Waiting> {
+        let (mut late, mut bytes) = (Vec::new(), 0);
+        self.by_prefix.retain(|prefix, all| {
+            let before = late.len();
+            late.extend(all.extract_if(.., |waiting| waiting.deadline <= now));
+            bytes += (late.len() - before) * (QUESTION + prefix.len());
+            !all.is_empty()
+        });
+        self.len -= late.len();
+        self.bytes -= bytes;
+        late
+    }
+
+    /// The prefixes that `key` begins with, longest first.
+    fn prefixes_of(&self, key: &[u8]) -> Vec<Bytes> {
+        let mut found = Vec::new();
+        let mut longest = key.len();
+        loop {
+            let upto = (Bound::Unbounded, Bound::Included(&key[..longest]));
+            let Some((prefix, _)) = self.by_prefix.range::<[u8], _>(upto).next_back() else { return found };
+            let common = prefix.iter().zip(key).take_while(|(a, b)| a == b).count();
+            if common < prefix.len() {
+                // Those that are shorter stand in front of it, and all that `key` has in common with them it has with it.
+                longest = common;
+                continue;
+            }
+            found.push(prefix.clone());
+            let Some(shorter) = common.checked_sub(1) else { return found };
+            longest = shorter;
+        }
     }
 }
 
 impl Replica {
     pub(super) fn watch(&mut self, asked: Asked, watch: Watch) {
-        let now_is = self.watermark.max(asked.floor.unwrap_or_default());
-        let Some(after) = watch.after else {
-            let changes = Changes { records: Vec::new(), upto: now_is };
-            return self.reply(asked.token, Reply::Changes(changes));
+        let Asked { token, floor, deadline, .. } = asked;
+        let now_is = self.watermark.max(floor.unwrap_or_default());
+        let Watch { prefix, after: Some(after), shown } = watch else {
+            return self.reply(token, Reply::Changes(Changes { records: Vec::new(), upto: now_is, shown: 0 }));
         };
         let first = self.history.first();
-        let reply = if after.next() < first {
-            Reply::Refused(Refusal::Compacted { first: first.0 })
-        } else {
-            let changes = self.changes(&watch.prefix, after);
-            if changes.records.is_empty() && self.watchers.waiting.len() < WATCHERS {
-                let seen = changes.upto;
-                self.watchers.waiting.push(Waiting { asked, prefix: watch.prefix, seen });
-                return;
-            }
-            match changes.records.is_empty() {
-                true => Reply::Refused(Refusal::Busy),
-                false => Reply::Changes(changes),
-            }
-        };
-        self.reply(asked.token, reply);
+        if behind(after) < first {
+            return self.reply(token, Reply::Refused(Refusal::Compacted { first: first.0 }));
+        }
+        let changes = self.changes(&prefix, after, shown);
+        if !changes.records.is_empty() || changes.upto < self.watermark {
+            return self.reply(token, Reply::Changes(changes));
+        }
+        if self.watchers.bytes + QUESTION + prefix.len() > self.settings.watches {
+            return self.reply(token, Reply::Refused(Refusal::Busy));
+        }
+        let Changes { upto: after, shown, .. } = changes;
+        self.watchers.wait(prefix, Waiting { token, deadline, after, shown });
     }
 
-    /// Committed changes behind `after`, as many as fit an answer.
-    fn changes(&self, prefix: &Bytes, after: Sequence) -> Changes {
-        let mut changes = Changes { records: Vec::new(), upto: after };
-        let mut bytes = 0;
-        for update in self.history.from(after.next()) {
-            let is_shown = update.version.sequence <= self.watermark || self.is(Mutant::WatchUncommitted);
-            if !is_shown || bytes >= ANSWER_BYTES {
+    /// Committed changes behind `after`, without the first `shown` of the update there: as many as an answer holds.
+    fn changes(&self, prefix: &Bytes, after: Sequence, shown: u32) -> Changes {
+        let mut changes = Changes { records: Vec::new(), upto: after, shown };
+        let mut portion = Portion::new(self.settings.answer);
+        let mut steps = 0;
+        for update in self.history.from(behind(after)).take_while(|update| self.is_shown(update)) {
+            if steps >= STEPS {
                 break;
             }
-            for change in update.changes.iter().filter(|change| change.key.starts_with(prefix)) {
-                bytes += change.key.len() + change.value.as_ref().map_or(0, Bytes::len);
-                let held = Held { version: update.version, value: change.value.clone() };
-                changes.records.push(Record { key: change.key.clone(), held });
+            let skipped = std::mem::take(&mut changes.shown) as usize;
+            for (at, change) in update.changes.iter().enumerate().skip(skipped) {
+                if !change.key.starts_with(prefix) {
+                    continue;
+                }
+                if !portion.takes(change.key.len() + change.value.as_ref().map_or(0, Bytes::len)) {
+                    changes.shown = at as u32;
+                    return changes;
+                }
+                changes.records.push(record(update, change));
             }
             changes.upto = update.version.sequence;
+            steps += 1 + update.changes.len();
         }
         changes
     }
 
-    /// Answers those who wait for what has been committed now.
-    pub(super) fn answer_watchers(&mut self) {
-        let mut waiting = std::mem::take(&mut self.watchers.waiting);
-        waiting.retain_mut(|waiting| {
-            let changes = self.changes(&waiting.prefix, waiting.seen);
-            waiting.seen = changes.upto;
-            let is_answered = !changes.records.is_empty();
-            if is_answered {
-                self.outputs.push_back(Output::Reply(waiting.asked.token, Reply::Changes(changes)));
-            }
-            !is_answered
-        });
-        self.watchers.waiting = waiting;
+    fn is_shown(&self, update: &Update) -> bool {
+        update.version.sequence <= self.watermark || self.is(Mutant::WatchUncommitted)
     }
 
-    /// Whose time is up is told how far there was nothing: it needn't ask for that again.
-    pub(super) fn expire_watchers(&mut self, now: Timestamp) {
-        self.watchers.waiting.retain(|waiting| {
-            let is_late = waiting.asked.deadline <= now;
-            if is_late {
-                let changes = Changes { records: Vec::new(), upto: waiting.seen };
-                self.outputs.push_back(Output::Reply(waiting.asked.token, Reply::Changes(changes)));
+    /// Answers those that wait for what has been committed behind `before`.
+    pub(super) fn answer_watchers(&mut self, before: Sequence) {
+        if self.watchers.len == 0 {
+            return;
+        }
+        let committed = self.history.from(before.next()).take_while(|update| self.is_shown(update));
+        let keys = committed.flat_map(|update| &update.changes).map(|change| &change.key);
+        let changed: Vec<Bytes> = keys.flat_map(|key| self.watchers.prefixes_of(key)).collect();
+        for prefix in changed {
+            for Waiting { token, deadline, after, shown } in self.watchers.take(&prefix) {
+                let changes = self.changes(&prefix, after, shown);
+                if changes.records.is_empty() {
+                    // It had seen them elsewhere.
+                    let Changes { upto: after, shown, .. } = changes;
+                    self.watchers.wait(prefix.clone(), Waiting { token, deadline, after, shown });
+                } else {
+                    self.outputs.push_back(Output::Reply(token, Reply::Changes(changes)));
+                }
             }
-            !is_late
-        });
+        }
+    }
+
+    /// A question whose time is up is answered by how far there was nothing: that needn't be asked for again.
+    pub(super) fn expire_watchers(&mut self, now: Timestamp) {
+        for Waiting { token, after, shown, .. } in self.watchers.take_late(now) {
+            let (upto, shown) = if after < self.watermark { (self.watermark, 0) } else { (after, shown) };
+            self.outputs.push_back(Output::Reply(token, Reply::Changes(Changes { records: Vec::new(), upto, shown })));
+        }
     }
 
     pub(super) fn refuse_watchers(&mut self) {
-        for waiting in std::mem::take(&mut self.watchers.waiting) {
-            self.outputs.push_back(Output::Reply(waiting.asked.token, Reply::Refused(Refusal::NoChain)));
+        for waiting in std::mem::take(&mut self.watchers).by_prefix.into_values().flatten() {
+            self.outputs.push_back(Output::Reply(waiting.token, Reply::Refused(Refusal::NoChain)));
+        }
+    }
+}
+
+/// The sequence behind that of a question, which may be any number.
+fn behind(after: Sequence) -> Sequence {
+    Sequence(after.0.saturating_add(1))
+}
+
+fn record(update: &Update, change: &Change) -> Record {
+    Record { key: change.key.clone(), held: Held { version: update.version, value: change.value.clone() } }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn all_prefixes_of_a_key_are_found(
+            prefixes in prop::collection::vec("[ab]{0,5}", 0..20),
+            key in "[ab]{0,6}",
+        ) {
+            let mut watchers = Watchers::default();
+            for (n, prefix) in prefixes.iter().enumerate() {
+                let waiting = Waiting { token: Token(n as u64), deadline: Timestamp::MAX, after: Sequence::ZERO, shown: 0 };
+                watchers.wait(prefix.clone().into(), waiting);
+            }
+            let mut expected: Vec<_> = prefixes.iter().filter(|prefix| key.starts_with(*prefix)).cloned().collect();
+            expected.sort_by_key(|prefix| std::cmp::Reverse(prefix.len()));
+            expected.dedup();
+            prop_assert_eq!(watchers.prefixes_of(key.as_bytes()), expected.clone());
+            for prefix in expected {
+                watchers.take(&prefix.into());
+            }
+            let left = prefixes.iter().filter(|prefix| !key.starts_with(*prefix));
+            let (len, bytes) = left.fold((0, 0), |(len, bytes), prefix| (len + 1, bytes + QUESTION + prefix.len()));
+            prop_assert_eq!((watchers.len(), watchers.bytes), (len, bytes));
+            prop_assert_eq!(watchers.take_late(Timestamp::MAX).len(), len);
+            prop_assert_eq!((watchers.len(), watchers.bytes), (0, 0));
         }
     }
 }

@@ -262,7 +262,7 @@ fn heard_of_the_fourth_change(mut rig: Rig) -> Reply {
     rig.take(5);
     rig.ask(1, Some(FIRST));
     let watch = rig.turn.reads.last_mut().unwrap();
-    watch.query = Query::Changes(Watch { prefix: "".into(), after: Some(Sequence(3)) });
+    watch.query = Query::Changes(Watch { prefix: "".into(), after: Some(Sequence(3)), shown: 0 });
     watch.mode = ReadMode::Eventual;
     rig.take(6);
     rig.recover_and_write();

@@ -108,10 +108,15 @@ impl ChainOracle {
     ///
     /// # Errors
     /// [`Oracle::Claims`].
-    pub fn check_changes(&self, prefix: &[u8], from: Sequence, shown: &Changes) -> Result<(), Failure> {
+    pub fn check_changes(&self, prefix: &[u8], from: Sequence, seen: u32, shown: &Changes) -> Result<(), Failure> {
         let behind = self.log.iter().skip(from.0 as usize);
-        let upto = behind.take_while(|update| update.version.sequence <= shown.upto);
-        let expected = upto.flat_map(|update| update.changes.iter().map(move |change| (update.version, change)));
+        let upto = behind.take_while(|update| update.version.sequence <= shown.upto.next());
+        let expected = upto.flat_map(|update| {
+            let at = update.version.sequence;
+            let upto = if at > shown.upto { shown.shown as usize } else { update.changes.len() };
+            let seen = if at == from.next() { seen as usize } else { 0 };
+            update.changes.iter().take(upto).skip(seen).map(move |change| (update.version, change))
+        });
         let mut expected = expected.filter(|(_, change)| change.key.starts_with(prefix));
         let same = |record: &Record| {
             expected.next().is_some_and(|(version, change)| {
@@ -119,10 +124,12 @@ impl ChainOracle {
             })
         };
         let is_whole = shown.records.iter().all(same) && expected.next().is_none();
-        if is_whole && shown.upto >= from {
+        if is_whole && (shown.upto, shown.shown) >= (from, seen) {
             return Ok(());
         }
-        let what = format!("who watched {prefix:?} from {from} on was shown {shown:?}, which isn't what was changed");
+        let what = format!(
+            "who watched {prefix:?} from {from} on, but for {seen} changes, was shown {shown:?}, which isn't what was changed"
+        );
         Err(Failure::new(Oracle::Claims, what))
     }
 

@@ -38,6 +38,8 @@ pub struct Setup {
     pub joiner_buffer: usize,
     /// What client sessions and their records may take up, in bytes.
     pub session_bytes: usize,
+    /// What an answer of many entries holds, in bytes.
+    pub answer: usize,
     /// How long a snapshot is kept that nobody asks for.
     pub snapshot_age: Duration,
     /// How much may be written while a snapshot is kept, in bytes.

@@ -50,6 +50,8 @@ pub struct Counts {
     pub busy: u64,
     /// Changes that watchers were shown.
     pub watched: u64,
+    /// Answers to watchers that ended within an update.
+    pub watched_parts: u64,
     /// Times that a watcher was told that it had fallen behind.
     pub fell_behind: u64,
     /// Walks in hash order that came to their ends.

@@ -29,6 +29,8 @@ pub(super) struct Watcher {
     prefix: Bytes,
     /// Up to where it has seen everything; `None`: it begins where the history is.
     position: Option<Sequence>,
+    /// And so many changes of the update behind it.
+    shown: u32,
     attempt: u64,
 }
 
@@ -42,7 +44,7 @@ impl Watcher {
             _ => key_bytes(rng.below(3) as u32),
         };
         let position = rng.chance(500).then_some(Sequence::ZERO);
-        Self { rng, chain, prefix, position, attempt: 0 }
+        Self { rng, chain, prefix, position, shown: 0, attempt: 0 }
     }
 }
 
@@ -72,7 +74,8 @@ impl World {
         }
         // Some are told in time that there is nothing, others have asked somebody else by then.
         let until = self.now + watcher.rng.below(SECOND);
-        let query = Query::Changes(Watch { prefix: watcher.prefix.clone(), after: watcher.position });
+        let (prefix, after, shown) = (watcher.prefix.clone(), watcher.position, watcher.shown);
+        let query = Query::Changes(Watch { prefix, after, shown });
         let deadline = deadline(node.clock(self.now), self.now, until);
         let (mode, caller) = (ReadMode::Eventual, Caller::Watcher(index, attempt));
         let input = Input::Read(ReadRequest { query, mode, floor: None, history: None, deadline, caller });
@@ -109,8 +112,10 @@ impl World {
         match reply {
             Reply::Changes(changes) => {
                 let from = watcher.position.unwrap_or(changes.upto);
-                let checked = self.oracles[watcher.chain].check_changes(&watcher.prefix, from, &changes);
+                let checked = self.oracles[watcher.chain].check_changes(&watcher.prefix, from, watcher.shown, &changes);
                 watcher.position = Some(changes.upto);
+                watcher.shown = changes.shown;
+                self.counts.watched_parts += u64::from(changes.shown > 0);
                 self.counts.watched += changes.records.len() as u64;
                 if let Err(failure) = checked {
                     self.claim(failure);
@@ -122,7 +127,7 @@ impl World {
                     self.claim(Failure::new(Oracle::Claims, what));
                 }
                 let watcher = &mut self.watchers[index];
-                watcher.position = None;
+                (watcher.position, watcher.shown) = (None, 0);
                 self.counts.fell_behind += 1;
             }
             Reply::Refused(Refusal::NoChain | Refusal::Busy) => {

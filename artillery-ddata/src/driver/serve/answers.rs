@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
-use artillery_core::transport::{Connection, FrameBatch, FrameWriter};
+use artillery_core::{
+    frame::PREFIX,
+    transport::{Connection, FrameBatch, FrameWriter},
+};
 use bytes::Bytes;
 use tokio::sync::{Semaphore, mpsc};
 
@@ -12,7 +15,7 @@ use crate::{
     budget::{self, Share},
     metrics::Timing,
     replica::{Query, Refusal, Reply, Write},
-    wire::request::{Encoded, MAX_OUTSTANDING, Operation, Request, Response, ResponseAnswer, SMALL, encode_response},
+    wire::request::{EncodeError, Encoded, MAX_OUTSTANDING, Operation, Request, Response, ResponseAnswer, SMALL, encode_response},
 };
 
 /// Responses that are written together at most.
@@ -160,18 +163,15 @@ pub(super) async fn write(
         let answered = ready.len();
         let mut shares = Vec::with_capacity(answered);
         for Answered { response, share } in ready.drain(..) {
-            match encode_response(&response) {
-                Ok(encoded) if goes_apart(&response, &encoded) => {
+            match encode(&response, room.frame) {
+                Some(encoded) if goes_apart(&response, &encoded) => {
                     room.send_apart(connection, response.number, encoded, share);
                 }
-                Ok(encoded) => {
+                Some(encoded) => {
                     batch.push(&encoded.header, &encoded.body);
                     shares.push(share);
                 }
-                Err(error) => {
-                    tracing::error!(%error, number = response.number, "a response can't be sent");
-                    return;
-                }
+                None => return,
             }
         }
         if !batch.is_empty() && writer.send_all(&mut batch).await.is_err() {
@@ -183,8 +183,65 @@ pub(super) async fn write(
     writer.finish();
 }
 
+/// As a frame of at most `limit` bytes. What is longer than any answer should be is a fault of this node's; it must not end the stream
+/// of all others.
+fn encode(response: &Response, limit: usize) -> Option<Encoded> {
+    let len = match encode_response(response) {
+        Ok(encoded) => {
+            let len = encoded.body.iter().fold(PREFIX + encoded.header.len(), |sum, piece| sum + piece.len());
+            if len <= limit {
+                return Some(encoded);
+            }
+            len as u64
+        }
+        Err(EncodeError::TooLong(len)) => len,
+        Err(_) => u64::MAX,
+    };
+    let &Response { number, by, ref answer } = response;
+    tracing::error!(len, number, "a response can't be sent");
+    let reply = match answer {
+        // It was applied, which isn't to be denied.
+        ResponseAnswer::Reply(Reply::Committed(_) | Reply::Conflict { .. }) => Reply::Expired,
+        _ => Reply::Refused(Refusal::ResultsTooLarge { len, limit: limit as u64 }),
+    };
+    encode_response(&Response { number, by, answer: ResponseAnswer::Reply(reply) }).ok()
+}
+
 /// Whoever asks for the routing or the status may not take in streams yet.
 fn goes_apart(response: &Response, encoded: &Encoded) -> bool {
     let is_reply = matches!(response.answer, ResponseAnswer::Reply(_));
     is_reply && encoded.body.iter().map(Bytes::len).sum::<usize>() > SMALL
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        Version,
+        replica::{Committed, Computed, Read, Way},
+        store::Held,
+        wire::request::decode_response,
+    };
+
+    fn sent(reply: Reply, limit: usize) -> Response {
+        let response = Response { number: 7, by: None, answer: ResponseAnswer::Reply(reply) };
+        let Encoded { header, body } = encode(&response, limit).unwrap();
+        decode_response(&artillery_core::frame::Frame { header, body: body.concat().into() }).unwrap()
+    }
+
+    #[test]
+    fn an_answer_that_no_frame_holds_is_refused_and_ends_no_stream() {
+        let (version, value) = (Version::new(1, 1), Bytes::from(vec![0; 1000]));
+        let held = Some(Held { version, value: Some(value.clone()) });
+        let read = Reply::Read(Read { held, clean: true, way: Way::Local, as_of: version.sequence });
+        assert_eq!(sent(read.clone(), 2000).answer, ResponseAnswer::Reply(read.clone()));
+        let refused = sent(read, 1000);
+        let is_refused = |answer: &ResponseAnswer| {
+            matches!(answer, ResponseAnswer::Reply(Reply::Refused(Refusal::ResultsTooLarge { limit: 1000, .. })))
+        };
+        assert!(refused.number == 7 && is_refused(&refused.answer), "{refused:?}");
+        let result = Computed::Took(Some((version, value)));
+        let done = Reply::Committed(Committed { version, copies: 1, replayed: false, result });
+        assert_eq!(sent(done, 1000).answer, ResponseAnswer::Reply(Reply::Expired), "it was applied");
+    }
 }

@@ -27,6 +27,8 @@ pub(crate) struct Sizes {
     queue: usize,
     /// Large answers: two of the largest.
     large: usize,
+    /// The longest frame that is sent.
+    frame: usize,
     /// Large answers handed to QUIC and not received yet: what is small must find room in the connection's window.
     sent: usize,
 }
@@ -36,6 +38,7 @@ impl Sizes {
         Self {
             queue: queue_bytes,
             large: transport.max_frame_bytes.saturating_mul(2),
+            frame: transport.max_frame_bytes,
             sent: unreceived_bytes(transport),
         }
     }
@@ -95,6 +98,8 @@ pub(crate) struct Room {
     pub(super) large_requests: Budget,
     pub(super) large_answers: Budget,
     sent: Budget,
+    /// The longest frame that is sent, in bytes.
+    pub(super) frame: usize,
     /// Where its requests are counted.
     pub(super) local: Arc<Local>,
 }
@@ -108,6 +113,7 @@ impl Room {
             large_requests: Budget::new(sizes.queue),
             large_answers: Budget::new(sizes.large),
             sent: Budget::new(sizes.sent),
+            frame: sizes.frame,
             local,
         }
     }

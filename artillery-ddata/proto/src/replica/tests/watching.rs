@@ -5,7 +5,7 @@ use bytes::Bytes;
 use super::{super::*, rig::*};
 
 fn ask(rig: &mut Rig, n: u8, prefix: &'static str, after: Option<u64>) -> u64 {
-    let watch = Watch { prefix: prefix.into(), after: after.map(Sequence) };
+    let watch = Watch { prefix: prefix.into(), after: after.map(Sequence), shown: 0 };
     rig.ask(n, Query::Changes(watch), ReadMode::Eventual, None)
 }
 
@@ -52,7 +52,7 @@ fn changes_come_in_order_when_they_are_committed() {
 fn who_waits_in_vain_is_told_how_far() {
     let mut rig = Rig::chain(&[1]);
     let (token, deadline) = (Token(77), rig.now + std::time::Duration::from_millis(50));
-    let query = Query::Changes(Watch { prefix: "k/".into(), after: Some(Sequence(0)) });
+    let query = Query::Changes(Watch { prefix: "k/".into(), after: Some(Sequence(0)), shown: 0 });
     rig.input(1, Input::Read { token, query, mode: ReadMode::Eventual, floor: None, deadline });
     rig.put(1, "other", "x");
     rig.heartbeat();
@@ -84,4 +84,46 @@ fn a_halted_member_leaves_nobody_waiting() {
     let frame = ChainFrame { chain: ChainId(0), epoch: crate::Epoch(1), index: 1, message };
     rig.input(2, Input::Receive { from: member(1), frame });
     assert!(matches!(rig.replies[&waits], Reply::Refused(Refusal::NoChain)));
+}
+
+#[test]
+fn questions_that_wait_are_bounded_in_bytes() {
+    let settings = Settings { watches: 3 * 300, ..Settings::default() };
+    let mut rig = Rig::new(&[1], &settings);
+    rig.enter_all(&config(1, &[1]));
+    let waiting: Vec<_> = (0..3).map(|_| ask(&mut rig, 1, "a", Some(0))).collect();
+    let refused = ask(&mut rig, 1, "a", Some(0));
+    assert_eq!(rig.replies[&refused], Reply::Refused(Refusal::Busy));
+    rig.put(1, "ab", "x");
+    for token in waiting {
+        assert_eq!(changes(&rig, token), (vec![("ab".into(), Some("x".into()))], 1));
+    }
+    ask(&mut rig, 1, "b", Some(1));
+    assert_eq!(rig.replicas[&1].status().watchers, 1);
+}
+
+#[test]
+fn a_question_that_finds_nothing_in_a_long_history_is_answered_by_how_far_it_was_looked_at() {
+    let mut rig = Rig::chain(&[1]);
+    let step = |n: usize| Step::Put { key: format!("{n:04}").into(), value: "v".into() };
+    for _ in 0..8 {
+        rig.write(1, Write::Batch((0..4096).map(step).collect()));
+    }
+    let asked = ask(&mut rig, 1, "none", Some(0));
+    assert_eq!(changes(&rig, asked), (vec![], 4));
+    let asked = ask(&mut rig, 1, "none", Some(4));
+    assert!(!rig.replies.contains_key(&asked), "all of it was looked at");
+}
+
+#[test]
+fn a_position_that_cannot_be_waits_in_vain() {
+    let mut rig = Rig::chain(&[1]);
+    let asked = ask(&mut rig, 1, "", Some(u64::MAX));
+    rig.put(1, "k", "v");
+    assert!(!rig.replies.contains_key(&asked));
+    let (token, deadline) = (Token(77), rig.now);
+    let query = Query::Changes(Watch { prefix: "".into(), after: Some(Sequence(u64::MAX)), shown: u32::MAX });
+    rig.input(1, Input::Read { token, query, mode: ReadMode::Eventual, floor: None, deadline });
+    rig.heartbeat();
+    assert_eq!(changes(&rig, 77), (vec![], u64::MAX));
 }

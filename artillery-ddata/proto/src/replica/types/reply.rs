@@ -137,10 +137,13 @@ pub struct HashedPage {
 /// Committed changes, in the order of the history.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Changes {
-    /// Keys with their new values, tombstones for deletions; all changes of one update or none.
+    /// Keys with their new values, tombstones for deletions.
     pub records: Vec<Record>,
     /// There are no others up to here: ask behind it next.
     pub upto: Sequence,
+    /// Nor among the first so many changes of the update behind it, which didn't fit the answer as a whole: ask for the
+    /// rest of it next. 0: none of that update is shown.
+    pub shown: u32,
 }
 
 /// The way in which a read was served.

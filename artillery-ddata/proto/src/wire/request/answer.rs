@@ -1,5 +1,7 @@
 //! Responses as frames.
 
+use std::num::NonZeroU32;
+
 use artillery_core::{codec, frame::Frame};
 use bytes::Bytes;
 
@@ -10,7 +12,7 @@ use super::{
     script::{outcome_headers, take_outcomes},
 };
 use crate::{
-    Routing,
+    Routing, Sequence,
     replica::{Changes, Committed, Computed, Cut, HashedPage, Page, Read, Reply},
     store::{Held, Record},
 };
@@ -67,12 +69,15 @@ fn reply_header<'a>(reply: &Reply, body: &mut Pieces) -> Result<AnswerHeader<&'a
             let next = body.add_some(next.as_ref())?;
             AnswerHeader::Page { records, next, clean: *clean, way: *way, as_of: *as_of, snapshot: *snapshot }
         }
-        Reply::Changes(Changes { records, upto }) => {
+        Reply::Changes(Changes { records, upto, shown }) => {
             let mut header = |record: &Record| -> Result<_, EncodeError> {
                 Ok(RecordHeader { key: body.add(&record.key)?, held: held_header(&record.held, body)? })
             };
             let records = records.iter().map(&mut header).collect::<Result<_, _>>()?;
-            AnswerHeader::Changes { records, upto: *upto }
+            match NonZeroU32::new(*shown) {
+                Some(shown) => AnswerHeader::PartOfChanges { records, upto: *upto, shown },
+                None => AnswerHeader::Changes { records, upto: *upto },
+            }
         }
         Reply::Hashed(HashedPage { keys, next, clean, way, as_of }) => {
             let keys = keys.iter().map(|key| body.add(key)).collect::<Result<_, _>>()?;
@@ -159,9 +164,9 @@ fn take_reply<R>(header: AnswerHeader<R>, body: &mut Taker<'_>) -> Reply {
             let next = next.map(|len| body.take(len));
             Reply::Page(Page { records, next, clean, way, as_of, snapshot })
         }
-        AnswerHeader::Changes { records, upto } => {
-            let records = records.into_iter().map(|record| take_record(record, body)).collect();
-            Reply::Changes(Changes { records, upto })
+        AnswerHeader::Changes { records, upto } => Reply::Changes(take_changes(records, upto, 0, body)),
+        AnswerHeader::PartOfChanges { records, upto, shown } => {
+            Reply::Changes(take_changes(records, upto, shown.get(), body))
         }
         AnswerHeader::Hashed { keys, next, clean, way, as_of } => {
             let keys = keys.into_iter().map(|len| body.take(len)).collect();
@@ -190,6 +195,10 @@ fn take_computed(header: ComputedHeader, body: &mut Taker<'_>) -> Computed {
         ComputedHeader::Ran(outcomes) => Computed::Ran(take_outcomes(outcomes, body)),
         ComputedHeader::RanForgotten => Computed::RanForgotten,
     }
+}
+
+fn take_changes(records: Vec<RecordHeader>, upto: Sequence, shown: u32, body: &mut Taker<'_>) -> Changes {
+    Changes { records: records.into_iter().map(|record| take_record(record, body)).collect(), upto, shown }
 }
 
 fn take_held(header: HeldHeader, body: &mut Taker<'_>) -> Held {

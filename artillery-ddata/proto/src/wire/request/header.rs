@@ -1,6 +1,8 @@
 //! Headers of requests and responses. Numbers named after keys and values are their lengths in bytes; the pieces
 //! themselves stand in the body, in the order in which the header names them.
 
+use std::num::NonZeroU32;
+
 use artillery_core::{codec, codec::MAX_HEADER};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
@@ -46,6 +48,7 @@ pub(super) enum QueryHeader {
     Scan { prefix: u32, after: Option<u32>, limit: u32, snapshot: Snapshot },
     Changes { prefix: u32, after: Option<Sequence> },
     Hashed { from: u64, limit: u32 },
+    RestOfChanges { prefix: u32, after: Sequence, shown: NonZeroU32 },
 }
 
 #[derive(Serialize, Deserialize)]
@@ -158,6 +161,11 @@ pub(super) enum AnswerHeader<R> {
         as_of: Sequence,
     },
     Founds(Result<Vec<Founder>, NotFounded>),
+    PartOfChanges {
+        records: Vec<RecordHeader>,
+        upto: Sequence,
+        shown: NonZeroU32,
+    },
 }
 
 #[derive(Serialize, Deserialize)]

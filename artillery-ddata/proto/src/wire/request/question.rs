@@ -1,5 +1,7 @@
 //! Requests as frames.
 
+use std::num::NonZeroU32;
+
 use artillery_core::frame::Frame;
 
 use super::{
@@ -49,7 +51,13 @@ fn query_header(query: &Query, body: &mut Pieces) -> Result<QueryHeader, EncodeE
             limit: scan.limit,
             snapshot: scan.snapshot,
         },
-        Query::Changes(watch) => QueryHeader::Changes { prefix: body.add(&watch.prefix)?, after: watch.after },
+        Query::Changes(Watch { prefix, after, shown }) => {
+            let prefix = body.add(prefix)?;
+            match after.zip(NonZeroU32::new(*shown)) {
+                Some((after, shown)) => QueryHeader::RestOfChanges { prefix, after, shown },
+                None => QueryHeader::Changes { prefix, after: *after },
+            }
+        }
         Query::Hashed(Hashed { from, limit }) => QueryHeader::Hashed { from: *from, limit: *limit },
     })
 }
@@ -121,7 +129,10 @@ fn take_query(header: QueryHeader, body: &mut Taker<'_>) -> Query {
             Query::Scan(Scan { prefix, after: after.map(|after| body.borrow(after)), limit, snapshot })
         }
         // It may wait for long.
-        QueryHeader::Changes { prefix, after } => Query::Changes(Watch { prefix: body.take(prefix), after }),
+        QueryHeader::Changes { prefix, after } => Query::Changes(Watch { prefix: body.take(prefix), after, shown: 0 }),
+        QueryHeader::RestOfChanges { prefix, after, shown } => {
+            Query::Changes(Watch { prefix: body.take(prefix), after: Some(after), shown: shown.get() })
+        }
         QueryHeader::Hashed { from, limit } => Query::Hashed(Hashed { from, limit }),
     }
 }

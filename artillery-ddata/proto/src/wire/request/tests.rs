@@ -59,8 +59,11 @@ fn query() -> impl Strategy<Value = Query> {
     let scan = (bytes(20), option::of(bytes(20)), any::<u32>(), snapshot)
         .prop_map(|(prefix, after, limit, snapshot)| Scan { prefix, after, limit, snapshot });
     prop_oneof![
-        (bytes(20), option::of(any::<u64>().prop_map(Sequence)))
-            .prop_map(|(prefix, after)| Query::Changes(Watch { prefix, after })),
+        (bytes(20), option::of(any::<u64>().prop_map(Sequence)), prop_oneof![Just(0), any::<u32>()])
+            .prop_map(|(prefix, after, shown)| {
+                // Without a position nothing was shown yet.
+                Query::Changes(Watch { prefix, after, shown: after.map_or(0, |_| shown) })
+            }),
         bytes(20).prop_map(Query::Key),
         vec(bytes(9), 0..4).prop_map(Query::Keys),
         scan.prop_map(Query::Scan),
@@ -239,8 +242,8 @@ fn reply() -> impl Strategy<Value = Reply> {
                 Reply::Page(Page { records, next, clean, way, as_of, snapshot })
             }
         ),
-        (records(), any::<u64>().prop_map(Sequence))
-            .prop_map(|(records, upto)| Reply::Changes(Changes { records, upto })),
+        (records(), any::<u64>().prop_map(Sequence), prop_oneof![Just(0), any::<u32>()])
+            .prop_map(|(records, upto, shown)| Reply::Changes(Changes { records, upto, shown })),
         (vec(bytes(9), 0..4), any::<u64>(), served()).prop_map(|(keys, next, (clean, way, as_of))| {
             Reply::Hashed(HashedPage { keys, next, clean, way, as_of })
         }),
