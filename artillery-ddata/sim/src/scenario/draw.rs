@@ -212,8 +212,8 @@ pub(super) fn watches(rng: &mut Rng, setup: &mut Setup) {
     setup.mix = Mix { writes: rng.between(400, 700) as u32, batches: 300, ..setup.mix };
     // Now and then so little is kept that whoever was cut off for a while has fallen behind.
     setup.backlog = rng.pick(&[4 << 10, 64 << 10, 1 << 20]);
-    // Answers that hold next to nothing, so that updates are shown in parts.
-    setup.answer = rng.pick(&[1, 150, 1 << 10, 256 << 10]);
+    // Some hold so little that updates are shown in parts.
+    setup.answer = rng.pick(&[700, 1 << 10, 4 << 10, 256 << 10]);
 }
 
 pub(super) fn founded(rng: &mut Rng, setup: &mut Setup) {
@@ -234,7 +234,7 @@ pub(super) fn mixed(rng: &mut Rng, setup: &mut Setup) {
         setup.window = rng.between(300, 4000) as usize;
     }
     setup.watchers = rng.below(3) as usize;
-    setup.answer = rng.pick(&[100, 1 << 10, 256 << 10]);
+    setup.answer = rng.pick(&[1 << 10, 4 << 10, 256 << 10]);
 }
 
 /// Up to seven nodes, some of them spares.
