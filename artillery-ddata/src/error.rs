@@ -153,6 +153,7 @@ impl Error {
                 | Refusal::ValueTooLarge { .. }
                 | Refusal::BatchSize { .. }
                 | Refusal::ResultsTooLarge { .. }
+                | Refusal::UpdateTooLarge { .. }
                 | Refusal::ManyChains
                 | Refusal::OtherRequest
                 | Refusal::Compacted { .. }

@@ -234,7 +234,12 @@ impl Kv {
             Ok(Err(conflict)) => Ok(Resolution::Conflict(conflict)),
             // Its record says that it changed nothing.
             Err(Error::Refused {
-                reason: Refusal::Barred | Refusal::NotANumber | Refusal::Overflow | Refusal::ResultsTooLarge { .. },
+                reason:
+                    Refusal::Barred
+                    | Refusal::NotANumber
+                    | Refusal::Overflow
+                    | Refusal::ResultsTooLarge { .. }
+                    | Refusal::UpdateTooLarge { .. },
                 ..
             }) => Ok(Resolution::NeverApplied),
             Err(Error::OutcomeUnknown { reason: Unknown::SessionExpired, .. }) => Ok(Resolution::Forgotten),

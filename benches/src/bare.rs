@@ -72,7 +72,7 @@ impl BareChain {
     fn take(&mut self, member: MemberId) {
         let wall = self.next;
         if let Some(runner) = self.members.get_mut(&member) {
-            runner.take(|| Timestamp::ZERO, || wall, &mut self.turn, || None);
+            runner.take(|| Timestamp::ZERO, || wall, &mut self.turn, |_| None);
         }
     }
 
@@ -91,7 +91,7 @@ impl BareChain {
                         frames.push((from, to, frame));
                     }
                 }
-                runner.settle();
+                runner.settle(|| Timestamp::ZERO);
             }
             if frames.is_empty() {
                 return;

@@ -62,7 +62,7 @@ fn id(n: usize) -> MemberId {
 type Received = Turn<ReadRequest<()>, WriteRequest<()>>;
 
 fn take(member: &mut ChainRunner<()>, turn: &mut Received) {
-    member.take(|| Timestamp::ZERO, || 1, turn, || None);
+    member.take(|| Timestamp::ZERO, || 1, turn, |_| None);
 }
 
 /// Two members, and the frames between them.
@@ -133,7 +133,7 @@ impl Pair {
     /// What was put off; what a member has to say is said with the next turn.
     pub fn settle(&mut self, n: usize) -> Steps {
         let mut steps = Steps::default();
-        steps.measure(|| self.members[n].settle());
+        steps.measure(|| self.members[n].settle(|| Timestamp::ZERO));
         steps
     }
 
@@ -193,7 +193,7 @@ impl Pair {
             let Some(frame) = steps.measure(|| member.poll_snapshot(Timestamp::ZERO, to, ROOM)) else { break };
             frames.push_back(frame);
         }
-        steps.measure(|| member.settle());
+        steps.measure(|| member.settle(|| Timestamp::ZERO));
     }
 
     fn take_outputs(&mut self, n: usize) {

@@ -109,7 +109,7 @@ impl Member {
     /// Takes in all that was received, by a clock that is read behind that.
     fn take(&mut self) {
         let clock = self.clock;
-        self.runner.take(|| Timestamp::ZERO + clock.elapsed(), wall_clock, &mut self.turn, || None);
+        self.runner.take(|| Timestamp::ZERO + clock.elapsed(), wall_clock, &mut self.turn, |_| None);
     }
 
     /// Everything that there is to say now: to callers, then to the other members. Only then the store is made up: nothing
@@ -130,7 +130,8 @@ impl Member {
                 self.send(peer, &updates)?;
             }
         }
-        self.runner.settle();
+        let clock = self.clock;
+        self.runner.settle(|| Timestamp::ZERO + clock.elapsed());
         Ok(())
     }
 

@@ -17,6 +17,7 @@ mod incoming;
 mod links;
 mod look;
 mod mutant;
+mod order;
 mod pace;
 mod place;
 mod portion;
@@ -49,6 +50,7 @@ use incoming::Incoming;
 use links::{Cursor, Peer};
 use look::Snapshots;
 pub use mutant::Mutant;
+use order::Joining;
 use pace::Pace;
 pub use pace::Progress;
 use place::Place;
@@ -117,6 +119,8 @@ pub struct Replica {
     snapshot_seen: u64,
     resyncs: Resyncs,
     writes: Writes,
+    /// The write that is ordered next, while it is being put together.
+    joining: Option<Box<Joining>>,
     sessions: Sessions,
     reads: Reads,
     snapshots: Snapshots,
@@ -181,6 +185,7 @@ impl Replica {
             snapshot_seen: 0,
             resyncs: Resyncs::default(),
             writes: Writes::default(),
+            joining: None,
             sessions: Sessions::default(),
             reads: Reads::default(),
             snapshots: Snapshots::of(me),
@@ -227,7 +232,7 @@ impl Replica {
 
     /// Whether it has put off work that nobody waits for: [`settle`](Self::settle) does it.
     pub(crate) fn is_behind(&self) -> bool {
-        (self.store.is_behind() || self.is_clearing()) && self.halted.is_none()
+        (self.store.is_behind() || self.is_clearing() || self.joining.is_some()) && self.halted.is_none()
     }
 
     /// Whether what was put off had better wait for a moment. If nobody reads elsewhere because of it, there will be better
@@ -236,13 +241,19 @@ impl Replica {
     pub(crate) fn is_between(&self) -> bool {
         let place = &self.place;
         let others_work = place.successor.is_some() && !place.is_head && self.history.last().sequence > self.watermark;
-        !self.is_clearing() && (others_work || !self.store.is_held())
+        !self.is_clearing() && self.joining.is_none() && (others_work || !self.store.is_held())
     }
 
     /// Does what was put off. Nobody can tell whether that was done, but for the time that the next input takes, and that
     /// local reads come here until then. A joiner that clears its store does a step of that, and takes in no snapshot
-    /// before the last one.
-    pub(crate) fn settle(&mut self) {
+    /// before the last one. A head goes on with a write whose
+    /// values are being put together.
+    pub(crate) fn settle(&mut self, now: Timestamp) {
+        self.make_up();
+        self.go_on_joining(now);
+    }
+
+    fn make_up(&mut self) {
         if let Err(error) = self.store.settle() {
             return self.halt(error.into());
         }
@@ -378,6 +389,7 @@ impl Replica {
         self.halted = Some(why.clone());
         self.reply_all_reads(&Reply::Refused(Refusal::NoChain));
         self.refuse_watchers();
+        self.give_up_joining(Refusal::NoChain);
         self.expire_writes(Timestamp::MAX);
         self.event(Event::Halted(why));
     }

@@ -16,6 +16,7 @@
 
 #[cfg(feature = "mutants")]
 mod fork;
+mod line;
 #[cfg(feature = "mutants")]
 mod mutant;
 #[cfg(test)]
@@ -28,7 +29,10 @@ use slab::Slab;
 
 #[cfg(feature = "mutants")]
 pub use self::mutant::Mutant;
-pub use self::turn::{Lease, Link, Order, ReadRequest, Turn, WriteRequest};
+pub use self::{
+    line::Line,
+    turn::{Lease, Link, Order, ReadRequest, Turn, WriteRequest},
+};
 use crate::{
     ChainId, ClusterId, Epoch, MemberId, Timestamp,
     control::{log::LogIndex, message::Promotion},
@@ -154,8 +158,8 @@ impl<C> ChainRunner<C> {
         self.callers.len()
     }
 
-    /// Takes in everything that was received, and leaves the turn empty; then as many of the writes that `more` hands out as
-    /// there is room for.
+    /// Takes in everything that was received, and leaves the turn empty; then as many of the writes that `more` hands out of
+    /// each [line](Line) as there is room for.
     ///
     /// `clock` is read here, behind the receipt of all of it: by an older reading a member would serve a strong read that
     /// arrived after the end of its lease, when others may have committed newer values without it (docs/DESIGN.md §6, trap
@@ -168,7 +172,7 @@ impl<C> ChainRunner<C> {
         clock: impl Fn() -> Timestamp,
         wall: impl Fn() -> u64,
         turn: &mut Turn<R, W>,
-        mut more: impl FnMut() -> Option<W>,
+        mut more: impl FnMut(Line) -> Option<W>,
     ) {
         let now = self.reading(&clock);
         if let Some(lease) = self.next_lease(turn) {
@@ -181,19 +185,24 @@ impl<C> ChainRunner<C> {
         turn.reads.drain(..).for_each(|read| self.read(now, read.into()));
         turn.writes.drain(..).for_each(|write| self.write(now, write.into(), wall()));
         // Each write takes room, so the next one is received only when the one before it has been taken in.
-        for _ in 0..WRITES {
-            if !self.has_room() {
-                break;
+        for line in [Line::Large, Line::Small] {
+            for _ in 0..WRITES {
+                if !self.has_room(line) {
+                    break;
+                }
+                let Some(write) = more(line) else { break };
+                self.write(clock(), write.into(), wall());
             }
-            let Some(write) = more() else { break };
-            self.write(clock(), write.into(), wall());
         }
         self.replica.handle(clock(), Input::Tick);
     }
 
-    /// Whether a write would be taken in now: otherwise writes stay where they wait.
-    pub fn has_room(&self) -> bool {
-        self.replica.has_room()
+    /// Whether a write of this line would be taken in now: otherwise writes stay where they wait.
+    pub fn has_room(&self, line: Line) -> bool {
+        match line {
+            Line::Small => self.replica.has_room(),
+            Line::Large => self.replica.has_room_for_large(),
+        }
     }
 
     /// When a turn is wanted even if nothing comes.
@@ -379,9 +388,9 @@ impl<C> ChainRunner<C> {
         self.replica.is_between()
     }
 
-    /// Does what was put off.
-    pub fn settle(&mut self) {
-        self.replica.settle();
+    /// Does what was put off, or a step of it. There may be something to say and to send.
+    pub fn settle(&mut self, clock: impl Fn() -> Timestamp) {
+        self.replica.settle(clock());
     }
 
     /// However busy it is, what was put off isn't so for long: local readers wait for it. Whether the last of it was done now:
@@ -393,7 +402,7 @@ impl<C> ChainRunner<C> {
         }
         let now = clock();
         if now - *self.behind_since.get_or_insert(now) >= MOMENT {
-            self.replica.settle();
+            self.replica.settle(now);
             self.behind_since = None;
             return !self.replica.is_behind();
         }

@@ -172,7 +172,11 @@ const fn says(refusal: Refusal) -> Says {
         | Refusal::Succeeded { .. }
         | Refusal::SessionFull => Says::NotNow,
         Refusal::StoreFailed => Says::NotHere,
-        Refusal::Barred | Refusal::NotANumber | Refusal::Overflow | Refusal::ResultsTooLarge { .. } => Says::Settled,
+        Refusal::Barred
+        | Refusal::NotANumber
+        | Refusal::Overflow
+        | Refusal::ResultsTooLarge { .. }
+        | Refusal::UpdateTooLarge { .. } => Says::Settled,
         // A value can be too large as it comes, or once appended; only the latter has a record.
         Refusal::TooFewMembers { .. }
         | Refusal::KeyTooLong { .. }
@@ -196,8 +200,13 @@ mod tests {
         replica::{Committed, Computed},
     };
 
-    const SETTLED: [Refusal; 4] =
-        [Refusal::Barred, Refusal::NotANumber, Refusal::Overflow, Refusal::ResultsTooLarge { len: 2, limit: 1 }];
+    const SETTLED: [Refusal; 5] = [
+        Refusal::Barred,
+        Refusal::NotANumber,
+        Refusal::Overflow,
+        Refusal::ResultsTooLarge { len: 2, limit: 1 },
+        Refusal::UpdateTooLarge { len: 2, limit: 1 },
+    ];
     const PASSING: [Refusal; 7] = [
         Refusal::NoChain,
         Refusal::NotHead(None),

@@ -94,6 +94,9 @@ pub enum Failure {
     /// What a script would have told is too large; its length as far as the script got, in bytes.
     #[error("the results would have {0} bytes, which are too many")]
     ResultsTooLarge(u64),
+    /// The values of all keys together would have become too large; their length in bytes.
+    #[error("all values of the update would have {0} bytes, which are too many")]
+    UpdateTooLarge(u64),
 }
 
 /// The longest value that is kept for retries once it was taken away, in bytes.

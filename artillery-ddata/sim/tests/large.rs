@@ -92,7 +92,7 @@ impl World {
 
     fn take(&mut self, n: usize, chain: usize, mut turn: Received) {
         let (runner, now) = (&mut self.chains[n][chain], Timestamp::from_nanos(self.clock));
-        runner.take(|| now, || 0, &mut turn, || None);
+        runner.take(|| now, || 0, &mut turn, |_| None);
         while let Some(output) = runner.poll_output() {
             if let Output::Reply(caller, reply) = output {
                 self.replies.insert(caller, (self.clock, reply));

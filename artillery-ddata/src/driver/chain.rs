@@ -8,13 +8,13 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use artillery_core::{MemberId, Timestamp, clock};
 pub(crate) use artillery_proto::runner::Standing;
-use artillery_proto::runner::{ChainRunner, Lease, Link, Order, Output, Turn, Word};
+use artillery_proto::runner::{ChainRunner, Lease, Line, Link, Order, Output, Turn, Word};
 use smallvec::SmallVec;
 use tokio::sync::{Notify, mpsc, oneshot, watch};
 
 pub(crate) use self::parts::{Command, Inlets, Ordered, Parts, Rule};
 use super::{
-    handle::{ChainHandle, Queue, Queued, ReadRequest, Responder, WriteRequest},
+    handle::{ChainHandle, Lines, Queue, Queued, ReadRequest, Responder, WriteQueues, WriteRequest},
     lanes::{Lanes, LinkState, UPDATES_ROOM},
 };
 use crate::{
@@ -48,7 +48,7 @@ fn task(parts: Parts) -> (Task, ChainHandle, Inlets) {
     let (commands, command_queue) = mpsc::channel(FRAMES);
     let (orders, order_queue) = mpsc::channel(ORDERS);
     let (reads, read_queue) = Queue::new(REQUESTS, queue_bytes);
-    let (writes, write_queue) = Queue::new(REQUESTS, queue_bytes);
+    let (writes, write_queues) = Lines::new(REQUESTS, queue_bytes, &settings);
     let handle = ChainHandle { chain, gate: gate.clone(), store: store.clone(), reads, writes };
     let mut task = Task {
         chain,
@@ -59,7 +59,7 @@ fn task(parts: Parts) -> (Task, ChainHandle, Inlets) {
         commands: command_queue,
         orders: order_queue,
         reads: read_queue,
-        writes: write_queue,
+        writes: write_queues,
         wake: Arc::default(),
         standing,
         leases: None,
@@ -101,7 +101,7 @@ struct Task {
     commands: mpsc::Receiver<Command>,
     orders: mpsc::Receiver<Ordered>,
     reads: mpsc::Receiver<Queued<ReadRequest>>,
-    writes: mpsc::Receiver<Queued<WriteRequest>>,
+    writes: WriteQueues,
     wake: Arc<Notify>,
     standing: watch::Sender<Standing>,
     /// `None`: the lease doesn't change.
@@ -120,7 +120,7 @@ impl Task {
             if self.runner.settle_in_time(clock::now) {
                 self.flush();
             }
-            let room = self.runner.has_room();
+            let (room, room_for_large) = (self.runner.has_room(Line::Small), self.runner.has_room(Line::Large));
             let tick = self.runner.next_tick();
             let pause = tick.map_or(Duration::ZERO, |at| at - clock::now());
             tokio::select! {
@@ -129,13 +129,16 @@ impl Task {
                 taken = self.orders.recv_many(&mut orders, ORDERS) => if taken == 0 { return },
                 taken = self.commands.recv_many(&mut commands, BATCH) => if taken == 0 { return },
                 taken = self.reads.recv_many(&mut self.turn.reads, BATCH) => if taken == 0 { return },
-                taken = self.writes.recv_many(&mut self.turn.writes, 1), if room => if taken == 0 { return },
+                write = self.writes.next(room_for_large), if room => match write {
+                    Some(write) => self.turn.writes.push(write),
+                    None => return,
+                },
                 () = wake.notified() => {}
                 lease = renewed(&mut self.leases) => self.turn.lease = Some(lease),
                 () = room_for_words(&self.words), if self.runner.has_words() => continue,
                 () = tokio::time::sleep(pause), if tick.is_some() => {}
                 () = until_said(self.runner.is_between()), if self.runner.is_behind() => {
-                    self.runner.settle();
+                    self.runner.settle(clock::now);
                     continue;
                 }
             }
@@ -171,7 +174,7 @@ impl Task {
     fn take(&mut self) {
         self.follow_links();
         let writes = &mut self.writes;
-        self.runner.take(clock::now, clock::wall, &mut self.turn, || writes.try_recv().ok());
+        self.runner.take(clock::now, clock::wall, &mut self.turn, |line| writes.try_next(line));
         for asker in self.askers.drain(..) {
             // The asker may have gone.
             drop(asker.send(self.runner.replica().status()));

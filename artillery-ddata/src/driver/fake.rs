@@ -19,7 +19,7 @@ use bytes::Bytes;
 use tokio::sync::mpsc;
 
 use super::{
-    handle::{ChainHandle, Queue, Queued, ReadRequest, Responder, WriteRequest},
+    handle::{ChainHandle, Lines, Queue, Queued, ReadRequest, Responder, WriteQueues, WriteRequest},
     local::Local,
     serve::{Server, Sizes},
 };
@@ -67,7 +67,7 @@ pub(crate) fn chain(me: MemberId, config: ChainConfig, life: ClusterId) -> Chain
     let lease = Some(Lease { until: Timestamp::MAX, ..Lease::default() });
     let turn = Received { lease, orders: vec![enter], ..Received::default() };
     let (reads, read_queue) = Queue::new(8, QUEUE_BYTES);
-    let (writes, write_queue) = Queue::new(8, QUEUE_BYTES);
+    let (writes, write_queue) = Lines::new(8, QUEUE_BYTES, &Settings::default());
     tokio::spawn(run(runner, turn, read_queue, write_queue));
     ChainHandle { chain, gate, store, reads, writes }
 }
@@ -78,23 +78,23 @@ async fn run(
     mut runner: ChainRunner<Responder>,
     mut turn: Received,
     mut reads: mpsc::Receiver<Queued<ReadRequest>>,
-    mut writes: mpsc::Receiver<Queued<WriteRequest>>,
+    mut writes: WriteQueues,
 ) {
     loop {
-        runner.take(artillery_core::clock::now, || 1, &mut turn, || None);
+        runner.take(artillery_core::clock::now, || 1, &mut turn, |_| None);
         while let Some(output) = runner.poll_output() {
             if let Output::Reply(responder, reply) = output {
                 responder.reply(reply);
             }
         }
         while runner.poll_word().is_some() {}
-        runner.settle();
+        runner.settle(artillery_core::clock::now);
         tokio::select! {
             read = reads.recv() => match read {
                 Some(read) => turn.reads.push(read),
                 None => return,
             },
-            write = writes.recv() => match write {
+            write = writes.small.recv() => match write {
                 Some(write) => turn.writes.push(write),
                 None => return,
             },

@@ -8,7 +8,8 @@ use std::{
 };
 
 use artillery_core::clock;
-use artillery_proto::runner;
+use artillery_proto::runner::{self, Line};
+use bytes::Bytes;
 use tokio::sync::{
     mpsc::{self, error::TrySendError},
     oneshot,
@@ -16,9 +17,9 @@ use tokio::sync::{
 
 use super::serve::Answering;
 use crate::{
-    ChainId,
+    ChainId, Sequence,
     budget::{self, Budget, Share},
-    replica::{Gate, NotLocal, Refusal, Reply},
+    replica::{Gate, NotLocal, Refusal, Reply, Settings, Write},
     store::{Held, Store},
 };
 
@@ -56,7 +57,55 @@ pub(crate) struct ChainHandle {
     pub(crate) gate: Arc<Gate>,
     pub(crate) store: Arc<dyn Store>,
     pub(crate) reads: Queue<ReadRequest>,
-    pub(crate) writes: Queue<WriteRequest>,
+    pub(crate) writes: Lines,
+}
+
+/// The two lines in which writes wait for a chain.
+#[derive(Clone)]
+pub(crate) struct Lines {
+    pub(crate) small: Queue<WriteRequest>,
+    pub(crate) large: Queue<WriteRequest>,
+    /// By which it is told how large a write is.
+    pub(crate) settings: Arc<Settings>,
+}
+
+impl Lines {
+    /// Two queues, each for so many requests, of so many bytes together.
+    pub(crate) fn new(requests: usize, bytes: usize, settings: &Settings) -> (Self, WriteQueues) {
+        let (small, small_queue) = Queue::new(requests, bytes);
+        let (large, large_queue) = Queue::new(requests, bytes);
+        (Self { small, large, settings: Arc::new(settings.clone()) }, WriteQueues { small: small_queue, large: large_queue })
+    }
+
+    /// Bytes that wait in them.
+    pub(crate) fn waiting_bytes(&self) -> usize {
+        self.small.waiting_bytes() + self.large.waiting_bytes()
+    }
+}
+
+/// Their other ends.
+pub(crate) struct WriteQueues {
+    pub(crate) small: mpsc::Receiver<Queued<WriteRequest>>,
+    pub(crate) large: mpsc::Receiver<Queued<WriteRequest>>,
+}
+
+impl WriteQueues {
+    /// The next write, of the large ones if there is room for one; `None`: nobody writes any more. May be cancelled.
+    pub(crate) async fn next(&mut self, room_for_large: bool) -> Option<Queued<WriteRequest>> {
+        tokio::select! {
+            biased;
+            write = self.large.recv(), if room_for_large => write,
+            write = self.small.recv() => write,
+        }
+    }
+
+    /// The next write of a line, if one is there.
+    pub(crate) fn try_next(&mut self, line: Line) -> Option<Queued<WriteRequest>> {
+        match line {
+            Line::Small => self.small.try_recv().ok(),
+            Line::Large => self.large.try_recv().ok(),
+        }
+    }
 }
 
 /// The way into a chain's task for one kind of request, bounded by number and by bytes.
@@ -142,17 +191,27 @@ impl ChainHandle {
     /// [`read`](Self::read) otherwise: a call given up has applied nothing.
     pub(crate) async fn write(&self, request: WriteRequest) {
         let bytes = budget::of_write(&request.write);
-        if let Err(request) = self.writes.send(request, bytes).await {
+        if let Err(request) = self.line(&request.write).send(request, bytes).await {
             request.caller.reply(Reply::Refused(Refusal::NoChain));
         }
     }
+
     /// The same as [`write`](Self::write) for what there is room for now; gives back what would have to wait.
     pub(crate) fn try_write(&self, request: WriteRequest) -> Option<WriteRequest> {
         let bytes = budget::of_write(&request.write);
-        self.writes.try_send(request, bytes).err()
+        self.line(&request.write).try_send(request, bytes).err()
     }
 
-    /// Has a write stand in line for room: behind whoever waits already, and in front of whoever comes later. What is
+    /// The line in which a write waits.
+    fn line(&self, write: &Write) -> &Queue<WriteRequest> {
+        let value = |key: &Bytes| self.store.read(self.chain, key, Sequence::MAX).ok().flatten().and_then(|held| held.value);
+        match Line::of(write, &self.writes.settings, |key| value(key).map_or(0, |value| value.len())) {
+            Line::Small => &self.writes.small,
+            Line::Large => &self.writes.large,
+        }
+    }
+
+    /// Has a write stand in its line for room: behind those that wait there already, and in front of those that come later. What is
     /// returned is to be awaited; `None`: it was handed over.
     pub(crate) async fn line_up(&self, request: WriteRequest) -> Option<InLine> {
         let handle = self.clone();
@@ -171,7 +230,10 @@ mod tests {
     use tokio::time::timeout;
 
     use super::*;
-    use crate::{replica::Write, store::MemoryStore};
+    use crate::{
+        Version,
+        store::{MemoryStore, StoreBatch, StoreOp},
+    };
 
     const ROOM: usize = 128 << 10;
 
@@ -187,10 +249,11 @@ mod tests {
         }
     }
 
-    fn chain() -> (ChainHandle, mpsc::Receiver<Queued<WriteRequest>>) {
+    /// A chain whose window is so large that nothing is large.
+    fn chain() -> (ChainHandle, WriteQueues) {
         let chain = ChainId(0);
         let (reads, _) = Queue::new(16, ROOM);
-        let (writes, receiver) = Queue::new(16, ROOM);
+        let (writes, receiver) = Lines::new(16, ROOM, &Settings::default());
         let gate = Arc::new(Gate::new(chain));
         (ChainHandle { chain, gate, store: Arc::new(MemoryStore::with_seed(1)), reads, writes }, receiver)
     }
@@ -202,7 +265,8 @@ mod tests {
 
     #[tokio::test]
     async fn who_came_first_is_served_first_whatever_its_size() {
-        let (handle, mut queue) = chain();
+        let (handle, queues) = chain();
+        let mut queue = queues.small;
         assert!(handle.try_write(write("full", ROOM)).is_none());
         let mut waiting = Vec::new();
         for (key, bytes) in [("1", 10), ("2", 10), ("large 3", ROOM / 2), ("4", 10), ("large 5", ROOM / 2), ("6", 10)] {
@@ -225,8 +289,30 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_small_write_waits_behind_no_large_one() {
+        let (handle, mut queues) = chain();
+        let large = Settings::default().window / 16;
+        let put = |value: usize| handle.store.apply(&StoreBatch {
+            chain: ChainId(0),
+            keep_from: Sequence::ZERO,
+            ops: [StoreOp::Put { key: "long".into(), held: Held { version: Version::new(1, 1), value: Some(vec![0; value].into()) } }].into_iter().collect(),
+        });
+        put(large).unwrap();
+        let append = |key: &'static str| WriteRequest {
+            write: Write::Append { key: key.into(), value: vec![0; ROOM].into() },
+            ..write(key, 0)
+        };
+        assert!(handle.try_write(append("long")).is_none());
+        assert!(handle.try_write(append("long")).is_some(), "that line is full");
+        assert!(handle.try_write(append("short")).is_none(), "the other one isn't");
+        assert_eq!(next(&mut queues.large).await, "long");
+        assert_eq!(next(&mut queues.small).await, "short");
+    }
+
+    #[tokio::test]
     async fn who_gives_up_in_line_leaves_nothing_behind() {
-        let (handle, mut queue) = chain();
+        let (handle, queues) = chain();
+        let mut queue = queues.small;
         assert!(handle.try_write(write("full", ROOM)).is_none());
         let given_up = handle.line_up(write("large", ROOM)).await.unwrap();
         let waiting = tokio::spawn(handle.line_up(write("small", 10)).await.unwrap());

@@ -71,7 +71,7 @@ impl World {
         let clock = moment(self.now);
         let mut turn = Turn::default();
         receive(&mut turn);
-        self.nodes[node].runner.take(|| clock, || 0, &mut turn, || None);
+        self.nodes[node].runner.take(|| clock, || 0, &mut turn, |_| None);
         self.settle(node);
         self.send(node);
     }
@@ -123,7 +123,7 @@ impl World {
             }
         }
         // In between no client reads here without coming to the chain: the simulator looks at that.
-        self.nodes[node].runner.settle();
+        self.nodes[node].runner.settle(|| clock);
         self.settle(node);
     }
 

@@ -1,7 +1,7 @@
 //! A head that orders nothing for a moment, so that all members come to the same last version before they change places
 //! (docs/DESIGN.md §5.10).
 
-use super::{Event, Replica};
+use super::{Event, Refusal, Replica};
 use crate::{Epoch, Timestamp};
 
 /// For how long nothing is ordered.
@@ -20,6 +20,7 @@ impl Replica {
         if present == Some(epoch) && self.place.is_head && self.halted.is_none() && until > now {
             let said = self.closing.is_some_and(|closing| closing.said);
             self.closing = Some(Closing { until, said });
+            self.give_up_joining(Refusal::Busy);
         }
     }
 

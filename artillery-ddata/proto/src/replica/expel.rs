@@ -32,6 +32,7 @@ impl Replica {
     /// Forgets all that was said or begun in one epoch only.
     pub(super) fn leave_epoch(&mut self) {
         self.forget_standing();
+        self.give_up_joining(Refusal::NoChain);
         self.promotion = None;
         self.closing = None;
         self.snapshot_seen = 0;

@@ -37,6 +37,7 @@ impl Replica {
             snapshot_seen: self.snapshot_seen,
             resyncs: self.resyncs,
             writes: self.writes.clone(),
+            joining: self.joining.clone(),
             sessions: self.sessions.clone(),
             reads: self.reads.clone(),
             snapshots: self.snapshots.clone(),
@@ -86,6 +87,7 @@ impl Replica {
             snapshot_seen,
             resyncs,
             writes,
+            joining,
             sessions,
             reads,
             snapshots,
@@ -110,7 +112,7 @@ impl Replica {
             write!(out, "{:?}", (id, peer))?;
         }
         write!(out, "{:?}", (needs_resume, is_prefix, gap, incoming, promotion, outgoing, snapshot_number, filling))?;
-        write!(out, "{:?}", (snapshot_seen, resyncs, writes, sessions, reads, snapshots, watchers))?;
+        write!(out, "{:?}", (snapshot_seen, resyncs, writes, joining, sessions, reads, snapshots, watchers))?;
         write!(out, "{:?}", (outputs, next_heartbeat, halted, closing, store.is_behind(), past.len()))
     }
 }

@@ -1,11 +1,12 @@
 //! What a write comes to, against the newest versions at the head: full values instead of conditions and differences.
 
+mod draft;
 mod script;
 
-use std::collections::BTreeMap;
-
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use smallvec::SmallVec;
+
+use draft::{Drafts, Joins};
 
 use super::{Expected, GroupOutcome, Step, Write, bytes_of};
 use crate::{
@@ -18,9 +19,10 @@ use crate::{
 pub(super) const MAX_STEPS: usize = 4096;
 
 /// A write, resolved.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Resolved {
     pub(super) changes: SmallVec<[Change; 1]>,
+    joins: Joins,
     pub(super) outcome: Outcome,
     pub(super) seen: Seen,
 }
@@ -59,19 +61,44 @@ pub(super) struct Terms {
     pub(super) at: Version,
     /// The largest value, and the largest sum of the values that a script tells, in bytes.
     pub(super) limit: usize,
+    /// What all values of the write may come to, in bytes.
+    pub(super) most: usize,
     /// Mutant: the steps of a group before the one that failed stand.
     pub(super) keeps_failed_groups: bool,
 }
 
 impl Resolved {
     fn change(key: Bytes, value: Option<Bytes>, outcome: Outcome) -> Self {
-        Self { changes: smallvec::smallvec![Change { key, value }], outcome, seen: Seen::Nothing }
+        Self { changes: smallvec::smallvec![Change { key, value }], outcome, ..Self::default() }
     }
 
     fn failed(failure: Failure) -> Self {
         Self { outcome: Outcome::Failed(failure), ..Self::default() }
     }
+
+    /// What the drafts come to, unless that is too much.
+    fn made(drafts: Drafts<impl Reader>, most: usize, outcome: Outcome, seen: Seen) -> Self {
+        match drafts.finish(most) {
+            Ok((changes, joins)) => Self { changes, joins, outcome, seen },
+            Err(len) => Self::failed(Failure::UpdateTooLarge(len as u64)),
+        }
+    }
+
+    /// Whether all its values are put together.
+    pub(super) fn is_whole(&self) -> bool {
+        self.joins.is_empty()
+    }
+
+    /// Puts so many bytes of its values together.
+    pub(super) fn join_some(&mut self, bytes: usize) {
+        self.joins.step(bytes, &mut self.changes);
+    }
 }
+
+/// Says what a key holds, tombstones being shown as `None`.
+pub(super) trait Reader: Fn(&Bytes) -> Result<Option<Held>, StoreError> {}
+
+impl<R: Fn(&Bytes) -> Result<Option<Held>, StoreError>> Reader for R {}
 
 /// The length of the longest key in `write`, and of its largest value, in bytes.
 pub(super) fn lengths(write: &Write) -> (usize, usize) {
@@ -79,15 +106,9 @@ pub(super) fn lengths(write: &Write) -> (usize, usize) {
     (longest(&mut write.keys()), longest(&mut write.values()))
 }
 
-/// Resolves `write` against what `read` says of a key, tombstones being shown as `None`. Keys have [`MAX_KEY`] bytes at
-/// most.
-pub(super) fn resolve(
-    write: Write,
-    terms: Terms,
-    read: impl Fn(&Bytes) -> Result<Option<Held>, StoreError>,
-) -> Result<Resolved, StoreError> {
+/// Resolves `write` against what `read` says. Keys have [`MAX_KEY`] bytes at most.
+pub(super) fn resolve(write: Write, terms: Terms, read: impl Reader) -> Result<Resolved, StoreError> {
     debug_assert!(lengths(&write).0 <= MAX_KEY);
-    let limit = terms.limit;
     Ok(match write {
         Write::Put { key, value } => Resolved::change(key, Some(value), Outcome::Done),
         Write::Delete { key } => Resolved::change(key, None, Outcome::Done),
@@ -100,13 +121,15 @@ pub(super) fn resolve(
                 Resolved { outcome: Outcome::Conflict(version), seen: Seen::of(newest), ..Resolved::default() }
             }
         }
-        Write::Append { key, value } => match appended(read(&key)?.and_then(|held| held.value), &value, limit) {
-            Ok(value) => {
-                let length = value.len() as u64;
-                Resolved::change(key, Some(value), Outcome::Length(length))
+        Write::Append { key, value } => {
+            let before = read(&key)?.and_then(|held| held.value).unwrap_or_default();
+            let length = before.len() + value.len();
+            if length > terms.limit {
+                return Ok(Resolved::failed(Failure::TooLarge(length as u64)));
             }
-            Err(failure) => Resolved::failed(failure),
-        },
+            let (value, joins) = if before.is_empty() { (value, Joins::default()) } else { Joins::of_one(before, value) };
+            Resolved { joins, ..Resolved::change(key, Some(value), Outcome::Length(length as u64)) }
+        }
         Write::Increment { key, by } => match incremented(read(&key)?.and_then(|held| held.value), by) {
             Ok(number) => Resolved::change(key, Some(decimal(number)), Outcome::Number(number)),
             Err(failure) => Resolved::failed(failure),
@@ -118,18 +141,14 @@ pub(super) fn resolve(
                 Resolved { seen: Seen::Held(held), ..Resolved::change(key, None, outcome) }
             }
         },
-        Write::Batch(steps) => batch(steps, limit, read)?,
+        Write::Batch(steps) => batch(steps, terms, read)?,
         Write::Script(steps) => script::script(steps, terms, read)?,
         Write::OpenSession => Resolved::default(),
         Write::Resolve => Resolved { outcome: Outcome::Barred, ..Resolved::default() },
     })
 }
 
-fn batch(
-    steps: Vec<Step>,
-    limit: usize,
-    read: impl Fn(&Bytes) -> Result<Option<Held>, StoreError>,
-) -> Result<Resolved, StoreError> {
+fn batch(steps: Vec<Step>, terms: Terms, read: impl Reader) -> Result<Resolved, StoreError> {
     // Requirements are about what was there before the batch, whatever steps stand before them.
     for (at, step) in steps.iter().enumerate() {
         let Step::Require { key, expected } = step else { continue };
@@ -141,29 +160,26 @@ fn batch(
         }
     }
     // One change for each key: the last one.
-    let mut changed: BTreeMap<Bytes, Option<Bytes>> = BTreeMap::new();
+    let mut drafts = Drafts::new(terms.limit, read);
     for step in steps {
-        let value = |key: &Bytes| match changed.get(key) {
-            Some(value) => Ok(value.clone()),
-            None => Ok(read(key)?.and_then(|held| held.value)),
+        let done = match step {
+            Step::Require { .. } => Ok(()),
+            Step::Put { key, value } => {
+                drafts.set(key, Some(value));
+                Ok(())
+            }
+            Step::Delete { key } => {
+                drafts.set(key, None);
+                Ok(())
+            }
+            Step::Append { key, value } => drafts.append(key, value)?.map(drop),
+            Step::Increment { key, by } => drafts.increment(key, by)?.map(drop),
         };
-        let (key, value) = match step {
-            Step::Require { .. } => continue,
-            Step::Put { key, value } => (key, Some(value)),
-            Step::Delete { key } => (key, None),
-            Step::Append { key, value: more } => match appended(value(&key)?, &more, limit) {
-                Ok(value) => (key, Some(value)),
-                Err(failure) => return Ok(Resolved::failed(failure)),
-            },
-            Step::Increment { key, by } => match incremented(value(&key)?, by) {
-                Ok(number) => (key, Some(decimal(number))),
-                Err(failure) => return Ok(Resolved::failed(failure)),
-            },
-        };
-        changed.insert(key, value);
+        if let Err(failure) = done {
+            return Ok(Resolved::failed(failure));
+        }
     }
-    let changes = changed.into_iter().map(|(key, value)| Change { key, value }).collect();
-    Ok(Resolved { changes, ..Resolved::default() })
+    Ok(Resolved::made(drafts, terms.most, Outcome::Done, Seen::Nothing))
 }
 
 fn version_of(held: &Option<Held>) -> Version {
@@ -177,21 +193,6 @@ fn holds(expected: Expected, version: Version) -> bool {
         Expected::Present => !version.is_none(),
         Expected::Version(wanted) => version == wanted,
     }
-}
-
-fn appended(before: Option<Bytes>, more: &Bytes, limit: usize) -> Result<Bytes, Failure> {
-    let before = before.unwrap_or_default();
-    let length = before.len() + more.len();
-    if length > limit {
-        return Err(Failure::TooLarge(length as u64));
-    }
-    if before.is_empty() {
-        return Ok(more.clone());
-    }
-    let mut value = BytesMut::with_capacity(length);
-    value.extend_from_slice(&before);
-    value.extend_from_slice(more);
-    Ok(value.freeze())
 }
 
 fn incremented(before: Option<Bytes>, by: i64) -> Result<i64, Failure> {
@@ -230,10 +231,11 @@ mod tests {
         })
     }
 
-    const TERMS: Terms = Terms { at: Version::new(1, 9), limit: 8, keeps_failed_groups: false };
+    const TERMS: Terms = Terms { at: Version::new(1, 9), limit: 8, most: 24, keeps_failed_groups: false };
 
     fn resolved(write: Write) -> (Vec<(Bytes, Option<Bytes>)>, Outcome) {
-        let resolved = resolve(write, TERMS, read).unwrap();
+        let mut resolved = resolve(write, TERMS, read).unwrap();
+        resolved.join_some(usize::MAX);
         (resolved.changes.into_iter().map(|change| (change.key, change.value)).collect(), resolved.outcome)
     }
 

@@ -10,6 +10,7 @@ mod filling;
 #[cfg(feature = "mutants")]
 mod guards;
 mod hashed;
+mod joining;
 mod large;
 mod opening;
 mod promotion;

@@ -49,6 +49,9 @@ pub struct Settings {
     /// Bytes of watches that may wait for changes at a time; beyond them, another one is answered
     /// [`Busy`](Refusal::Busy).
     pub watches: usize,
+    /// Bytes of values that a head puts together in one go, at least 1: what is more goes in steps, between which others have their
+    /// turn.
+    pub join: usize,
     /// A snapshot of which no page was asked for so long is kept no longer.
     pub snapshot_age: Duration,
     /// A snapshot is kept while no more bytes than these were written since it began.
@@ -70,6 +73,18 @@ pub struct Settings {
     pub mutant: Option<super::Mutant>,
 }
 
+impl Settings {
+    /// What the values of one update may come to, in bytes.
+    pub(super) fn largest_update(&self) -> usize {
+        self.max_value.max(self.window / 2)
+    }
+
+    /// From how many bytes on a write is large.
+    pub(crate) fn large_write(&self) -> usize {
+        (self.window / 16).max(1)
+    }
+}
+
 impl Default for Settings {
     fn default() -> Self {
         Self {
@@ -79,6 +94,7 @@ impl Default for Settings {
             max_value: 64 << 20,
             chunk: MAX_CHUNK,
             answer: 256 << 10,
+            join: 4 << 20,
             watches: 64 << 20,
             snapshot_age: Duration::from_secs(60),
             snapshot_bytes: 64 << 20,

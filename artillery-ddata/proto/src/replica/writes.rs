@@ -6,14 +6,14 @@ use bytes::Bytes;
 use smallvec::{SmallVec, smallvec};
 
 use super::{
-    Committed, Computed, Halt, Mutant, Output, Refusal, Replica, Reply, Token, Write,
-    resolve::{MAX_STEPS, Seen, Terms, lengths, resolve},
+    Committed, Computed, Mutant, Output, Refusal, Replica, Reply, Token, Write,
+    resolve::Seen,
     sessions::{Known, Record},
 };
 use crate::{
     Sequence, Timestamp, Version,
     store::StoreError,
-    update::{Failure, MAX_KEY, MAX_TAKEN, Outcome, RequestKey, Update, UpdateKind},
+    update::{Failure, MAX_TAKEN, Outcome, RequestKey, Update},
 };
 
 /// Writes that wait for their commit.
@@ -23,6 +23,8 @@ pub(super) struct Writes {
     waiting: VecDeque<Waiting>,
     /// Bytes of the results that are held for them.
     results: usize,
+    /// The newest large update.
+    pub(super) large: Sequence,
     chain_time: u64,
 }
 
@@ -59,7 +61,7 @@ impl Writes {
         self.chain_time = self.chain_time.max(stamp);
     }
 
-    fn wait(&mut self, sequence: Sequence, seen: Seen, asker: Asker) {
+    pub(super) fn wait(&mut self, sequence: Sequence, seen: Seen, asker: Asker) {
         match self.waiting.binary_search_by_key(&sequence, |waiting| waiting.sequence) {
             Ok(at) => self.waiting[at].askers.push(asker),
             Err(at) => {
@@ -89,8 +91,18 @@ impl Replica {
     /// own bounded queues while it is false. The last one let in may overshoot the window by its own size, so that a
     /// value larger than the window doesn't wait for ever.
     pub(crate) fn has_room(&self) -> bool {
-        let held = self.history.in_flight() + self.writes.results;
-        held < self.settings.window.max(1) && !self.is_closed()
+        self.held() < self.settings.window.max(1) && !self.is_closed() && self.joining.is_none()
+    }
+
+    /// The same for a write that is [large](super::Line::Large). Others are committed behind all that was ordered before them: so
+    /// that they needn't wait for long, large ones have a part of the window, and each of them may come when no other is under way.
+    pub(crate) fn has_room_for_large(&self) -> bool {
+        let is_alone = self.writes.large <= self.watermark;
+        self.has_room() && (is_alone || self.held() < self.settings.window / 4)
+    }
+
+    fn held(&self) -> usize {
+        self.history.in_flight() + self.writes.results
     }
 
     pub(super) fn write(
@@ -118,17 +130,8 @@ impl Replica {
             Ok(Known::Full) => return self.reply(token, Reply::Refused(Refusal::SessionFull)),
             Err(refusal) => return self.reply(token, Reply::Refused(refusal)),
         }
-        match self.order(request, write, wall_clock) {
-            Ok((sequence, seen)) => {
-                self.writes.wait(sequence, seen, asker);
-                self.answer_too_soon(sequence);
-                self.commit_as_tail(now);
-            }
-            Err(NotOrdered::Refused(refusal)) => self.reply(token, Reply::Refused(refusal)),
-            Err(NotOrdered::Failed(halt)) => {
-                self.halt(halt);
-                self.reply(token, Reply::Refused(Refusal::StoreFailed));
-            }
+        if let Err(not_ordered) = self.order(now, asker, request, write, wall_clock) {
+            self.not_ordered(token, not_ordered);
         }
     }
 
@@ -144,143 +147,11 @@ impl Replica {
         })
     }
 
-    fn may_know(&self) -> Result<(), Refusal> {
+    pub(super) fn may_know(&self) -> Result<(), Refusal> {
         if self.config.is_none() || self.halted.is_some() {
             return Err(Refusal::NoChain);
         }
         if self.place.is_head { Ok(()) } else { Err(Refusal::NotHead(self.place.head)) }
-    }
-
-    fn may_order(&self) -> Result<(), Refusal> {
-        self.may_know()?;
-        let Some(config) = &self.config else { return Err(Refusal::NoChain) };
-        let have = config.serving().count() as u32;
-        if have < config.min_members {
-            return Err(Refusal::TooFewMembers { have, need: config.min_members });
-        }
-        if self.has_room() { Ok(()) } else { Err(Refusal::Busy) }
-    }
-
-    /// Refuses what is too large or malformed for whatever head.
-    fn check(&self, request: Option<RequestKey>, write: &Write) -> Result<(), Refusal> {
-        let (key, value) = lengths(write);
-        if key > MAX_KEY {
-            return Err(Refusal::KeyTooLong { len: key as u64, limit: MAX_KEY as u64 });
-        }
-        if value > self.settings.max_value {
-            return Err(Refusal::ValueTooLarge { len: value as u64, limit: self.settings.max_value as u64 });
-        }
-        match write {
-            Write::Batch(steps) if steps.is_empty() || steps.len() > MAX_STEPS => {
-                Err(Refusal::BatchSize { len: steps.len() as u64, limit: MAX_STEPS as u64 })
-            }
-            Write::Script(script) if script.size() == 0 || script.size() > MAX_STEPS => {
-                Err(Refusal::BatchSize { len: script.size() as u64, limit: MAX_STEPS as u64 })
-            }
-            // Without a request there is nothing to settle.
-            Write::Resolve if request.is_none() => Err(Refusal::SessionExpired),
-            _ => Ok(()),
-        }
-    }
-
-    /// Makes an update of a write and takes it in: a failed condition becomes one too. It is answered when that update
-    /// is committed, and so never tells of a version that may vanish (trap 20); and a late duplicate finds its record.
-    fn order(
-        &mut self,
-        request: Option<RequestKey>,
-        write: Write,
-        wall_clock: u64,
-    ) -> Result<(Sequence, Seen), NotOrdered> {
-        self.check(request, &write)?;
-        self.may_order()?;
-        let kind = match &write {
-            Write::OpenSession => UpdateKind::SESSION_OPEN,
-            Write::Resolve => UpdateKind::NOOP,
-            _ => UpdateKind::WRITE,
-        };
-        self.writes.chain_time = self.writes.chain_time.max(wall_clock);
-        let mut update = self.next_update(kind);
-        let terms = Terms {
-            at: update.version,
-            limit: self.settings.max_value,
-            keeps_failed_groups: self.is(Mutant::KeepFailedGroups),
-        };
-        let resolved = resolve(write, terms, |key| {
-            let newest = self.store.read(self.chain, key, Sequence::MAX)?;
-            Ok(newest.filter(|held| held.value.is_some()))
-        })
-        .map_err(Halt::from)?;
-        // A session is opened by nobody yet.
-        update.request = request.filter(|_| kind != UpdateKind::SESSION_OPEN);
-        update.outcome = resolved.outcome;
-        update.changes = resolved.changes;
-        if self.is(Mutant::ForgetFailedSwaps) && matches!(update.outcome, Outcome::Conflict(_)) {
-            update.request = None;
-        }
-        let sequence = update.version.sequence;
-        self.take_in(update)?;
-        Ok((sequence, resolved.seen))
-    }
-
-    /// Keeps the table of sessions within its bytes: evicting one is an update like any other. Called behind every
-    /// input: a write that filled the window left no room for this, and no other one may come before it.
-    pub(super) fn evict_sessions(&mut self, now: Timestamp) {
-        if !self.place.is_head {
-            return;
-        }
-        while let Some(session) = self.sessions.to_evict(self.settings.sessions) {
-            let request = RequestKey { session, number: 0, lowest: 0 };
-            if self.order_own(now, UpdateKind::SESSION_EVICT, Some(request)).is_none() {
-                return;
-            }
-        }
-    }
-
-    fn next_update(&self, kind: UpdateKind) -> Update {
-        let last = self.history.last();
-        let epoch = match &self.config {
-            Some(config) if !self.is(Mutant::ReuseEpoch) || last.is_none() => config.epoch,
-            _ => last.epoch,
-        };
-        Update {
-            version: Version { epoch, sequence: last.sequence.next() },
-            kind,
-            request: None,
-            outcome: Outcome::Done,
-            chain_time: self.writes.chain_time,
-            changes: smallvec![],
-        }
-    }
-
-    fn take_in(&mut self, update: Update) -> Result<(), Halt> {
-        self.apply(update)?;
-        // The stamp of an update that another head made counts too, should we become head.
-        self.follow_chain_time();
-        Ok(())
-    }
-
-    pub(super) fn follow_chain_time(&mut self) {
-        let newest = self.history.updates().back().map_or(0, |update| update.chain_time);
-        self.writes.follow_chain_time(newest);
-    }
-
-    /// Orders a barrier: an update that changes nothing. `None` while there is no room, or nothing may be ordered here.
-    pub(super) fn order_barrier(&mut self, now: Timestamp) -> Option<Sequence> {
-        self.order_own(now, UpdateKind::BARRIER, None)
-    }
-
-    /// Orders an update of the head's own, that nobody waits for.
-    fn order_own(&mut self, now: Timestamp, kind: UpdateKind, request: Option<RequestKey>) -> Option<Sequence> {
-        self.may_order().ok()?;
-        let mut update = self.next_update(kind);
-        update.request = request;
-        let sequence = update.version.sequence;
-        if let Err(halt) = self.take_in(update) {
-            self.halt(halt);
-            return None;
-        }
-        self.commit_as_tail(now);
-        Some(sequence)
     }
 
     /// Answers every write at or below the watermark.
@@ -341,6 +212,9 @@ impl Replica {
             Failure::Overflow => Refusal::Overflow,
             Failure::TooLarge(len) => Refusal::ValueTooLarge { len, limit },
             Failure::ResultsTooLarge(len) => Refusal::ResultsTooLarge { len, limit },
+            Failure::UpdateTooLarge(len) => {
+                Refusal::UpdateTooLarge { len, limit: self.settings.largest_update() as u64 }
+            }
         }
     }
 
@@ -351,7 +225,7 @@ impl Replica {
     }
 
     /// Mutants: tell of a failed condition, or of what a script found, before what they saw is committed.
-    fn answer_too_soon(&mut self, sequence: Sequence) {
+    pub(super) fn answer_too_soon(&mut self, sequence: Sequence) {
         let (swaps, scripts) = (self.is(Mutant::AnswerFailedSwapAtOnce), self.is(Mutant::AnswerScriptAtOnce));
         if !swaps && !scripts {
             return;
@@ -407,22 +281,5 @@ impl Replica {
         let (Outcome::Took(version), [change]) = (update.outcome, &update.changes[..]) else { return Ok(None) };
         let held = self.store.read(self.chain, &change.key, version.sequence)?;
         Ok(held.filter(|held| held.version == version).and_then(|held| held.value).filter(|v| v.len() <= MAX_TAKEN))
-    }
-}
-
-enum NotOrdered {
-    Refused(Refusal),
-    Failed(Halt),
-}
-
-impl From<Refusal> for NotOrdered {
-    fn from(refusal: Refusal) -> Self {
-        Self::Refused(refusal)
-    }
-}
-
-impl From<Halt> for NotOrdered {
-    fn from(halt: Halt) -> Self {
-        Self::Failed(halt)
     }
 }

@@ -79,8 +79,8 @@ impl Rig {
         self.now.set(now);
         let (clock, later) = (self.now.clone(), self.later.get());
         let clock = || at(clock.replace(now.max(later)));
-        self.runner.take(clock, || 0, &mut self.turn, || None);
-        self.runner.settle();
+        self.runner.take(clock, || 0, &mut self.turn, |_| None);
+        self.runner.settle(|| at(now));
         while let Some(output) = self.runner.poll_output() {
             match output {
                 Output::Reply(caller, reply) => self.replies.push((caller, reply)),

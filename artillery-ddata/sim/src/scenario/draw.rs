@@ -44,6 +44,7 @@ pub(super) fn common(rng: &mut Rng) -> Setup {
         joiner_buffer: 32 << 20,
         session_bytes: rng.pick(&[16 << 20, 16 << 20, 4 << 10]),
         answer: 256 << 10,
+        join: 4 << 20,
         snapshot_age: Duration::from_millis(rng.between(200, 2000)),
         snapshot_bytes: rng.pick(&[4 << 10, 1 << 20]),
         heartbeat: Duration::from_millis(rng.between(20, 150)),
@@ -235,6 +236,8 @@ pub(super) fn mixed(rng: &mut Rng, setup: &mut Setup) {
     }
     setup.watchers = rng.below(3) as usize;
     setup.answer = rng.pick(&[1 << 10, 4 << 10, 256 << 10]);
+    // Some put what is appended to together in many steps.
+    setup.join = rng.pick(&[3, 50, 4 << 20]);
 }
 
 /// Up to seven nodes, some of them spares.

@@ -169,7 +169,15 @@ fn is_the_same(expected: &Reply, reply: &Reply) -> Result<(), Failure> {
             Reply::Conflict { at: at_again, step: step_again, version: version_again, .. },
         ) => (at, step, version) == (at_again, step_again, version_again),
         (_, Reply::Refused(Refusal::Barred)) => *expected == Reply::Refused(Refusal::Barred),
-        (_, Reply::Refused(Refusal::NotANumber | Refusal::Overflow | Refusal::ResultsTooLarge { .. })) => false,
+        (
+            _,
+            Reply::Refused(
+                Refusal::NotANumber
+                | Refusal::Overflow
+                | Refusal::ResultsTooLarge { .. }
+                | Refusal::UpdateTooLarge { .. },
+            ),
+        ) => false,
         (_, Reply::Refused(_) | Reply::Expired) => true,
         _ => false,
     };

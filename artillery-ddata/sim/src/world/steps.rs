@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use artillery_proto::{
     MemberId, Timestamp,
     replica::Event as ReplicaEvent,
-    runner::{Link, Output},
+    runner::{ChainRunner, Link, Output},
     update::Update,
     wire::message::{ChainFrame, ChainMessage},
 };
@@ -13,7 +13,7 @@ use artillery_proto::{
 use super::{Addressed, Event, World};
 use crate::{
     network::Flight,
-    node::{Input, Pending, Received, Work},
+    node::{Caller, Input, Pending, Received, Work},
     oracle::{Failure, Oracle},
     scenario::{HEALED, SECOND},
     trace::{Brief, name},
@@ -108,7 +108,7 @@ impl World {
             let node = &mut self.nodes[index];
             let (now, wall) = (node.clock(self.now), node.wall_clock(self.now));
             let read = std::cell::Cell::new(Some(reading));
-            node.slots[slot].runner.take(|| read.take().unwrap_or(now), || wall, &mut turn, || None);
+            node.slots[slot].runner.take(|| read.take().unwrap_or(now), || wall, &mut turn, |_| None);
             if self.control.is_some() {
                 // What comes and is committed may leave a small backlog before the step is over.
                 self.observe(index, slot)?;
@@ -161,10 +161,19 @@ impl World {
         if !self.nodes[index].is_alive() {
             return Ok(());
         }
-        self.nodes[index].slots.iter_mut().for_each(|slot| slot.runner.settle());
-        // A joiner that clears its store does so in several steps.
+        let node = &mut self.nodes[index];
+        let now = node.clock(self.now);
+        let mut orders = false;
+        for slot in &mut node.slots {
+            let last = |runner: &ChainRunner<Caller>| runner.replica().history().next_back().map(|update| update.version);
+            let before = last(&slot.runner);
+            slot.runner.settle(|| now);
+            orders |= last(&slot.runner) != before;
+        }
+        // A joiner that clears its store does so in several steps, and so does a head that puts large values together.
         self.put_off(index);
-        self.settle(index)
+        self.settle(index)?;
+        if orders { self.send_all(index) } else { Ok(()) }
     }
 
     fn tell_what_comes(&mut self, index: usize, Work { slot, input, .. }: &Work) {

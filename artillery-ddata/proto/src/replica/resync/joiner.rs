@@ -261,7 +261,7 @@ impl Replica {
     /// Nothing that is here counts any more. It is marked so before the first change.
     fn begin_filling(&mut self, id: u64, beginning: Beginning) {
         self.gate.serve(None);
-        self.settle();
+        self.make_up();
         self.snapshot_seen = id;
         let history = std::mem::take(&mut self.history).into_updates();
         self.free_later(history);

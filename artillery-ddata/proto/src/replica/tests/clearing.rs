@@ -61,7 +61,7 @@ fn begin_clearing(rig: &mut Rig) {
 fn clear(rig: &mut Rig) -> Vec<usize> {
     let mut held = vec![rig.contents(3).len()];
     while rig.replicas[&3].is_clearing() {
-        rig.replicas.get_mut(&3).unwrap().settle();
+        rig.replicas.get_mut(&3).unwrap().settle(rig.now);
         held.push(rig.contents(3).len());
     }
     held

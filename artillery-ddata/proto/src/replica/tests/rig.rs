@@ -155,7 +155,7 @@ impl Rig {
                     queue.push_back(frame);
                 }
             }
-            replica.settle();
+            replica.settle(self.now);
         }
     }
 

@@ -265,4 +265,12 @@ pub enum Refusal {
         /// The cluster that succeeds it.
         by: crate::ClusterId,
     },
+    /// The values that the write would have left come to more than one update may: it changed nothing.
+    #[error("the update would come to {len} bytes, at most {limit} are allowed (max_value_bytes, or half of window_bytes)")]
+    UpdateTooLarge {
+        /// Their length, in bytes.
+        len: u64,
+        /// The largest allowed, in bytes.
+        limit: u64,
+    },
 }

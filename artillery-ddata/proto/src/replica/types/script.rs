@@ -150,6 +150,11 @@ impl Group {
 }
 
 impl ScriptStep {
+    /// The key, if it appends to its value.
+    pub(super) fn appended(&self) -> Option<&Bytes> {
+        if let Self::Append { key, .. } = self { Some(key) } else { None }
+    }
+
     /// The key that it is about.
     pub fn key(&self) -> &Bytes {
         match self {

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-use super::Script;
+use super::{Script, ScriptStep};
 use crate::Version;
 
 /// A write as it is asked for.
@@ -83,6 +83,16 @@ impl Write {
         };
         let script = self.script().into_iter().flat_map(Script::values);
         one.into_iter().chain(self.steps().iter().filter_map(Step::value)).chain(script)
+    }
+
+    /// The keys to whose values it appends.
+    pub fn appended(&self) -> impl Iterator<Item = &Bytes> {
+        let one = if let Self::Append { key, .. } = self { Some(key) } else { None };
+        let of_step = |step: &Step| matches!(step, Step::Append { .. });
+        let batch = self.steps().iter().filter(move |step| of_step(step)).map(Step::key);
+        let groups = self.script().into_iter().flat_map(|script| &script.groups);
+        let script = groups.flat_map(|group| &group.steps).filter_map(ScriptStep::appended);
+        one.into_iter().chain(batch).chain(script)
     }
 
     /// Those of a batch.

@@ -5,10 +5,13 @@ use super::{
     },
     *,
 };
-use crate::replica::{Expected, Write};
+use crate::{
+    Version,
+    replica::{Expected, Write},
+};
 
 const AT: Version = Version::new(1, 9);
-const TERMS: Terms = Terms { at: AT, limit: 8, keeps_failed_groups: false };
+const TERMS: Terms = Terms { at: AT, limit: 8, most: 24, keeps_failed_groups: false };
 
 fn require(key: &str, expected: Expected) -> Requirement {
     Requirement { key: b(key), expected }
@@ -40,7 +43,9 @@ fn steps(steps: impl Into<Vec<ScriptStep>>) -> Group {
 
 fn resolved(require: impl Into<Vec<Requirement>>, groups: impl Into<Vec<Group>>) -> Resolved {
     let script = Script { require: require.into(), groups: groups.into() };
-    resolve(Write::Script(script), TERMS, read).expect("the store doesn't fail")
+    let mut resolved = resolve(Write::Script(script), TERMS, read).expect("the store doesn't fail");
+    resolved.join_some(usize::MAX);
+    resolved
 }
 
 /// Keys and values as they are afterwards, and what the groups told.

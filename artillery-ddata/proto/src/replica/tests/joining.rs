@@ -1,0 +1,118 @@
+//! Writes that come to more than they look like.
+
+use bytes::Bytes;
+
+use super::{super::*, rig::*};
+use crate::update::RequestKey;
+
+const VALUE: usize = 1000;
+
+/// A head, perhaps with others behind it, that puts a hundred bytes together at a time.
+fn chain(nodes: &[u8]) -> Rig {
+    let settings = Settings { join: 100, window: 4 * VALUE, max_value: 2 * VALUE, ..Settings::default() };
+    let mut rig = Rig::new(nodes, &settings);
+    rig.enter_all(&config(1, nodes));
+    rig.settle();
+    for key in ["a", "b", "c"] {
+        rig.write(1, Write::Put { key: key.into(), value: vec![b'.'; VALUE].into() });
+        rig.settle();
+    }
+    rig
+}
+
+fn append(key: &'static str) -> Step {
+    Step::Append { key: key.into(), value: "!".into() }
+}
+
+fn head(rig: &mut Rig) -> &mut Replica {
+    rig.replicas.get_mut(&1).unwrap()
+}
+
+/// Steps until nothing is put off.
+fn steps(rig: &mut Rig) -> usize {
+    let now = rig.now;
+    let mut steps = 0;
+    while head(rig).is_behind() {
+        head(rig).settle(now);
+        steps += 1;
+    }
+    rig.settle();
+    steps
+}
+
+fn length(rig: &Rig, n: u8, key: &str) -> usize {
+    rig.local(n, key).unwrap().unwrap().value.unwrap().len()
+}
+
+#[test]
+fn a_value_is_put_together_in_steps_once_however_often_it_is_appended_to() {
+    let mut rig = chain(&[1, 2]);
+    let batch = rig.write(1, Write::Batch(vec![append("a"); 64]));
+    assert!(head(&mut rig).is_behind() && !head(&mut rig).has_room());
+    let other = rig.put(1, "k", "v");
+    assert_eq!(rig.replies[&other], Reply::Refused(Refusal::Busy), "the place behind it isn't given away");
+    let read = rig.ask(1, Query::Key("a".into()), ReadMode::Eventual, None);
+    assert!(rig.replies.contains_key(&read), "reads go on");
+    let steps = steps(&mut rig);
+    assert!((10..=13).contains(&steps), "{steps} steps of a hundred bytes");
+    assert!(matches!(rig.replies[&batch], Reply::Committed(_)), "{:?}", rig.replies[&batch]);
+    assert_eq!(length(&rig, 2, "a"), VALUE + 64);
+    assert!(head(&mut rig).has_room());
+}
+
+#[test]
+fn a_write_that_is_being_put_together_is_given_up_with_its_epoch() {
+    let mut rig = chain(&[1, 2]);
+    let given_up = rig.write(1, Write::Append { key: "a".into(), value: "!".into() });
+    rig.enter_all(&config(2, &[1, 2]));
+    assert_eq!(rig.replies[&given_up], Reply::Refused(Refusal::NoChain));
+    rig.settle();
+    let until = rig.now + std::time::Duration::from_secs(1);
+    let given_up = rig.write(1, Write::Append { key: "a".into(), value: "!".into() });
+    rig.input(1, Input::Close { epoch: crate::Epoch(2), until });
+    assert_eq!(rig.replies[&given_up], Reply::Refused(Refusal::Busy));
+    steps(&mut rig);
+    assert_eq!(length(&rig, 2, "a"), VALUE);
+}
+
+#[test]
+fn what_comes_to_too_much_is_refused_on_record() {
+    let mut rig = chain(&[1]);
+    let opened = rig.write(1, Write::OpenSession);
+    let Reply::Committed(Committed { version: session, .. }) = rig.replies[&opened] else { panic!("no session") };
+    let request = RequestKey { session, number: 1, lowest: 1 };
+    let write = |write| Input::Write { token: Token(70), request: Some(request), write, deadline: FAR, wall_clock: 0 };
+    let (len, limit) = (3 * VALUE as u64 + 3, 2 * VALUE as u64);
+    let refused = Reply::Refused(Refusal::UpdateTooLarge { len, limit });
+    let last = head(&mut rig).history().len();
+    for write in [write(Write::Batch(vec![append("a"), append("b"), append("c")])), write(Write::Resolve)] {
+        rig.input(1, write);
+        assert_eq!(rig.replies.remove(&70), Some(refused.clone()));
+        assert!(!head(&mut rig).is_behind(), "nothing was copied");
+        assert_eq!(head(&mut rig).history().len(), last + 1, "it has a record, and one alone");
+    }
+    assert_eq!(length(&rig, 1, "a"), VALUE);
+    let two = rig.write(1, Write::Batch(vec![append("a"), append("b")]));
+    assert_eq!(rig.replies.get(&two), Some(&Reply::Refused(Refusal::UpdateTooLarge { len: limit + 2, limit })));
+    let put = |key: &'static str| Step::Put { key: key.into(), value: vec![0; VALUE].into() };
+    let two = rig.write(1, Write::Batch(vec![put("a"), put("b")]));
+    assert!(matches!(rig.replies[&two], Reply::Committed(_)), "as much as half of the window");
+}
+
+#[test]
+fn of_large_writes_there_are_few_under_way() {
+    let mut rig = chain(&[1, 2]);
+    let put = |len: usize| Write::Put { key: "k".into(), value: Bytes::from(vec![0; len]) };
+    assert!(head(&mut rig).has_room_for_large());
+    rig.write(1, put(VALUE / 2));
+    assert!(head(&mut rig).has_room_for_large(), "there is half a quarter left");
+    rig.write(1, put(VALUE / 2));
+    assert!(!head(&mut rig).has_room_for_large() && head(&mut rig).has_room());
+    rig.settle();
+    for _ in 0..6 {
+        rig.write(1, put(VALUE / 5));
+    }
+    assert!(head(&mut rig).has_room_for_large(), "however many small ones there are, one has its turn");
+    rig.write(1, put(VALUE / 2));
+    assert!(!head(&mut rig).has_room_for_large() && head(&mut rig).has_room());
+}
