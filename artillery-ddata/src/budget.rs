@@ -23,18 +23,29 @@ const ENTRY: usize = 64;
 pub(crate) struct Budget {
     room: Arc<Semaphore>,
     units: u32,
+    /// What it is a part of.
+    whole: Option<Arc<Budget>>,
 }
 
 /// A part of a budget, given back when it is dropped.
 #[derive(Debug)]
 #[must_use = "dropped, it is given back"]
-pub(crate) struct Share(Option<OwnedSemaphorePermit>);
+pub(crate) struct Share {
+    own: Option<OwnedSemaphorePermit>,
+    /// Of what the budget is a part of.
+    whole: Option<OwnedSemaphorePermit>,
+}
 
 impl Budget {
     pub(crate) fn new(bytes: usize) -> Self {
         let most = Semaphore::MAX_PERMITS.min(u32::MAX as usize);
         let units = bytes.div_ceil(UNIT).clamp(1, most);
-        Self { room: Arc::new(Semaphore::new(units)), units: units as u32 }
+        Self { room: Arc::new(Semaphore::new(units)), units: units as u32, whole: None }
+    }
+
+    /// A budget of so many bytes, of which this one is to have room for as many.
+    pub(crate) fn part(&self, bytes: usize) -> Self {
+        Self { whole: Some(Arc::new(self.clone())), ..Self::new(bytes) }
     }
 
     fn units(&self, bytes: usize) -> u32 {
@@ -43,13 +54,44 @@ impl Budget {
 
     /// Waits for room, in the order of the calls. May be cancelled.
     pub(crate) async fn take(&self, bytes: usize) -> Share {
-        // It is never closed.
-        Share(self.room.clone().acquire_many_owned(self.units(bytes)).await.ok())
+        // Its own first: who waits there is in the way of nobody else.
+        let Share { own, .. } = self.reserve(bytes).await;
+        let whole = match &self.whole {
+            Some(whole) => whole.room.clone().acquire_many_owned(whole.units(bytes)).await.ok(),
+            None => None,
+        };
+        Share { own, whole }
     }
 
-    /// The same, if there is room now.
+    /// Waits for room in this budget alone: what it is a part of needs room only once the share [is filled](Self::try_fill).
+    pub(crate) async fn reserve(&self, bytes: usize) -> Share {
+        // It is never closed.
+        Share { own: self.room.clone().acquire_many_owned(self.units(bytes)).await.ok(), whole: None }
+    }
+
+    /// Takes room for so many bytes, if there is some now.
     pub(crate) fn try_take(&self, bytes: usize) -> Option<Share> {
-        self.room.clone().try_acquire_many_owned(self.units(bytes)).ok().map(|permit| Share(Some(permit)))
+        let own = self.room.clone().try_acquire_many_owned(self.units(bytes)).ok()?;
+        let mut share = Share { own: Some(own), whole: None };
+        self.try_fill(&mut share, bytes).then_some(share)
+    }
+
+    /// Whether there is room for so many bytes, with what was reserved for them. What was reserved beyond them is given back.
+    pub(crate) fn try_fill(&self, share: &mut Share, bytes: usize) -> bool {
+        let has = share.own.as_ref().map_or(0, OwnedSemaphorePermit::num_permits) as u32;
+        if let Some(more) = self.units(bytes).checked_sub(has).filter(|&more| more > 0) {
+            let Ok(more) = self.room.clone().try_acquire_many_owned(more) else { return false };
+            match &mut share.own {
+                Some(own) => own.merge(more),
+                own => *own = Some(more),
+            }
+        }
+        if let Some(whole) = &self.whole {
+            let Ok(of_whole) = whole.room.clone().try_acquire_many_owned(whole.units(bytes)) else { return false };
+            share.whole = Some(of_whole);
+        }
+        share.shrink(bytes);
+        true
     }
 
     /// Bytes that are taken.
@@ -67,22 +109,17 @@ impl Budget {
 impl Share {
     /// Of no budget.
     pub(crate) const fn none() -> Self {
-        Self(None)
+        Self { own: None, whole: None }
     }
 
     pub(crate) const fn is_none(&self) -> bool {
-        self.0.is_none()
-    }
-
-    /// Whether it is enough for so many bytes.
-    pub(crate) fn covers(&self, bytes: usize) -> bool {
-        self.0.as_ref().is_some_and(|permit| permit.num_permits() * UNIT >= bytes)
+        self.own.is_none()
     }
 
     /// Gives back what is beyond `bytes`.
-    pub(crate) fn shrink(&mut self, bytes: usize) {
+    fn shrink(&mut self, bytes: usize) {
         let units = bytes.div_ceil(UNIT).max(1);
-        if let Some(permit) = &mut self.0 {
+        for permit in [&mut self.own, &mut self.whole].into_iter().flatten() {
             drop(permit.split(permit.num_permits().saturating_sub(units)));
         }
     }
@@ -173,14 +210,37 @@ mod tests {
     #[tokio::test]
     async fn what_is_not_needed_is_given_back() {
         let budget = Budget::new(100 << 10);
-        let mut share = budget.take(64 << 10).await;
-        share.shrink(3000);
+        let mut share = budget.reserve(64 << 10).await;
+        assert!(budget.try_fill(&mut share, 3000));
         assert_eq!(budget.left(), 97 << 10);
-        share.shrink(50_000);
-        assert_eq!(budget.left(), 97 << 10);
-        Share::none().shrink(0);
+        assert!(budget.try_fill(&mut share, 50_000), "more than was reserved, and there is room");
+        assert_eq!(budget.left(), 51 << 10);
+        assert!(budget.try_fill(&mut share, 200_000) && budget.left() == 0, "what is larger than all takes all");
         drop(share);
         assert_eq!(budget.left(), 100 << 10);
+    }
+
+    #[tokio::test]
+    async fn a_part_takes_from_the_whole_and_leaves_some_to_others() {
+        let whole = Budget::new(100 << 10);
+        let (one, other) = (whole.part(25 << 10), whole.part(25 << 10));
+        let all_of_one = one.take(20 << 10).await;
+        assert!(one.try_take(10 << 10).is_none(), "its own is full");
+        assert_eq!((one.left(), whole.left()), (5 << 10, 80 << 10));
+        let mut reserved = other.reserve(10 << 10).await;
+        assert_eq!(whole.left(), 80 << 10, "what is reserved isn't there yet");
+        let most = whole.take(75 << 10).await;
+        assert!(!other.try_fill(&mut reserved, 6 << 10), "the whole has no room for it");
+        assert!(other.try_take(5 << 10).is_some());
+        drop((all_of_one, most));
+        assert!(other.try_fill(&mut reserved, 6 << 10));
+        assert_eq!((other.left(), whole.left()), (19 << 10, 94 << 10));
+        drop(reserved);
+        // What is larger than a part takes all of that, and what it takes of the whole.
+        let large = other.take(60 << 10).await;
+        assert_eq!((other.left(), whole.left()), (0, 40 << 10));
+        drop(large);
+        assert_eq!((other.left(), whole.left()), (25 << 10, 100 << 10));
     }
 
     #[test]

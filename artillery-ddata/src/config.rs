@@ -75,9 +75,10 @@ pub struct Limits {
     pub backlog_bytes: usize,
     /// The largest value, inclusive.
     pub max_value_bytes: usize,
-    /// Each queue of requests and answers: reads that wait for a chain, and writes; of one connection, requests that are
-    /// handed on, and answers that wait to be sent. Past it, callers wait until their deadline. What is larger has the
-    /// queue to itself.
+    /// Each queue of requests and answers: of a chain, reads and writes that wait for it, and watches that wait for changes; of all
+    /// connections together, reads until they are answered, watches, writes that are handed on or wait in line, large requests,
+    /// and answers that wait to be sent, of each of which one connection may have a quarter. Past it, callers wait until their deadline,
+    /// or are told [`Busy`](crate::Refusal::Busy). What is larger has the queue to itself.
     pub queue_bytes: usize,
     /// Client sessions and the records by which their retries are known, of each chain: past it the session that was used
     /// the longest time ago is evicted, and its retries are told so. A session may have half of it. The same at all

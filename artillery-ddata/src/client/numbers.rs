@@ -42,6 +42,18 @@ impl Numbers {
         }
     }
 
+    /// Its outcome, which was unknown, is known by now.
+    pub(super) fn settle(&mut self, number: u64) {
+        self.kept.retain(|&kept| kept != number);
+        self.end(number);
+    }
+
+    /// Whether an unknown outcome holds back what this client says to be answered: then the records of all later requests stay, until
+    /// it is settled.
+    pub(super) fn are_stuck(&self) -> bool {
+        self.open.first().is_some_and(|first| self.kept.contains(first))
+    }
+
     fn forget_oldest(&mut self) {
         if let Some(oldest) = self.kept.pop_front() {
             self.open.remove(&oldest);
@@ -61,6 +73,20 @@ mod tests {
         assert_eq!(numbers.begin(), (4, 1));
         numbers.end(1);
         assert_eq!(numbers.begin(), (5, 3));
+    }
+
+    #[test]
+    fn what_is_settled_holds_nothing_back() {
+        let mut numbers = Numbers::default();
+        let [(first, _), (second, _), (third, _)] = [numbers.begin(), numbers.begin(), numbers.begin()];
+        numbers.keep(second);
+        assert!(!numbers.are_stuck(), "the first one is under way");
+        numbers.end(first);
+        assert!(numbers.are_stuck());
+        numbers.settle(second);
+        assert!(!numbers.are_stuck());
+        numbers.end(third);
+        assert_eq!(numbers.begin(), (4, 4));
     }
 
     #[test]

@@ -37,11 +37,22 @@ impl Requests {
         lock(&self.by_chain).entry(chain).or_default().clone()
     }
 
-    /// Lets go of a session that the chain has evicted: the next write opens another one.
+    /// Lets go of a session that the chain has evicted, or in which an outcome is to be settled before there is room again: the next
+    /// write opens another one.
     pub(super) fn forget(&self, chain: ChainId, session: Version) {
         let mut sessions = lock(&self.by_chain);
         if sessions.get(&chain).is_some_and(|known| known.id.get() == Some(&session)) {
             sessions.remove(&chain);
+        }
+    }
+}
+
+impl Requests {
+    /// The outcome of a request, which was unknown, is known by now.
+    pub(super) fn settled(&self, chain: ChainId, session: Version, number: u64) {
+        let known = lock(&self.by_chain).get(&chain).filter(|known| known.id.get() == Some(&session)).cloned();
+        if let Some(known) = known {
+            lock(&known.numbers).settle(number);
         }
     }
 }
@@ -54,6 +65,11 @@ impl ClientSession {
 }
 
 impl Numbered {
+    /// Whether its session has room for no more before an unknown outcome is settled.
+    pub(super) fn is_stuck(&self) -> bool {
+        lock(&self.session.numbers).are_stuck()
+    }
+
     /// Its outcome is unknown, and its id is told to the caller: it stays askable for a while.
     pub(super) fn keep(self) {
         lock(&self.session.numbers).keep(self.key.number);

@@ -139,15 +139,17 @@ impl Router {
     /// a write that has a request id, whatever became of it. What is handed on for others is tried once: they can try
     /// again, and know best whether they want to.
     pub(crate) async fn call(&self, question: Question, deadline: Instant) -> Result<Answer, Failed> {
-        self.call_again(question, deadline, None).await
+        self.call_again(question, deadline, None, || false).await
     }
 
-    /// The same for a request of which it is known already what came of `earlier` attempts.
+    /// The same for a request of which it is known already what came of `earlier` attempts. `leaves` says whether it may be made in
+    /// another session, rather than wait for room in its own.
     async fn call_again(
         &self,
         question: Question,
         deadline: Instant,
         earlier: Option<Tries>,
+        leaves: impl Fn() -> bool,
     ) -> Result<Answer, Failed> {
         let mut tries = earlier.unwrap_or_else(|| Tries::new(repeat(&question.operation)));
         let mut attempts = Attempts::default();
@@ -188,6 +190,7 @@ impl Router {
             }
             let ending = match verdict {
                 Verdict::Over(ending) => Some(ending),
+                _ if refusal == Some(Refusal::SessionFull) && !tries.is_open() && leaves() => Some(tries.give_up()),
                 _ => {
                     attempts.failed(asked, refusal);
                     let again = !question.forwarded && self.pause(&mut attempts, deadline).await;

@@ -16,7 +16,7 @@ use artillery_core::{
 };
 use artillery_proto::runner::{ChainRunner, Lease, Order, Output, Turn};
 use bytes::Bytes;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 
 use super::{
     handle::{ChainHandle, Lines, Queue, Queued, ReadRequest, Responder, WriteQueues, WriteRequest},
@@ -57,8 +57,11 @@ pub(crate) fn config(members: &[MemberId], epoch: u64) -> ChainConfig {
     }
 }
 
+/// Whether the answer of a write gets lost.
+type Loses = fn(&WriteRequest) -> bool;
+
 /// A chain that is told of `config`, and has no peers to talk to.
-pub(crate) fn chain(me: MemberId, config: ChainConfig, life: ClusterId) -> ChainHandle {
+fn chain(me: MemberId, config: ChainConfig, life: ClusterId, loses: Loses) -> ChainHandle {
     let store: Arc<dyn Store> = Arc::new(MemoryStore::with_seed(7));
     let gate = Arc::new(Gate::new(config.chain));
     let chain = config.chain;
@@ -68,7 +71,7 @@ pub(crate) fn chain(me: MemberId, config: ChainConfig, life: ClusterId) -> Chain
     let turn = Received { lease, orders: vec![enter], ..Received::default() };
     let (reads, read_queue) = Queue::new(8, QUEUE_BYTES);
     let (writes, write_queue) = Lines::new(8, QUEUE_BYTES, &Settings::default());
-    tokio::spawn(run(runner, turn, read_queue, write_queue));
+    tokio::spawn(run(runner, turn, read_queue, write_queue, loses));
     ChainHandle { chain, gate, store, reads, writes }
 }
 
@@ -79,6 +82,7 @@ async fn run(
     mut turn: Received,
     mut reads: mpsc::Receiver<Queued<ReadRequest>>,
     mut writes: WriteQueues,
+    loses: Loses,
 ) {
     loop {
         runner.take(artillery_core::clock::now, || 1, &mut turn, |_| None);
@@ -95,7 +99,12 @@ async fn run(
                 None => return,
             },
             write = writes.small.recv() => match write {
-                Some(write) => turn.writes.push(write),
+                Some(mut write) => {
+                    if loses(&write.request) {
+                        write.request.caller = Responder::Caller(oneshot::channel().0);
+                    }
+                    turn.writes.push(write);
+                }
                 None => return,
             },
             () = tokio::time::sleep(Duration::from_millis(20)), if runner.waiting() > 0 => {}
@@ -180,8 +189,13 @@ impl FakeNode {
 
     /// Tells the node what the chain is; a member gets a chain of its own that holds nothing.
     pub(crate) fn form(&self, routing: &Routing) {
+        self.form_losing(routing, |_| false);
+    }
+
+    /// The same with a chain whose answers to some writes get lost.
+    pub(crate) fn form_losing(&self, routing: &Routing, loses: Loses) {
         let config = routing.chains[0].clone();
-        let handle = config.role(self.me()).map(|_| chain(self.me(), config, routing.life()));
+        let handle = config.role(self.me()).map(|_| chain(self.me(), config, routing.life(), loses));
         self.local.form(routing.clone(), vec![handle]);
     }
 }

@@ -12,7 +12,7 @@ use artillery_core::{
 use bytes::Bytes;
 use tokio::{
     sync::Semaphore,
-    time::{Instant, timeout_at},
+    time::{Instant, timeout, timeout_at},
 };
 
 pub(crate) use self::{
@@ -153,7 +153,9 @@ impl Server {
                 len if len > SMALL => room.large_requests.take(len).await,
                 _ => Share::none(),
             };
-            let Ok(Some(frame)) = reader.next().await else { return Ok(()) };
+            // A request that doesn't come keeps no room for ever.
+            let Ok(frame) = timeout(LONGEST_WAIT, reader.next()).await else { return Err("half a request".to_owned()) };
+            let Ok(Some(frame)) = frame else { return Ok(()) };
             let mut next = Some(frame);
             while let Some(frame) = next {
                 let Ok(permit) = outstanding.acquire().await else { return Ok(()) };
@@ -271,6 +273,14 @@ impl Server {
         let wait = Duration::from_millis(request.deadline_ms.into()).min(LONGEST_WAIT);
         let deadline = Instant::now() + wait;
         let (number, is_write, timing) = (request.number, request.operation.is_write(), answering.timing);
+        let (share, answering) = match &request.operation {
+            Operation::Read { query, .. } => match room_of_read(query, share, deadline, room).await {
+                // For as long as it waits, here or elsewhere.
+                Ok(share) => (Share::none(), answering.holding(share)),
+                Err(reply) => return answers.brief(number, timing, reply),
+            },
+            _ => (share, answering),
+        };
         let handed = match self.place(&request) {
             // One that is large came in a task of its own, and has its room already.
             Ok(For::Here(handle)) if is_write && share.is_none() => {
@@ -367,8 +377,8 @@ impl Server {
         room: &Room,
     ) {
         let Request { chain, operation, .. } = request;
-        // One that is large has its room already.
-        let share = match share.is_none() {
+        // A large one has its room already, and so has a read.
+        let share = match operation.is_write() && share.is_none() {
             true => room.forwards.take(budget::of_operation(&operation)).await,
             false => share,
         };
@@ -385,6 +395,17 @@ impl Server {
                 Err(Failed::Perhaps(_)) => answering.reply(Reply::Expired),
             }
         });
+    }
+}
+
+/// The room that a read takes until it is answered: a large one came with it. A watch may wait for long: it doesn't wait for room,
+/// which other watches have.
+async fn room_of_read(query: &Query, share: Share, deadline: Instant, room: &Room) -> Result<Share, Reply> {
+    let bytes = budget::of_query(query);
+    match query {
+        _ if !share.is_none() => Ok(share),
+        Query::Changes(_) => room.watches.try_take(bytes).ok_or(Reply::Refused(Refusal::Busy)),
+        _ => timeout_at(deadline, room.reads.take(bytes)).await.map_err(|_| Reply::Expired),
     }
 }
 

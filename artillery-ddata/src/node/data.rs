@@ -350,6 +350,7 @@ impl Data {
             max_value: self.config.limits.max_value_bytes,
             backlog: self.config.limits.backlog_bytes,
             sessions: self.config.limits.sessions_bytes,
+            watches: self.config.limits.queue_bytes,
             // What was written since a snapshot began may keep as much of the past at its source: with the backlog no more
             // than a window and a backlog, whatever the joiner does.
             joiner_buffer: self.config.limits.window_bytes / 2,

@@ -5,11 +5,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use bytes::Bytes;
+
 use super::{
     Mutant, Output, Query, ReadCounts, ReadMode, Refusal, Replica, Reply, Snapshot, Token, Way,
     look::{Apart, Seen},
 };
-use crate::{Mode, Sequence, Timestamp, store::StoreError, wire::message::Answer};
+use crate::{Mode, Sequence, Timestamp, store::StoreError, update::MAX_KEY, wire::message::Answer};
 
 /// Keys that are read together at most.
 const MAX_KEYS: usize = 4096;
@@ -282,6 +284,10 @@ impl Replica {
         }
         if self.is_expelled() && matches!(asked.query, Query::Changes(_)) {
             return Some(Refusal::NoChain);
+        }
+        let longest = asked.query.bounds().map(Bytes::len).max().unwrap_or(0);
+        if longest > MAX_KEY {
+            return Some(Refusal::KeyTooLong { len: longest as u64, limit: MAX_KEY as u64 });
         }
         match &asked.query {
             Query::Keys(keys) if keys.is_empty() || keys.len() > MAX_KEYS => {

@@ -125,8 +125,9 @@ impl Sessions {
         self.pending.bytes
     }
 
-    /// What is known of a request, where the sessions may have `limit` bytes: one of them half of that.
-    pub(super) fn look_up(&self, request: RequestKey, limit: usize) -> Known {
+    /// What is known of a request, where the sessions may have `limit` bytes: one of them half of that, and somewhat more of requests
+    /// that [settle](super::Write::Resolve) what became of others.
+    pub(super) fn look_up(&self, request: RequestKey, settles: bool, limit: usize) -> Known {
         let RequestKey { session: id, number, .. } = request;
         let session = self.committed.get(&id);
         if self.pending.evicted.contains(&id) || session.is_none() && !self.pending.opened.contains(&id) {
@@ -146,7 +147,8 @@ impl Sessions {
         // With what is under way: however many come before one is committed, no session outgrows its half.
         let records = session.map_or(0, |session| session.records.len()) + ahead.records;
         let bytes = session.map_or(0, |session| session.bytes) + ahead.bytes;
-        let is_full = |records: usize, bytes: usize| records >= MAX_RECORDS || bytes > limit / 2;
+        let (most, limit) = if settles { (MAX_RECORDS / 2 * 3, limit / 4 * 3) } else { (MAX_RECORDS, limit / 2) };
+        let is_full = |records: usize, bytes: usize| records >= most || bytes > limit;
         if !is_full(records, bytes) {
             return Known::Nothing;
         }
@@ -319,20 +321,20 @@ mod tests {
     fn a_request_is_known_from_its_ordering_to_its_clients_word() {
         let mut table = Table::default();
         let unknown = key(1, 1, 1);
-        assert_eq!(table.sessions.look_up(unknown, 1 << 20), Known::NoSession);
+        assert_eq!(table.sessions.look_up(unknown, false, 1 << 20), Known::NoSession);
         assert_eq!(table.order(UpdateKind::SESSION_OPEN, None), 1);
         table.commit();
-        assert_eq!(table.sessions.look_up(unknown, 1 << 20), Known::Nothing);
+        assert_eq!(table.sessions.look_up(unknown, false, 1 << 20), Known::Nothing);
         table.order(UpdateKind::WRITE, Some(key(1, 1, 1)));
-        assert_eq!(table.sessions.look_up(unknown, 1 << 20), Known::Pending(Sequence(2)));
+        assert_eq!(table.sessions.look_up(unknown, false, 1 << 20), Known::Pending(Sequence(2)));
         table.commit();
         assert!(
-            matches!(table.sessions.look_up(unknown, 1 << 20), Known::Done(record) if record.version == Version::new(1, 2))
+            matches!(table.sessions.look_up(unknown, false, 1 << 20), Known::Done(record) if record.version == Version::new(1, 2))
         );
         table.order(UpdateKind::WRITE, Some(key(1, 2, 2)));
-        assert!(matches!(table.sessions.look_up(unknown, 1 << 20), Known::Done(_)), "the word isn't committed yet");
+        assert!(matches!(table.sessions.look_up(unknown, false, 1 << 20), Known::Done(_)), "the word isn't committed yet");
         table.commit();
-        assert_eq!(table.sessions.look_up(unknown, 1 << 20), Known::Answered);
+        assert_eq!(table.sessions.look_up(unknown, false, 1 << 20), Known::Answered);
     }
 
     #[test]
@@ -341,10 +343,10 @@ mod tests {
         table.order(UpdateKind::SESSION_OPEN, None);
         table.commit();
         table.order(UpdateKind::WRITE, Some(key(1, 7, 5)));
-        assert_eq!(table.sessions.look_up(key(1, 4, 1), 1 << 20), Known::Answered);
+        assert_eq!(table.sessions.look_up(key(1, 4, 1), false, 1 << 20), Known::Answered);
         table.cut(1);
-        assert_eq!(table.sessions.look_up(key(1, 7, 5), 1 << 20), Known::Nothing);
-        assert_eq!(table.sessions.look_up(key(1, 4, 1), 1 << 20), Known::Nothing);
+        assert_eq!(table.sessions.look_up(key(1, 7, 5), false, 1 << 20), Known::Nothing);
+        assert_eq!(table.sessions.look_up(key(1, 4, 1), false, 1 << 20), Known::Nothing);
         assert_eq!(table.sessions.bytes(), SESSION_BYTES);
     }
 
@@ -359,9 +361,9 @@ mod tests {
         assert_eq!(table.sessions.to_evict(0), Some(Version::new(1, 2)));
         table.order(UpdateKind::SESSION_EVICT, Some(key(2, 0, 0)));
         assert_eq!(table.sessions.to_evict(0), None, "never the only one");
-        assert_eq!(table.sessions.look_up(key(2, 1, 1), 1 << 20), Known::NoSession);
+        assert_eq!(table.sessions.look_up(key(2, 1, 1), false, 1 << 20), Known::NoSession);
         table.commit();
-        assert_eq!(table.sessions.look_up(key(2, 1, 1), 1 << 20), Known::NoSession);
+        assert_eq!(table.sessions.look_up(key(2, 1, 1), false, 1 << 20), Known::NoSession);
         assert_eq!((table.sessions.len(), table.sessions.bytes()), (1, SESSION_BYTES + RECORD_BYTES));
     }
 
@@ -370,34 +372,36 @@ mod tests {
         let mut table = Table::default();
         table.order(UpdateKind::SESSION_OPEN, None);
         for number in 2..6 {
-            assert_eq!(table.sessions.look_up(key(1, number, 1), 1000), Known::Nothing);
+            assert_eq!(table.sessions.look_up(key(1, number, 1), false, 1000), Known::Nothing);
             table.order(UpdateKind::WRITE, Some(key(1, number, 1)));
             table.commit();
         }
-        assert_eq!(table.sessions.look_up(key(1, 6, 1), 1000), Known::Full);
+        assert_eq!(table.sessions.look_up(key(1, 6, 1), false, 1000), Known::Full);
         table
     }
 
     #[test]
     fn a_full_session_takes_in_what_lets_its_records_go() {
         let mut table = full();
-        assert_eq!(table.sessions.look_up(key(1, 6, 2), 1000), Known::Full, "nothing would go");
-        assert_eq!(table.sessions.look_up(key(1, 6, 5), 1000), Known::Nothing);
+        assert_eq!(table.sessions.look_up(key(1, 6, 2), false, 1000), Known::Full, "nothing would go");
+        assert_eq!(table.sessions.look_up(key(1, 6, 5), false, 1000), Known::Nothing);
         table.order(UpdateKind::WRITE, Some(key(1, 6, 5)));
-        assert_eq!(table.sessions.look_up(key(1, 7, 5), 1000), Known::Full, "one at a time");
+        assert_eq!(table.sessions.look_up(key(1, 7, 5), false, 1000), Known::Full, "one at a time");
         table.commit();
-        assert_eq!(table.sessions.look_up(key(1, 7, 5), 1000), Known::Nothing);
+        assert_eq!(table.sessions.look_up(key(1, 7, 5), false, 1000), Known::Nothing);
         assert_eq!(table.sessions.bytes(), SESSION_BYTES + 2 * RECORD_BYTES);
     }
 
     #[test]
     fn a_full_session_takes_in_what_its_client_waits_for_before_all_others() {
         let mut table = full();
-        assert_eq!(table.sessions.look_up(key(1, 1, 1), 1000), Known::Nothing);
+        assert_eq!(table.sessions.look_up(key(1, 1, 1), false, 1000), Known::Nothing);
         table.order(UpdateKind::WRITE, Some(key(1, 1, 1)));
         table.commit();
-        assert_eq!(table.sessions.look_up(key(1, 6, 1), 1000), Known::Full);
-        assert_eq!(table.sessions.look_up(key(1, 6, 6), 1000), Known::Nothing, "its client knows them all by now");
+        assert_eq!(table.sessions.look_up(key(1, 6, 1), false, 1000), Known::Full);
+        assert_eq!(table.sessions.look_up(key(1, 6, 6), false, 1000), Known::Nothing, "its client knows them all by now");
+        assert_eq!(table.sessions.look_up(key(1, 6, 1), true, 1000), Known::Nothing, "what settles another one");
+        assert_eq!(table.sessions.look_up(key(1, 6, 1), true, 600), Known::Full, "within bounds");
     }
 
     proptest! {
@@ -417,7 +421,7 @@ mod tests {
                     _ => (UpdateKind::WRITE, Some(request)),
                 };
                 // As a head would: no update under a number that is known.
-                let known = request.map_or(Known::Nothing, |request| cut.sessions.look_up(request, 1 << 20));
+                let known = request.map_or(Known::Nothing, |request| cut.sessions.look_up(request, false, 1 << 20));
                 let evicts = kind == UpdateKind::SESSION_EVICT && known != Known::NoSession;
                 if known != Known::Nothing && !evicts {
                     continue;

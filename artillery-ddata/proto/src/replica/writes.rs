@@ -114,7 +114,7 @@ impl Replica {
         wall_clock: u64,
     ) {
         let token = asker.token;
-        match self.known(request) {
+        match self.known(request, matches!(write, Write::Resolve)) {
             Ok(Known::Nothing) => {}
             Ok(Known::Pending(sequence)) if !self.is(Mutant::AnswerPendingRecord) => {
                 asker.replayed = true;
@@ -136,10 +136,10 @@ impl Replica {
     }
 
     /// What is known of a request; only a head says so.
-    fn known(&self, request: Option<RequestKey>) -> Result<Known, Refusal> {
+    fn known(&self, request: Option<RequestKey>, settles: bool) -> Result<Known, Refusal> {
         self.may_know()?;
         let Some(request) = request else { return Ok(Known::Nothing) };
-        let known = self.sessions.look_up(request, self.settings.sessions);
+        let known = self.sessions.look_up(request, settles, self.settings.sessions);
         Ok(match known {
             Known::Pending(_) | Known::Done(_) if self.is(Mutant::ForgetRecords) => Known::Nothing,
             Known::NoSession if self.is(Mutant::RunEvicted) => Known::Nothing,

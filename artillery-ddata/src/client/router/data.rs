@@ -226,11 +226,13 @@ impl Router {
         if id.chain != placed.chain {
             return Err(refused(Refusal::ManyChains));
         }
-        match self.call_again(placed.under(id.key(0)), deadline, Some(Tries::settling())).await {
+        let outcome = match self.call_again(placed.under(id.key(0)), deadline, Some(Tries::settling()), || false).await {
             Ok(answer) => Ok(answer),
             Err(Failed::Certainly(error)) => Err(error),
-            Err(Failed::Perhaps(reason)) => Err(Error::unknown(reason, id)),
-        }
+            Err(Failed::Perhaps(reason)) => return Err(Error::unknown(reason, id)),
+        };
+        self.requests.settled(id.chain, id.session, id.number);
+        outcome
     }
 
     /// Under a new id of this client's session. A session that was evicted meanwhile is replaced, as long as it is certain
@@ -241,11 +243,16 @@ impl Router {
             let numbered = self.number(chain, deadline).await?;
             let RequestKey { session, number, .. } = numbered.key;
             let id = RequestId { cluster, chain, session, number };
-            match self.call(placed.clone().under(numbered.key), deadline).await {
+            let question = placed.clone().under(numbered.key);
+            match self.call_again(question, deadline, None, || numbered.is_stuck()).await {
                 Ok(answer) => return Ok((answer, id)),
                 Err(Failed::Certainly(Error::Refused {
                     reason: Refusal::SessionExpired | Refusal::Forgotten, ..
                 })) => {
+                    self.requests.forget(chain, session);
+                }
+                // What holds it up may be settled whenever its caller likes: until then there is another session.
+                Err(Failed::Certainly(Error::Refused { reason: Refusal::SessionFull, .. })) if numbered.is_stuck() => {
                     self.requests.forget(chain, session);
                 }
                 Err(Failed::Certainly(error)) => return Err(error),

@@ -1,13 +1,16 @@
 //! The way back of one stream's requests.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use artillery_core::{
     frame::PREFIX,
-    transport::{Connection, FrameBatch, FrameWriter},
+    transport::{CloseCode, Connection, FrameBatch, FrameWriter},
 };
 use bytes::Bytes;
-use tokio::sync::{Semaphore, mpsc};
+use tokio::{
+    sync::{Semaphore, mpsc},
+    time::timeout,
+};
 
 use super::room::Room;
 use crate::{
@@ -20,6 +23,13 @@ use crate::{
 
 /// Responses that are written together at most.
 const BATCH: usize = 256;
+
+/// What is reserved for the answer of a read that has to wait, or of a write that has something to tell, in bytes: more than most of
+/// them need.
+const RESERVED: usize = 16 << 10;
+
+/// A connection that takes no answer in for so long is given up: what waits for it has room that others want.
+const UNREAD: Duration = Duration::from_secs(60);
 
 /// Where the answers to one stream's requests go. There is room for as many as are let in.
 #[derive(Clone)]
@@ -44,7 +54,10 @@ pub(crate) struct Answering {
     /// `None`: it is counted elsewhere.
     pub(super) timing: Option<Timing>,
     answers: Answers,
+    /// What is reserved for the answer.
     share: Share,
+    /// The room of the request, for as long as it waits.
+    _request: Share,
 }
 
 impl Answers {
@@ -57,16 +70,22 @@ impl Answers {
     pub(super) async fn expect(&self, request: &Request) -> Answering {
         let Request { number, operation, forwarded, .. } = request;
         let timing = if *forwarded { None } else { Timing::of(operation) };
-        let share = self.room.answers.take(reserved(operation)).await;
-        Answering { number: *number, is_write: operation.is_write(), timing, answers: self.clone(), share }
+        let is_write = operation.is_write();
+        let budget = if is_write { &self.room.write_answers } else { &self.room.answers };
+        let share = budget.reserve(reserved(operation)).await;
+        Answering { number: *number, is_write, timing, answers: self.clone(), share, _request: Share::none() }
     }
 
     /// Answers at once what was read here, as soon as there is room. What is large waits for none: it would hold up
     /// whatever comes behind it.
     pub(super) async fn local(&self, number: u64, reply: Reply) {
         let bytes = budget::of_reply(&reply);
-        let share = if bytes <= SMALL { self.room.answers.take(bytes).await } else { Share::none() };
-        Answering { number, is_write: false, timing: None, answers: self.clone(), share }.reply(reply);
+        if bytes <= SMALL {
+            let share = self.room.answers.take(bytes).await;
+            return self.send(Response { number, by: None, answer: ResponseAnswer::Reply(reply) }, share);
+        }
+        let (share, _request) = (Share::none(), Share::none());
+        Answering { number, is_write: false, timing: None, answers: self.clone(), share, _request }.reply(reply);
     }
 
     /// Answers with a few words, for which there always is room.
@@ -97,13 +116,13 @@ impl Answers {
 fn reserved(operation: &Operation) -> usize {
     match operation {
         Operation::Read { query: Query::Changes(_), .. } => 1,
-        Operation::Read { .. } => SMALL,
+        Operation::Read { .. } => RESERVED,
         Operation::Write { write, .. } => match write {
             Write::CompareAndSwap { .. }
             | Write::GetDelete { .. }
             | Write::Batch(_)
             | Write::Script(_)
-            | Write::Resolve => SMALL,
+            | Write::Resolve => RESERVED,
             _ => 1,
         },
         Operation::Routing
@@ -117,6 +136,11 @@ fn reserved(operation: &Operation) -> usize {
 }
 
 impl Answering {
+    /// Keeps the room of the request until it is answered.
+    pub(super) fn holding(self, request: Share) -> Self {
+        Self { _request: request, ..self }
+    }
+
     /// Never waits.
     pub(crate) fn reply(self, reply: Reply) {
         self.reply_by(None, reply);
@@ -126,18 +150,21 @@ impl Answering {
     pub(super) fn reply_by(mut self, by: Option<MemberId>, reply: Reply) {
         let bytes = budget::of_reply(&reply);
         let room = &self.answers.room;
-        let (reply, share) = if self.share.covers(bytes) {
-            self.share.shrink(bytes);
-            (reply, self.share)
-        } else {
-            let budget = if bytes <= SMALL { &room.answers } else { &room.large_answers };
-            match budget.try_take(bytes) {
-                Some(share) => (reply, share),
-                // It is asked for again: a write finds what it did on record.
-                None if self.is_write => (Reply::Expired, self.share),
-                None => (Reply::Refused(Refusal::Busy), self.share),
-            }
+        let budget = match self.is_write {
+            _ if bytes > SMALL => &room.large_answers,
+            true => &room.write_answers,
+            false => &room.answers,
         };
+        if bytes > SMALL {
+            self.share = Share::none();
+        }
+        let reply = match budget.try_fill(&mut self.share, bytes) {
+            true => reply,
+            // It is asked for again: a write finds what it did on record.
+            false if self.is_write => Reply::Expired,
+            false => Reply::Refused(Refusal::Busy),
+        };
+        let share = self.share;
         self.answers.count(self.timing, &reply);
         self.answers.send(Response { number: self.number, by, answer: ResponseAnswer::Reply(reply) }, share);
     }
@@ -174,8 +201,12 @@ pub(super) async fn write(
                 None => return,
             }
         }
-        if !batch.is_empty() && writer.send_all(&mut batch).await.is_err() {
-            return;
+        if !batch.is_empty() {
+            match timeout(UNREAD, writer.send_all(&mut batch)).await {
+                Ok(Ok(())) => {}
+                Ok(Err(_)) => return,
+                Err(_) => return connection.close(CloseCode::VIOLATION, "answers are not taken in"),
+            }
         }
         drop(shares);
         outstanding.add_permits(answered);

@@ -1,7 +1,8 @@
-//! What one connection's requests and answers may take up here.
+//! What requests and their answers may take up here: those of all connections, and of each.
 
 use std::{
     collections::BTreeMap,
+    ops::Deref,
     sync::{Arc, Mutex, PoisonError, Weak},
 };
 
@@ -10,6 +11,9 @@ use artillery_core::{
     transport::{Connection, StreamKind},
 };
 
+use tokio::time::timeout;
+
+use super::LONGEST_WAIT;
 use crate::{
     budget::{Budget, Share},
     driver::local::Local,
@@ -19,28 +23,27 @@ use crate::{
     },
 };
 
-/// Bytes that one connection may take up.
+/// Bytes that requests from all connections, and their answers, may take up.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Sizes {
-    /// Small answers that wait to be written, small requests that are handed on, small writes that wait for their chain, and
-    /// large requests: each.
+    /// Each kind of requests, and small answers.
     queue: usize,
-    /// Large answers: two of the largest.
-    large: usize,
     /// The longest frame that is sent.
     frame: usize,
-    /// Large answers handed to QUIC and not received yet: what is small must find room in the connection's window.
+    /// Large answers of one connection that are handed to QUIC and not received yet: what is small must find room in the
+    /// connection's window.
     sent: usize,
 }
 
+/// One connection may have this part of what all of them together may have.
+const PART: usize = 4;
+
+/// Large answers may be so many of the largest.
+const LARGE_ANSWERS: usize = 4;
+
 impl Sizes {
     pub(crate) fn new(queue_bytes: usize, transport: &TransportConfig) -> Self {
-        Self {
-            queue: queue_bytes,
-            large: transport.max_frame_bytes.saturating_mul(2),
-            frame: transport.max_frame_bytes,
-            sent: unreceived_bytes(transport),
-        }
+        Self { queue: queue_bytes, frame: transport.max_frame_bytes, sent: unreceived_bytes(transport) }
     }
 }
 
@@ -54,12 +57,15 @@ pub(crate) const fn unreceived_bytes(transport: &TransportConfig) -> usize {
 pub(super) struct Rooms {
     sizes: Sizes,
     local: Arc<Local>,
+    /// What all of them may take up together.
+    whole: Kinds,
     by_connection: Mutex<BTreeMap<usize, Weak<Room>>>,
 }
 
 impl Rooms {
     pub(super) fn new(sizes: Sizes, local: Arc<Local>) -> Self {
-        Self { sizes, local, by_connection: Mutex::default() }
+        let whole = Kinds::new(|kind| Budget::new(sizes.of(kind)));
+        Self { sizes, local, whole, by_connection: Mutex::default() }
     }
 
     /// The room that all streams of a connection share. It is kept while one of them, which keep the connection too, has it.
@@ -70,7 +76,7 @@ impl Rooms {
             return room;
         }
         rooms.retain(|_, room| room.strong_count() > 0);
-        let room = Arc::new(Room::new(self.sizes, self.local.clone()));
+        let room = Arc::new(Room::new(self.sizes, &self.whole, self.local.clone()));
         rooms.insert(connection.id(), Arc::downgrade(&room));
         room
     }
@@ -78,25 +84,94 @@ impl Rooms {
     /// What all connections together have taken.
     pub(super) fn taken_bytes(&self) -> impl Iterator<Item = (&'static str, usize)> {
         let rooms = self.by_connection.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut sums = [0; ROOMS.len()];
-        for room in rooms.values().filter_map(Weak::upgrade) {
-            sums.iter_mut().zip(room.taken_bytes()).for_each(|(sum, taken)| *sum += taken);
-        }
-        ROOMS.into_iter().zip(sums)
+        let unreceived = rooms.values().filter_map(Weak::upgrade).map(|room| room.sent.taken()).sum();
+        self.whole.taken_bytes().into_iter().chain([("unreceived_answers", unreceived)])
     }
 }
 
-/// What the room of a connection is for, in words, as [`Room::taken_bytes`] has them.
-const ROOMS: [&str; 6] =
-    ["forwards", "small_writes", "answers", "large_requests", "large_answers", "unreceived_answers"];
+/// A kind of requests or answers that has a room of its own.
+#[derive(Debug, Clone, Copy)]
+enum Kind {
+    Forwards,
+    Reads,
+    Watches,
+    Writes,
+    Answers,
+    LargeRequests,
+    LargeAnswers,
+}
 
-/// The room of one connection.
+impl Sizes {
+    fn of(self, kind: Kind) -> usize {
+        match kind {
+            Kind::LargeAnswers => self.frame.saturating_mul(LARGE_ANSWERS),
+            _ => self.queue,
+        }
+    }
+}
+
+/// Room for each kind.
+#[derive(Debug)]
+pub(crate) struct Kinds {
+    /// Small writes that are handed on.
+    pub(crate) forwards: Budget,
+    /// Small reads until they are answered.
+    pub(crate) reads: Budget,
+    /// Watches until they are answered.
+    pub(crate) watches: Budget,
+    /// Small writes that wait for their chain.
+    pub(crate) writes: Budget,
+    /// Small answers that wait to be written.
+    pub(crate) answers: Budget,
+    /// Large requests.
+    pub(crate) large_requests: Budget,
+    /// Large answers.
+    pub(crate) large_answers: Budget,
+}
+
+impl Kinds {
+    fn new(budget: impl Fn(Kind) -> Budget) -> Self {
+        Self {
+            forwards: budget(Kind::Forwards),
+            reads: budget(Kind::Reads),
+            watches: budget(Kind::Watches),
+            writes: budget(Kind::Writes),
+            answers: budget(Kind::Answers),
+            large_requests: budget(Kind::LargeRequests),
+            large_answers: budget(Kind::LargeAnswers),
+        }
+    }
+
+    fn of(&self, kind: Kind) -> &Budget {
+        match kind {
+            Kind::Forwards => &self.forwards,
+            Kind::Reads => &self.reads,
+            Kind::Watches => &self.watches,
+            Kind::Writes => &self.writes,
+            Kind::Answers => &self.answers,
+            Kind::LargeRequests => &self.large_requests,
+            Kind::LargeAnswers => &self.large_answers,
+        }
+    }
+
+    fn taken_bytes(&self) -> [(&'static str, usize); 7] {
+        [
+            ("forwards", self.forwards.taken()),
+            ("reads", self.reads.taken()),
+            ("watches", self.watches.taken()),
+            ("small_writes", self.writes.taken()),
+            ("answers", self.answers.taken()),
+            ("large_requests", self.large_requests.taken()),
+            ("large_answers", self.large_answers.taken()),
+        ]
+    }
+}
+
+/// The room of one connection, a part of that of all.
 pub(crate) struct Room {
-    pub(super) forwards: Budget,
-    pub(super) writes: Budget,
-    pub(super) answers: Budget,
-    pub(super) large_requests: Budget,
-    pub(super) large_answers: Budget,
+    kinds: Kinds,
+    /// What answers to its writes may take up, beside those to its reads: reads that wait hold up no write.
+    pub(super) write_answers: Budget,
     sent: Budget,
     /// The longest frame that is sent, in bytes.
     pub(super) frame: usize,
@@ -104,24 +179,24 @@ pub(crate) struct Room {
     pub(super) local: Arc<Local>,
 }
 
+impl Deref for Room {
+    type Target = Kinds;
+
+    fn deref(&self) -> &Kinds {
+        &self.kinds
+    }
+}
+
 impl Room {
-    pub(super) fn new(sizes: Sizes, local: Arc<Local>) -> Self {
+    pub(super) fn new(sizes: Sizes, whole: &Kinds, local: Arc<Local>) -> Self {
+        let part = |kind: Kind| whole.of(kind).part(sizes.of(kind) / PART);
         Self {
-            forwards: Budget::new(sizes.queue),
-            writes: Budget::new(sizes.queue),
-            answers: Budget::new(sizes.queue),
-            large_requests: Budget::new(sizes.queue),
-            large_answers: Budget::new(sizes.large),
+            kinds: Kinds::new(part),
+            write_answers: part(Kind::Answers),
             sent: Budget::new(sizes.sent),
             frame: sizes.frame,
             local,
         }
-    }
-
-    /// In the order of [`ROOMS`].
-    fn taken_bytes(&self) -> [usize; ROOMS.len()] {
-        [&self.forwards, &self.writes, &self.answers, &self.large_requests, &self.large_answers, &self.sent]
-            .map(Budget::taken)
     }
 
     /// Sends an answer on a stream of its own, in a task of its own: there are no more of them than their bytes have room.
@@ -139,8 +214,11 @@ impl Room {
                 writer.stopped().await;
                 Ok::<_, artillery_core::error::WriteError>(())
             };
-            if let Err(error) = sent.await {
-                tracing::debug!(%error, number, "a large answer was not wanted any more");
+            match timeout(LONGEST_WAIT, sent).await {
+                Ok(Ok(())) => {}
+                Ok(Err(error)) => tracing::debug!(%error, number, "a large answer was not wanted any more"),
+                // Its room is wanted by others.
+                Err(_) => tracing::debug!(number, "a large answer was not taken in"),
             }
             drop(share);
         });

@@ -127,3 +127,16 @@ fn a_position_that_cannot_be_waits_in_vain() {
     rig.heartbeat();
     assert_eq!(changes(&rig, 77), (vec![], u64::MAX));
 }
+
+#[test]
+fn a_beginning_longer_than_any_key_is_refused() {
+    let mut rig = Rig::chain(&[1]);
+    let refused = Reply::Refused(Refusal::KeyTooLong { len: 4097, limit: 4096 });
+    let long = Bytes::from(vec![b'k'; 4097]);
+    let watch = Query::Changes(Watch { prefix: long.clone(), after: Some(Sequence(0)), shown: 0 });
+    let scan = |prefix, after| Query::Scan(Scan { prefix, after, limit: 1, snapshot: Snapshot::No });
+    for query in [watch, scan(long.clone(), None), scan(Bytes::new(), Some(long.clone()))] {
+        let token = rig.ask(1, query, ReadMode::Eventual, None);
+        assert_eq!(rig.replies[&token], refused);
+    }
+}

@@ -96,4 +96,14 @@ impl Query {
             Self::Scan(_) | Self::Changes(_) | Self::Hashed(_) => &[],
         }
     }
+
+    /// What it names of keys instead: their beginning, and the one to go on behind.
+    pub fn bounds(&self) -> impl Iterator<Item = &Bytes> {
+        let (prefix, after) = match self {
+            Self::Scan(scan) => (Some(&scan.prefix), scan.after.as_ref()),
+            Self::Changes(watch) => (Some(&watch.prefix), None),
+            Self::Key(_) | Self::Keys(_) | Self::Hashed(_) => (None, None),
+        };
+        prefix.into_iter().chain(after)
+    }
 }
