@@ -45,7 +45,7 @@ impl Replica {
             return self.reply(asked.token, Reply::Changes(changes));
         };
         let first = self.history.first();
-        let reply = if after.next() < first {
+        let reply = if after.saturating_next() < first {
             Reply::Refused(Refusal::Compacted { first: first.0 })
         } else {
             let changes = self.changes(&watch.prefix, after);
@@ -66,7 +66,7 @@ impl Replica {
     fn changes(&self, prefix: &Bytes, after: Sequence) -> Changes {
         let mut changes = Changes { records: Vec::new(), upto: after };
         let mut bytes = 0;
-        for update in self.history.from(after.next()) {
+        for update in self.history.from(after.saturating_next()) {
             let is_shown = update.version.sequence <= self.watermark || self.is(Mutant::WatchUncommitted);
             if !is_shown || bytes >= ANSWER_BYTES {
                 break;
