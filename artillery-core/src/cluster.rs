@@ -10,6 +10,7 @@ mod driver;
 mod hub;
 mod member;
 mod peers;
+mod prospects;
 mod pursuit;
 mod router;
 

@@ -13,6 +13,7 @@ mod hello;
 mod link;
 mod quic;
 mod registry;
+mod reset;
 mod security;
 mod service;
 #[cfg(feature = "testing")]

@@ -1,5 +1,8 @@
 //! Nodes that find each other and keep watch, over loopback sockets.
 
+#[path = "cluster/strangers.rs"]
+mod strangers;
+
 use std::{
     collections::BTreeSet,
     net::{SocketAddr, UdpSocket},

@@ -109,8 +109,10 @@ impl Client {
         &self.name
     }
 
-    /// Closes all connections and tells the nodes. Calls under way end as if their connections were lost.
+    /// Closes all connections and tells the nodes. Calls under way end as if their connections were lost, and are not tried
+    /// again. Nodes that don't answer are waited for a second, however many there are.
     pub async fn close(&self) {
+        self.router.stop();
         self.endpoint.shutdown().await;
     }
 }

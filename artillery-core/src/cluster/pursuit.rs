@@ -1,10 +1,10 @@
-//! Dials whoever discovery has found, until they are met or it is known that they won't be.
+//! Dials the nodes that discovery has found, until they are met or it is known that they won't be.
 
 use std::{collections::BTreeMap, net::SocketAddr, sync::Arc, time::Duration};
 
 use rand::RngExt;
 use tokio::{
-    task::{AbortHandle, JoinSet},
+    task::{AbortHandle, Id, JoinSet, try_id},
     time::sleep,
 };
 
@@ -12,6 +12,7 @@ use super::{
     board::{Board, SeedState},
     hub::Hub,
     member::MemberEvent,
+    prospects::{Place, Prospects},
 };
 use crate::{
     discovery::{Candidate, Candidates, Source},
@@ -20,14 +21,11 @@ use crate::{
     transport::Endpoint,
 };
 
-/// Candidates that are pursued at a time.
-const MAX_PURSUED: usize = 1024;
+/// Seeds that are dialled at a time. Operators give them, so they have room of their own.
+const MAX_SEEDS: usize = 1024;
 
 /// The first and the longest pause between two rounds of dialling a candidate.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
-
-/// A candidate that is no seed is given up after so many rounds, until it is found again.
-const ROUNDS: u32 = 20;
 
 /// Dials candidates.
 pub(super) struct Pursuit {
@@ -36,23 +34,33 @@ pub(super) struct Pursuit {
     pub(super) board: Arc<Board>,
 }
 
-/// What is pursued once.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-enum Key {
-    Seed(String),
-    Node(NodeId),
-    Place(Vec<SocketAddr>),
+/// All that is dialled.
+#[derive(Default)]
+struct Pursued {
+    tasks: JoinSet<Option<Dialled>>,
+    prospects: Prospects,
+    /// The task of each place that is dialled.
+    places: BTreeMap<Place, (Source, AbortHandle)>,
+    seeds: BTreeMap<String, (Vec<SocketAddr>, AbortHandle)>,
+}
+
+/// What came of one round at a place that was announced.
+struct Dialled {
+    place: Place,
+    /// Of the task that dialled: the place may have been given up and taken up anew meanwhile.
+    task: Option<Id>,
+    round: Round,
 }
 
 /// How a round of dialling ended.
 enum Round {
-    /// Somebody is there, and has accepted us.
+    /// A node is there, and has accepted us.
     Met(NodeId),
     /// It is this node.
     Itself,
     /// Refused, and will be again.
     Refused(SocketAddr, ConnectError),
-    /// Nobody is there, or they have no time.
+    /// Nothing answers there, or has no time.
     Failed(String),
 }
 
@@ -64,64 +72,114 @@ impl Pursuit {
     /// Pursues all `candidates`, for as long as it runs.
     pub(super) async fn run(self, mut candidates: Candidates) {
         let pursuit = Arc::new(self);
-        let mut tasks = JoinSet::new();
-        let mut pursued: BTreeMap<Key, (Vec<SocketAddr>, AbortHandle)> = BTreeMap::new();
+        let mut pursued = Pursued::default();
         let mut more = true;
-        while more || !tasks.is_empty() {
+        while more || !pursued.tasks.is_empty() {
             tokio::select! {
                 candidate = next(&mut candidates), if more => match candidate {
-                    Some(candidate) => {
-                        pursued.retain(|_, (_, task)| !task.is_finished());
-                        pursuit.consider(candidate, &mut tasks, &mut pursued);
-                    }
+                    Some(candidate) => pursuit.consider(candidate, &mut pursued),
                     None => more = false,
                 },
-                _ = tasks.join_next(), if !tasks.is_empty() => {}
+                Some(done) = pursued.tasks.join_next(), if !pursued.tasks.is_empty() => {
+                    // A task that was given up has nothing to say.
+                    if let Ok(Some(dialled)) = done {
+                        pursuit.dialled(dialled, &mut pursued);
+                    }
+                }
             }
         }
     }
 
-    fn consider(
-        self: &Arc<Self>,
-        candidate: Candidate,
-        tasks: &mut JoinSet<()>,
-        pursued: &mut BTreeMap<Key, (Vec<SocketAddr>, AbortHandle)>,
-    ) {
-        let key = match (&candidate.source, candidate.node) {
-            (Source::Seed(seed), _) => Key::Seed(seed.clone()),
-            (_, Some(node)) => Key::Node(node),
-            (_, None) => Key::Place(candidate.addrs.clone()),
-        };
-        match pursued.get(&key) {
-            Some((addrs, _)) if *addrs == candidate.addrs && !candidate.gone => return,
+    fn consider(self: &Arc<Self>, candidate: Candidate, pursued: &mut Pursued) {
+        if let Source::Seed(seed) = &candidate.source {
+            let seed = seed.clone();
+            return self.consider_seed(seed, candidate, pursued);
+        }
+        if candidate.gone {
+            let end = pursued.prospects.gone(candidate.node, &candidate.addrs);
+            return pursued.give_up(&end);
+        }
+        if self.known(&candidate).is_some() {
+            return;
+        }
+        // What the membership says of a node comes under that node's certificate.
+        if let Some(member) = candidate.node.and_then(|node| self.hub.member(node)) {
+            pursued.prospects.proved(member.id.node, member.addr);
+        }
+        let orders = pursued.prospects.announced(candidate.node, &candidate.addrs);
+        pursued.give_up(&orders.end);
+        for place in orders.begin {
+            self.begin(place, candidate.source.clone(), Duration::ZERO, pursued);
+        }
+    }
+
+    fn consider_seed(self: &Arc<Self>, seed: String, candidate: Candidate, pursued: &mut Pursued) {
+        match pursued.seeds.get(&seed) {
+            Some((addrs, task)) if *addrs == candidate.addrs && !candidate.gone && !task.is_finished() => return,
             Some((_, task)) => task.abort(),
             None if candidate.gone => return,
-            None if pursued.len() >= MAX_PURSUED => {
-                tracing::debug!(?candidate, "too many candidates");
+            None if pursued.seeds.len() >= MAX_SEEDS => {
+                tracing::debug!(?candidate, "too many seeds");
                 return;
             }
             None => {}
         }
-        if candidate.gone {
-            pursued.remove(&key);
+        pursued.seeds.remove(&seed);
+        if !candidate.gone {
+            let addrs = candidate.addrs.clone();
+            let task = pursued.tasks.spawn(Arc::clone(self).pursue_seed(seed.clone(), candidate));
+            pursued.seeds.insert(seed, (addrs, task));
+        }
+    }
+
+    /// Has a place dialled once, after a pause.
+    fn begin(self: &Arc<Self>, place: Place, source: Source, pause: Duration, pursued: &mut Pursued) {
+        let (pursuit, found_by) = (Arc::clone(self), source.clone());
+        let task = pursued.tasks.spawn(async move {
+            sleep(pause).await;
+            let candidate = Candidate { addrs: vec![place.addr], node: place.node, source: found_by, gone: false };
+            let round = match pursuit.known(&candidate) {
+                Some(node) => Round::Met(node),
+                None => pursuit.round(&candidate).await,
+            };
+            Some(Dialled { place, task: try_id(), round })
+        });
+        pursued.places.insert(place, (source, task));
+    }
+
+    fn dialled(self: &Arc<Self>, Dialled { place, task, round }: Dialled, pursued: &mut Pursued) {
+        if pursued.places.get(&place).map(|(_, running)| running.id()) != task {
             return;
         }
-        let addrs = candidate.addrs.clone();
-        let task = match key.clone() {
-            Key::Seed(seed) => tasks.spawn(Arc::clone(self).pursue_seed(seed, candidate)),
-            _ => tasks.spawn(Arc::clone(self).pursue_found(candidate)),
-        };
-        pursued.insert(key, (addrs, task));
+        let Some((source, _)) = pursued.places.remove(&place) else { return };
+        match round {
+            Round::Met(node) => {
+                let end = pursued.prospects.answered(node, place.addr);
+                pursued.give_up(&end);
+            }
+            Round::Itself => pursued.prospects.over(place),
+            Round::Refused(addr, reason) => {
+                pursued.prospects.over(place);
+                if self.board.warns_of(addr) {
+                    tracing::warn!(%addr, %reason, "a node that was found is skipped");
+                }
+            }
+            Round::Failed(_) => {
+                if let Some(rounds) = pursued.prospects.failed(place) {
+                    self.begin(place, source, pause(rounds), pursued);
+                }
+            }
+        }
     }
 
     /// A seed was given by somebody who wants it: it is tried for ever.
-    async fn pursue_seed(self: Arc<Self>, seed: String, candidate: Candidate) {
+    async fn pursue_seed(self: Arc<Self>, seed: String, candidate: Candidate) -> Option<Dialled> {
         let mut pause = PAUSES.0;
         loop {
             let state = match self.round(&candidate).await {
                 Round::Itself => {
                     self.board.note(&seed, &SeedState::Itself);
-                    return;
+                    return None;
                 }
                 Round::Met(node) => {
                     self.board.note(&seed, &SeedState::Met(node));
@@ -152,34 +210,15 @@ impl Pursuit {
         }
     }
 
-    /// Somebody whom no one has asked for: skipped if it does not want us or we it, with one warning.
-    async fn pursue_found(self: Arc<Self>, candidate: Candidate) {
-        let mut pause = PAUSES.0;
-        for _ in 0..ROUNDS {
-            if self.is_known(&candidate) {
-                return;
-            }
-            match self.round(&candidate).await {
-                Round::Met(_) | Round::Itself => return,
-                Round::Refused(addr, reason) => {
-                    if self.board.warns_of(addr) {
-                        tracing::warn!(%addr, %reason, "a node that was found is skipped");
-                    }
-                    return;
-                }
-                Round::Failed(_) => rest(&mut pause).await,
-            }
+    /// The node of a candidate, if that is a member that is well and stands where the candidate says.
+    fn known(&self, candidate: &Candidate) -> Option<NodeId> {
+        let member = candidate.node.and_then(|node| self.hub.member(node))?;
+        let node = member.id.node;
+        if !candidate.addrs.contains(&member.addr) || !self.hub.is_active(node) {
+            return None;
         }
-    }
-
-    fn is_known(&self, candidate: &Candidate) -> bool {
-        let member = candidate.node.and_then(|node| self.hub.member(node));
-        let known =
-            member.filter(|member| candidate.addrs.contains(&member.addr) && self.hub.is_active(member.id.node));
-        if let Some(member) = &known {
-            self.board.found(member.id.node, &candidate.source);
-        }
-        known.is_some()
+        self.board.found(node, &candidate.source);
+        Some(node)
     }
 
     /// Dials all addresses of a candidate until somebody accepts.
@@ -237,10 +276,31 @@ async fn next(candidates: &mut Candidates) -> Option<Candidate> {
     std::future::poll_fn(|cx| candidates.as_mut().poll_next(cx)).await
 }
 
+impl Pursued {
+    /// Stops dialling these places.
+    fn give_up(&mut self, places: &[Place]) {
+        for place in places {
+            if let Some((_, task)) = self.places.remove(place) {
+                task.abort();
+            }
+        }
+    }
+}
+
+/// The pause after so many rounds in vain.
+fn pause(rounds: u32) -> Duration {
+    let doubled = 2_u32.saturating_pow(rounds.saturating_sub(1));
+    by_chance(PAUSES.0.saturating_mul(doubled).min(PAUSES.1))
+}
+
 /// Waits, and doubles the pause.
 async fn rest(pause: &mut Duration) {
-    #[allow(clippy::disallowed_methods, reason = "nodes that dial in step would go on so for ever")]
-    let chance = rand::rng().random::<f64>();
-    sleep(pause.mul_f64(1.0 - chance / 2.0)).await;
+    sleep(by_chance(*pause)).await;
     *pause = (*pause * 2).min(PAUSES.1);
+}
+
+/// The same or less, down to half of it.
+#[allow(clippy::disallowed_methods, reason = "nodes that dial in step would go on so for ever")]
+fn by_chance(pause: Duration) -> Duration {
+    pause.mul_f64(1.0 - rand::rng().random::<f64>() / 2.0)
 }

@@ -13,6 +13,7 @@ use super::{
     link::Links,
     quic,
     registry::Registry,
+    reset::ResetKey,
     security::Security,
 };
 use crate::{
@@ -186,10 +187,11 @@ impl Endpoint {
     ) -> Result<Self, BindError> {
         check(&config, &local).map_err(BindError::Config)?;
         let counters = Arc::new(Cells::default());
-        let (quinn, dial) = quic::endpoint(&config, identity, &counters, filter)?;
+        let resets = Arc::new(ResetKey::of(identity));
+        let (quinn, dial) = quic::endpoint(&config, identity, Arc::clone(&resets), &counters, filter)?;
         let local_addr = quinn.local_addr().map_err(|source| BindError::Socket { addr: config.listen, source })?;
         let shared = Arc::new(Shared {
-            carrier: Carrier::Quic(quinn.clone(), Security::new(identity.clone(), dial)),
+            carrier: Carrier::Quic(quinn.clone(), Security::new(identity.clone(), dial, resets)),
             service,
             counters,
             refused: Refused::default(),

@@ -2,21 +2,16 @@
 
 use std::{io, net::UdpSocket, sync::Arc, time::Duration};
 
-use hkdf::hmac::{Hmac, KeyInit, Mac};
 use quinn::{
     AckFrequencyConfig, ConnectionError, ConnectionId, ConnectionIdGenerator, EndpointConfig, MtuDiscoveryConfig,
     RecvStream, ServerConfig, TokioRuntime, TransportConfig as QuinnTransport, TransportErrorCode, VarInt,
     congestion::CubicConfig,
-    crypto::{
-        CryptoError, HmacKey,
-        rustls::{QuicClientConfig, QuicServerConfig},
-    },
+    crypto::rustls::{QuicClientConfig, QuicServerConfig},
 };
 use rand::RngExt;
 use rustls::pki_types::CertificateDer;
-use sha2::Sha256;
 
-use super::{CloseCode, LinkFilter, StreamKind, counters::Cells, hello, link::Traffic, socket};
+use super::{CloseCode, LinkFilter, StreamKind, counters::Cells, hello, link::Traffic, reset::ResetKey, socket};
 use crate::{
     codec,
     config::TransportConfig,
@@ -62,28 +57,27 @@ pub(super) fn sides(
 pub(super) fn endpoint(
     config: &TransportConfig,
     identity: &Identity,
+    resets: Arc<ResetKey>,
     counters: &Arc<Cells>,
     filter: Option<LinkFilter>,
 ) -> Result<(quinn::Endpoint, quinn::ClientConfig), BindError> {
     let (accept, dial) = sides(config, identity)?;
     let failed = |source: io::Error| BindError::Socket { addr: config.listen, source };
     let udp = socket::bind(config.listen, config.socket_buffer_bytes).map_err(failed)?;
-    let quinn = open(config, identity, accept, udp, Arc::clone(counters), filter).map_err(failed)?;
+    let quinn = open(config, resets, accept, udp, Arc::clone(counters), filter).map_err(failed)?;
     Ok((quinn, dial))
 }
 
 fn open(
     config: &TransportConfig,
-    identity: &Identity,
+    resets: Arc<ResetKey>,
     accept: ServerConfig,
     udp: UdpSocket,
     counters: Arc<Cells>,
     filter: Option<LinkFilter>,
 ) -> io::Result<quinn::Endpoint> {
-    // The key is the same in every life of the node: a restarted one answers packets of its former connections with
-    // a reset that the peers believe, so they need not wait for the idle timeout. For that, ids must not look foreign
-    // to the new process, as quinn's own do.
-    let mut endpoint = EndpointConfig::new(Arc::new(ResetKey(*identity.seed())));
+    let mut endpoint = EndpointConfig::new(resets);
+    // A restarted node resets its former connections. For that, their ids must not look foreign to it, as quinn's own do.
     endpoint.cid_generator(|| Box::new(RandomIds));
     endpoint.max_udp_payload_size(config.max_udp_payload).map_err(io::Error::other)?;
     let socket = socket::wrap(udp, counters, filter)?;
@@ -141,34 +135,6 @@ impl ConnectionIdGenerator for RandomIds {
 
     fn cid_lifetime(&self) -> Option<Duration> {
         None
-    }
-}
-
-/// Signs stateless resets.
-struct ResetKey([u8; 32]);
-
-impl ResetKey {
-    fn mac(&self, data: &[u8]) -> Hmac<Sha256> {
-        // HMAC fills shorter keys up with zeros to the hash's block of 64 bytes.
-        let mut key = [0; 64];
-        key[..32].copy_from_slice(&self.0);
-        let mut mac = Hmac::<Sha256>::new(&key.into());
-        mac.update(data);
-        mac
-    }
-}
-
-impl HmacKey for ResetKey {
-    fn sign(&self, data: &[u8], signature_out: &mut [u8]) {
-        signature_out.copy_from_slice(&self.mac(data).finalize().into_bytes());
-    }
-
-    fn signature_len(&self) -> usize {
-        32
-    }
-
-    fn verify(&self, data: &[u8], signature: &[u8]) -> Result<(), CryptoError> {
-        self.mac(data).verify_slice(signature).map_err(|_| CryptoError)
     }
 }
 

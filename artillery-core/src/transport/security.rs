@@ -1,17 +1,20 @@
 //! Whom an endpoint trusts and as whom it appears, which may change while it runs.
 
-use std::sync::{PoisonError, RwLock};
+use std::sync::{Arc, PoisonError, RwLock};
 
 use super::{
     CloseCode, Connection,
     endpoint::{Carrier, Endpoint, Shared},
     quic,
+    reset::ResetKey,
 };
 use crate::{error::IdentityError, identity::Identity};
 
 /// The identity of an endpoint, and how it dials with it.
 pub(super) struct Security {
     now: RwLock<Now>,
+    /// The endpoint's own for as long as it lives.
+    resets: Arc<ResetKey>,
 }
 
 struct Now {
@@ -22,8 +25,8 @@ struct Now {
 }
 
 impl Security {
-    pub(super) fn new(identity: Identity, dial: quinn::ClientConfig) -> Self {
-        Self { now: RwLock::new(Now { identity, dial, changes: 0 }) }
+    pub(super) fn new(identity: Identity, dial: quinn::ClientConfig, resets: Arc<ResetKey>) -> Self {
+        Self { now: RwLock::new(Now { identity, dial, changes: 0 }), resets }
     }
 
     pub(super) fn dial(&self) -> quinn::ClientConfig {
@@ -40,6 +43,7 @@ impl Security {
 
     fn set(&self, identity: Identity, dial: quinn::ClientConfig) {
         let mut now = self.now.write().unwrap_or_else(PoisonError::into_inner);
+        self.resets.follow(&identity);
         *now = Now { identity, dial, changes: now.changes + 1 };
     }
 }
@@ -74,7 +78,8 @@ impl Endpoint {
     ///
     /// To replace a secret while all goes on, have every node trust both
     /// ([`Identity::also_trust_secret`]), then appear by the new one while it trusts both, then forget the old one; begin
-    /// each step when all nodes have done the one before.
+    /// each step when all nodes have done the one before. What lets a peer believe that this node has forgotten a
+    /// connection (a stateless reset of QUIC) comes from the secret by which it appears, so it is replaced in the second step.
     ///
     /// # Errors
     /// [`IdentityError::OtherName`], [`IdentityError::Unusable`]: nothing has changed.

@@ -112,8 +112,10 @@ struct Raw {
 
 impl Raw {
     fn new(name: &'static str) -> Self {
+        let identity = identity(name);
+        let resets = Arc::new(reset::ResetKey::of(&identity));
         // Streams in both directions: it has to answer when it is dialled.
-        let (quinn, client) = quic::endpoint(&config(), &identity(name), &Arc::default(), None).unwrap();
+        let (quinn, client) = quic::endpoint(&config(), &identity, resets, &Arc::default(), None).unwrap();
         Self { quinn, client, name }
     }
 

@@ -13,6 +13,7 @@ use std::{
 use artillery_core::{
     NodeId,
     error::{BindError, CloseReason, ConnectError},
+    identity::Identity,
     transport::{CloseCode, Connection, LinkFilter, LinkState},
 };
 
@@ -151,6 +152,43 @@ async fn a_peer_that_died_silently_is_noticed_by_its_successor() {
     drop(b);
     let _b = rebind(addr, || Spec { store: 2, ..Spec::new("b") }).await;
     assert_eq!(within(connection.closed()).await, CloseReason::Reset);
+}
+
+/// The same when the secret was replaced in the former life: its tokens came from the new secret by then.
+#[tokio::test]
+async fn a_successor_by_the_new_secret_is_noticed_too() {
+    let new = |name| Identity::from_secret(b"another secret of some length", name).unwrap();
+    let cuts = Cuts::default();
+    let mut spec = Spec::with(new("a"));
+    spec.config.idle_timeout = std::time::Duration::from_secs(600);
+    let a = spec.bind();
+    let b = Spec { filter: Some(cuts.filter()), ..Spec::new("b") }.bind();
+    b.endpoint.set_identity(new("b")).unwrap();
+    let addr = b.addr();
+    let connection = within(a.endpoint.connect(addr)).await.unwrap();
+    cuts.cut(a.addr());
+    drop(b);
+    let _b = rebind(addr, || Spec { store: 2, ..Spec::with(new("b")) }).await;
+    assert_eq!(within(connection.closed()).await, CloseReason::Reset);
+}
+
+/// Who still has the old secret knows the node's old key, and the id of the connection by what is on the wire. It ends
+/// nothing.
+#[tokio::test]
+async fn a_holder_of_the_old_secret_ends_no_connection() {
+    let new = |name| Identity::from_secret(b"another secret of some length", name).unwrap();
+    let cuts = Cuts::default();
+    let mut spec = Spec::with(new("a"));
+    spec.config.idle_timeout = std::time::Duration::from_secs(2);
+    let a = spec.bind();
+    let b = Spec { filter: Some(cuts.filter()), ..Spec::new("b") }.bind();
+    b.endpoint.set_identity(new("b")).unwrap();
+    let addr = b.addr();
+    let connection = within(a.endpoint.connect(addr)).await.unwrap();
+    cuts.cut(a.addr());
+    drop(b);
+    let _intruder = rebind(addr, || Spec { store: 2, ..Spec::new("b") }).await;
+    assert_eq!(within(connection.closed()).await, CloseReason::TimedOut, "its resets are not believed");
 }
 
 /// A node that was started anew says hello to a peer that still has a connection to its former process.

@@ -22,6 +22,11 @@ impl Sequence {
     pub const fn next(self) -> Self {
         Self(self.0 + 1)
     }
+
+    /// The same for a position that comes from outside: behind [`MAX`](Self::MAX), where no update ever is, lies itself.
+    pub const fn saturating_next(self) -> Self {
+        Self(self.0.saturating_add(1))
+    }
 }
 
 /// Which update made a value: the epoch in which the head ordered it, and its sequence. Written `EPOCH.SEQUENCE`.

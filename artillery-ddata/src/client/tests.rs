@@ -303,6 +303,34 @@ async fn a_head_that_is_not_there_leaves_nothing_behind() {
     assert_eq!(node, NodeId::from_name("gone"));
 }
 
+/// However long a call may take, it isn't tried any longer than its client lives; whatever became of its node.
+#[tokio::test]
+async fn calls_end_with_their_client() {
+    let cluster = unique("client");
+    let (silent, mut streams) = silent(&cluster);
+    let gone = FakeNode::start(&cluster, "gone");
+    gone.endpoint.shutdown().await;
+    for head in [&silent, &gone] {
+        let seed = FakeNode::start(&cluster, "seed");
+        seed.form(&routing(config(&[head.me(), seed.me()], 1), &[head, &seed]));
+        let client = connect(&cluster, &seed).await;
+        let put = client.kv().put("k", "v").timeout(Duration::from_secs(3600));
+        let put = tokio::spawn(put.into_future());
+        if head.me() == silent.me() {
+            streams.recv().await.unwrap();
+        } else {
+            // It has been tried by then.
+            client.kv().put("k", "v").timeout(Duration::from_millis(600)).await.unwrap_err();
+        }
+        let ended = async {
+            client.close().await;
+            put.await.unwrap().unwrap_err()
+        };
+        let error = tokio::time::timeout(Duration::from_secs(30), ended).await.expect("a call goes on");
+        assert!(error.is_not_applied(), "nothing of the caller's was sent: {error:?}");
+    }
+}
+
 #[tokio::test]
 async fn nonsense_closes_its_connection_and_no_other() {
     let cluster = unique("client");

@@ -32,6 +32,9 @@ use crate::{
 /// Clients beyond this many share their connections with others.
 const MOST_CONNECTIONS: u64 = 8;
 
+/// The longest wait for the removal of one key: what is left behind does no harm.
+const REMOVAL_TIMEOUT: Duration = Duration::from_secs(3);
+
 /// What all workers share.
 struct Shared {
     ledger: Ledger,
@@ -52,17 +55,27 @@ pub(super) async fn run(load: &LoadArgs, args: &CtlArgs, output: Output, signals
     let shared = Arc::new(Shared { ledger, stop: AtomicBool::new(false), deadline });
     let mut workers = start(load, &kvs, &shared);
     let tally = watch(&mut workers, &shared, load.seconds, signals).await;
-    let took = begin.elapsed();
+    report::print(load, &tally, begin.elapsed(), output);
     if load.check {
-        // The keys have names of their own: nobody else will ever want them.
-        worker::remove(&kvs, &shared.ledger).await;
+        // The keys have names of their own: no other run will ever want them.
+        let kvs: Vec<Kv> = kvs.into_iter().map(|kv| kv.with_timeout(timeout.min(REMOVAL_TIMEOUT))).collect();
+        tokio::select! {
+            () = worker::remove(&kvs, &shared.ledger) => {}
+            () = signals.asked_to_stop() => {}
+        }
     }
-    for client in &clients {
-        client.close().await;
-    }
+    close(clients).await;
     let fine = tally.errors == 0 && tally.wrong == 0;
-    report::print(load, &tally, took, output);
     Ok(if fine { exit::DONE } else { exit::FAILED })
+}
+
+/// Each client waits a moment for nodes that don't answer: all of them at the same time.
+async fn close(clients: Vec<Client>) {
+    let mut closing = JoinSet::new();
+    for client in clients {
+        closing.spawn(async move { client.close().await });
+    }
+    closing.join_all().await;
 }
 
 async fn connect(load: &LoadArgs, args: &CtlArgs, timeout: Duration) -> Result<Vec<Client>, Failure> {

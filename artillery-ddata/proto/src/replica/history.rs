@@ -72,7 +72,7 @@ impl History {
     /// The kept updates from `sequence` on.
     pub(super) fn from(&self, sequence: Sequence) -> impl Iterator<Item = &Update> + '_ {
         let skip = sequence.0.saturating_sub(self.first().0);
-        self.updates.range((skip as usize).min(self.updates.len())..)
+        self.updates.range(usize::try_from(skip).map_or(self.updates.len(), |skip| skip.min(self.updates.len()))..)
     }
 
     /// Takes in the next update; its sequence is the one behind the last.

@@ -6,6 +6,7 @@ mod chaos;
 mod clearing;
 mod cuts;
 mod expelled;
+mod extremes;
 mod filling;
 #[cfg(feature = "mutants")]
 mod guards;

@@ -97,7 +97,7 @@ impl Replica {
             return self.reply(token, Reply::Changes(Changes { records: Vec::new(), upto: now_is, shown: 0 }));
         };
         let first = self.history.first();
-        if behind(after) < first {
+        if after.saturating_next() < first {
             return self.reply(token, Reply::Refused(Refusal::Compacted { first: first.0 }));
         }
         let changes = self.changes(&prefix, after, shown);
@@ -116,7 +116,7 @@ impl Replica {
         let mut changes = Changes { records: Vec::new(), upto: after, shown };
         let mut portion = Portion::new(self.settings.answer);
         let mut steps = 0;
-        for update in self.history.from(behind(after)).take_while(|update| self.is_shown(update)) {
+        for update in self.history.from(after.saturating_next()).take_while(|update| self.is_shown(update)) {
             if steps >= STEPS {
                 break;
             }
@@ -176,11 +176,6 @@ impl Replica {
             self.outputs.push_back(Output::Reply(waiting.token, Reply::Refused(Refusal::NoChain)));
         }
     }
-}
-
-/// The sequence behind that of a question, which may be any number.
-fn behind(after: Sequence) -> Sequence {
-    Sequence(after.0.saturating_add(1))
 }
 
 fn record(update: &Update, change: &Change) -> Record {

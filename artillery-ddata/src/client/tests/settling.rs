@@ -28,7 +28,7 @@ async fn take(kv: &Kv, n: usize, settles: bool) -> bool {
     kv.put(key, value(n)).await.unwrap();
     match kv.get_delete(key).timeout(Duration::from_millis(30)).await {
         Ok(taken) => {
-            assert_eq!(taken.result.unwrap().1, value(n));
+            assert_eq!(taken.result.into_value().unwrap(), value(n));
             false
         }
         Err(Error::OutcomeUnknown { request_id, reason }) => {

@@ -119,23 +119,28 @@ pub(super) async fn first_values(kvs: &[Kv], ledger: &Ledger) -> Result<(), Fail
 /// Removes every key, as far as that works.
 pub(super) async fn remove(kvs: &[Kv], ledger: &Ledger) {
     let done = each_key(kvs, ledger.keys(), |kv, key| kv.delete(ledger.name(key)).into_future()).await;
-    let failed = done.iter().filter(|(_, done)| done.is_err()).count();
-    if failed > 0 {
-        tracing::warn!(failed, "keys of this run could not be removed");
+    let left = ledger.keys() - done.iter().filter(|(_, done)| done.is_ok()).count();
+    if left > 0 {
+        tracing::warn!(left, "keys of this run could not be removed");
     }
 }
 
-/// Does the same with each key, a bounded number of them at a time.
-async fn each_key<T, F>(kvs: &[Kv], keys: usize, work: impl Fn(&Kv, usize) -> F) -> Vec<(usize, T)>
+/// Does the same with each key, a bounded number of them at a time. Once it fails, no other one is begun: each of them would
+/// take its whole time to fail as well.
+async fn each_key<T, E, F>(kvs: &[Kv], keys: usize, work: impl Fn(&Kv, usize) -> F) -> Vec<(usize, Result<T, E>)>
 where
     T: Send + 'static,
-    F: Future<Output = T> + Send + 'static,
+    E: Send + 'static,
+    F: Future<Output = Result<T, E>> + Send + 'static,
 {
     let mut tasks = tokio::task::JoinSet::new();
-    let mut done = Vec::with_capacity(keys);
+    let mut done: Vec<(usize, Result<T, E>)> = Vec::with_capacity(keys);
     for (key, kv) in (0..keys).zip(kvs.iter().cycle()) {
         if tasks.len() >= AT_ONCE {
             done.extend(tasks.join_next().await.and_then(Result::ok));
+        }
+        if done.last().is_some_and(|(_, done)| done.is_err()) {
+            break;
         }
         let task = work(kv, key);
         tasks.spawn(async move { (key, task.await) });

@@ -1,0 +1,102 @@
+//! The key of stateless resets.
+
+use std::sync::{PoisonError, RwLock};
+
+use hkdf::hmac::{Hmac, KeyInit, Mac};
+use quinn::crypto::{CryptoError, HmacKey};
+use sha2::Sha256;
+
+use crate::identity::Identity;
+
+/// Signs stateless resets, by a key that follows the endpoint's identity.
+///
+/// The key is the same in every life of a node with the same secret: a restarted node answers packets of its former
+/// connections with a reset that the peers believe, so they need not wait for the idle timeout.
+///
+/// A reset token is all it takes to end a connection, and whoever has the key can compute the token of every connection
+/// id. So the key comes from the secret by which the node *appears*, and is replaced together with it: the holder of a
+/// secret that was replaced can compute no token that is given out from then on. While both secrets are accepted, nodes
+/// that have replaced theirs go by the new key already.
+///
+/// Tokens given out before stay with the peers until their connections end. Such a connection was made by the old
+/// certificate, so the peer closes it at the latest when it stops accepting the old secret
+/// ([`Endpoint::set_identity`](super::Endpoint::set_identity)). A node that is restarted between those two steps doesn't
+/// know these tokens: its peers find by silence that such a connection is lost.
+pub(super) struct ResetKey {
+    seed: RwLock<[u8; 32]>,
+}
+
+impl ResetKey {
+    pub(super) fn of(identity: &Identity) -> Self {
+        Self { seed: RwLock::new(*identity.seed()) }
+    }
+
+    /// From now on signs by the key of `identity`.
+    pub(super) fn follow(&self, identity: &Identity) {
+        *self.seed.write().unwrap_or_else(PoisonError::into_inner) = *identity.seed();
+    }
+
+    fn mac(&self, data: &[u8]) -> Hmac<Sha256> {
+        // HMAC fills shorter keys up with zeros to the hash's block of 64 bytes.
+        let mut key = [0; 64];
+        key[..32].copy_from_slice(&*self.seed.read().unwrap_or_else(PoisonError::into_inner));
+        let mut mac = Hmac::<Sha256>::new(&key.into());
+        mac.update(data);
+        mac
+    }
+}
+
+impl HmacKey for ResetKey {
+    fn sign(&self, data: &[u8], signature_out: &mut [u8]) {
+        signature_out.copy_from_slice(&self.mac(data).finalize().into_bytes());
+    }
+
+    fn signature_len(&self) -> usize {
+        32
+    }
+
+    fn verify(&self, data: &[u8], signature: &[u8]) -> Result<(), CryptoError> {
+        self.mac(data).verify_slice(signature).map_err(|_| CryptoError)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const OLD: &[u8] = b"a secret of some length";
+    const NEW: &[u8] = b"another secret, of some length too";
+    const CONNECTION: &[u8] = b"8 bytes.";
+
+    fn by(secret: &[u8]) -> Identity {
+        Identity::from_secret(secret, "a").unwrap()
+    }
+
+    /// What the peer of a connection is given.
+    fn token(key: &ResetKey) -> [u8; 32] {
+        let mut token = [0; 32];
+        key.sign(CONNECTION, &mut token);
+        assert!(key.verify(CONNECTION, &token).is_ok());
+        token
+    }
+
+    #[test]
+    fn tokens_follow_the_secret_by_which_a_node_appears() {
+        let [old, new] = [OLD, NEW].map(|secret| token(&ResetKey::of(&by(secret))));
+        assert_ne!(old, new);
+        let key = ResetKey::of(&by(OLD));
+        key.follow(&by(OLD).also_trust_secret(NEW).unwrap());
+        assert_eq!(token(&key), old, "the node still appears by the old one");
+        key.follow(&by(NEW).also_trust_secret(OLD).unwrap());
+        assert_eq!(token(&key), new);
+        assert!(key.verify(CONNECTION, &old).is_err(), "the old secret is worth nothing any more");
+        key.follow(&by(NEW));
+        assert_eq!(token(&key), new, "a node that was started with the new one gives the same");
+    }
+
+    #[test]
+    fn nodes_of_one_secret_give_different_tokens() {
+        let other = Identity::from_secret(OLD, "b").unwrap();
+        assert_ne!(token(&ResetKey::of(&by(OLD))), token(&ResetKey::of(&other)));
+    }
+}

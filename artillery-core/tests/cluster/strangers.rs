@@ -1,0 +1,87 @@
+//! Announcements that anybody may have made.
+
+use std::{
+    pin::Pin,
+    task::{Context, Poll},
+};
+
+use artillery_core::discovery::{Announcement, Candidate, Candidates, Discovery};
+use futures_core::Stream;
+
+use super::*;
+
+/// A source whose announcements the test makes.
+struct Rumours(Mutex<Option<mpsc::Receiver<Candidate>>>);
+
+struct Heard(mpsc::Receiver<Candidate>);
+
+impl Stream for Heard {
+    type Item = Candidate;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Candidate>> {
+        self.0.poll_recv(context)
+    }
+}
+
+impl Discovery for Rumours {
+    fn announce(&self, _: &Announcement) {}
+
+    fn candidates(&self) -> Candidates {
+        Box::pin(Heard(self.0.lock().unwrap().take().expect("asked for once")))
+    }
+}
+
+fn rumours() -> (mpsc::Sender<Candidate>, Rumours) {
+    let (sender, heard) = mpsc::channel(16);
+    (sender, Rumours(Mutex::new(Some(heard))))
+}
+
+fn there(node: NodeId, addr: SocketAddr) -> Candidate {
+    Candidate { addrs: vec![addr], node: Some(node), source: Source::Mdns, gone: false }
+}
+
+/// A place where nothing answers.
+fn silence() -> (UdpSocket, SocketAddr) {
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let addr = socket.local_addr().unwrap();
+    (socket, addr)
+}
+
+#[tokio::test]
+async fn foreign_addresses_of_a_node_do_not_end_the_dialling_of_its_own() {
+    let (sender, rumours) = rumours();
+    let a = node("a").discovery(rumours).start().await.unwrap();
+    let (place, addr) = silence();
+    let foreign: Vec<_> = (0..3).map(|_| silence()).collect();
+    let b = NodeId::from_name("b");
+    for addr in [addr].into_iter().chain(foreign.iter().map(|&(_, addr)| addr)) {
+        sender.send(there(b, addr)).await.unwrap();
+    }
+    let bye = Candidate { gone: true, ..there(b, foreign[0].1) };
+    sender.send(bye).await.unwrap();
+    drop(place);
+    let b = node("b").listen(addr).start().await.unwrap();
+    sees(&a, &b, MemberState::Alive).await;
+    assert_eq!(a.found_by(b.id().node), Some(Source::Mdns));
+}
+
+#[tokio::test]
+async fn a_crowd_of_strangers_leaves_room_for_a_node() {
+    let (sender, rumours) = rumours();
+    let transport = TransportConfig { hello_timeout: Duration::from_millis(500), ..TransportConfig::default() };
+    let a = node("a").transport(transport).discovery(rumours).start().await.unwrap();
+    let (_place, addr) = silence();
+    for n in 0..1200 {
+        sender.send(there(NodeId::from_name(&format!("stranger-{n}")), addr)).await.unwrap();
+    }
+    // One has had its turn by then.
+    within(async {
+        while a.endpoint().counters().dial_failures == 0 {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    })
+    .await;
+    let b = node("b").start().await.unwrap();
+    sender.send(there(b.id().node, b.addr())).await.unwrap();
+    sees(&a, &b, MemberState::Alive).await;
+}
