@@ -224,6 +224,11 @@ impl Replica {
             Input::Served(at) => self.reads.shown = self.reads.shown.max(Some(at.min(now))),
             Input::Tick => self.tick(now),
         }
+        self.follow_up(now);
+    }
+
+    /// What follows whatever has happened.
+    fn follow_up(&mut self, now: Timestamp) {
         self.evict_sessions(now);
         self.order_barriers(now);
         self.say_closed();
@@ -250,7 +255,10 @@ impl Replica {
     /// values are being put together.
     pub(crate) fn settle(&mut self, now: Timestamp) {
         self.make_up();
-        self.go_on_joining(now);
+        if self.joining.is_some() {
+            self.go_on_joining(now);
+            self.follow_up(now);
+        }
     }
 
     fn make_up(&mut self) {

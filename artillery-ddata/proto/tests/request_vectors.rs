@@ -169,7 +169,11 @@ fn responses() -> Vec<(&'static str, Response)> {
         ),
         (
             "response-changes",
-            reply(Reply::Changes(Changes { records: vec![record("a"), record("b")], upto: Sequence(80_000), shown: 0 })),
+            reply(Reply::Changes(Changes {
+                records: vec![record("a"), record("b")],
+                upto: Sequence(80_000),
+                shown: 0,
+            })),
         ),
         (
             "response-changes-part",

@@ -74,7 +74,10 @@ impl Lines {
     pub(crate) fn new(requests: usize, bytes: usize, settings: &Settings) -> (Self, WriteQueues) {
         let (small, small_queue) = Queue::new(requests, bytes);
         let (large, large_queue) = Queue::new(requests, bytes);
-        (Self { small, large, settings: Arc::new(settings.clone()) }, WriteQueues { small: small_queue, large: large_queue })
+        (
+            Self { small, large, settings: Arc::new(settings.clone()) },
+            WriteQueues { small: small_queue, large: large_queue },
+        )
     }
 
     /// Bytes that wait in them.
@@ -204,7 +207,8 @@ impl ChainHandle {
 
     /// The line in which a write waits.
     fn line(&self, write: &Write) -> &Queue<WriteRequest> {
-        let value = |key: &Bytes| self.store.read(self.chain, key, Sequence::MAX).ok().flatten().and_then(|held| held.value);
+        let value =
+            |key: &Bytes| self.store.read(self.chain, key, Sequence::MAX).ok().flatten().and_then(|held| held.value);
         match Line::of(write, &self.writes.settings, |key| value(key).map_or(0, |value| value.len())) {
             Line::Small => &self.writes.small,
             Line::Large => &self.writes.large,
@@ -292,11 +296,18 @@ mod tests {
     async fn a_small_write_waits_behind_no_large_one() {
         let (handle, mut queues) = chain();
         let large = Settings::default().window / 16;
-        let put = |value: usize| handle.store.apply(&StoreBatch {
-            chain: ChainId(0),
-            keep_from: Sequence::ZERO,
-            ops: [StoreOp::Put { key: "long".into(), held: Held { version: Version::new(1, 1), value: Some(vec![0; value].into()) } }].into_iter().collect(),
-        });
+        let put = |value: usize| {
+            handle.store.apply(&StoreBatch {
+                chain: ChainId(0),
+                keep_from: Sequence::ZERO,
+                ops: [StoreOp::Put {
+                    key: "long".into(),
+                    held: Held { version: Version::new(1, 1), value: Some(vec![0; value].into()) },
+                }]
+                .into_iter()
+                .collect(),
+            })
+        };
         put(large).unwrap();
         let append = |key: &'static str| WriteRequest {
             write: Write::Append { key: key.into(), value: vec![0; ROOM].into() },

@@ -127,7 +127,8 @@ pub(super) fn resolve(write: Write, terms: Terms, read: impl Reader) -> Result<R
             if length > terms.limit {
                 return Ok(Resolved::failed(Failure::TooLarge(length as u64)));
             }
-            let (value, joins) = if before.is_empty() { (value, Joins::default()) } else { Joins::of_one(before, value) };
+            let (value, joins) =
+                if before.is_empty() { (value, Joins::default()) } else { Joins::of_one(before, value) };
             Resolved { joins, ..Resolved::change(key, Some(value), Outcome::Length(length as u64)) }
         }
         Write::Increment { key, by } => match incremented(read(&key)?.and_then(|held| held.value), by) {

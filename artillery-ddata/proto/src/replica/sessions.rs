@@ -332,7 +332,10 @@ mod tests {
             matches!(table.sessions.look_up(unknown, false, 1 << 20), Known::Done(record) if record.version == Version::new(1, 2))
         );
         table.order(UpdateKind::WRITE, Some(key(1, 2, 2)));
-        assert!(matches!(table.sessions.look_up(unknown, false, 1 << 20), Known::Done(_)), "the word isn't committed yet");
+        assert!(
+            matches!(table.sessions.look_up(unknown, false, 1 << 20), Known::Done(_)),
+            "the word isn't committed yet"
+        );
         table.commit();
         assert_eq!(table.sessions.look_up(unknown, false, 1 << 20), Known::Answered);
     }
@@ -399,7 +402,11 @@ mod tests {
         table.order(UpdateKind::WRITE, Some(key(1, 1, 1)));
         table.commit();
         assert_eq!(table.sessions.look_up(key(1, 6, 1), false, 1000), Known::Full);
-        assert_eq!(table.sessions.look_up(key(1, 6, 6), false, 1000), Known::Nothing, "its client knows them all by now");
+        assert_eq!(
+            table.sessions.look_up(key(1, 6, 6), false, 1000),
+            Known::Nothing,
+            "its client knows them all by now"
+        );
         assert_eq!(table.sessions.look_up(key(1, 6, 1), true, 1000), Known::Nothing, "what settles another one");
         assert_eq!(table.sessions.look_up(key(1, 6, 1), true, 600), Known::Full, "within bounds");
     }

@@ -237,7 +237,7 @@ pub(super) fn mixed(rng: &mut Rng, setup: &mut Setup) {
     setup.watchers = rng.below(3) as usize;
     setup.answer = rng.pick(&[1 << 10, 4 << 10, 256 << 10]);
     // Some put what is appended to together in many steps.
-    setup.join = rng.pick(&[3, 50, 4 << 20]);
+    setup.join = rng.pick(&[40, 300, 4 << 20]);
 }
 
 /// Up to seven nodes, some of them spares.

@@ -165,7 +165,8 @@ impl World {
         let now = node.clock(self.now);
         let mut orders = false;
         for slot in &mut node.slots {
-            let last = |runner: &ChainRunner<Caller>| runner.replica().history().next_back().map(|update| update.version);
+            let last =
+                |runner: &ChainRunner<Caller>| runner.replica().history().next_back().map(|update| update.version);
             let before = last(&slot.runner);
             slot.runner.settle(|| now);
             orders |= last(&slot.runner) != before;

@@ -226,7 +226,8 @@ impl Router {
         if id.chain != placed.chain {
             return Err(refused(Refusal::ManyChains));
         }
-        let outcome = match self.call_again(placed.under(id.key(0)), deadline, Some(Tries::settling()), || false).await {
+        let outcome = match self.call_again(placed.under(id.key(0)), deadline, Some(Tries::settling()), || false).await
+        {
             Ok(answer) => Ok(answer),
             Err(Failed::Certainly(error)) => Err(error),
             Err(Failed::Perhaps(reason)) => return Err(Error::unknown(reason, id)),

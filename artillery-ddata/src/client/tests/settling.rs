@@ -34,7 +34,9 @@ async fn take(kv: &Kv, n: usize, settles: bool) -> bool {
         Err(Error::OutcomeUnknown { request_id, reason }) => {
             assert_ne!(reason, Unknown::SessionExpired);
             if settles {
-                let Resolution::Applied(record) = kv.resolve(request_id).await.unwrap() else { panic!("{n} never ran") };
+                let Resolution::Applied(record) = kv.resolve(request_id).await.unwrap() else {
+                    panic!("{n} never ran")
+                };
                 let Computed::Took(Some((_, taken))) = record.result else { panic!("{:?}", record.result) };
                 assert_eq!(taken, value(n));
             }

@@ -18,7 +18,9 @@ use crate::{
     budget::{self, Share},
     metrics::Timing,
     replica::{Query, Refusal, Reply, Write},
-    wire::request::{EncodeError, Encoded, MAX_OUTSTANDING, Operation, Request, Response, ResponseAnswer, SMALL, encode_response},
+    wire::request::{
+        EncodeError, Encoded, MAX_OUTSTANDING, Operation, Request, Response, ResponseAnswer, SMALL, encode_response,
+    },
 };
 
 /// Responses that are written together at most.

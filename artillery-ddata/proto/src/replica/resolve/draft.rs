@@ -297,7 +297,8 @@ mod tests {
 
     #[test]
     fn what_comes_to_too_much_is_told() {
-        let mut drafts = Drafts::new(10, |_: &Bytes| Ok(Some(Held { version: Version::new(1, 1), value: Some("12345".into()) })));
+        let mut drafts =
+            Drafts::new(10, |_: &Bytes| Ok(Some(Held { version: Version::new(1, 1), value: Some("12345".into()) })));
         drafts.append("a".into(), "6".into()).unwrap().unwrap();
         drafts.append("b".into(), "6".into()).unwrap().unwrap();
         assert_eq!(drafts.finish(11).unwrap_err(), 12);

@@ -175,13 +175,13 @@ fn a_watch_behind_all_sequences_waits_until_its_deadline() {
         rig.put(1, "k", "v");
         rig.settle();
         let deadline = rig.now + Duration::from_millis(50);
-        let query = Query::Changes(Watch { prefix: Bytes::new(), after: Some(Sequence(after)) });
+        let query = Query::Changes(Watch { prefix: Bytes::new(), after: Some(Sequence(after)), shown: 0 });
         rig.input(2, Input::Read { token: Token(77), query, mode: ReadMode::Eventual, floor: None, deadline });
         rig.put(1, "k", "w");
         rig.settle();
         assert!(!rig.replies.contains_key(&77), "nothing comes behind {after}");
         rig.heartbeat();
-        let nothing = Changes { records: Vec::new(), upto: Sequence(after) };
+        let nothing = Changes { records: Vec::new(), upto: Sequence(after), shown: 0 };
         assert_eq!(rig.replies[&77], Reply::Changes(nothing));
     }
 }

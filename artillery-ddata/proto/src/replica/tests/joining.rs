@@ -110,7 +110,7 @@ fn of_large_writes_there_are_few_under_way() {
     assert!(!head(&mut rig).has_room_for_large() && head(&mut rig).has_room());
     rig.settle();
     for _ in 0..6 {
-        rig.write(1, put(VALUE / 5));
+        rig.write(1, put(VALUE / 10));
     }
     assert!(head(&mut rig).has_room_for_large(), "however many small ones there are, one has its turn");
     rig.write(1, put(VALUE / 2));

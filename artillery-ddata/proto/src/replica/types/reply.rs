@@ -266,7 +266,9 @@ pub enum Refusal {
         by: crate::ClusterId,
     },
     /// The values that the write would have left come to more than one update may: it changed nothing.
-    #[error("the update would come to {len} bytes, at most {limit} are allowed (max_value_bytes, or half of window_bytes)")]
+    #[error(
+        "the update would come to {len} bytes, at most {limit} are allowed (max_value_bytes, or half of window_bytes)"
+    )]
     UpdateTooLarge {
         /// Their length, in bytes.
         len: u64,

@@ -59,11 +59,12 @@ fn query() -> impl Strategy<Value = Query> {
     let scan = (bytes(20), option::of(bytes(20)), any::<u32>(), snapshot)
         .prop_map(|(prefix, after, limit, snapshot)| Scan { prefix, after, limit, snapshot });
     prop_oneof![
-        (bytes(20), option::of(any::<u64>().prop_map(Sequence)), prop_oneof![Just(0), any::<u32>()])
-            .prop_map(|(prefix, after, shown)| {
+        (bytes(20), option::of(any::<u64>().prop_map(Sequence)), prop_oneof![Just(0), any::<u32>()]).prop_map(
+            |(prefix, after, shown)| {
                 // Without a position nothing was shown yet.
                 Query::Changes(Watch { prefix, after, shown: after.map_or(0, |_| shown) })
-            }),
+            }
+        ),
         bytes(20).prop_map(Query::Key),
         vec(bytes(9), 0..4).prop_map(Query::Keys),
         scan.prop_map(Query::Scan),
