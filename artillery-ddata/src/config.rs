@@ -81,7 +81,7 @@ pub struct Limits {
     /// or are told [`Busy`](crate::Refusal::Busy). What is larger has the queue to itself.
     pub queue_bytes: usize,
     /// Client sessions and the records by which their retries are known, of each chain: past it the session that was used
-    /// the longest time ago is evicted, and its retries are told so. A session may have half of it. The same at all
+    /// the longest time ago is evicted, and its retries are told so. A session may have a quarter of it. The same at all
     /// nodes of a cluster.
     pub sessions_bytes: usize,
 }
@@ -125,7 +125,7 @@ pub struct ConfigProblem {
 /// The most nodes that a cluster can be made to wait for.
 const MAX_EXPECT: u32 = 1000;
 
-/// Room for some sessions, and in half of it for some records with the values that they took away.
+/// Room for some sessions, and in a quarter of it for some records with the values that they took away.
 const MIN_SESSIONS: usize = 64 << 10;
 
 impl Config {

@@ -13,7 +13,15 @@ use crate::{ChainId, Version, update::RequestKey};
 /// The sessions of one client.
 #[derive(Debug, Default)]
 pub(super) struct Requests {
-    by_chain: Mutex<BTreeMap<ChainId, Arc<ClientSession>>>,
+    by_chain: Mutex<BTreeMap<ChainId, Sessions>>,
+}
+
+/// Those in one chain.
+#[derive(Debug, Default)]
+struct Sessions {
+    now: Arc<ClientSession>,
+    /// The one before it, in which requests may be under way still.
+    former: Option<Arc<ClientSession>>,
 }
 
 /// One of them.
@@ -34,30 +42,50 @@ pub(super) struct Numbered {
 impl Requests {
     /// The session in a chain; the caller sees to its being opened.
     pub(super) fn session(&self, chain: ChainId) -> Arc<ClientSession> {
-        lock(&self.by_chain).entry(chain).or_default().clone()
+        lock(&self.by_chain).entry(chain).or_default().now.clone()
     }
 
-    /// Lets go of a session that the chain has evicted, or in which an outcome is to be settled before there is room again: the next
-    /// write opens another one.
+    /// Lets go of a session that the chain has evicted: the next write opens another one.
     pub(super) fn forget(&self, chain: ChainId, session: Version) {
-        let mut sessions = lock(&self.by_chain);
-        if sessions.get(&chain).is_some_and(|known| known.id.get() == Some(&session)) {
-            sessions.remove(&chain);
+        if let Some(sessions) = lock(&self.by_chain).get_mut(&chain)
+            && sessions.now.is(session)
+        {
+            sessions.now = Arc::default();
         }
     }
-}
 
-impl Requests {
+    /// The session is full: whether a request may be made in another one, as it was left now or before. One is left that few requests
+    /// hold up; they are settled there. It isn't while any are under way in the one before it: a third session could drive out the
+    /// records that those need.
+    pub(super) fn leave(&self, chain: ChainId, session: Version) -> bool {
+        let mut by_chain = lock(&self.by_chain);
+        let Some(sessions) = by_chain.get_mut(&chain) else { return false };
+        if !sessions.now.is(session) {
+            return true;
+        }
+        let is_over = sessions.former.as_ref().is_none_or(|former| lock(&former.numbers).are_over());
+        let leaves = is_over && lock(&sessions.now.numbers).are_stuck();
+        if leaves {
+            sessions.former = Some(std::mem::take(&mut sessions.now));
+        }
+        leaves
+    }
+
     /// The outcome of a request, which was unknown, is known by now.
     pub(super) fn settled(&self, chain: ChainId, session: Version, number: u64) {
-        let known = lock(&self.by_chain).get(&chain).filter(|known| known.id.get() == Some(&session)).cloned();
-        if let Some(known) = known {
-            lock(&known.numbers).settle(number);
+        if let Some(sessions) = lock(&self.by_chain).get(&chain)
+            && sessions.now.is(session)
+        {
+            lock(&sessions.now.numbers).settle(number);
         }
     }
 }
 
 impl ClientSession {
+    fn is(&self, id: Version) -> bool {
+        self.id.get() == Some(&id)
+    }
+
     pub(super) fn begin(self: &Arc<Self>, id: Version) -> Numbered {
         let (number, lowest) = lock(&self.numbers).begin();
         Numbered { session: self.clone(), key: RequestKey { session: id, number, lowest } }
@@ -65,9 +93,10 @@ impl ClientSession {
 }
 
 impl Numbered {
-    /// Whether its session has room for no more before an unknown outcome is settled.
-    pub(super) fn is_stuck(&self) -> bool {
-        lock(&self.session.numbers).are_stuck()
+    /// Its key, with what is unanswered by now.
+    pub(super) fn renewed(&self) -> RequestKey {
+        let lowest = lock(&self.session.numbers).lowest().unwrap_or(self.key.number);
+        RequestKey { lowest, ..self.key }
     }
 
     /// Its outcome is unknown, and its id is told to the caller: it stays askable for a while.
@@ -109,5 +138,31 @@ mod tests {
         session.id.set(id).unwrap();
         requests.forget(ChainId(3), id);
         assert!(!Arc::ptr_eq(&session, &requests.session(ChainId(3))));
+    }
+
+    #[test]
+    fn a_session_is_left_when_few_requests_hold_it_up_and_those_of_the_last_one_are_over() {
+        let (requests, chain) = (Requests::default(), ChainId(0));
+        let opened = |sequence| {
+            let (session, id) = (requests.session(chain), Version::new(1, sequence));
+            session.id.set(id).unwrap();
+            (session, id)
+        };
+        let use_up = |session: &Arc<ClientSession>, id| (0..20).for_each(|_| drop(session.begin(id)));
+        let (session, first) = opened(7);
+        assert!(!requests.leave(chain, first), "nothing is held up");
+        let slow = session.begin(first);
+        use_up(&session, first);
+        assert!(requests.leave(chain, first) && requests.leave(chain, first), "it was left already");
+        let (session, second) = opened(8);
+        let unknown = session.begin(second);
+        use_up(&session, second);
+        assert!(!requests.leave(chain, second), "one is under way in the first still");
+        slow.keep();
+        assert!(requests.leave(chain, second), "its outcome is its caller's business now");
+        let (session, third) = opened(9);
+        use_up(&session, third);
+        assert!(!requests.leave(chain, third));
+        drop(unknown);
     }
 }

@@ -139,17 +139,17 @@ impl Router {
     /// a write that has a request id, whatever became of it. What is handed on for others is tried once: they can try
     /// again, and know best whether they want to.
     pub(crate) async fn call(&self, question: Question, deadline: Instant) -> Result<Answer, Failed> {
-        self.call_again(question, deadline, None, || false).await
+        self.call_again(question, deadline, None, |_, _| false).await
     }
 
-    /// The same for a request of which it is known already what came of `earlier` attempts. `leaves` says whether it may be made in
-    /// another session, rather than wait for room in its own.
+    /// The same for a request of which it is known already what came of `earlier` attempts. `leaves` is asked when its session
+    /// is full, with the attempts so far: whether it is to be made in another one rather than here again.
     async fn call_again(
         &self,
-        question: Question,
+        mut question: Question,
         deadline: Instant,
         earlier: Option<Tries>,
-        leaves: impl Fn() -> bool,
+        leaves: impl Fn(&mut Question, &Tries) -> bool,
     ) -> Result<Answer, Failed> {
         let mut tries = earlier.unwrap_or_else(|| Tries::new(repeat(&question.operation)));
         let mut attempts = Attempts::default();
@@ -190,7 +190,7 @@ impl Router {
             }
             let ending = match verdict {
                 Verdict::Over(ending) => Some(ending),
-                _ if refusal == Some(Refusal::SessionFull) && !tries.is_open() && leaves() => Some(tries.give_up()),
+                _ if refusal == Some(Refusal::SessionFull) && leaves(&mut question, &tries) => Some(tries.give_up()),
                 _ => {
                     attempts.failed(asked, refusal);
                     let again = !question.forwarded && self.pause(&mut attempts, deadline).await;

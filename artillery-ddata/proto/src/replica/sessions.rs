@@ -125,8 +125,8 @@ impl Sessions {
         self.pending.bytes
     }
 
-    /// What is known of a request, where the sessions may have `limit` bytes: one of them half of that, and somewhat more of requests
-    /// that [settle](super::Write::Resolve) what became of others.
+    /// What is known of a request, where the sessions may have `limit` bytes: one of them a quarter of that, so that its
+    /// client may have another one beside it, and twice as much with requests that [settle](super::Write::Resolve) what became of others.
     pub(super) fn look_up(&self, request: RequestKey, settles: bool, limit: usize) -> Known {
         let RequestKey { session: id, number, .. } = request;
         let session = self.committed.get(&id);
@@ -144,10 +144,10 @@ impl Sessions {
         if number < lowest.max(ahead.lowest) {
             return Known::Answered;
         }
-        // With what is under way: however many come before one is committed, no session outgrows its half.
+        // With what is under way: however many come before one is committed, no session outgrows its part.
         let records = session.map_or(0, |session| session.records.len()) + ahead.records;
         let bytes = session.map_or(0, |session| session.bytes) + ahead.bytes;
-        let (most, limit) = if settles { (MAX_RECORDS / 2 * 3, limit / 4 * 3) } else { (MAX_RECORDS, limit / 2) };
+        let (most, limit) = if settles { (2 * MAX_RECORDS, limit / 2) } else { (MAX_RECORDS, limit / 4) };
         let is_full = |records: usize, bytes: usize| records >= most || bytes > limit;
         if !is_full(records, bytes) {
             return Known::Nothing;
@@ -375,40 +375,40 @@ mod tests {
         let mut table = Table::default();
         table.order(UpdateKind::SESSION_OPEN, None);
         for number in 2..6 {
-            assert_eq!(table.sessions.look_up(key(1, number, 1), false, 1000), Known::Nothing);
+            assert_eq!(table.sessions.look_up(key(1, number, 1), false, 2000), Known::Nothing);
             table.order(UpdateKind::WRITE, Some(key(1, number, 1)));
             table.commit();
         }
-        assert_eq!(table.sessions.look_up(key(1, 6, 1), false, 1000), Known::Full);
+        assert_eq!(table.sessions.look_up(key(1, 6, 1), false, 2000), Known::Full);
         table
     }
 
     #[test]
     fn a_full_session_takes_in_what_lets_its_records_go() {
         let mut table = full();
-        assert_eq!(table.sessions.look_up(key(1, 6, 2), false, 1000), Known::Full, "nothing would go");
-        assert_eq!(table.sessions.look_up(key(1, 6, 5), false, 1000), Known::Nothing);
+        assert_eq!(table.sessions.look_up(key(1, 6, 2), false, 2000), Known::Full, "nothing would go");
+        assert_eq!(table.sessions.look_up(key(1, 6, 5), false, 2000), Known::Nothing);
         table.order(UpdateKind::WRITE, Some(key(1, 6, 5)));
-        assert_eq!(table.sessions.look_up(key(1, 7, 5), false, 1000), Known::Full, "one at a time");
+        assert_eq!(table.sessions.look_up(key(1, 7, 5), false, 2000), Known::Full, "one at a time");
         table.commit();
-        assert_eq!(table.sessions.look_up(key(1, 7, 5), false, 1000), Known::Nothing);
+        assert_eq!(table.sessions.look_up(key(1, 7, 5), false, 2000), Known::Nothing);
         assert_eq!(table.sessions.bytes(), SESSION_BYTES + 2 * RECORD_BYTES);
     }
 
     #[test]
     fn a_full_session_takes_in_what_its_client_waits_for_before_all_others() {
         let mut table = full();
-        assert_eq!(table.sessions.look_up(key(1, 1, 1), false, 1000), Known::Nothing);
+        assert_eq!(table.sessions.look_up(key(1, 1, 1), false, 2000), Known::Nothing);
         table.order(UpdateKind::WRITE, Some(key(1, 1, 1)));
         table.commit();
-        assert_eq!(table.sessions.look_up(key(1, 6, 1), false, 1000), Known::Full);
+        assert_eq!(table.sessions.look_up(key(1, 6, 1), false, 2000), Known::Full);
         assert_eq!(
-            table.sessions.look_up(key(1, 6, 6), false, 1000),
+            table.sessions.look_up(key(1, 6, 6), false, 2000),
             Known::Nothing,
             "its client knows them all by now"
         );
-        assert_eq!(table.sessions.look_up(key(1, 6, 1), true, 1000), Known::Nothing, "what settles another one");
-        assert_eq!(table.sessions.look_up(key(1, 6, 1), true, 600), Known::Full, "within bounds");
+        assert_eq!(table.sessions.look_up(key(1, 6, 1), true, 2000), Known::Nothing, "what settles another one");
+        assert_eq!(table.sessions.look_up(key(1, 6, 1), true, 1000), Known::Full, "within bounds");
     }
 
     proptest! {

@@ -1,6 +1,12 @@
 //! Reads and writes: which chain, under which request id, in which session.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 use artillery_core::clock;
 use bytes::Bytes;
@@ -226,12 +232,12 @@ impl Router {
         if id.chain != placed.chain {
             return Err(refused(Refusal::ManyChains));
         }
-        let outcome = match self.call_again(placed.under(id.key(0)), deadline, Some(Tries::settling()), || false).await
-        {
-            Ok(answer) => Ok(answer),
-            Err(Failed::Certainly(error)) => Err(error),
-            Err(Failed::Perhaps(reason)) => return Err(Error::unknown(reason, id)),
-        };
+        let outcome =
+            match self.call_again(placed.under(id.key(0)), deadline, Some(Tries::settling()), |_, _| false).await {
+                Ok(answer) => Ok(answer),
+                Err(Failed::Certainly(error)) => Err(error),
+                Err(Failed::Perhaps(reason)) => return Err(Error::unknown(reason, id)),
+            };
         self.requests.settled(id.chain, id.session, id.number);
         outcome
     }
@@ -245,17 +251,25 @@ impl Router {
             let RequestKey { session, number, .. } = numbered.key;
             let id = RequestId { cluster, chain, session, number };
             let question = placed.clone().under(numbered.key);
-            match self.call_again(question, deadline, None, || numbered.is_stuck()).await {
+            let left = AtomicBool::new(false);
+            let leaves = |question: &mut Question, tries: &Tries| {
+                let leaves = !tries.is_open() && self.requests.leave(chain, session);
+                if let Operation::Write { request: Some(key), .. } = &mut question.operation {
+                    // The one that is waited for before all others is let in.
+                    *key = numbered.renewed();
+                }
+                left.store(leaves, Ordering::Relaxed);
+                leaves
+            };
+            match self.call_again(question, deadline, None, leaves).await {
                 Ok(answer) => return Ok((answer, id)),
                 Err(Failed::Certainly(Error::Refused {
                     reason: Refusal::SessionExpired | Refusal::Forgotten, ..
                 })) => {
                     self.requests.forget(chain, session);
                 }
-                // What holds it up may be settled whenever its caller likes: until then there is another session.
-                Err(Failed::Certainly(Error::Refused { reason: Refusal::SessionFull, .. })) if numbered.is_stuck() => {
-                    self.requests.forget(chain, session);
-                }
+                Err(Failed::Certainly(Error::Refused { reason: Refusal::SessionFull, .. }))
+                    if left.load(Ordering::Relaxed) => {}
                 Err(Failed::Certainly(error)) => return Err(error),
                 Err(Failed::Perhaps(reason)) => {
                     if reason == Unknown::SessionExpired {
