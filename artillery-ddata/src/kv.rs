@@ -247,8 +247,8 @@ impl Kv {
         }
     }
 
-    /// A strong read from this node's own state: a plain function for any thread, with or without a runtime. It takes
-    /// no lock, wakes no task and allocates nothing.
+    /// A strong read from this node's own state: a plain function for any thread, with or without a runtime. It waits
+    /// for no more than the exchange of this key's versions, wakes no task and allocates nothing.
     ///
     /// # Errors
     /// [`NotLocal`] when this node can't serve it here and now; always [`NotLocal::NotHere`] at a remote client. Then

@@ -57,7 +57,7 @@
 //! let newest = kv.get("stock/7").mode(ReadMode::Eventual).await?;
 //! println!("{:?}, dirty: {}", newest.value(), newest.state == ReadState::Dirty);
 //!
-//! // A clean key, read by a plain function: no task, no lock, no await, no allocation.
+//! // A clean key, read by a plain function: no task, no await, no allocation.
 //! match kv.get_local("stock/7") {
 //!     Ok(found) => println!("{found:?}"),
 //!     Err(NotLocal::Dirty) => println!("just being written: `get` would ask the tail"),

@@ -1,11 +1,17 @@
 //! What the pure half costs: local clean reads, steps of the replica, the codec.
 #![allow(missing_docs, reason = "criterion's macros make public items")]
 
+use std::{
+    sync::atomic::{AtomicBool, Ordering},
+    thread,
+    time::{Duration, Instant},
+};
+
 use artillery_benches::{BareChain, VALUE, holds, key, value};
 use artillery_core::{clock, frame::Frame};
 use artillery_proto::{
-    ChainId, Sequence,
-    store::{Held, Store},
+    ChainId, Sequence, Version,
+    store::{Held, MemoryStore, Store, StoreBatch, StoreOp},
     wire,
 };
 use bytes::Bytes;
@@ -54,6 +60,65 @@ fn local_read(c: &mut Criterion) {
 fn assert_holds(held: Option<Held>, n: usize) {
     let value = held.and_then(|held| held.value);
     assert!(value.is_some_and(|value| holds(&value, n as u64, VALUE)), "a read found something else");
+}
+
+/// Two threads read at once, the same key or one each, alone or while a third one puts both keys again and again.
+fn shared_read(c: &mut Criterion) {
+    let mut group = c.benchmark_group("shared_read");
+    group.throughput(Throughput::Elements(2));
+    for (name, keys) in [("same_key", [0, 0]), ("own_keys", [0, 1])] {
+        for (beside, writes) in [("alone", false), ("beside_a_writer", true)] {
+            let store = MemoryStore::with_seed(1);
+            (1..=2).for_each(|sequence| put(&store, sequence));
+            group.bench_function(format!("{name}/{beside}"), |b| {
+                b.iter_custom(|times| read_at_once(&store, keys, times, writes));
+            });
+        }
+    }
+    group.finish();
+}
+
+/// How long it takes until a thread for each of the keys has read it so many times.
+#[expect(clippy::disallowed_methods, reason = "it measures time")]
+fn read_at_once(store: &MemoryStore, keys: [usize; 2], times: u64, writes: bool) -> Duration {
+    let done = AtomicBool::new(!writes);
+    let write = || {
+        let mut sequence = newest(store);
+        while !done.load(Ordering::Relaxed) {
+            sequence += 1;
+            put(store, sequence);
+        }
+    };
+    let read = |n| {
+        let key = key(n);
+        (0..times)
+            .for_each(|_| assert_holds(store.read(ChainId(0), &key, Sequence::MAX).expect("a store in memory"), n));
+    };
+    thread::scope(|scope| {
+        scope.spawn(write);
+        let begun = Instant::now();
+        let read = &read;
+        for reader in keys.map(|n| scope.spawn(move || read(n))) {
+            reader.join().expect("a reader");
+        }
+        let took = begun.elapsed();
+        done.store(true, Ordering::Relaxed);
+        took
+    })
+}
+
+/// The newer of the two keys' versions.
+fn newest(store: &MemoryStore) -> u64 {
+    let of = |n| store.read(ChainId(0), &key(n), Sequence::MAX).expect("a store in memory");
+    (0..2).filter_map(of).map(|held| held.version.sequence.0).max().unwrap_or_default()
+}
+
+/// One of two keys in turn.
+fn put(store: &MemoryStore, sequence: u64) {
+    let n = (sequence % 2) as usize;
+    let held = Held { version: Version::new(1, sequence), value: Some(value(n as u64, VALUE)) };
+    let ops = std::iter::once(StoreOp::Put { key: key(n), held }).collect();
+    store.apply(&StoreBatch { chain: ChainId(0), keep_from: Sequence(sequence), ops }).expect("a store in memory");
 }
 
 /// Writes through a chain whose members share one thread: divide by the members for the cost at each.
@@ -114,5 +179,5 @@ fn codec(c: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(benches, local_read, replica_step, codec);
+criterion_group!(benches, local_read, shared_read, replica_step, codec);
 criterion_main!(benches);

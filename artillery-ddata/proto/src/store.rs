@@ -123,8 +123,8 @@ pub type Persisted = Box<dyn FnOnce(Result<(), StoreError>) + Send>;
 /// Versions of every key of every chain of a node.
 ///
 /// Calls are synchronous and the only wait is behind a callback, so the simulator drives a store without a runtime.
-/// `read` may be called from any thread at any time and takes no lock that a writer holds; the others are called by
-/// one driver per chain. Versions of a key are applied in rising order.
+/// `read` may be called from any thread at any time, and waits for a writer no longer than that takes to exchange what one
+/// key has; the others are called by one driver per chain. Versions of a key are applied in rising order.
 pub trait Store: Send + Sync + fmt::Debug + 'static {
     /// The newest version of `key` at or below `at_most`, tombstones included.
     ///

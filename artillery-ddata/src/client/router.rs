@@ -11,11 +11,10 @@ mod routes;
 use std::{
     collections::BTreeMap,
     fmt,
-    sync::{Arc, Mutex, Weak},
+    sync::{Arc, Mutex, RwLock, Weak},
     time::Duration,
 };
 
-use arc_swap::ArcSwap;
 use artillery_core::{clock, transport::Endpoint};
 use bytes::Bytes;
 use tokio::{runtime::Handle, time::Instant};
@@ -54,8 +53,8 @@ pub(crate) struct Router {
     /// The largest value that is taken, in bytes, where that is known here.
     max_value_bytes: Option<u64>,
     runtime: Handle,
-    /// Looked up at each request without a lock; replaced as a whole by [`Router::change_peers`].
-    peers: ArcSwap<Peers>,
+    /// Looked up at each request by [`Router::peers`]; replaced as a whole by [`Router::change_peers`].
+    peers: RwLock<Arc<Peers>>,
     changing: Mutex<()>,
     order: pick::Order,
     requests: Requests,
@@ -97,7 +96,7 @@ impl Router {
         spread: super::Spread,
     ) -> Arc<Self> {
         let order = pick::Order::new(endpoint.id().node, spread);
-        let peers = ArcSwap::from_pointee(Peers { endpoint: Some(endpoint), channels: BTreeMap::new() });
+        let peers = RwLock::new(Arc::new(Peers { endpoint: Some(endpoint), channels: BTreeMap::new() }));
         Arc::new_cyclic(|me| Self {
             me: me.clone(),
             routes,
@@ -221,7 +220,7 @@ impl Router {
 
     /// Waits a little, growing from try to try, or until there is another routing. Whether there is time for a try.
     async fn pause(&self, attempts: &mut Attempts, deadline: Instant) -> bool {
-        if Instant::now() >= deadline || self.peers.load().endpoint.is_none() {
+        if Instant::now() >= deadline || self.peers().endpoint.is_none() {
             return false;
         }
         let pause = attempts.next_pause();

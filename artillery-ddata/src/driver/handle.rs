@@ -169,7 +169,7 @@ impl<T> Queue<T> {
 }
 
 impl ChainHandle {
-    /// A local clean read: no lock, no task, no allocation.
+    /// A local clean read: no task, no allocation, and no lock but that of its key.
     pub(crate) fn local(&self, key: &[u8]) -> Result<Option<Held>, NotLocal> {
         self.gate.read(&*self.store, key, clock::now)
     }

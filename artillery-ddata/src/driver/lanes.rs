@@ -11,10 +11,9 @@ mod tests;
 use std::{
     collections::BTreeMap,
     net::SocketAddr,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock},
 };
 
-use arc_swap::ArcSwap;
 use artillery_core::{
     MemberId, NodeId,
     error::WriteError,
@@ -129,10 +128,10 @@ impl HistoryLanes {
 }
 
 /// Whom to wake when a lane has room again or its link has changed.
-type Wake = ArcSwap<Vec<Arc<Notify>>>;
+type Wake = RwLock<Vec<Arc<Notify>>>;
 
 fn wake_all(wake: &Wake) {
-    wake.load().iter().for_each(|sleeper| sleeper.notify_one());
+    wake.read().unwrap_or_else(PoisonError::into_inner).iter().for_each(|sleeper| sleeper.notify_one());
 }
 
 impl Lanes {
@@ -153,13 +152,11 @@ impl Lanes {
 
     /// Has `sleeper` notified when there is room again or the state has changed.
     pub(crate) fn wake(&self, sleeper: &Arc<Notify>) {
-        self.wake.rcu(|all| {
-            // Those that only this list still knows have stopped.
-            let stays = |other: &&Arc<Notify>| Arc::strong_count(other) > 1 && !Arc::ptr_eq(other, sleeper);
-            let mut all: Vec<_> = all.iter().filter(stays).cloned().collect();
-            all.push(sleeper.clone());
-            all
-        });
+        let mut all = self.wake.write().unwrap_or_else(PoisonError::into_inner);
+        // Those that only this list still knows have stopped.
+        all.retain(|other| Arc::strong_count(other) > 1 && !Arc::ptr_eq(other, sleeper));
+        all.push(sleeper.clone());
+        drop(all);
         sleeper.notify_one();
     }
 }

@@ -5,7 +5,7 @@ use std::sync::{
     atomic::{AtomicU64, Ordering},
 };
 
-use arc_swap::ArcSwap;
+use crossbeam_utils::sync::{ShardedLock, ShardedLockReadGuard};
 use tokio::sync::watch;
 
 use super::handle::ChainHandle;
@@ -19,7 +19,9 @@ pub(crate) struct Local {
     /// All chains that are served here, or may come to be, by chain id.
     handles: Mutex<Vec<Option<ChainHandle>>>,
     /// By chain id; `None` where other nodes serve, empty until the cluster is formed.
-    chains: ArcSwap<Vec<Option<Here>>>,
+    ///
+    /// Every local read locks its thread's shard, so reading threads share no cache line for it. A change locks all shards.
+    chains: ShardedLock<Vec<Option<Here>>>,
     /// `None` until the cluster is formed.
     routing: watch::Sender<Option<Arc<Routing>>>,
     /// Another cluster succeeds this node's, which serves nothing.
@@ -38,7 +40,7 @@ struct Here {
 
 impl Local {
     pub(crate) fn new(me: MemberId, name: String) -> Self {
-        let (handles, chains) = (Mutex::default(), ArcSwap::default());
+        let (handles, chains) = (Mutex::default(), ShardedLock::default());
         Self {
             me,
             name,
@@ -53,17 +55,19 @@ impl Local {
 
     /// The chain, if this node is a member of it.
     pub(crate) fn chain(&self, chain: ChainId) -> Option<ChainHandle> {
-        self.chains.load().get(chain.0 as usize)?.as_ref().map(|here| here.handle.clone())
+        self.chains().get(chain.0 as usize)?.as_ref().map(|here| here.handle.clone())
     }
 
-    /// Calls `f` with the chain, without a clone: for the path of local reads.
+    /// Calls `f` with the chain, without a clone: for the path of local reads. `f` must not ask for chains here again: a
+    /// change that waits for this read would keep that request waiting, and both would wait for ever.
     pub(crate) fn with_chain<T>(&self, chain: ChainId, f: impl FnOnce(&ChainHandle) -> T) -> Option<T> {
-        self.chains.load().get(chain.0 as usize).and_then(Option::as_ref).map(|here| f(&here.handle))
+        self.chains().get(chain.0 as usize).and_then(Option::as_ref).map(|here| f(&here.handle))
     }
 
-    /// Calls `f` with the chain that holds `key` and with the place of this node in it; `None`: it is no member.
+    /// Calls `f` with the chain that holds `key` and with the place of this node in it; `None`: it is no member. For `f` the same
+    /// holds as in [`with_chain`](Self::with_chain).
     pub(crate) fn with_chain_of<T>(&self, key: &[u8], f: impl FnOnce(&ChainHandle, Place) -> T) -> Option<T> {
-        let chains = self.chains.load();
+        let chains = self.chains();
         let chain = chain_of(key, chains.len() as u32);
         chains.get(chain.0 as usize).and_then(Option::as_ref).map(|here| f(&here.handle, here.place))
     }
@@ -75,7 +79,7 @@ impl Local {
 
     /// Where this node stands in a chain.
     pub(crate) fn place(&self, chain: ChainId) -> Place {
-        self.chains.load().get(chain.0 as usize).and_then(Option::as_ref).map_or(Place::Spare, |here| here.place)
+        self.chains().get(chain.0 as usize).and_then(Option::as_ref).map_or(Place::Spare, |here| here.place)
     }
 
     /// The history that its chains show, once the cluster is formed.
@@ -93,7 +97,7 @@ impl Local {
 
     /// How many chains there are; 0 until the cluster is formed.
     pub(crate) fn chain_count(&self) -> u32 {
-        self.chains.load().len() as u32
+        self.chains().len() as u32
     }
 
     /// Whether this node serves nothing, since another cluster succeeds its own.
@@ -124,6 +128,16 @@ impl Local {
         self.handles.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn chains(&self) -> ShardedLockReadGuard<'_, Vec<Option<Here>>> {
+        self.chains.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn set_chains(&self, chains: Vec<Option<Here>>) {
+        let replaced = std::mem::replace(&mut *self.chains.write().unwrap_or_else(PoisonError::into_inner), chains);
+        // The last handle of a chain ends its task, which no local read has to wait for.
+        drop(replaced);
+    }
+
     /// Chains, members or addresses may be others than before.
     pub(crate) fn update(&self, routing: Routing) {
         // Held to the end: of two updates, or of this and a close, one comes wholly after the other.
@@ -136,7 +150,7 @@ impl Local {
             let place = routing.chain(handle.chain).map_or(Place::Spare, |config| config.place(self.me));
             (place != Place::Spare).then(|| Here { handle: handle.clone(), place })
         });
-        self.chains.store(Arc::new(here.collect()));
+        self.set_chains(here.collect());
         self.routing.send_replace(Some(Arc::new(routing)));
     }
 
@@ -144,7 +158,7 @@ impl Local {
     pub(crate) fn close(&self) {
         let mut handles = self.handles();
         handles.clear();
-        self.chains.store(Arc::default());
+        self.set_chains(Vec::new());
     }
 
     /// Local clean reads so far, of all chains.

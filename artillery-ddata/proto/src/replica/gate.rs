@@ -1,4 +1,4 @@
-//! Local clean reads: no lock, no task, no channel, no allocation (docs/DESIGN.md §4).
+//! Local clean reads: no task, no channel, no allocation, and no lock but that of the key (docs/DESIGN.md §4).
 
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 

@@ -1,7 +1,7 @@
 //! The store that forgets at exit.
 //!
-//! Every key has one slot, which points to all its versions, committed and pending; a change makes new versions and
-//! swaps that one pointer, so a reader meets the old ones or the new ones, whole. The slots stand in a hash index that
+//! Every key has one slot, which holds all its versions, committed and pending; a change makes new versions and
+//! exchanges them for the old ones, so a reader meets the old ones or the new ones, whole. The slots stand in a hash index that
 //! is read without locks. They are never replaced there, only added and removed: `scc::HashIndex` replaces an entry by
 //! adding the new one and marking the old one removed, and a reader that looked for the one before and looks for the
 //! other afterwards finds neither (`conformance::readers_meet_whole_entries` sees it).
@@ -13,7 +13,7 @@ mod scan;
 mod slot;
 mod slots;
 mod sorted;
-mod spares;
+mod sync;
 mod versions;
 #[cfg(test)]
 pub(crate) mod work;
@@ -33,7 +33,7 @@ use self::{
     hashed::{FILL, HashedScan, Placed},
     key::{Key, KeyRef},
     scan::Scan,
-    slot::{Slot, SlotId},
+    slot::Slot,
     slots::{PARTS, Slots},
     sorted::SortedIndex,
     versions::Versions,
@@ -112,45 +112,49 @@ impl MemoryStore {
     }
 
     fn find(&self, key: KeyRef<'_>, at_most: Sequence) -> Option<Held> {
-        self.slots.peek(key, |slot| slot.read(|versions| versions.at(at_most).cloned())).flatten()
+        self.slots.peek(key, |slot| slot.read(|versions| versions.at(at_most).cloned())).flatten().flatten()
     }
 
-    /// The slot of a key and what is in it, for writers: there is one at a time for each chain, so both stay as they are.
-    fn slot(&self, key: KeyRef<'_>) -> Option<(Arc<Slot>, Arc<Versions>)> {
+    /// What `change` makes of a key's versions, and the slot that they are in. There is one writer at a time for each chain, so
+    /// they stay as they are until it replaces them. Readers go on meanwhile.
+    fn changed<T>(&self, key: KeyRef<'_>, change: impl FnOnce(&Versions) -> T) -> Option<(Arc<Slot>, T)> {
         let slot = self.slots.get(key)?;
-        let versions = slot.load()?;
-        Some((slot, versions))
+        let made = slot.read(change)?;
+        Some((slot, made))
     }
 
-    fn put(&self, chain: &mut Chain, key: KeyRef<'_>, held: Held, keep_from: Sequence) -> Result<(), StoreError> {
-        let Some((slot, old)) = self.slot(key) else {
-            self.insert(chain, key.to_key(), held);
+    fn put(&self, chain: &mut Chain, key: KeyRef<'_>, held: &Held, keep_from: Sequence) -> Result<(), StoreError> {
+        let (floor, version) = (chain.floor(keep_from), held.version);
+        let follow = |old: &Versions| {
+            let newest = old.newest().version;
+            if newest.sequence >= version.sequence {
+                return Err(StoreError::Failed(format!("version {version} was to follow {newest} of the same key")));
+            }
+            if version.sequence <= floor {
+                return Ok(Versions::new(held.clone()));
+            }
+            let mut new = old.with(held.clone());
+            new.prune(floor);
+            Ok(new)
+        };
+        let Some((slot, new)) = self.changed(key, follow) else {
+            self.insert(chain, key.to_key(), held.clone());
             return Ok(());
         };
-        let newest = old.newest().version;
-        if newest.sequence >= held.version.sequence {
-            return Err(StoreError::Failed(format!("version {} was to follow {newest} of the same key", held.version)));
-        }
-        let (floor, made) = (chain.floor(keep_from), held.version.sequence);
-        let new = if made <= floor {
-            Versions::new(slot.id(), held)
-        } else {
-            let mut new = old.with(held);
-            new.prune(floor);
-            new
-        };
+        let new = new?;
         // But for the pins nothing older would be left.
-        if floor < made && made <= keep_from {
+        if floor < version.sequence && version.sequence <= keep_from {
             chain.held_back.insert(Bytes::copy_from_slice(key.bytes));
         }
-        self.replace(chain, key, &slot, old, new);
+        self.replace(chain, key, &slot, new);
         Ok(())
     }
 
     fn insert(&self, chain: &mut Chain, key: Key, first: Held) {
-        let versions = Versions::new(SlotId::new(), first);
-        self.bytes.fetch_add(key.bytes.len() as u64 + versions.bytes(), Ordering::Relaxed);
-        chain.count(key.bytes.len(), None, Some(&versions));
+        let versions = Versions::new(first);
+        let weight = versions.weight();
+        self.bytes.fetch_add(key.bytes.len() as u64 + weight.bytes, Ordering::Relaxed);
+        chain.count(key.bytes.len(), None, Some(weight));
         let inserted = self.slots.insert(key.clone(), Arc::new(Slot::new(versions)));
         debug_assert!(inserted, "another writer of the same chain");
         self.place(chain, &key);
@@ -158,62 +162,64 @@ impl MemoryStore {
         debug_assert!(inserted, "a key left one index alone");
     }
 
-    fn replace(&self, chain: &mut Chain, key: KeyRef<'_>, slot: &Slot, old: Arc<Versions>, new: Versions) {
-        chain.count(key.bytes.len(), Some(&old), Some(&new));
+    fn replace(&self, chain: &mut Chain, key: KeyRef<'_>, slot: &Slot, new: Versions) {
+        let after = new.weight();
+        let Some(old) = slot.replace(Some(new)) else { return };
+        let before = old.weight();
+        chain.count(key.bytes.len(), Some(before), Some(after));
         // Around zero both wrap alike.
-        let more = new.bytes().wrapping_sub(old.bytes());
+        let more = after.bytes.wrapping_sub(before.bytes);
         if more != 0 {
             self.bytes.fetch_add(more, Ordering::Relaxed);
-        }
-        drop(old);
-        if let Some(replaced) = slot.replace(Some(chain.spares.make(new))) {
-            chain.spares.keep(replaced);
         }
     }
 
     /// The index frees what it removed at its leisure, hence the slot is emptied first.
-    fn remove(&self, chain: &mut Chain, key: KeyRef<'_>, slot: &Slot, old: &Versions) {
-        chain.count(key.bytes.len(), Some(old), None);
-        self.bytes.fetch_sub(key.bytes.len() as u64 + old.bytes(), Ordering::Relaxed);
-        drop(slot.replace(None));
+    fn remove(&self, chain: &mut Chain, key: KeyRef<'_>, slot: &Slot) {
+        let Some(old) = slot.replace(None) else { return };
+        let weight = old.weight();
+        chain.count(key.bytes.len(), Some(weight), None);
+        self.bytes.fetch_sub(key.bytes.len() as u64 + weight.bytes, Ordering::Relaxed);
         self.slots.remove(key);
         self.ordered.remove(&key);
         self.displace(chain, key);
     }
 
     fn prune(&self, chain: &mut Chain, key: KeyRef<'_>, keep_from: Sequence) {
-        let Some((slot, old)) = self.slot(key) else { return };
-        if old.is_settled() {
-            return;
-        }
         let floor = chain.floor(keep_from);
-        let mut new = Versions::clone(&old);
-        let changed = new.prune(floor);
+        let pruned = self.changed(key, |old| {
+            (!old.is_settled()).then(|| {
+                let mut new = old.clone();
+                let any = new.prune(floor);
+                (new, any)
+            })
+        });
+        let Some((slot, Some((new, any)))) = pruned else { return };
         if new.is_gone(floor) {
-            self.remove(chain, key, &slot, &old);
+            self.remove(chain, key, &slot);
             return;
         }
         if floor < keep_from && !new.is_settled() {
             chain.held_back.insert(Bytes::copy_from_slice(key.bytes));
         }
-        if changed {
-            self.replace(chain, key, &slot, old, new);
+        if any {
+            self.replace(chain, key, &slot, new);
         }
     }
 
     fn drop_above(&self, chain: &mut Chain, key: KeyRef<'_>, last: Sequence, keep_from: Sequence) {
-        let Some((slot, old)) = self.slot(key) else { return };
-        if old.newest().version.sequence <= last {
-            return;
-        }
         let floor = chain.floor(keep_from);
-        let left = old.without_above(last).map(|mut new| {
-            new.prune(floor);
-            new
+        let cut = self.changed(key, |old| {
+            (old.newest().version.sequence > last).then(|| {
+                let mut left = old.without_above(last)?;
+                left.prune(floor);
+                (!left.is_gone(floor)).then_some(left)
+            })
         });
-        match left.filter(|new| !new.is_gone(floor)) {
-            Some(new) => self.replace(chain, key, &slot, old, new),
-            None => self.remove(chain, key, &slot, &old),
+        match cut {
+            Some((slot, Some(Some(left)))) => self.replace(chain, key, &slot, left),
+            Some((slot, Some(None))) => self.remove(chain, key, &slot),
+            Some((_, None)) | None => {}
         }
     }
 }
@@ -239,7 +245,7 @@ impl Store for MemoryStore {
             let key = |bytes| KeyRef { chain: batch.chain, bytes };
             match op {
                 StoreOp::Put { key: bytes, held } => {
-                    self.put(&mut chain, key(bytes), held.clone(), batch.keep_from)?;
+                    self.put(&mut chain, key(bytes), held, batch.keep_from)?;
                 }
                 StoreOp::Prune { key: bytes } => self.prune(&mut chain, key(bytes), batch.keep_from),
                 StoreOp::DropAbove { key: bytes, last } => {

@@ -41,7 +41,7 @@ impl Router {
     }
 
     pub(super) fn channel(&self, node: NodeId) -> Result<Arc<Channel>, Error> {
-        if let Some(channel) = self.peers.load().channels.get(&node) {
+        if let Some(channel) = self.peers().channels.get(&node) {
             return Ok(channel.clone());
         }
         let routing = self.known();
@@ -60,17 +60,25 @@ impl Router {
         })
     }
 
+    /// All of them as they are now.
+    pub(super) fn peers(&self) -> Arc<Peers> {
+        self.peers.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
     /// One change after the other, each seen as a whole.
     pub(super) fn change_peers<T>(&self, change: impl FnOnce(&mut Peers) -> T) -> T {
         // A panic leaves nothing half done: what is changed is a copy.
         let _one_at_a_time = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut peers = Peers::clone(&self.peers.load());
+        let mut peers = Peers::clone(&self.peers());
         let result = change(&mut peers);
-        self.peers.store(Arc::new(peers));
+        let before =
+            std::mem::replace(&mut *self.peers.write().unwrap_or_else(PoisonError::into_inner), Arc::new(peers));
+        // Links may end here, when the lock is free again.
+        drop(before);
         result
     }
 
     pub(super) fn is_connected(&self, node: NodeId) -> bool {
-        self.peers.load().channels.get(&node).is_some_and(|channel| channel.is_connected())
+        self.peers().channels.get(&node).is_some_and(|channel| channel.is_connected())
     }
 }

@@ -184,7 +184,7 @@ impl Router {
     }
 
     async fn ask_candidates(&self, asked: &Asked, deadline: Instant) -> Option<Routing> {
-        let endpoint = self.peers.load().endpoint.clone()?;
+        let endpoint = self.peers().endpoint.clone()?;
         let known = asked.known.borrow().clone();
         let addrs = known.nodes.values().flat_map(|node| node.addrs.clone()).chain(asked.candidates.all());
         for addr in addrs {

@@ -7,7 +7,7 @@ use std::{
 
 use bytes::Bytes;
 
-use super::{hashed::Filled, spares::Spares, versions::Versions};
+use super::{hashed::Filled, versions::Weight};
 use crate::{ChainId, Sequence, store::Size};
 
 /// The chains of a store.
@@ -27,7 +27,6 @@ pub(super) struct Chain {
     pub(super) size: Size,
     /// How much of it stands in hash order.
     pub(super) hashed: Filled,
-    pub(super) spares: Spares,
 }
 
 impl Chains {
@@ -71,9 +70,9 @@ impl Chain {
     }
 
     /// The versions of a key have become others; `None`: the key wasn't, or isn't, there.
-    pub(super) fn count(&mut self, key: usize, old: Option<&Versions>, new: Option<&Versions>) {
-        let bytes = |versions: Option<&Versions>| versions.map_or(0, |versions| key as u64 + versions.bytes());
-        let live = |versions: Option<&Versions>| u64::from(versions.is_some_and(|held| held.newest().value.is_some()));
+    pub(super) fn count(&mut self, key: usize, old: Option<Weight>, new: Option<Weight>) {
+        let bytes = |weight: Option<Weight>| weight.map_or(0, |weight| key as u64 + weight.bytes);
+        let live = |weight: Option<Weight>| u64::from(weight.is_some_and(|weight| weight.is_live));
         self.size.bytes = self.size.bytes + bytes(new) - bytes(old);
         self.size.keys = self.size.keys + live(new) - live(old);
     }

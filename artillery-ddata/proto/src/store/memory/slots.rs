@@ -85,10 +85,7 @@ mod tests {
     use super::*;
     use crate::{
         ChainId, Version,
-        store::{
-            Held,
-            memory::{slot::SlotId, versions::Versions},
-        },
+        store::{Held, memory::versions::Versions},
     };
 
     #[test]
@@ -110,7 +107,7 @@ mod tests {
             let slots = Slots::new(1, PARTS);
             for (chain, bytes) in (0..KEYS).map(shape) {
                 let first = Held { version: Version::new(1, 1), value: Some(Bytes::new()) };
-                let slot = Arc::new(Slot::new(Versions::new(SlotId::new(), first)));
+                let slot = Arc::new(Slot::new(Versions::new(first)));
                 assert!(slots.insert(KeyRef { chain: ChainId(chain), bytes: &bytes }.to_key(), slot));
             }
             assert_eq!(slots.len() as u64, KEYS);

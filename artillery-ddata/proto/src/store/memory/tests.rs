@@ -21,7 +21,7 @@ fn conforms() {
 fn recount(store: &MemoryStore) -> u64 {
     let mut bytes = 0;
     store.slots.for_each(|key, slot| {
-        bytes += key.bytes.len() as u64 + slot.load().map_or(0, |held| held.recount());
+        bytes += key.bytes.len() as u64 + slot.read(Versions::recount).unwrap_or_default();
     });
     bytes
 }
@@ -161,22 +161,11 @@ fn hash_order_is_made_a_bounded_way_at_a_time_and_only_when_asked_for() {
     assert_eq!(store.hashed.len(), 50);
 }
 
+/// A thread that loses the processor in the middle of a read meets versions of its own key. One thread puts two keys in turn,
+/// while sleeping threads take the processor away from the readers as often as they can
+/// (docs/adr/0025-versions-say-whose-they-are.md).
 #[test]
-fn no_store_has_a_slot_of_another_one() {
-    let slot = || {
-        let store = MemoryStore::with_seed(1);
-        let op = StoreOp::Put { key: "a".into(), held: Held { version: Version::new(1, 1), value: None } };
-        store.apply(&StoreBatch { chain: ChainId(0), keep_from: Sequence(0), ops: smallvec![op] }).unwrap();
-        store.slot(KeyRef { chain: ChainId(0), bytes: b"a" }).unwrap().0.id()
-    };
-    assert_ne!(slot(), slot(), "memory goes from store to store");
-}
-
-/// Readers who lose the processor between any two steps meet versions of their own key. Two keys pass the same memory to
-/// and fro here, while sleepers take the processor away as often as they can: without the check in [`slot`] a reader finds
-/// the other key's value two or three times a second.
-#[test]
-#[expect(clippy::disallowed_methods, reason = "who sleeps is woken, and takes the processor from somebody")]
+#[expect(clippy::disallowed_methods, reason = "a thread that wakes up takes the processor from another one")]
 fn readers_meet_versions_of_their_own_key() {
     const WRITES: u64 = 1_000_000;
     const CHAIN: ChainId = ChainId(0);

@@ -5,7 +5,6 @@ use std::{ops::Deref, slice, sync::Arc};
 use bytes::Bytes;
 use smallvec::SmallVec;
 
-use super::slot::SlotId;
 use crate::{Sequence, store::Held};
 
 /// All versions of one key, never empty.
@@ -15,19 +14,25 @@ use crate::{Sequence, store::Held};
 /// number of times.
 #[derive(Clone, Debug)]
 pub(super) struct Versions {
-    /// Whose they are.
-    slot: SlotId,
     newest: Held,
     older: SmallVec<[Run; 1]>,
     bytes: u64,
 }
 
-/// Older versions that are shared, at least one.
+/// What versions add to the size of their chain, beside the key.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Weight {
+    /// Of all values.
+    pub(super) bytes: u64,
+    /// Whether the newest version is a value.
+    pub(super) is_live: bool,
+}
+
+/// Older versions, at least one.
 #[derive(Clone, Debug)]
 enum Run {
-    /// The newest of what was there before, which had no older ones: nothing is copied for the one version that most keys
-    /// have.
-    One(Arc<Versions>),
+    /// Stands where it is: nothing is allocated for the one pending version that most written keys have.
+    One(Held),
     Many(Arc<[Held]>),
 }
 
@@ -36,7 +41,7 @@ impl Deref for Run {
 
     fn deref(&self) -> &[Held] {
         match self {
-            Self::One(before) => slice::from_ref(&before.newest),
+            Self::One(held) => slice::from_ref(held),
             Self::Many(run) => run,
         }
     }
@@ -46,23 +51,17 @@ impl Deref for Run {
 const SHORT: usize = 16;
 
 impl Versions {
-    pub(super) fn new(slot: SlotId, newest: Held) -> Self {
+    pub(super) fn new(newest: Held) -> Self {
         let bytes = size(&newest);
-        Self { slot, newest, older: SmallVec::new(), bytes }
-    }
-
-    /// The slot that they are in, or were.
-    pub(super) fn slot(&self) -> SlotId {
-        self.slot
+        Self { newest, older: SmallVec::new(), bytes }
     }
 
     pub(super) fn newest(&self) -> &Held {
         &self.newest
     }
 
-    /// Bytes of all values.
-    pub(super) fn bytes(&self) -> u64 {
-        self.bytes
+    pub(super) fn weight(&self) -> Weight {
+        Weight { bytes: self.bytes, is_live: self.newest.value.is_some() }
     }
 
     /// The newest version at or below `at_most`.
@@ -85,10 +84,10 @@ impl Versions {
     }
 
     /// These and a newer version.
-    pub(super) fn with(self: &Arc<Self>, newest: Held) -> Self {
-        let (slot, bytes) = (self.slot, self.bytes + size(&newest));
+    pub(super) fn with(&self, newest: Held) -> Self {
+        let bytes = self.bytes + size(&newest);
         if self.older.is_empty() {
-            return Self { slot, newest, older: SmallVec::from_buf([Run::One(self.clone())]), bytes };
+            return Self { newest, older: SmallVec::from_buf([Run::One(self.newest.clone())]), bytes };
         }
         let mut first = self.older.len();
         let mut len = 1;
@@ -100,16 +99,7 @@ impl Versions {
         self.older[first..].iter().for_each(|swallowed| run.extend_from_slice(swallowed));
         run.push(self.newest.clone());
         let older = self.older[..first].iter().cloned().chain([Run::Many(run.into())]).collect();
-        Self { slot, newest, older, bytes }
-    }
-
-    /// Frees all values. What the newest one replaced, if that stands alone, is returned.
-    pub(super) fn clear(&mut self) -> Option<Arc<Self>> {
-        (self.newest.value, self.bytes) = (None, 0);
-        match self.older.drain(..).next_back()? {
-            Run::One(before) => Some(before),
-            Run::Many(_) => None,
-        }
+        Self { newest, older, bytes }
     }
 
     /// Drops versions that another one at or below `floor` supersedes: all of them if there are few, else at least
@@ -148,7 +138,7 @@ impl Versions {
         let newest = left.pop()?;
         let bytes = size(&newest) + sum(&left);
         let older = if left.is_empty() { SmallVec::new() } else { SmallVec::from_buf([Run::Many(left.into())]) };
-        Some(Self { slot: self.slot, newest, older, bytes })
+        Some(Self { newest, older, bytes })
     }
 
     #[cfg(test)]
