@@ -34,8 +34,8 @@ fn thousands_in_flight_are_each_applied_once() {
         keys: Keys { registers: 0, lists: 1, counters: 1, chains: 1 },
         mix: Mix { writes: 1000, batches: 0, numbered: 1000, duplicates: 500, settled: 0, writers: 0, ..base.mix },
         window: 64 << 20,
-        // No more than twice what so many records take up: a session may have half of it.
-        session_bytes: 1 << 20,
+        // No more than four times what so many records take up: a session may have a quarter of it.
+        session_bytes: 2 << 20,
         backlog: 64 << 20,
         padding: 0,
         patience: (8 * SECOND, 10 * SECOND),

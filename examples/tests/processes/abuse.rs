@@ -57,19 +57,19 @@ impl Service for Deaf {
 }
 
 /// Who knows the secret.
-struct Insider {
+pub(crate) struct Insider {
     cluster: String,
     secret: String,
     addrs: Vec<SocketAddr>,
 }
 
 impl Insider {
-    fn of(cluster: &Cluster) -> Arc<Self> {
+    pub(crate) fn of(cluster: &Cluster) -> Arc<Self> {
         let addrs = cluster.addrs.iter().map(|addr| addr.parse().unwrap()).collect();
         Arc::new(Self { cluster: cluster.name.clone(), secret: cluster.secret.clone(), addrs })
     }
 
-    fn endpoint(&self, only_first: Option<u32>) -> Endpoint {
+    pub(crate) fn endpoint(&self, only_first: Option<u32>) -> Endpoint {
         let identity = Identity::client_from_secret(self.secret.as_bytes()).unwrap();
         let local = LocalInfo {
             cluster: self.cluster.clone(),
@@ -84,7 +84,7 @@ impl Insider {
         Endpoint::bind_filtered(config, identity, local, Arc::new(Deaf), Arc::new(filter)).unwrap()
     }
 
-    fn addr(&self, at: usize) -> SocketAddr {
+    pub(crate) fn addr(&self, at: usize) -> SocketAddr {
         self.addrs[at % 3]
     }
 

@@ -1,6 +1,7 @@
 //! The programs as people and scripts run them: real processes, real sockets, mDNS on loopback.
 
 mod abuse;
+mod appends;
 mod availability;
 mod chaos;
 mod counters;
@@ -18,6 +19,7 @@ mod members;
 mod metrics;
 mod moving;
 mod overload;
+mod parked;
 mod quickstart;
 mod recover;
 mod resp;
