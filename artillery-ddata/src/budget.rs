@@ -52,12 +52,17 @@ impl Budget {
         u32::try_from(bytes.div_ceil(UNIT)).unwrap_or(u32::MAX).clamp(1, self.units)
     }
 
+    /// An item larger than this part takes no more of the whole than this part is: one alone doesn't stand in the way of all others.
+    fn of_whole(&self, whole: &Self, bytes: usize) -> u32 {
+        self.units(bytes).min(whole.units)
+    }
+
     /// Waits for room, in the order of the calls. May be cancelled.
     pub(crate) async fn take(&self, bytes: usize) -> Share {
         // Its own first: who waits there is in the way of nobody else.
         let Share { own, .. } = self.reserve(bytes).await;
         let whole = match &self.whole {
-            Some(whole) => whole.room.clone().acquire_many_owned(whole.units(bytes)).await.ok(),
+            Some(whole) => whole.room.clone().acquire_many_owned(self.of_whole(whole, bytes)).await.ok(),
             None => None,
         };
         Share { own, whole }
@@ -87,7 +92,8 @@ impl Budget {
             }
         }
         if let Some(whole) = &self.whole {
-            let Ok(of_whole) = whole.room.clone().try_acquire_many_owned(whole.units(bytes)) else { return false };
+            let of_whole = self.of_whole(whole, bytes);
+            let Ok(of_whole) = whole.room.clone().try_acquire_many_owned(of_whole) else { return false };
             share.whole = Some(of_whole);
         }
         share.shrink(bytes);
@@ -236,9 +242,9 @@ mod tests {
         assert!(other.try_fill(&mut reserved, 6 << 10));
         assert_eq!((other.left(), whole.left()), (19 << 10, 94 << 10));
         drop(reserved);
-        // What is larger than a part takes all of that, and what it takes of the whole.
+        // What is larger than a part takes all of that, and no more of the whole.
         let large = other.take(60 << 10).await;
-        assert_eq!((other.left(), whole.left()), (0, 40 << 10));
+        assert_eq!((other.left(), whole.left()), (0, 75 << 10));
         drop(large);
         assert_eq!((other.left(), whole.left()), (25 << 10, 100 << 10));
     }

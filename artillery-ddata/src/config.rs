@@ -75,10 +75,11 @@ pub struct Limits {
     pub backlog_bytes: usize,
     /// The largest value, inclusive.
     pub max_value_bytes: usize,
-    /// Each queue of requests and answers: of a chain, reads and writes that wait for it, and watches that wait for changes; of all
-    /// connections together, reads until they are answered, watches, writes that are handed on or wait in line, large requests,
-    /// and answers that wait to be sent, of each of which one connection may have a quarter. Past it, callers wait until their deadline,
-    /// or are told [`Busy`](crate::Refusal::Busy). What is larger has the queue to itself.
+    /// Each queue of requests and answers: of a chain, reads, small writes and large writes that wait for it, and watches that wait for
+    /// changes; of the connections of all clients together, and once more of those of all nodes, reads until they are answered,
+    /// watches, writes that are handed on or wait in line, large requests, and answers that wait to be sent: of each of them one
+    /// connection may have a quarter. Past it, callers wait until their deadline, or are told [`Busy`](crate::Refusal::Busy). What is
+    /// larger than a queue, or a connection's part, has that to itself.
     pub queue_bytes: usize,
     /// Client sessions and the records by which their retries are known, of each chain: past it the session that was used
     /// the longest time ago is evicted, and its retries are told so. A session may have a quarter of it. The same at all

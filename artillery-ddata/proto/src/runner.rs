@@ -43,6 +43,8 @@ use crate::{
 
 /// Writes that are taken in one after the other before anything is sent.
 const WRITES: usize = 256;
+/// So many small writes may be taken in before a large one has its turn.
+const SMALL_WRITES: u32 = 256;
 /// Nothing is put off for longer.
 const MOMENT: Duration = Duration::from_millis(1);
 
@@ -98,6 +100,8 @@ pub struct ChainRunner<C> {
     refused: VecDeque<(C, Refusal)>,
     open: Option<Epoch>,
     halted: Option<Halt>,
+    /// Writes that were taken in since the last one from the line of large ones.
+    small_writes: u32,
     /// Since when something is put off.
     behind_since: Option<Timestamp>,
     #[cfg(feature = "mutants")]
@@ -127,6 +131,7 @@ impl<C> ChainRunner<C> {
             refused: VecDeque::new(),
             open: None,
             halted: None,
+            small_writes: 0,
             behind_since: None,
             #[cfg(feature = "mutants")]
             mutant: None,
@@ -183,18 +188,21 @@ impl<C> ChainRunner<C> {
         turn.orders.drain(..).for_each(|order| self.order(now, order));
         turn.frames.drain(..).for_each(|(from, frame)| self.frame(now, from, frame));
         turn.reads.drain(..).for_each(|read| self.read(now, read.into()));
-        turn.writes.drain(..).for_each(|write| self.write(now, write.into(), wall()));
+        turn.large_writes.drain(..).for_each(|write| self.write_of(Line::Large, now, write.into(), wall()));
+        turn.writes.drain(..).for_each(|write| self.write_of(Line::Small, now, write.into(), wall()));
         // Each write takes room, so the next one is received only when the one before it has been taken in.
-        for line in [Line::Large, Line::Small] {
-            for _ in 0..WRITES {
-                if !self.has_room(line) {
-                    break;
-                }
-                let Some(write) = more(line) else { break };
-                self.write(clock(), write.into(), wall());
-            }
+        for _ in 0..WRITES {
+            let lines = self.lines().into_iter().filter(|&line| self.has_room(line));
+            let Some((line, write)) = lines.into_iter().find_map(|line| Some((line, more(line)?))) else { break };
+            self.write_of(line, clock(), write.into(), wall());
         }
         self.replica.handle(clock(), Input::Tick);
+    }
+
+    /// The lines in the order in which the next write is to be taken from them. A large one has its turn now and then, and small ones
+    /// whenever they are few: neither line waits for the other to be empty.
+    pub fn lines(&self) -> [Line; 2] {
+        if self.small_writes < SMALL_WRITES { [Line::Small, Line::Large] } else { [Line::Large, Line::Small] }
     }
 
     /// Whether a write of this line would be taken in now: otherwise writes stay where they wait.
@@ -271,6 +279,11 @@ impl<C> ChainRunner<C> {
         }
         let token = Token(self.callers.insert((caller, history)) as u64);
         self.replica.handle(now, Input::Read { token, query, mode, floor, deadline });
+    }
+
+    fn write_of(&mut self, line: Line, now: Timestamp, request: WriteRequest<C>, wall_clock: u64) {
+        self.small_writes = if line == Line::Large { 0 } else { self.small_writes.saturating_add(1) };
+        self.write(now, request, wall_clock);
     }
 
     fn write(&mut self, now: Timestamp, request: WriteRequest<C>, wall_clock: u64) {

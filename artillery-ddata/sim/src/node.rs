@@ -260,6 +260,7 @@ fn settings(setup: &Setup) -> Settings {
         mutant: setup.mutant.and_then(MutantName::guard),
         sessions: setup.session_bytes,
         answer: setup.answer,
+        watch_steps: setup.watch_steps,
         join: setup.join,
         snapshot_age: setup.snapshot_age,
         snapshot_bytes: setup.snapshot_bytes,

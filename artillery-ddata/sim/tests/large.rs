@@ -134,7 +134,8 @@ impl World {
                 link.begin(self.clock);
             }
         }
-        self.chains.iter_mut().flatten().for_each(ChainRunner::settle);
+        let now = Timestamp::from_nanos(self.clock);
+        self.chains.iter_mut().flatten().for_each(|runner| runner.settle(|| now));
     }
 
     /// Moves frames until `enough`, or until none is on its way.

@@ -12,7 +12,7 @@ use std::{
 use artillery_proto::{
     ChainId, Sequence, Timestamp, Version,
     replica::{Gate, Reply, Settings, Write},
-    runner::{ChainRunner, Output, WriteRequest},
+    runner::{ChainRunner, Line, Output, WriteRequest},
     store::{MemoryStore, Store},
     wire::message::{ChainFrame, MAX_CHUNK},
 };
@@ -166,7 +166,7 @@ impl World {
 
     fn take(&mut self, n: usize, mut turn: Received) {
         let now = Timestamp::from_nanos(self.clock);
-        self.chain[n].take(|| now, || 0, &mut turn, || None);
+        self.chain[n].take(|| now, || 0, &mut turn, |_| None);
         while let Some(output) = self.chain[n].poll_output() {
             if let Output::Reply(caller, reply) = output {
                 self.answered(caller, &reply);
@@ -202,7 +202,7 @@ impl World {
     /// Lets in as much as there is room for: into the window first, then into the queue.
     fn admit(&mut self) {
         loop {
-            if self.chain[0].has_room()
+            if self.chain[0].has_room(Line::Small)
                 && let Some(call) = self.queue.pop_front()
             {
                 self.queued -= call.bytes;
@@ -284,7 +284,8 @@ impl World {
                 }
             }
         }
-        self.chain.iter_mut().for_each(ChainRunner::settle);
+        let now = Timestamp::from_nanos(self.clock);
+        self.chain.iter_mut().for_each(|runner| runner.settle(|| now));
     }
 
     /// Until `enough`, or until nothing happens any more.

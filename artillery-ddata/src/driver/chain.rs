@@ -121,6 +121,7 @@ impl Task {
                 self.flush();
             }
             let (room, room_for_large) = (self.runner.has_room(Line::Small), self.runner.has_room(Line::Large));
+            let lines = self.runner.lines();
             let tick = self.runner.next_tick();
             let pause = tick.map_or(Duration::ZERO, |at| at - clock::now());
             tokio::select! {
@@ -129,8 +130,9 @@ impl Task {
                 taken = self.orders.recv_many(&mut orders, ORDERS) => if taken == 0 { return },
                 taken = self.commands.recv_many(&mut commands, BATCH) => if taken == 0 { return },
                 taken = self.reads.recv_many(&mut self.turn.reads, BATCH) => if taken == 0 { return },
-                write = self.writes.next(room_for_large), if room => match write {
-                    Some(write) => self.turn.writes.push(write),
+                write = self.writes.next(lines, room_for_large), if room => match write {
+                    Some((Line::Small, write)) => self.turn.writes.push(write),
+                    Some((Line::Large, write)) => self.turn.large_writes.push(write),
                     None => return,
                 },
                 () = wake.notified() => {}

@@ -198,6 +198,14 @@ impl FakeNode {
         let handle = config.role(self.me()).map(|_| chain(self.me(), config, routing.life(), loses));
         self.local.form(routing.clone(), vec![handle]);
     }
+
+    /// Tells the node what all chains are: it gets those of which it is a member.
+    pub(crate) fn form_all(&self, routing: &Routing) {
+        let of = |config: &ChainConfig| {
+            config.role(self.me()).map(|_| chain(self.me(), config.clone(), routing.life(), |_| false))
+        };
+        self.local.form(routing.clone(), routing.chains.iter().map(of).collect());
+    }
 }
 
 /// A routing with one chain.

@@ -93,12 +93,23 @@ pub(crate) struct WriteQueues {
 }
 
 impl WriteQueues {
-    /// The next write, of the large ones if there is room for one; `None`: nobody writes any more. May be cancelled.
-    pub(crate) async fn next(&mut self, room_for_large: bool) -> Option<Queued<WriteRequest>> {
-        tokio::select! {
-            biased;
-            write = self.large.recv(), if room_for_large => write,
-            write = self.small.recv() => write,
+    /// The next write, of the first line that has one, of the large ones if there is room for one; `None`: nobody writes any more. May
+    /// be cancelled.
+    pub(crate) async fn next(
+        &mut self,
+        lines: [Line; 2],
+        room_for_large: bool,
+    ) -> Option<(Line, Queued<WriteRequest>)> {
+        let (small, large) = (&mut self.small, &mut self.large);
+        let small = async { Some((Line::Small, small.recv().await?)) };
+        let large = async {
+            if room_for_large { Some((Line::Large, large.recv().await?)) } else { std::future::pending().await }
+        };
+        tokio::pin!(small, large);
+        if lines[0] == Line::Small {
+            tokio::select! { biased; write = small => write, write = large => write }
+        } else {
+            tokio::select! { biased; write = large => write, write = small => write }
         }
     }
 

@@ -1,7 +1,7 @@
 //! Changes as they are committed.
 
 use std::{
-    collections::VecDeque,
+    collections::{BTreeMap, VecDeque},
     fmt,
     future::poll_fn,
     pin::Pin,
@@ -68,23 +68,17 @@ struct State {
     /// Which chain is asked next, where there are several.
     turn: usize,
     ready: VecDeque<(ChainId, Record)>,
-    /// An update of which only some changes came, since all of them are too much for one answer: the rest is asked for next.
-    part: Option<Part>,
+    /// Of each chain, an update of which only some changes came, since all of them are too much for one answer: the rest is asked
+    /// for next.
+    parts: BTreeMap<ChainId, Part>,
 }
 
 /// What was shown of an update.
 #[derive(Clone, Copy)]
 struct Part {
-    chain: ChainId,
     /// All that stands in front of the update.
     after: Sequence,
     shown: u32,
-}
-
-impl Part {
-    fn is_of(part: Option<Self>, chain: ChainId, version: Version) -> bool {
-        part.is_some_and(|part| part.chain == chain && part.after.next() == version.sequence)
-    }
 }
 
 impl Watch {
@@ -98,7 +92,7 @@ impl Watch {
             position: None,
             turn: 0,
             ready: VecDeque::new(),
-            part: None,
+            parts: BTreeMap::new(),
         };
         Self(Fetched::new(state))
     }
@@ -140,7 +134,7 @@ impl Source for State {
         let Some((chain, Record { key, held })) = self.ready.pop_front() else { return Next::Unknown };
         let is_last = self.ready.front().is_none_or(|(_, next)| next.held.version != held.version);
         if is_last
-            && !Part::is_of(self.part, chain, held.version)
+            && self.parts.get(&chain).is_none_or(|part| part.after.next() != held.version.sequence)
             && let Some(position) = &mut self.position
             && let Some(cluster) = position.cluster()
         {
@@ -169,17 +163,17 @@ impl Source for State {
             // With several chains none of them is waited for so long that another one would have to wait for it.
             let chains = routing.chains.len().max(1);
             let patience = if chains == 1 { PATIENCE } else { Duration::from_millis(20) };
-            let (chain, after, shown) = match self.part {
-                Some(Part { chain, after, shown }) => (chain, Some(after), shown),
-                None => {
-                    self.turn = (self.turn + 1) % chains;
-                    let chain = routing.chains[self.turn].chain;
-                    (chain, self.position.as_ref().map(|position| position.floor(chain)), 0)
-                }
-            };
+            self.turn = (self.turn + 1) % chains;
+            let chain = routing.chains[self.turn].chain;
+            let position = || self.position.as_ref().map(|position| position.floor(chain));
+            let part = self.parts.get(&chain).copied();
+            let (after, shown) = part.map_or_else(|| (position(), 0), |part| (Some(part.after), part.shown));
             let changes = self.ask_chain(&routing, chain, after, shown, patience).await?;
             let Changes { upto, shown, .. } = changes;
-            self.part = (shown > 0).then_some(Part { chain, after: upto, shown });
+            match shown {
+                0 => drop(self.parts.remove(&chain)),
+                _ => drop(self.parts.insert(chain, Part { after: upto, shown })),
+            }
             if changes.records.is_empty() {
                 self.reach(&routing, chain, upto);
             }

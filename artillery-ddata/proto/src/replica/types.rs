@@ -49,6 +49,9 @@ pub struct Settings {
     /// Bytes of watches that may wait for changes at a time; beyond them, another one is answered
     /// [`Busy`](Refusal::Busy).
     pub watches: usize,
+    /// So many changes are looked at for one question of a watch, and those of one update more: however long the history is, others
+    /// have their turn.
+    pub watch_steps: usize,
     /// Bytes of values that a head puts together in one go, at least 1: what is more goes in steps, between which others have their
     /// turn.
     pub join: usize,
@@ -94,6 +97,7 @@ impl Default for Settings {
             max_value: 64 << 20,
             chunk: MAX_CHUNK,
             answer: 256 << 10,
+            watch_steps: 16 << 10,
             join: 4 << 20,
             watches: 64 << 20,
             snapshot_age: Duration::from_secs(60),

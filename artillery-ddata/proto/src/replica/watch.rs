@@ -18,9 +18,6 @@ use crate::{
 /// What a question that waits takes beside its prefix, in bytes.
 const QUESTION: usize = 256;
 
-/// Changes that are looked at for one question: however long the history is, others have their turn.
-const STEPS: usize = 16 << 10;
-
 /// The questions that wait, by their prefix: a change is looked at once, however many they are.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Watchers {
@@ -117,7 +114,7 @@ impl Replica {
         let mut portion = Portion::new(self.settings.answer);
         let mut steps = 0;
         for update in self.history.from(after.saturating_next()).take_while(|update| self.is_shown(update)) {
-            if steps >= STEPS {
+            if steps >= self.settings.watch_steps {
                 break;
             }
             let skipped = std::mem::take(&mut changes.shown) as usize;
@@ -141,25 +138,36 @@ impl Replica {
         update.version.sequence <= self.watermark || self.is(Mutant::WatchUncommitted)
     }
 
-    /// Answers those that wait for what has been committed behind `before`.
+    /// Answers those that wait for what has been committed behind `before`. Up to there they have seen all of their keys.
     pub(super) fn answer_watchers(&mut self, before: Sequence) {
         if self.watchers.len == 0 {
             return;
         }
-        let committed = self.history.from(before.next()).take_while(|update| self.is_shown(update));
-        let keys = committed.flat_map(|update| &update.changes).map(|change| &change.key);
-        let changed: Vec<Bytes> = keys.flat_map(|key| self.watchers.prefixes_of(key)).collect();
-        for prefix in changed {
-            for Waiting { token, deadline, after, shown } in self.watchers.take(&prefix) {
-                let changes = self.changes(&prefix, after, shown);
-                if changes.records.is_empty() {
-                    // It had seen them elsewhere.
-                    let Changes { upto: after, shown, .. } = changes;
-                    self.watchers.wait(prefix.clone(), Waiting { token, deadline, after, shown });
-                } else {
-                    self.outputs.push_back(Output::Reply(token, Reply::Changes(changes)));
+        let mut changed = Vec::new();
+        for update in self.history.from(before.next()).take_while(|update| update.version.sequence <= self.watermark) {
+            for change in &update.changes {
+                for prefix in self.watchers.prefixes_of(&change.key) {
+                    // Each is taken out when it is found first: however many changes there are, it costs that once.
+                    let waiting = self.watchers.take(&prefix);
+                    changed.push((prefix, waiting));
                 }
             }
+        }
+        for (prefix, waiting) in changed {
+            waiting.into_iter().for_each(|waiting| self.answer_watcher(&prefix, waiting, before));
+        }
+    }
+
+    fn answer_watcher(&mut self, prefix: &Bytes, waiting: Waiting, before: Sequence) {
+        let Waiting { token, deadline, after, shown } = waiting;
+        let (after, shown) = if after < before { (before, 0) } else { (after, shown) };
+        let changes = self.changes(prefix, after, shown);
+        if changes.records.is_empty() && changes.upto >= self.watermark {
+            // It had seen them elsewhere.
+            let Changes { upto: after, shown, .. } = changes;
+            self.watchers.wait(prefix.clone(), Waiting { token, deadline, after, shown });
+        } else {
+            self.outputs.push_back(Output::Reply(token, Reply::Changes(changes)));
         }
     }
 

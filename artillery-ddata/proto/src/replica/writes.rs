@@ -259,6 +259,7 @@ impl Replica {
 
     /// Updates above `keep` are gone from here: whoever waits for one can't be told what became of it.
     pub(super) fn cut_writes(&mut self, keep: Version) {
+        self.writes.large = self.writes.large.min(keep.sequence);
         while let Some(cut) = self.writes.next_above(keep.sequence) {
             for asker in cut.askers {
                 self.outputs.push_back(Output::Reply(asker.token, Reply::Expired));

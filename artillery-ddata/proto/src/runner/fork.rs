@@ -19,6 +19,7 @@ impl<C: Clone> ChainRunner<C> {
             refused: self.refused.clone(),
             open: self.open,
             halted: self.halted.clone(),
+            small_writes: self.small_writes,
             behind_since: self.behind_since,
             mutant: self.mutant,
             kept: self.kept,
@@ -46,6 +47,8 @@ impl<C: fmt::Debug> ChainRunner<C> {
             // They follow from what the replica has said.
             open: _,
             halted: _,
+            // Which line comes first; a driver without lines doesn't ask.
+            small_writes: _,
             behind_since,
             mutant: _,
             kept,

@@ -318,3 +318,33 @@ mod without {
         );
     }
 }
+
+#[test]
+fn small_writes_pass_large_ones_that_never_end() {
+    let mut rig = Rig::new();
+    let write = |caller, write| WriteRequest { request: None, history: None, write, deadline: at(1 << 40), caller };
+    rig.turn.writes.push(write(1, Write::Put { key: "long".into(), value: vec![0; 9 << 20].into() }));
+    rig.take(10);
+    let small = std::cell::Cell::new(0);
+    let large = std::cell::Cell::new(0);
+    for n in 0..60 {
+        let more = |line| {
+            Some(match line {
+                Line::Large => {
+                    large.set(large.get() + 1);
+                    write(2, Write::Append { key: "long".into(), value: "x".into() })
+                }
+                Line::Small => {
+                    small.set(small.get() + 1);
+                    write(3, Write::Put { key: "k".into(), value: "v".into() })
+                }
+            })
+        };
+        rig.runner.take(|| at(20 + n), || 0, &mut rig.turn, more);
+        while rig.runner.is_behind() {
+            rig.runner.settle(|| at(20 + n));
+        }
+        while rig.runner.poll_output().is_some() {}
+    }
+    assert!(small.get() > 60 && large.get() > 0, "{} large ones, {} small ones", large.get(), small.get());
+}

@@ -118,8 +118,10 @@ pub struct Turn<R, W> {
     pub frames: Vec<(MemberId, ChainFrame)>,
     /// Reads.
     pub reads: Vec<R>,
-    /// Writes.
+    /// Writes, but for those of the [line](super::Line) of large ones.
     pub writes: Vec<W>,
+    /// Large writes.
+    pub large_writes: Vec<W>,
 }
 
 impl<R, W> Default for Turn<R, W> {
@@ -131,6 +133,7 @@ impl<R, W> Default for Turn<R, W> {
             frames: Vec::new(),
             reads: Vec::new(),
             writes: Vec::new(),
+            large_writes: Vec::new(),
         }
     }
 }

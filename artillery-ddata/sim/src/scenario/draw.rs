@@ -44,6 +44,7 @@ pub(super) fn common(rng: &mut Rng) -> Setup {
         joiner_buffer: 32 << 20,
         session_bytes: rng.pick(&[16 << 20, 16 << 20, 4 << 10]),
         answer: 256 << 10,
+        watch_steps: 16 << 10,
         join: 4 << 20,
         snapshot_age: Duration::from_millis(rng.between(200, 2000)),
         snapshot_bytes: rng.pick(&[4 << 10, 1 << 20]),
@@ -215,6 +216,7 @@ pub(super) fn watches(rng: &mut Rng, setup: &mut Setup) {
     setup.backlog = rng.pick(&[4 << 10, 64 << 10, 1 << 20]);
     // Some hold so little that updates are shown in parts.
     setup.answer = rng.pick(&[700, 1 << 10, 4 << 10, 256 << 10]);
+    setup.watch_steps = rng.pick(&[20, 300, 16 << 10]);
 }
 
 pub(super) fn founded(rng: &mut Rng, setup: &mut Setup) {

@@ -40,6 +40,8 @@ pub struct Setup {
     pub session_bytes: usize,
     /// What an answer of many entries holds, in bytes.
     pub answer: usize,
+    /// How many changes are looked at for one question of a watch.
+    pub watch_steps: usize,
     /// How many bytes of values a head puts together in one go.
     pub join: usize,
     /// How long a snapshot is kept that nobody asks for.

@@ -193,3 +193,39 @@ async fn an_answer_that_is_none_closes_the_connection() {
         get.abort();
     }
 }
+
+/// Two nodes that hand large requests on to each other: each has its room taken by what waits for room at the other one.
+#[tokio::test(flavor = "multi_thread")]
+async fn nodes_that_hand_large_writes_on_to_each_other_go_on() {
+    let cluster = unique("client");
+    let nodes = ["a", "b", "liar"].map(|name| FakeNode::start(&cluster, name));
+    let [a, b, liar] = &nodes;
+    let of = |heads: [&FakeNode; 2]| {
+        let mut all = routing(config(&[heads[0].me()], 1), &[a, b, liar]);
+        let second = crate::ChainConfig { chain: crate::ChainId(1), ..config(&[heads[1].me()], 1) };
+        all.chains.push(second);
+        all
+    };
+    a.form_all(&of([a, b]));
+    b.form_all(&of([a, b]));
+    // As clients know it whose routing is from before the heads changed places.
+    liar.form_all(&of([b, a]));
+    let client = connect(&cluster, liar).await;
+    let kv = client.kv().with_timeout(Duration::from_secs(10));
+    let key = |chain: u32, n: u32| {
+        (0..)
+            .map(|salt| format!("{n}-{salt}"))
+            .find(|key| crate::control::chain_of(key.as_bytes(), 2).0 == chain)
+            .unwrap()
+    };
+    kv.put(key(0, 0), "v").await.unwrap();
+    kv.put(key(1, 0), "v").await.unwrap();
+    let mut calls = JoinSet::new();
+    for n in 1..=3 {
+        for chain in [0, 1] {
+            calls.spawn(kv.put(key(chain, n), vec![7; 900_000]).into_future());
+        }
+    }
+    let failed: Vec<_> = calls.join_all().await.into_iter().filter_map(Result::err).collect();
+    assert!(failed.is_empty(), "{failed:?}");
+}

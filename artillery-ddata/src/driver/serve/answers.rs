@@ -1,6 +1,6 @@
 //! The way back of one stream's requests.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use artillery_core::{
     frame::PREFIX,
@@ -12,7 +12,7 @@ use tokio::{
     time::timeout,
 };
 
-use super::room::Room;
+use super::{LONGEST_WAIT, room::Room};
 use crate::{
     MemberId,
     budget::{self, Share},
@@ -28,10 +28,7 @@ const BATCH: usize = 256;
 
 /// What is reserved for the answer of a read that has to wait, or of a write that has something to tell, in bytes: more than most of
 /// them need.
-const RESERVED: usize = 16 << 10;
-
-/// A connection that takes no answer in for so long is given up: what waits for it has room that others want.
-const UNREAD: Duration = Duration::from_secs(60);
+const RESERVED: usize = 8 << 10;
 
 /// Where the answers to one stream's requests go. There is room for as many as are let in.
 #[derive(Clone)]
@@ -204,7 +201,8 @@ pub(super) async fn write(
             }
         }
         if !batch.is_empty() {
-            match timeout(UNREAD, writer.send_all(&mut batch)).await {
+            // What waits for it has room that others want.
+            match timeout(LONGEST_WAIT, writer.send_all(&mut batch)).await {
                 Ok(Ok(())) => {}
                 Ok(Err(_)) => return,
                 Err(_) => return connection.close(CloseCode::VIOLATION, "answers are not taken in"),

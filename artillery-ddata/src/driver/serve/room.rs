@@ -8,7 +8,7 @@ use std::{
 
 use artillery_core::{
     config::TransportConfig,
-    transport::{Connection, StreamKind},
+    transport::{Connection, PeerKind, StreamKind},
 };
 
 use tokio::time::timeout;
@@ -57,15 +57,17 @@ pub(crate) const fn unreceived_bytes(transport: &TransportConfig) -> usize {
 pub(super) struct Rooms {
     sizes: Sizes,
     local: Arc<Local>,
-    /// What all of them may take up together.
-    whole: Kinds,
+    /// What those of clients may take up together, and those of nodes. What nodes hand on has room of its own: two nodes that hand
+    /// requests on to each other would wait for each other otherwise.
+    clients: Kinds,
+    nodes: Kinds,
     by_connection: Mutex<BTreeMap<usize, Weak<Room>>>,
 }
 
 impl Rooms {
     pub(super) fn new(sizes: Sizes, local: Arc<Local>) -> Self {
-        let whole = Kinds::new(|kind| Budget::new(sizes.of(kind)));
-        Self { sizes, local, whole, by_connection: Mutex::default() }
+        let whole = || Kinds::new(|kind| Budget::new(sizes.of(kind)));
+        Self { sizes, local, clients: whole(), nodes: whole(), by_connection: Mutex::default() }
     }
 
     /// The room that all streams of a connection share. It is kept while one of them, which keep the connection too, has it.
@@ -76,7 +78,8 @@ impl Rooms {
             return room;
         }
         rooms.retain(|_, room| room.strong_count() > 0);
-        let room = Arc::new(Room::new(self.sizes, &self.whole, self.local.clone()));
+        let whole = if connection.peer().kind == PeerKind::Node { &self.nodes } else { &self.clients };
+        let room = Arc::new(Room::new(self.sizes, whole, self.local.clone()));
         rooms.insert(connection.id(), Arc::downgrade(&room));
         room
     }
@@ -85,7 +88,10 @@ impl Rooms {
     pub(super) fn taken_bytes(&self) -> impl Iterator<Item = (&'static str, usize)> {
         let rooms = self.by_connection.lock().unwrap_or_else(PoisonError::into_inner);
         let unreceived = rooms.values().filter_map(Weak::upgrade).map(|room| room.sent.taken()).sum();
-        self.whole.taken_bytes().into_iter().chain([("unreceived_answers", unreceived)])
+        let nodes = self.nodes.taken_bytes().map(|(_, taken)| taken);
+        let both =
+            self.clients.taken_bytes().into_iter().zip(nodes).map(|((kind, taken), nodes)| (kind, taken + nodes));
+        both.chain([("unreceived_answers", unreceived)])
     }
 }
 
@@ -191,8 +197,8 @@ impl Room {
     pub(super) fn new(sizes: Sizes, whole: &Kinds, local: Arc<Local>) -> Self {
         let part = |kind: Kind| whole.of(kind).part(sizes.of(kind) / PART);
         Self {
-            kinds: Kinds::new(part),
-            write_answers: part(Kind::Answers),
+            write_answers: whole.answers.part(sizes.queue / PART / 2),
+            kinds: Kinds { answers: whole.answers.part(sizes.queue / PART / 2), ..Kinds::new(part) },
             sent: Budget::new(sizes.sent),
             frame: sizes.frame,
             local,

@@ -140,3 +140,38 @@ fn a_beginning_longer_than_any_key_is_refused() {
         assert_eq!(rig.replies[&token], refused);
     }
 }
+
+#[test]
+fn a_rare_change_behind_many_others_is_shown() {
+    let mut rig = Rig::chain(&[1]);
+    let (token, deadline) = (Token(77_000_000), rig.now + std::time::Duration::from_millis(50));
+    let query = Query::Changes(Watch { prefix: "rare/".into(), after: Some(Sequence(0)), shown: 0 });
+    rig.input(1, Input::Read { token, query, mode: ReadMode::Eventual, floor: None, deadline });
+    for _ in 0..9000 {
+        rig.put(1, "other", "x");
+    }
+    rig.put(1, "rare/1", "a");
+    let at_once = rig.replies.contains_key(&77_000_000);
+    rig.heartbeat();
+    let (records, upto) = changes(&rig, 77_000_000);
+    assert!(!records.is_empty() || upto < 9001, "lost: upto {upto}, answered at once: {at_once}");
+    assert!(at_once);
+}
+
+#[test]
+fn a_watch_is_looked_for_once_however_many_changes_it_is_asked_of() {
+    const LEN: u64 = 200;
+    let mut rig = Rig::chain(&[1]);
+    for len in 1..=LEN {
+        let query =
+            Query::Changes(Watch { prefix: vec![b'a'; len as usize].into(), after: Some(Sequence(0)), shown: 0 });
+        let token = Token(1_000_000 + len);
+        rig.input(1, Input::Read { token, query, mode: ReadMode::Eventual, floor: None, deadline: FAR });
+    }
+    let key = |n: u32| Bytes::from([vec![b'a'; LEN as usize], n.to_be_bytes().to_vec()].concat());
+    rig.write(1, Write::Batch((0..50).map(|n| Step::Put { key: key(n), value: Bytes::new() }).collect()));
+    for len in 1..=LEN {
+        assert_eq!(changes(&rig, 1_000_000 + len).0.len(), 50);
+    }
+    assert_eq!(rig.replicas[&1].status().watchers, 0);
+}
