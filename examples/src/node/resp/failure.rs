@@ -93,6 +93,7 @@ mod tests {
             ("ERR", vec![Refusal::StoreFailed, Refusal::SessionExpired, Refusal::Forgotten, Refusal::Barred]),
             ("ERR", vec![Refusal::NotANumber, Refusal::Overflow, Refusal::SnapshotGone]),
             ("ERR", vec![Refusal::OtherRequest, Refusal::OtherHistory]),
+            ("ERR", vec![Refusal::ResultsTooLarge { len, limit }, Refusal::UpdateTooLarge { len, limit }]),
         ];
         for (word, refusals) in cases {
             for refusal in refusals {
