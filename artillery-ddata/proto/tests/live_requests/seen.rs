@@ -1,0 +1,154 @@
+//! What replies have told, to be asked with later; and what they must not exceed.
+
+use std::collections::BTreeMap;
+
+use artillery_proto::{
+    Computed, Refusal, StepOutcome, Version,
+    replica::{Changes, Committed, Cut, HashedPage, Page, Read, Reply, Settings},
+    store::{Held, Record},
+    update::MAX_KEY,
+};
+use bytes::Bytes;
+
+/// What an entry of an answer counts for beside its key and its value.
+const ENTRY: usize = 64;
+
+/// What it is worth to ask with.
+#[derive(Default)]
+pub(super) struct Seen {
+    versions: Vec<Version>,
+    sessions: Vec<Version>,
+    snapshots: Vec<u64>,
+    next_key: Bytes,
+    position: u64,
+}
+
+/// The newest half of the time, the one before it a quarter of the time, and so on.
+fn pick<T: Copy>(from: &[T], at: u8) -> Option<T> {
+    from.iter().rev().nth(at.leading_ones() as usize).or(from.first()).copied()
+}
+
+impl Seen {
+    pub(super) fn version(&self, at: u8) -> Version {
+        pick(&self.versions, at).unwrap_or_default()
+    }
+
+    pub(super) fn session(&self, at: u8) -> Version {
+        pick(&self.sessions, at).unwrap_or_default()
+    }
+
+    pub(super) fn has_sessions(&self) -> bool {
+        !self.sessions.is_empty()
+    }
+
+    pub(super) fn snapshot(&self, at: u8) -> u64 {
+        pick(&self.snapshots, at).unwrap_or_default()
+    }
+
+    pub(super) fn next_key(&self) -> Bytes {
+        self.next_key.clone()
+    }
+
+    pub(super) fn position(&self) -> u64 {
+        self.position
+    }
+
+    pub(super) fn note(&mut self, reply: &Reply, opens_session: bool) {
+        match reply {
+            Reply::Committed(Committed { version, .. }) if opens_session => self.sessions.push(*version),
+            Reply::Committed(Committed { version, .. }) | Reply::Conflict { version, .. } => {
+                self.versions.push(*version);
+            }
+            Reply::Read(Read { held, .. }) => self.versions.extend(held.as_ref().map(|held| held.version)),
+            Reply::Page(Page { next, snapshot, .. }) => {
+                self.next_key = next.clone().unwrap_or_default();
+                self.snapshots.extend(snapshot);
+            }
+            Reply::Changes(Changes { records, .. }) => {
+                self.versions.extend(records.last().map(|record| record.held.version));
+            }
+            Reply::Hashed(HashedPage { next, .. }) => self.position = *next,
+            Reply::Cut(_) | Reply::Refused(_) | Reply::Expired => {}
+        }
+    }
+}
+
+/// How many replies there were of each kind.
+pub(crate) type Counts = BTreeMap<&'static str, u64>;
+
+pub(super) fn kind(reply: &Reply) -> &'static str {
+    match reply {
+        Reply::Committed(Committed { result, .. }) => match result {
+            Computed::Nothing => "committed",
+            Computed::Ran(_) => "ran",
+            Computed::RanForgotten | Computed::TookForgotten(_) => "forgotten",
+            _ => "computed",
+        },
+        Reply::Conflict { .. } => "conflict",
+        Reply::Read(_) => "read",
+        Reply::Cut(_) => "cut",
+        Reply::Page(Page { next: None, .. }) => "last page",
+        Reply::Page(_) => "page",
+        Reply::Changes(Changes { records, .. }) if records.is_empty() => "no changes",
+        Reply::Changes(Changes { shown: 1.., .. }) => "part of changes",
+        Reply::Changes(_) => "changes",
+        Reply::Hashed(_) => "hashed",
+        Reply::Refused(refusal) => refusal_kind(refusal),
+        Reply::Expired => "expired",
+    }
+}
+
+fn refusal_kind(refusal: &Refusal) -> &'static str {
+    match refusal {
+        Refusal::Busy => "busy",
+        Refusal::SessionExpired => "session expired",
+        Refusal::SessionFull => "session full",
+        Refusal::Compacted { .. } => "compacted",
+        Refusal::UpdateTooLarge { .. } => "update too large",
+        Refusal::ResultsTooLarge { .. } => "results too large",
+        _ => "refused",
+    }
+}
+
+/// Values and keys are no longer than allowed, and an answer of many holds no more than it may.
+pub(super) fn check(reply: &Reply, settings: &Settings) {
+    match reply {
+        Reply::Committed(Committed { result: Computed::Took(Some((_, value))), .. })
+        | Reply::Conflict { value: Some(value), .. } => check_value(value, settings),
+        Reply::Committed(Committed { result: Computed::Ran(groups), .. }) => {
+            let told: usize = groups.iter().flatten().flatten().map(StepOutcome::bytes).sum();
+            assert!(told <= settings.max_value, "a script told {told} bytes");
+        }
+        Reply::Read(Read { held, .. }) => check_held(held.as_ref(), settings),
+        Reply::Cut(Cut { found, .. }) => {
+            let together: usize = found.iter().flatten().map(len_of).sum();
+            assert!(together <= settings.max_value, "keys were answered with {together} bytes of values");
+        }
+        Reply::Page(Page { records, .. }) | Reply::Changes(Changes { records, .. }) => {
+            records.iter().for_each(|record| check_held(Some(&record.held), settings));
+            records.iter().for_each(|record| assert!(record.key.len() <= MAX_KEY));
+            let of_record = |record: &Record| record.key.len() + len_of(&record.held);
+            check_entries(records.iter().map(of_record), settings);
+        }
+        Reply::Hashed(HashedPage { keys, .. }) => check_entries(keys.iter().map(Bytes::len), settings),
+        _ => {}
+    }
+}
+
+fn check_value(value: &Bytes, settings: &Settings) {
+    assert!(value.len() <= settings.max_value, "a value of {} bytes", value.len());
+}
+
+fn check_held(held: Option<&Held>, settings: &Settings) {
+    held.and_then(|held| held.value.as_ref()).into_iter().for_each(|value| check_value(value, settings));
+}
+
+fn len_of(held: &Held) -> usize {
+    held.value.as_ref().map_or(0, Bytes::len)
+}
+
+fn check_entries(entries: impl ExactSizeIterator<Item = usize>, settings: &Settings) {
+    let count = entries.len();
+    let bytes: usize = entries.map(|bytes| bytes + ENTRY).sum();
+    assert!(count <= 1 || bytes <= settings.answer, "an answer of {count} entries and {bytes} bytes");
+}
