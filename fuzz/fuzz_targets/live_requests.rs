@@ -1,0 +1,12 @@
+//! Requests of clients at a replica that runs: they don't end it, what it holds for them is bounded, and each has one reply
+//! that can be sent. The harness is that of a test of artillery-proto.
+#![no_main]
+
+#[path = "../../artillery-ddata/proto/tests/live_requests/harness.rs"]
+mod harness;
+
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|data: &[u8]| {
+    harness::run(data);
+});
