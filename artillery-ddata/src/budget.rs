@@ -11,7 +11,7 @@ use crate::{
 };
 
 /// Bytes are counted in so many at a time.
-const UNIT: usize = 1 << 10;
+pub(crate) const UNIT: usize = 1 << 10;
 
 /// What an item takes beside its keys and values, and each of many things in it.
 const OVERHEAD: usize = 256;
@@ -123,7 +123,7 @@ impl Share {
     }
 
     /// Gives back what is beyond `bytes`.
-    fn shrink(&mut self, bytes: usize) {
+    pub(crate) fn shrink(&mut self, bytes: usize) {
         let units = bytes.div_ceil(UNIT).max(1);
         for permit in [&mut self.own, &mut self.whole].into_iter().flatten() {
             drop(permit.split(permit.num_permits().saturating_sub(units)));

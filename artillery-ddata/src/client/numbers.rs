@@ -57,10 +57,11 @@ impl Numbers {
     }
 
     /// Whether a few requests without an outcome hold back what this client says to be answered: then the records of many others stay
-    /// for them, and more room comes when they have one. Where most are under way it comes by itself.
+    /// for them, and more room comes when they have one. Where most are under way it comes by itself; unknown outcomes may stay so.
     pub(super) fn are_stuck(&self) -> bool {
         let since = self.open.first().map_or(0, |first| self.last - first);
-        since > HELD_BACK * self.open.len() as u64
+        let under_way = self.open.len().saturating_sub(self.kept.len());
+        since > HELD_BACK * under_way as u64
     }
 
     /// Whether none are under way.
@@ -94,6 +95,7 @@ mod tests {
         let mut numbers = Numbers::default();
         let (unknown, _) = numbers.begin();
         numbers.keep(unknown);
+        assert!(!numbers.are_stuck(), "it is the only one");
         let under_way: Vec<_> = (0..10).map(|_| numbers.begin().0).collect();
         assert!(!numbers.are_stuck(), "most are under way");
         under_way.into_iter().for_each(|number| numbers.end(number));

@@ -11,6 +11,7 @@ use std::{
 
 use bytes::Bytes;
 use futures_core::Stream;
+use tokio::time::Instant;
 
 use super::{
     Kv,
@@ -21,7 +22,7 @@ use super::{
 use crate::{
     ChainId, Error, Frontier, Refusal, Routing, Sequence, Version,
     client::router::{Answer, HowToRead, from_now},
-    error::NotApplied,
+    error::{NotApplied, WayOn},
     replica::{self, Changes, Query, ReadMode, Reply},
     store::Record,
 };
@@ -159,6 +160,7 @@ impl Source for State {
                 begun => begun?,
             }
         }
+        let mut since = Instant::now();
         while self.ready.is_empty() {
             // With several chains none of them is waited for so long that another one would have to wait for it.
             let chains = routing.chains.len().max(1);
@@ -168,7 +170,16 @@ impl Source for State {
             let position = || self.position.as_ref().map(|position| position.floor(chain));
             let part = self.parts.get(&chain).copied();
             let (after, shown) = part.map_or_else(|| (position(), 0), |part| (Some(part.after), part.shown));
-            let changes = self.ask_chain(&routing, chain, after, shown, patience).await?;
+            let changes = match self.ask_chain(&routing, chain, after, shown, patience).await {
+                Ok(changes) => changes,
+                // In so short a time that says nothing yet: other chains are asked meanwhile.
+                Err(error) if chains > 1 && error.way_on() == WayOn::Retry && since.elapsed() < self.how.timeout => {
+                    tokio::time::sleep(patience).await;
+                    continue;
+                }
+                Err(error) => return Err(error),
+            };
+            since = Instant::now();
             let Changes { upto, shown, .. } = changes;
             match shown {
                 0 => drop(self.parts.remove(&chain)),

@@ -157,7 +157,7 @@ impl Sessions {
         // for before all others: it can't say anything before it knows the outcome of that one.
         let makes_room = || {
             let (gone, gone_bytes) = session.map_or((0, 0), |session| session.below(request.lowest));
-            number == request.lowest || !is_full(records - gone, bytes - gone_bytes)
+            number == request.lowest.max(lowest) || !is_full(records - gone, bytes - gone_bytes)
         };
         if ahead.records == 0 && makes_room() { Known::Nothing } else { Known::Full }
     }

@@ -66,13 +66,19 @@ impl Watchers {
         late
     }
 
-    /// The prefixes that `key` begins with, longest first.
-    fn prefixes_of(&self, key: &[u8]) -> Vec<Bytes> {
+    /// Takes all out.
+    fn take_all(&mut self) -> impl Iterator<Item = Waiting> + use<> {
+        std::mem::take(self).by_prefix.into_values().flatten()
+    }
+
+    /// The prefixes that `key` begins with, longest first. Each look at one takes a step; `None`: there are too few.
+    fn prefixes_of(&self, key: &[u8], steps: &mut usize) -> Option<Vec<Bytes>> {
         let mut found = Vec::new();
         let mut longest = key.len();
         loop {
+            *steps = steps.checked_sub(1)?;
             let upto = (Bound::Unbounded, Bound::Included(&key[..longest]));
-            let Some((prefix, _)) = self.by_prefix.range::<[u8], _>(upto).next_back() else { return found };
+            let Some((prefix, _)) = self.by_prefix.range::<[u8], _>(upto).next_back() else { return Some(found) };
             let common = prefix.iter().zip(key).take_while(|(a, b)| a == b).count();
             if common < prefix.len() {
                 // Those that are shorter stand in front of it, and all that `key` has in common with them it has with it.
@@ -80,7 +86,7 @@ impl Watchers {
                 continue;
             }
             found.push(prefix.clone());
-            let Some(shorter) = common.checked_sub(1) else { return found };
+            let Some(shorter) = common.checked_sub(1) else { return Some(found) };
             longest = shorter;
         }
     }
@@ -97,7 +103,7 @@ impl Replica {
         if after.saturating_next() < first {
             return self.reply(token, Reply::Refused(Refusal::Compacted { first: first.0 }));
         }
-        let changes = self.changes(&prefix, after, shown);
+        let changes = self.changes(&prefix, after, shown, &mut self.settings.watch_steps.clone());
         if !changes.records.is_empty() || changes.upto < self.watermark {
             return self.reply(token, Reply::Changes(changes));
         }
@@ -108,15 +114,16 @@ impl Replica {
         self.watchers.wait(prefix, Waiting { token, deadline, after, shown });
     }
 
-    /// Committed changes behind `after`, without the first `shown` of the update there: as many as an answer holds.
-    fn changes(&self, prefix: &Bytes, after: Sequence, shown: u32) -> Changes {
+    /// Committed changes behind `after`, without the first `shown` of the update there: as many as an answer holds. They take steps;
+    /// the last update may take more of them than there are.
+    fn changes(&self, prefix: &Bytes, after: Sequence, shown: u32, steps: &mut usize) -> Changes {
         let mut changes = Changes { records: Vec::new(), upto: after, shown };
         let mut portion = Portion::new(self.settings.answer);
-        let mut steps = 0;
         for update in self.history.from(after.saturating_next()).take_while(|update| self.is_shown(update)) {
-            if steps >= self.settings.watch_steps {
+            if *steps == 0 {
                 break;
             }
+            *steps = steps.saturating_sub(1 + update.changes.len());
             let skipped = std::mem::take(&mut changes.shown) as usize;
             for (at, change) in update.changes.iter().enumerate().skip(skipped) {
                 if !change.key.starts_with(prefix) {
@@ -129,7 +136,6 @@ impl Replica {
                 changes.records.push(record(update, change));
             }
             changes.upto = update.version.sequence;
-            steps += 1 + update.changes.len();
         }
         changes
     }
@@ -138,30 +144,41 @@ impl Replica {
         update.version.sequence <= self.watermark || self.is(Mutant::WatchUncommitted)
     }
 
-    /// Answers those that wait for what has been committed behind `before`. Up to there they have seen all of their keys.
+    /// Answers those that wait for what has been committed behind `before`. Up to there they have seen all of their keys. What one
+    /// commit takes is bounded too, however many wait: the others are told so far, and ask again one by one.
     pub(super) fn answer_watchers(&mut self, before: Sequence) {
         if self.watchers.len == 0 {
             return;
         }
+        let mut steps = self.settings.watch_steps;
         let mut changed = Vec::new();
-        for update in self.history.from(before.next()).take_while(|update| update.version.sequence <= self.watermark) {
-            for change in &update.changes {
-                for prefix in self.watchers.prefixes_of(&change.key) {
-                    // Each is taken out when it is found first: however many changes there are, it costs that once.
-                    let waiting = self.watchers.take(&prefix);
-                    changed.push((prefix, waiting));
-                }
+        let committed = self.history.from(before.next()).take_while(|update| update.version.sequence <= self.watermark);
+        for change in committed.flat_map(|update| &update.changes) {
+            let Some(prefixes) = self.watchers.prefixes_of(&change.key, &mut steps) else {
+                steps = 0;
+                break;
+            };
+            for prefix in prefixes {
+                // Each is taken out when it is found first: the next change of its keys finds it no more.
+                let waiting = self.watchers.take(&prefix);
+                changed.push((prefix, waiting));
             }
         }
+        if steps == 0 {
+            let found = changed.into_iter().flat_map(|(_, waiting)| waiting);
+            let all: Vec<_> = found.chain(self.watchers.take_all()).collect();
+            all.into_iter().for_each(|waiting| self.tell_so_far(waiting, before));
+            return;
+        }
         for (prefix, waiting) in changed {
-            waiting.into_iter().for_each(|waiting| self.answer_watcher(&prefix, waiting, before));
+            waiting.into_iter().for_each(|waiting| self.answer_watcher(&prefix, waiting, before, &mut steps));
         }
     }
 
-    fn answer_watcher(&mut self, prefix: &Bytes, waiting: Waiting, before: Sequence) {
+    fn answer_watcher(&mut self, prefix: &Bytes, waiting: Waiting, before: Sequence, steps: &mut usize) {
         let Waiting { token, deadline, after, shown } = waiting;
         let (after, shown) = if after < before { (before, 0) } else { (after, shown) };
-        let changes = self.changes(prefix, after, shown);
+        let changes = self.changes(prefix, after, shown, steps);
         if changes.records.is_empty() && changes.upto >= self.watermark {
             // It had seen them elsewhere.
             let Changes { upto: after, shown, .. } = changes;
@@ -171,16 +188,22 @@ impl Replica {
         }
     }
 
+    /// Answers one that waits by how far there certainly was nothing for it.
+    fn tell_so_far(&mut self, waiting: Waiting, before: Sequence) {
+        let Waiting { token, after, shown, .. } = waiting;
+        let (upto, shown) = if after < before { (before, 0) } else { (after, shown) };
+        self.outputs.push_back(Output::Reply(token, Reply::Changes(Changes { records: Vec::new(), upto, shown })));
+    }
+
     /// A question whose time is up is answered by how far there was nothing: that needn't be asked for again.
     pub(super) fn expire_watchers(&mut self, now: Timestamp) {
-        for Waiting { token, after, shown, .. } in self.watchers.take_late(now) {
-            let (upto, shown) = if after < self.watermark { (self.watermark, 0) } else { (after, shown) };
-            self.outputs.push_back(Output::Reply(token, Reply::Changes(Changes { records: Vec::new(), upto, shown })));
+        for waiting in self.watchers.take_late(now) {
+            self.tell_so_far(waiting, self.watermark);
         }
     }
 
     pub(super) fn refuse_watchers(&mut self) {
-        for waiting in std::mem::take(&mut self.watchers).by_prefix.into_values().flatten() {
+        for waiting in self.watchers.take_all() {
             self.outputs.push_back(Output::Reply(waiting.token, Reply::Refused(Refusal::NoChain)));
         }
     }
@@ -210,7 +233,12 @@ mod tests {
             let mut expected: Vec<_> = prefixes.iter().filter(|prefix| key.starts_with(*prefix)).cloned().collect();
             expected.sort_by_key(|prefix| std::cmp::Reverse(prefix.len()));
             expected.dedup();
-            prop_assert_eq!(watchers.prefixes_of(key.as_bytes()), expected.clone());
+            let mut steps = 1000;
+            prop_assert_eq!(watchers.prefixes_of(key.as_bytes(), &mut steps), Some(expected.iter().cloned().map(Bytes::from).collect()));
+            let mut needed = 1000 - steps;
+            prop_assert!(watchers.prefixes_of(key.as_bytes(), &mut needed).is_some());
+            let mut too_few = 999 - steps;
+            prop_assert_eq!(watchers.prefixes_of(key.as_bytes(), &mut too_few), None);
             for prefix in expected {
                 watchers.take(&prefix.into());
             }

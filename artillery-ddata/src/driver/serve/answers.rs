@@ -15,7 +15,7 @@ use tokio::{
 use super::{LONGEST_WAIT, room::Room};
 use crate::{
     MemberId,
-    budget::{self, Share},
+    budget::{self, Share, UNIT},
     metrics::Timing,
     replica::{Query, Refusal, Reply, Write},
     wire::request::{
@@ -157,7 +157,9 @@ impl Answering {
         if bytes > SMALL {
             self.share = Share::none();
         }
-        let reply = match budget.try_fill(&mut self.share, bytes) {
+        // A few words have what was reserved: to keep them back would take no less.
+        self.share.shrink(bytes);
+        let reply = match bytes <= UNIT || budget.try_fill(&mut self.share, bytes) {
             true => reply,
             // It is asked for again: a write finds what it did on record.
             false if self.is_write => Reply::Expired,

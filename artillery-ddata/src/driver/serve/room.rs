@@ -79,7 +79,7 @@ impl Rooms {
         }
         rooms.retain(|_, room| room.strong_count() > 0);
         let whole = if connection.peer().kind == PeerKind::Node { &self.nodes } else { &self.clients };
-        let room = Arc::new(Room::new(self.sizes, whole, self.local.clone()));
+        let room = Arc::new(Room::new(self.sizes, whole, connection.clone(), self.local.clone()));
         rooms.insert(connection.id(), Arc::downgrade(&room));
         room
     }
@@ -176,6 +176,8 @@ impl Kinds {
 /// The room of one connection, a part of that of all.
 pub(crate) struct Room {
     kinds: Kinds,
+    /// Kept as long as the room: no other connection gets its number meanwhile.
+    _connection: Connection,
     /// What answers to its writes may take up, beside those to its reads: reads that wait hold up no write.
     pub(super) write_answers: Budget,
     sent: Budget,
@@ -194,11 +196,12 @@ impl Deref for Room {
 }
 
 impl Room {
-    pub(super) fn new(sizes: Sizes, whole: &Kinds, local: Arc<Local>) -> Self {
+    fn new(sizes: Sizes, whole: &Kinds, connection: Connection, local: Arc<Local>) -> Self {
         let part = |kind: Kind| whole.of(kind).part(sizes.of(kind) / PART);
         Self {
             write_answers: whole.answers.part(sizes.queue / PART / 2),
             kinds: Kinds { answers: whole.answers.part(sizes.queue / PART / 2), ..Kinds::new(part) },
+            _connection: connection,
             sent: Budget::new(sizes.sent),
             frame: sizes.frame,
             local,
@@ -210,8 +213,8 @@ impl Room {
         let (room, connection) = (self.clone(), connection.clone());
         tokio::spawn(async move {
             let bytes = answer.body.iter().map(bytes::Bytes::len).sum();
-            let _sent = room.sent.take(bytes).await;
             let sent = async {
+                let _sent = room.sent.take(bytes).await;
                 let mut writer = connection.open_uni(StreamKind(ANSWERS), APART_PRIORITY).await?;
                 // Whoever doesn't want it any more can say so before the rest comes.
                 writer.send(&encode_answer_to(number), &[]).await?;
