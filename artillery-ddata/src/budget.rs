@@ -59,7 +59,7 @@ impl Budget {
 
     /// Waits for room, in the order of the calls. May be cancelled.
     pub(crate) async fn take(&self, bytes: usize) -> Share {
-        // Its own first: who waits there is in the way of nobody else.
+        // Its own first: what waits there stands in the way of no other part.
         let Share { own, .. } = self.reserve(bytes).await;
         let whole = match &self.whole {
             Some(whole) => whole.room.clone().acquire_many_owned(self.of_whole(whole, bytes)).await.ok(),

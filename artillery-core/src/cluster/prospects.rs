@@ -3,7 +3,7 @@
 //! Announcements prove nothing: a stranger on the network can name any node, at any address, as often as it likes. Only a
 //! node that was met has proved its id, by mutual TLS. So each place is tried on its own, with a pause of its own, and no
 //! announcement touches another place. An address at which a node has answered before is kept in room of its own, and goes
-//! on being tried whatever is announced. All other places compete among themselves for [`MAX_UNPROVEN`] of them: one that
+//! on being tried, and no announcement changes that. All other places compete among themselves for [`MAX_UNPROVEN`] of them: one that
 //! was tried in vain gives way to a new one, one that was not tried yet doesn't.
 
 use std::{
@@ -13,7 +13,7 @@ use std::{
 
 use crate::id::NodeId;
 
-/// Places where nobody has proved anything that are dialled at a time.
+/// Unproven places that are dialled at a time: no node has answered there yet.
 pub(super) const MAX_UNPROVEN: usize = 1024;
 
 /// Nodes of which is remembered where they have answered.
@@ -62,7 +62,7 @@ struct Proven {
 }
 
 impl Prospects {
-    /// Somebody says that `node` is at one of these addresses. Where it has answered before is tried too.
+    /// An announcement says that `node` is at one of these addresses. Where it has answered before is tried too.
     pub(super) fn announced(&mut self, node: Option<NodeId>, addrs: &[SocketAddr]) -> Orders {
         let known = node.and_then(|node| self.proven.get(&node)).map_or(&[][..], |proven| &proven.addrs);
         let addrs: BTreeSet<_> = addrs.iter().take(MAX_ANNOUNCED).chain(known).copied().collect();
@@ -76,7 +76,7 @@ impl Prospects {
         orders
     }
 
-    /// Somebody says that `node` is no longer there. That may be a stranger too, so a place goes only if it was tried in
+    /// An announcement says that `node` is no longer there. A stranger may have sent it, so a place goes only if it was tried in
     /// vain, and never if the node has answered there.
     pub(super) fn gone(&mut self, node: Option<NodeId>, addrs: &[SocketAddr]) -> Vec<Place> {
         let places = addrs.iter().map(|&addr| Place { node, addr });

@@ -13,7 +13,7 @@ use crate::identity::Identity;
 /// The key is the same in every life of a node with the same secret: a restarted node answers packets of its former
 /// connections with a reset that the peers believe, so they need not wait for the idle timeout.
 ///
-/// A reset token is all it takes to end a connection, and whoever has the key can compute the token of every connection
+/// A reset token is all it takes to end a connection, and a holder of the key can compute the token of every connection
 /// id. So the key comes from the secret by which the node *appears*, and is replaced together with it: the holder of a
 /// secret that was replaced can compute no token that is given out from then on. While both secrets are accepted, nodes
 /// that have replaced theirs go by the new key already.

@@ -19,7 +19,7 @@ use artillery_core::{
 
 use tokio::net::UdpSocket;
 
-use super::support::{Event, Node, RECORD, Spec, within};
+use super::support::{Event, Node, RECORD, SECRET, Spec, within};
 
 /// Addresses that a test has cut off.
 #[derive(Clone, Default)]
@@ -154,13 +154,11 @@ async fn a_peer_that_died_silently_is_noticed_by_its_successor() {
     assert_eq!(within(connection.closed()).await, CloseReason::Reset);
 }
 
-/// The same when the secret was replaced in the former life: its tokens came from the new secret by then.
-#[tokio::test]
-async fn a_successor_by_the_new_secret_is_noticed_too() {
-    let new = |name| Identity::from_secret(b"another secret of some length", name).unwrap();
+/// How a connection ends to a node that replaced its secret and died without a word, when a node with this identity has its port.
+async fn ended_after_a_new_secret(successor: Identity, idle_timeout: std::time::Duration) -> CloseReason {
     let cuts = Cuts::default();
     let mut spec = Spec::with(new("a"));
-    spec.config.idle_timeout = std::time::Duration::from_secs(600);
+    spec.config.idle_timeout = idle_timeout;
     let a = spec.bind();
     let b = Spec { filter: Some(cuts.filter()), ..Spec::new("b") }.bind();
     b.endpoint.set_identity(new("b")).unwrap();
@@ -168,27 +166,28 @@ async fn a_successor_by_the_new_secret_is_noticed_too() {
     let connection = within(a.endpoint.connect(addr)).await.unwrap();
     cuts.cut(a.addr());
     drop(b);
-    let _b = rebind(addr, || Spec { store: 2, ..Spec::with(new("b")) }).await;
-    assert_eq!(within(connection.closed()).await, CloseReason::Reset);
+    let _successor = rebind(addr, || Spec { store: 2, ..Spec::with(successor.clone()) }).await;
+    within(connection.closed()).await
 }
 
-/// Who still has the old secret knows the node's old key, and the id of the connection by what is on the wire. It ends
-/// nothing.
+fn new(name: &str) -> Identity {
+    Identity::from_secret(b"another secret of some length", name).unwrap()
+}
+
+/// The tokens of the former life came from the new secret by then.
+#[tokio::test]
+async fn a_successor_by_the_new_secret_is_noticed_too() {
+    let ended = ended_after_a_new_secret(new("b"), std::time::Duration::from_secs(600)).await;
+    assert_eq!(ended, CloseReason::Reset);
+}
+
+/// An intruder that still has the old secret knows the node's old key, and the id of the connection by what is on the wire. It
+/// ends nothing.
 #[tokio::test]
 async fn a_holder_of_the_old_secret_ends_no_connection() {
-    let new = |name| Identity::from_secret(b"another secret of some length", name).unwrap();
-    let cuts = Cuts::default();
-    let mut spec = Spec::with(new("a"));
-    spec.config.idle_timeout = std::time::Duration::from_secs(2);
-    let a = spec.bind();
-    let b = Spec { filter: Some(cuts.filter()), ..Spec::new("b") }.bind();
-    b.endpoint.set_identity(new("b")).unwrap();
-    let addr = b.addr();
-    let connection = within(a.endpoint.connect(addr)).await.unwrap();
-    cuts.cut(a.addr());
-    drop(b);
-    let _intruder = rebind(addr, || Spec { store: 2, ..Spec::new("b") }).await;
-    assert_eq!(within(connection.closed()).await, CloseReason::TimedOut, "its resets are not believed");
+    let intruder = Identity::from_secret(SECRET, "b").unwrap();
+    let ended = ended_after_a_new_secret(intruder, std::time::Duration::from_secs(2)).await;
+    assert_eq!(ended, CloseReason::TimedOut, "its resets are not believed");
 }
 
 /// A node that was started anew says hello to a peer that still has a connection to its former process.

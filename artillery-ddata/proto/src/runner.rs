@@ -19,6 +19,7 @@ mod fork;
 mod line;
 #[cfg(feature = "mutants")]
 mod mutant;
+mod said;
 #[cfg(test)]
 mod tests;
 mod turn;
@@ -31,12 +32,13 @@ use slab::Slab;
 pub use self::mutant::Mutant;
 pub use self::{
     line::Line,
+    said::{Output, Standing, Word},
     turn::{Lease, Link, Order, ReadRequest, Turn, WriteRequest},
 };
 use crate::{
     ChainId, ClusterId, Epoch, MemberId, Timestamp,
-    control::{log::LogIndex, message::Promotion},
-    replica::{Event, Gate, Halt, Input, Output as Said, Progress, Refusal, Replica, Reply, Settings, Token},
+    control::message::Promotion,
+    replica::{Event, Gate, Halt, Input, Output as Said, Refusal, Replica, Reply, Settings, Token},
     store::Store,
     wire::message::ChainFrame,
 };
@@ -47,39 +49,6 @@ const WRITES: usize = 256;
 const SMALL_WRITES: u32 = 256;
 /// Nothing is put off for longer.
 const MOMENT: Duration = Duration::from_millis(1);
-
-/// What a chain says to its node.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Word {
-    /// It acts by what the log comes to up to here.
-    ActsBy(LogIndex),
-    /// It acts by no lease.
-    Resigned,
-    /// Its head has closed: who waits for that is to hear of it soon.
-    Closed,
-    /// As tail it asks for a promotion.
-    Promote(Promotion),
-}
-
-/// What is to be done.
-#[derive(PartialEq, Eq, Debug)]
-pub enum Output<C> {
-    /// Answer this caller. Each gets exactly one reply.
-    Reply(C, Reply),
-    /// Tell whoever watches.
-    Event(Event),
-}
-
-/// How a chain stands at this node: what others wait for.
-#[derive(Clone, Debug, Default)]
-pub struct Standing {
-    /// The epoch in which it is open here.
-    pub open: Option<Epoch>,
-    /// Why it stopped serving.
-    pub halted: Option<Halt>,
-    /// How far it has come.
-    pub progress: Progress,
-}
 
 /// One replica and the callers that wait for it. `C` is how a caller is answered.
 pub struct ChainRunner<C> {
@@ -192,15 +161,15 @@ impl<C> ChainRunner<C> {
         turn.writes.drain(..).for_each(|write| self.write_of(Line::Small, now, write.into(), wall()));
         // Each write takes room, so the next one is received only when the one before it has been taken in.
         for _ in 0..WRITES {
-            let lines = self.lines().into_iter().filter(|&line| self.has_room(line));
-            let Some((line, write)) = lines.into_iter().find_map(|line| Some((line, more(line)?))) else { break };
+            let mut lines = self.lines().into_iter().filter(|&line| self.has_room(line));
+            let Some((line, write)) = lines.find_map(|line| Some((line, more(line)?))) else { break };
             self.write_of(line, clock(), write.into(), wall());
         }
         self.replica.handle(clock(), Input::Tick);
     }
 
-    /// The lines in the order in which the next write is to be taken from them. A large one has its turn now and then, and small ones
-    /// whenever they are few: neither line waits for the other to be empty.
+    /// The lines in the order in which the next write is to be taken from them. Small writes come first, and after so many of them a large
+    /// one: neither line waits for the other to be empty.
     pub fn lines(&self) -> [Line; 2] {
         if self.small_writes < SMALL_WRITES { [Line::Small, Line::Large] } else { [Line::Large, Line::Small] }
     }

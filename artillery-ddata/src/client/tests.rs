@@ -303,7 +303,7 @@ async fn a_head_that_is_not_there_leaves_nothing_behind() {
     assert_eq!(node, NodeId::from_name("gone"));
 }
 
-/// However long a call may take, it isn't tried any longer than its client lives; whatever became of its node.
+/// A call isn't tried any longer than its client lives, however long it may take, and also when its node doesn't answer.
 #[tokio::test]
 async fn calls_end_with_their_client() {
     let cluster = unique("client");

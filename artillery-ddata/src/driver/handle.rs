@@ -93,7 +93,7 @@ pub(crate) struct WriteQueues {
 }
 
 impl WriteQueues {
-    /// The next write, of the first line that has one, of the large ones if there is room for one; `None`: nobody writes any more. May
+    /// The next write, of the first line that has one, of the large ones if there is room for one; `None`: all callers have let go. May
     /// be cancelled.
     pub(crate) async fn next(
         &mut self,

@@ -1,6 +1,7 @@
 //! Serves the requests of one stream: of clients, and of nodes that hand requests on.
 
 mod answers;
+mod place;
 mod room;
 
 use std::{sync::Arc, time::Duration};
@@ -21,6 +22,7 @@ pub(crate) use self::{
 };
 use self::{
     answers::Answers,
+    place::For,
     room::{Room, Rooms},
 };
 use super::{
@@ -28,11 +30,11 @@ use super::{
     local::Local,
 };
 use crate::{
-    ChainId, ClusterId, Epoch, Error, Mode, Place,
+    ChainId, ClusterId, Epoch, Error,
     budget::{self, Share},
     client::{
         channel::Question,
-        router::{Answer, Failed, Router, check_key, check_value, on_the_clock},
+        router::{Answer, Failed, Router, on_the_clock},
     },
     control::{
         Founder, History, chain_of,
@@ -76,12 +78,6 @@ pub(crate) struct Server {
     arrange: Option<Arranger>,
     recovery: Option<Box<dyn Recovery>>,
     rooms: Rooms,
-}
-
-/// Who a request is for.
-enum For {
-    Here(ChainHandle),
-    AnotherNode,
 }
 
 impl Server {
@@ -297,74 +293,6 @@ impl Server {
             // Nobody ever saw it.
             answers.brief(number, timing, if is_write { Reply::Refused(Refusal::Busy) } else { Reply::Expired });
         }
-    }
-
-    /// Whether this node is the one to answer. What it isn't, it hands on, unless another node has done so already:
-    /// then its chain refuses, and says who to ask.
-    fn place(&self, request: &Request) -> Result<For, Refusal> {
-        match &request.operation {
-            Operation::Read { query, .. } => self.check(request.chain, query.keys().iter(), std::iter::empty())?,
-            Operation::Write { write, .. } => self.check(request.chain, write.keys(), write.values())?,
-            Operation::Routing
-            | Operation::RoutingAnyway
-            | Operation::Status
-            | Operation::Arrange(_)
-            | Operation::Survey
-            | Operation::Recover { .. }
-            | Operation::Found { .. } => return Err(Refusal::NoChain),
-        }
-        match self.local.chain(request.chain) {
-            Some(handle) if request.forwarded || self.answers(request) => Ok(For::Here(handle)),
-            None if request.forwarded => Err(Refusal::NoChain),
-            _ => Ok(For::AnotherNode),
-        }
-    }
-
-    /// Whether all keys and values may be that long, and belong to that chain.
-    fn check<'a>(
-        &self,
-        chain: ChainId,
-        keys: impl Iterator<Item = &'a Bytes>,
-        mut values: impl Iterator<Item = &'a Bytes>,
-    ) -> Result<(), Refusal> {
-        if chain.0 >= self.local.chain_count() {
-            return Err(Refusal::NoChain);
-        }
-        for key in keys {
-            check_key(key)?;
-            if !self.belongs(key, chain) {
-                return Err(Refusal::NoChain);
-            }
-        }
-        values.try_for_each(|value| check_value(value, self.max_value_bytes))
-    }
-
-    /// Whether this node's place in the chain is the right one for the request.
-    fn answers(&self, request: &Request) -> bool {
-        let place = self.local.place(request.chain);
-        match &request.operation {
-            Operation::Write { .. } => place == Place::Head,
-            Operation::Read { mode: ReadMode::Strong | ReadMode::Bounded { .. }, .. }
-                if self.is_classic(request.chain) =>
-            {
-                self.is_tail(request)
-            }
-            Operation::Read { mode: ReadMode::Eventual, .. } => true,
-            _ => matches!(place, Place::Head | Place::Middle | Place::Tail),
-        }
-    }
-
-    fn is_classic(&self, chain: ChainId) -> bool {
-        let routing = self.local.routing();
-        let routing = routing.borrow();
-        routing.as_ref().and_then(|routing| routing.chain(chain)).is_some_and(|config| config.mode == Mode::Classic)
-    }
-
-    fn is_tail(&self, request: &Request) -> bool {
-        let routing = self.local.routing();
-        let routing = routing.borrow();
-        let config = routing.as_ref().and_then(|routing| routing.chain(request.chain));
-        config.is_some_and(|config| config.tail() == Some(self.local.me))
     }
 
     /// Has the right node answer, in a task of its own, as soon as there is room for one more request that is handed on.

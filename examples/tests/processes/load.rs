@@ -59,7 +59,7 @@ async fn loading(cluster: &Cluster) -> Node {
     load
 }
 
-/// Insists that it ends soon after its result, whatever that says.
+/// Insists that it ends soon after its result, be that good or bad.
 async fn ends_after_its_result(mut load: Node) -> Value {
     let result = load.ready().await;
     let ended = timeout(Duration::from_secs(30), load.ended()).await;

@@ -131,7 +131,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// One of the places where nobody has proved anything.
+/// An unproven place.
 fn stranger(prospects: &Prospects, n: usize) -> Option<Place> {
     let all: Vec<_> = prospects.dialled.keys().filter(|&&place| place != place_known()).copied().collect();
     (!all.is_empty()).then(|| all[n % all.len()])

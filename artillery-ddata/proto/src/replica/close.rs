@@ -14,7 +14,8 @@ pub(super) struct Closing {
 }
 
 impl Replica {
-    /// Writes wait where writes wait for room. The one that is being put together has no place yet, and is to come again.
+    /// Writes wait where writes wait for room. The one that is being put together isn't in the history yet: it is given up, and its
+    /// caller asks again.
     pub(super) fn close(&mut self, now: Timestamp, epoch: Epoch, until: Timestamp) {
         let present = self.config.as_ref().map(|config| config.epoch);
         if present == Some(epoch) && self.place.is_head && self.halted.is_none() && until > now {

@@ -22,7 +22,7 @@ impl Replica {
         if self.has_room() { Ok(()) } else { Err(Refusal::Busy) }
     }
 
-    /// Refuses what is too large or malformed for whatever head.
+    /// Refuses what is too large or malformed, which every head does.
     fn check(&self, request: Option<RequestKey>, write: &Write) -> Result<(), Refusal> {
         let (key, value) = lengths(write);
         if key > MAX_KEY {
@@ -74,7 +74,7 @@ impl Replica {
             Ok(newest.filter(|held| held.value.is_some()))
         })
         .map_err(Halt::from)?;
-        // A session is opened by nobody yet.
+        // The request that opens a session belongs to none.
         update.request = request.filter(|_| kind != UpdateKind::SESSION_OPEN);
         update.outcome = resolved.outcome;
         if self.is(Mutant::ForgetFailedSwaps) && matches!(update.outcome, Outcome::Conflict(_)) {
@@ -84,7 +84,7 @@ impl Replica {
     }
 
     /// Puts the values of a write together, as far as one step goes, and takes the update in with the last one. Until then
-    /// there is no room for another write: this one has its place in the history.
+    /// there is no room for another write: the next place in the history is this one's.
     fn join_some(&mut self, now: Timestamp, mut joining: Joining) -> Result<(), NotOrdered> {
         joining.resolved.join_some(self.settings.join.max(1));
         if !joining.resolved.is_whole() {
@@ -110,7 +110,7 @@ impl Replica {
         }
     }
 
-    /// A write that was being put together isn't ordered here any more, or not now: nobody has seen it.
+    /// A write that was being put together isn't ordered here any more, or not now. No reader and no other member has seen it.
     pub(super) fn give_up_joining(&mut self, refusal: Refusal) {
         if let Some(joining) = self.joining.take() {
             self.reply(joining.asker.token, Reply::Refused(refusal));
@@ -177,7 +177,7 @@ impl Replica {
         self.order_own(now, UpdateKind::BARRIER, None)
     }
 
-    /// Orders an update of the head's own, that nobody waits for.
+    /// Orders an update of the head's own, for which no caller waits.
     fn order_own(&mut self, now: Timestamp, kind: UpdateKind, request: Option<RequestKey>) -> Option<Sequence> {
         self.may_order().ok()?;
         let mut update = self.next_update(kind);
@@ -192,7 +192,7 @@ impl Replica {
     }
 }
 
-/// A write whose place in the history is settled, while its values are put together.
+/// The write that is ordered next, while its values are put together.
 #[derive(Clone, Debug)]
 pub(super) struct Joining {
     asker: Asker,

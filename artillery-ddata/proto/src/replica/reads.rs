@@ -3,9 +3,12 @@
 //! Queries and barriers are *rounds*: numbered, one on its way at a time. A round answers every read that was parked
 //! before it was sent, and no later one (trap 3).
 
+mod rounds;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
+use rounds::Rounds;
 
 use super::{
     Mutant, Output, Query, ReadCounts, ReadMode, Refusal, Replica, Reply, Snapshot, Token, Way,
@@ -54,73 +57,6 @@ struct Parked {
     watermark: Option<Sequence>,
 }
 
-/// Numbered questions, of which at most one is on its way.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Rounds {
-    /// The highest number sent.
-    sent: u64,
-    /// When that was.
-    sent_at: Timestamp,
-    /// The highest number answered, or given up because nobody waited any more.
-    answered: u64,
-    /// Who waits for which number.
-    waiting: BTreeSet<(u64, u64)>,
-}
-
-impl Rounds {
-    /// The round for a read that arrives now: the next to be sent.
-    fn for_new_read(&self) -> u64 {
-        self.sent + 1
-    }
-
-    fn on_its_way(&self) -> bool {
-        self.sent > self.answered
-    }
-
-    /// The number to ask with in a frame that is built now; 0: nothing to ask.
-    pub(super) fn ask(&mut self, now: Timestamp) -> u64 {
-        let wanted = self.waiting.first().map(|&(round, _)| round);
-        match wanted {
-            None => {
-                self.answered = self.sent;
-                0
-            }
-            Some(round) if round <= self.sent => self.sent,
-            Some(_) => {
-                // The reads of the last round were served some other way, or it was answered.
-                self.answered = self.sent;
-                self.sent += 1;
-                self.sent_at = now;
-                self.sent
-            }
-        }
-    }
-
-    /// Whether [`ask`](Self::ask) would start another round.
-    pub(super) fn wants_to_ask(&self) -> bool {
-        self.waiting.first().is_some_and(|&(round, _)| round > self.sent)
-    }
-
-    /// How many were sent.
-    pub(super) fn sent(&self) -> u64 {
-        self.sent
-    }
-
-    pub(super) fn is_waiting(&self) -> bool {
-        !self.waiting.is_empty()
-    }
-
-    /// Takes in an answer; those that waited for it. `None` if it is no news.
-    fn answer(&mut self, number: u64) -> Option<Vec<u64>> {
-        if number <= self.answered || number > self.sent {
-            return None;
-        }
-        self.answered = number;
-        let later = self.waiting.split_off(&(number + 1, 0));
-        Some(std::mem::replace(&mut self.waiting, later).into_iter().map(|(_, id)| id).collect())
-    }
-}
-
 impl Reads {
     pub(super) fn len(&self) -> usize {
         self.parked.len()
@@ -138,7 +74,7 @@ impl Reads {
         let id = self.next_id;
         self.next_id += 1;
         if let Some(round) = parked.round {
-            self.rounds(parked.through_chain).waiting.insert((round, id));
+            self.rounds(parked.through_chain).wait(round, id);
         }
         if let Some(watermark) = parked.watermark {
             self.by_watermark.insert((watermark, id));
@@ -149,7 +85,7 @@ impl Reads {
     fn take(&mut self, id: u64) -> Option<Parked> {
         let parked = self.parked.remove(&id)?;
         if let Some(round) = parked.round {
-            self.rounds(parked.through_chain).waiting.remove(&(round, id));
+            self.rounds(parked.through_chain).leave(round, id);
         }
         if let Some(watermark) = parked.watermark {
             self.by_watermark.remove(&(watermark, id));
@@ -272,7 +208,7 @@ impl Replica {
 
     fn round_for_query(&self) -> u64 {
         let queries = &self.reads.queries;
-        if self.is(Mutant::JoinQueryInFlight) && queries.on_its_way() { queries.sent } else { queries.for_new_read() }
+        if self.is(Mutant::JoinQueryInFlight) && queries.on_its_way() { queries.sent() } else { queries.for_new_read() }
     }
 
     fn refuses_read(&self, asked: &Asked) -> Option<Refusal> {
@@ -374,8 +310,8 @@ impl Replica {
         }
         let parked = self.reads.take_all();
         self.reads.own_barrier = Sequence::ZERO;
-        self.reads.queries.answered = self.reads.queries.sent;
-        self.reads.barriers.answered = self.reads.barriers.sent;
+        self.reads.queries.give_up();
+        self.reads.barriers.give_up();
         for read in parked {
             self.read(now, read.asked);
         }

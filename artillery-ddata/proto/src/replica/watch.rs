@@ -103,7 +103,8 @@ impl Replica {
         if after.saturating_next() < first {
             return self.reply(token, Reply::Refused(Refusal::Compacted { first: first.0 }));
         }
-        let changes = self.changes(&prefix, after, shown, &mut self.settings.watch_steps.clone());
+        let mut steps = self.settings.watch_steps;
+        let changes = self.changes(&prefix, after, shown, &mut steps);
         if !changes.records.is_empty() || changes.upto < self.watermark {
             return self.reply(token, Reply::Changes(changes));
         }

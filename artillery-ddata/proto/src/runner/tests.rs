@@ -5,6 +5,7 @@ use std::cell::Cell;
 use super::*;
 use crate::{
     ChainConfig, ChainMember, Incarnation, Mode, NodeId, ReadMode, Role, Sequence,
+    control::log::LogIndex,
     replica::{Query, Read, Watch, Way, Write},
     store::MemoryStore,
 };

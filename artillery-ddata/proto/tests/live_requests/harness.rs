@@ -328,7 +328,7 @@ impl Live {
         assert_eq!(decode_response(&frame), Ok(response));
     }
 
-    /// What a replica holds for others is bounded, whatever they ask.
+    /// What a replica holds for its callers is bounded.
     fn check(&self) {
         let (status, settings) = (self.runner.replica().status(), &self.settings);
         let in_line: usize = self.lines.iter().map(VecDeque::len).sum();

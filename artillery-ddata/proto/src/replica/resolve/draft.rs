@@ -5,10 +5,10 @@ use std::collections::{BTreeMap, VecDeque};
 use bytes::{Buf, Bytes, BytesMut};
 use smallvec::{SmallVec, smallvec};
 
-use super::incremented;
+use super::{Reader, decimal, incremented};
 use crate::{
     Version,
-    store::{Held, StoreError},
+    store::StoreError,
     update::{Change, Failure},
 };
 
@@ -77,7 +77,7 @@ pub(super) struct Drafts<R> {
     undo: Vec<Undo>,
 }
 
-impl<R: Fn(&Bytes) -> Result<Option<Held>, StoreError>> Drafts<R> {
+impl<R: Reader> Drafts<R> {
     pub(super) fn new(limit: usize, read: R) -> Self {
         Self { read, limit, changed: BTreeMap::new(), undo: Vec::new() }
     }
@@ -162,7 +162,7 @@ impl<R: Fn(&Bytes) -> Result<Option<Held>, StoreError>> Drafts<R> {
             Some(len) if len > LONGEST => return Ok(Err(Failure::NotANumber)),
             _ => self.found(&key, Version::NONE)?.map(|(_, value)| value),
         };
-        Ok(incremented(before, by).inspect(|&number| self.set(key, Some(super::decimal(number)))))
+        Ok(incremented(before, by).inspect(|&number| self.set(key, Some(decimal(number)))))
     }
 
     /// What it all comes to, unless the values together are larger than `most`: then their length.
@@ -239,6 +239,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::store::Held;
 
     type Model = BTreeMap<String, Option<String>>;
 

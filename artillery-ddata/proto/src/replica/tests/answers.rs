@@ -1,4 +1,4 @@
-//! Whatever the store holds is read by scans and by watches, in answers that fit a frame.
+//! All that a store holds is read by scans and by watches, in answers that fit a frame.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! Numbers of requests come from outside: whatever they are, no member panics or halts, and each request is answered.
+//! Numbers of requests come from outside. By none of them does a member panic or halt, and each request is answered.
 
 use std::time::Duration;
 
