@@ -77,7 +77,7 @@ pub struct Limits {
     pub max_value_bytes: usize,
     /// Each queue of requests and answers: of a chain, reads, small writes and large writes that wait for it, and watches that wait for
     /// changes; of the connections of all clients together, and once more of those of all nodes, reads until they are answered,
-    /// watches, writes that are handed on or wait in line, large requests, and answers that wait to be sent: of each of them one
+    /// watches, writes that are handed on or wait in line, large requests, and answers to reads and to writes that wait to be sent: of each of them one
     /// connection may have a quarter. Past it, callers wait until their deadline, or are told [`Busy`](crate::Refusal::Busy). What is
     /// larger than a queue, or a connection's part, has that to itself.
     pub queue_bytes: usize,

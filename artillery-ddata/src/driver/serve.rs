@@ -23,7 +23,7 @@ pub(crate) use self::{
 use self::{
     answers::Answers,
     place::For,
-    room::{Room, Rooms},
+    room::{Kind, Room, Rooms},
 };
 use super::{
     handle::{ChainHandle, ReadRequest, Responder, WriteRequest},
@@ -146,7 +146,7 @@ impl Server {
             // A lost connection is no fault of the requests.
             let Ok(Some(len)) = reader.next_len().await else { return Ok(()) };
             let mut share = match len {
-                len if len > SMALL => room.large_requests.take(len).await,
+                len if len > SMALL => room.of(Kind::LargeRequests).take(len).await,
                 _ => Share::none(),
             };
             // A request that doesn't come keeps no room for ever.
@@ -307,7 +307,7 @@ impl Server {
         let Request { chain, operation, .. } = request;
         // A large one has its room already, and so has a read.
         let share = match operation.is_write() && share.is_none() {
-            true => room.forwards.take(budget::of_operation(&operation)).await,
+            true => room.of(Kind::Forwards).take(budget::of_operation(&operation)).await,
             false => share,
         };
         let server = self.clone();
@@ -332,8 +332,8 @@ async fn room_of_read(query: &Query, share: Share, deadline: Instant, room: &Roo
     let bytes = budget::of_query(query);
     match query {
         _ if !share.is_none() => Ok(share),
-        Query::Changes(_) => room.watches.try_take(bytes).ok_or(Reply::Refused(Refusal::Busy)),
-        _ => timeout_at(deadline, room.reads.take(bytes)).await.map_err(|_| Reply::Expired),
+        Query::Changes(_) => room.of(Kind::Watches).try_take(bytes).ok_or(Reply::Refused(Refusal::Busy)),
+        _ => timeout_at(deadline, room.of(Kind::Reads).take(bytes)).await.map_err(|_| Reply::Expired),
     }
 }
 
@@ -363,7 +363,7 @@ async fn write_here(
     let write = WriteRequest { request, history, write, deadline: on_the_clock(deadline), caller: responder };
     let Some(write) = handle.try_write(write) else { return };
     // Without room for one more that waits, nothing more is read from the stream.
-    let share = room.writes.take(budget::of_write(&write.write)).await;
+    let share = room.of(Kind::Writes).take(budget::of_write(&write.write)).await;
     let Some(waiting) = handle.line_up(write).await else { return };
     let answers = answers.clone();
     tokio::spawn(async move {

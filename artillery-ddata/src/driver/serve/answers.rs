@@ -12,7 +12,10 @@ use tokio::{
     time::timeout,
 };
 
-use super::{LONGEST_WAIT, room::Room};
+use super::{
+    LONGEST_WAIT,
+    room::{Kind, Room},
+};
 use crate::{
     MemberId,
     budget::{self, Share, UNIT},
@@ -70,8 +73,8 @@ impl Answers {
         let Request { number, operation, forwarded, .. } = request;
         let timing = if *forwarded { None } else { Timing::of(operation) };
         let is_write = operation.is_write();
-        let budget = if is_write { &self.room.write_answers } else { &self.room.answers };
-        let share = budget.reserve(reserved(operation)).await;
+        let kind = if is_write { Kind::WriteAnswers } else { Kind::Answers };
+        let share = self.room.of(kind).reserve(reserved(operation)).await;
         Answering { number: *number, is_write, timing, answers: self.clone(), share, _request: Share::none() }
     }
 
@@ -80,7 +83,7 @@ impl Answers {
     pub(super) async fn local(&self, number: u64, reply: Reply) {
         let bytes = budget::of_reply(&reply);
         if bytes <= SMALL {
-            let share = self.room.answers.take(bytes).await;
+            let share = self.room.of(Kind::Answers).take(bytes).await;
             return self.send(Response { number, by: None, answer: ResponseAnswer::Reply(reply) }, share);
         }
         let (share, _request) = (Share::none(), Share::none());
@@ -149,17 +152,17 @@ impl Answering {
     pub(super) fn reply_by(mut self, by: Option<MemberId>, reply: Reply) {
         let bytes = budget::of_reply(&reply);
         let room = &self.answers.room;
-        let budget = match self.is_write {
-            _ if bytes > SMALL => &room.large_answers,
-            true => &room.write_answers,
-            false => &room.answers,
+        let kind = match self.is_write {
+            _ if bytes > SMALL => Kind::LargeAnswers,
+            true => Kind::WriteAnswers,
+            false => Kind::Answers,
         };
         if bytes > SMALL {
             self.share = Share::none();
         }
         // A few words have what was reserved: to keep them back would take no less.
         self.share.shrink(bytes);
-        let reply = match bytes <= UNIT || budget.try_fill(&mut self.share, bytes) {
+        let reply = match bytes <= UNIT || room.of(kind).try_fill(&mut self.share, bytes) {
             true => reply,
             // It is asked for again: a write finds what it did on record.
             false if self.is_write => Reply::Expired,

@@ -2,7 +2,6 @@
 
 use std::{
     collections::BTreeMap,
-    ops::Deref,
     sync::{Arc, Mutex, PoisonError, Weak},
 };
 
@@ -10,7 +9,6 @@ use artillery_core::{
     config::TransportConfig,
     transport::{Connection, PeerKind, StreamKind},
 };
-
 use tokio::time::timeout;
 
 use super::LONGEST_WAIT;
@@ -88,23 +86,44 @@ impl Rooms {
     pub(super) fn taken_bytes(&self) -> impl Iterator<Item = (&'static str, usize)> {
         let rooms = self.by_connection.lock().unwrap_or_else(PoisonError::into_inner);
         let unreceived = rooms.values().filter_map(Weak::upgrade).map(|room| room.sent.taken()).sum();
-        let nodes = self.nodes.taken_bytes().map(|(_, taken)| taken);
-        let both =
-            self.clients.taken_bytes().into_iter().zip(nodes).map(|((kind, taken), nodes)| (kind, taken + nodes));
-        both.chain([("unreceived_answers", unreceived)])
+        let taken = |kind| self.clients.of(kind).taken() + self.nodes.of(kind).taken();
+        Kind::ALL.into_iter().map(move |(kind, name)| (name, taken(kind))).chain([("unreceived_answers", unreceived)])
     }
 }
 
 /// A kind of requests or answers that has a room of its own.
 #[derive(Debug, Clone, Copy)]
-enum Kind {
+pub(super) enum Kind {
+    /// Small writes that are handed on.
     Forwards,
+    /// Reads until they are answered.
     Reads,
+    /// Watches until they are answered.
     Watches,
+    /// Small writes that wait for their chain.
     Writes,
+    /// Small answers to reads that wait to be written.
     Answers,
+    /// The same to writes: reads that wait hold up no write.
+    WriteAnswers,
+    /// Large requests.
     LargeRequests,
+    /// Large answers.
     LargeAnswers,
+}
+
+impl Kind {
+    /// All of them, in their order, with their names for metrics.
+    const ALL: [(Self, &str); 8] = [
+        (Self::Forwards, "forwards"),
+        (Self::Reads, "reads"),
+        (Self::Watches, "watches"),
+        (Self::Writes, "small_writes"),
+        (Self::Answers, "answers"),
+        (Self::WriteAnswers, "write_answers"),
+        (Self::LargeRequests, "large_requests"),
+        (Self::LargeAnswers, "large_answers"),
+    ];
 }
 
 impl Sizes {
@@ -118,94 +137,44 @@ impl Sizes {
 
 /// Room for each kind.
 #[derive(Debug)]
-pub(crate) struct Kinds {
-    /// Small writes that are handed on.
-    pub(crate) forwards: Budget,
-    /// Small reads until they are answered.
-    pub(crate) reads: Budget,
-    /// Watches until they are answered.
-    pub(crate) watches: Budget,
-    /// Small writes that wait for their chain.
-    pub(crate) writes: Budget,
-    /// Small answers that wait to be written.
-    pub(crate) answers: Budget,
-    /// Large requests.
-    pub(crate) large_requests: Budget,
-    /// Large answers.
-    pub(crate) large_answers: Budget,
-}
+struct Kinds([Budget; Kind::ALL.len()]);
 
 impl Kinds {
     fn new(budget: impl Fn(Kind) -> Budget) -> Self {
-        Self {
-            forwards: budget(Kind::Forwards),
-            reads: budget(Kind::Reads),
-            watches: budget(Kind::Watches),
-            writes: budget(Kind::Writes),
-            answers: budget(Kind::Answers),
-            large_requests: budget(Kind::LargeRequests),
-            large_answers: budget(Kind::LargeAnswers),
-        }
+        Self(Kind::ALL.map(|(kind, _)| budget(kind)))
     }
 
     fn of(&self, kind: Kind) -> &Budget {
-        match kind {
-            Kind::Forwards => &self.forwards,
-            Kind::Reads => &self.reads,
-            Kind::Watches => &self.watches,
-            Kind::Writes => &self.writes,
-            Kind::Answers => &self.answers,
-            Kind::LargeRequests => &self.large_requests,
-            Kind::LargeAnswers => &self.large_answers,
-        }
-    }
-
-    fn taken_bytes(&self) -> [(&'static str, usize); 7] {
-        [
-            ("forwards", self.forwards.taken()),
-            ("reads", self.reads.taken()),
-            ("watches", self.watches.taken()),
-            ("small_writes", self.writes.taken()),
-            ("answers", self.answers.taken()),
-            ("large_requests", self.large_requests.taken()),
-            ("large_answers", self.large_answers.taken()),
-        ]
+        &self.0[kind as usize]
     }
 }
 
 /// The room of one connection, a part of that of all.
 pub(crate) struct Room {
     kinds: Kinds,
-    /// Kept as long as the room: no other connection gets its number meanwhile.
-    _connection: Connection,
-    /// What answers to its writes may take up, beside those to its reads: reads that wait hold up no write.
-    pub(super) write_answers: Budget,
     sent: Budget,
     /// The longest frame that is sent, in bytes.
     pub(super) frame: usize,
     /// Where its requests are counted.
     pub(super) local: Arc<Local>,
-}
-
-impl Deref for Room {
-    type Target = Kinds;
-
-    fn deref(&self) -> &Kinds {
-        &self.kinds
-    }
+    /// Kept as long as the room: no other connection gets its number meanwhile.
+    _connection: Connection,
 }
 
 impl Room {
     fn new(sizes: Sizes, whole: &Kinds, connection: Connection, local: Arc<Local>) -> Self {
-        let part = |kind: Kind| whole.of(kind).part(sizes.of(kind) / PART);
         Self {
-            write_answers: whole.answers.part(sizes.queue / PART / 2),
-            kinds: Kinds { answers: whole.answers.part(sizes.queue / PART / 2), ..Kinds::new(part) },
-            _connection: connection,
+            kinds: Kinds::new(|kind| whole.of(kind).part(sizes.of(kind) / PART)),
             sent: Budget::new(sizes.sent),
             frame: sizes.frame,
             local,
+            _connection: connection,
         }
+    }
+
+    /// The room for one kind.
+    pub(super) fn of(&self, kind: Kind) -> &Budget {
+        self.kinds.of(kind)
     }
 
     /// Sends an answer on a stream of its own, in a task of its own: there are no more of them than their bytes have room.
