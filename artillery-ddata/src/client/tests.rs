@@ -1,4 +1,5 @@
 mod large;
+mod rooms;
 mod settling;
 
 use std::{sync::Arc, time::Duration};

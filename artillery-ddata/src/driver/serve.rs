@@ -51,6 +51,10 @@ use crate::{
 /// No request waits here longer, whatever its sender says: nobody can make a node remember it for ever.
 const LONGEST_WAIT: Duration = Duration::from_secs(300);
 
+/// A watch is told after so long that nothing was committed, and asks again. The questions of a client that is gone take up their
+/// room no longer than that.
+const LONGEST_WATCH: Duration = Duration::from_secs(10);
+
 /// Says, as JSON, how this node stands.
 pub(crate) type StatusSource = Box<dyn Fn() -> Call<Bytes> + Send + Sync>;
 
@@ -266,11 +270,11 @@ impl Server {
         answers: &Answers,
         room: &Room,
     ) {
-        let wait = Duration::from_millis(request.deadline_ms.into()).min(LONGEST_WAIT);
+        let wait = Duration::from_millis(request.deadline_ms.into()).min(longest_wait(&request.operation));
         let deadline = Instant::now() + wait;
         let (number, is_write, timing) = (request.number, request.operation.is_write(), answering.timing);
         let (share, answering) = match &request.operation {
-            Operation::Read { query, .. } => match room_of_read(query, share, deadline, room).await {
+            Operation::Read { query, .. } => match room.of_read(query, share, deadline).await {
                 // For as long as it waits, here or elsewhere.
                 Ok(share) => (Share::none(), answering.holding(share)),
                 Err(reply) => return answers.brief(number, timing, reply),
@@ -326,14 +330,10 @@ impl Server {
     }
 }
 
-/// The room that a read takes until it is answered: a large one came with it. A watch may wait for long: it doesn't wait for room,
-/// which other watches have.
-async fn room_of_read(query: &Query, share: Share, deadline: Instant, room: &Room) -> Result<Share, Reply> {
-    let bytes = budget::of_query(query);
-    match query {
-        _ if !share.is_none() => Ok(share),
-        Query::Changes(_) => room.of(Kind::Watches).try_take(bytes).ok_or(Reply::Refused(Refusal::Busy)),
-        _ => timeout_at(deadline, room.of(Kind::Reads).take(bytes)).await.map_err(|_| Reply::Expired),
+fn longest_wait(operation: &Operation) -> Duration {
+    match operation {
+        Operation::Read { query: Query::Changes(_), .. } => LONGEST_WATCH,
+        _ => LONGEST_WAIT,
     }
 }
 

@@ -9,12 +9,13 @@ use artillery_core::{
     config::TransportConfig,
     transport::{Connection, PeerKind, StreamKind},
 };
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout, timeout_at};
 
 use super::LONGEST_WAIT;
 use crate::{
-    budget::{Budget, Share},
+    budget::{self, Budget, Share},
     driver::local::Local,
+    replica::{Query, Refusal, Reply},
     wire::{
         request::{Encoded, encode_answer_to},
         streams::{ANSWERS, APART_PRIORITY},
@@ -175,6 +176,17 @@ impl Room {
     /// The room for one kind.
     pub(super) fn of(&self, kind: Kind) -> &Budget {
         self.kinds.of(kind)
+    }
+
+    /// The room that a read takes until it is answered: a large one came with it. A watch may wait for long: it doesn't wait for
+    /// room, which other watches have.
+    pub(super) async fn of_read(&self, query: &Query, share: Share, deadline: Instant) -> Result<Share, Reply> {
+        let bytes = budget::of_query(query);
+        match query {
+            _ if !share.is_none() => Ok(share),
+            Query::Changes(_) => self.of(Kind::Watches).try_take(bytes).ok_or(Reply::Refused(Refusal::Busy)),
+            _ => timeout_at(deadline, self.of(Kind::Reads).take(bytes)).await.map_err(|_| Reply::Expired),
+        }
     }
 
     /// Sends an answer on a stream of its own, in a task of its own: there are no more of them than their bytes have room.

@@ -1,0 +1,143 @@
+//! Clients that take no answers in have a part of the room, and what they take is given back.
+
+use artillery_core::{
+    config::TransportConfig,
+    identity::Identity,
+    transport::{Connection, Endpoint, LocalInfo, PROTOCOL_VERSIONS, PeerInfo, PeerKind, Service},
+};
+
+use super::*;
+use crate::{
+    ChainId, Sequence,
+    replica::{Query, Watch},
+    wire::request::{Request, decode_response, encode_request},
+};
+
+/// More than the parts into which a node divides its room.
+const DEAF: usize = 5;
+
+struct NoStreams;
+
+impl Service for NoStreams {
+    fn stream(&self, _: &Arc<PeerInfo>, _: IncomingStream) {}
+}
+
+/// A client that asks, and takes no answer in.
+struct Deaf {
+    endpoint: Endpoint,
+    connection: Connection,
+    requests: FrameWriter,
+    answers: FrameReader,
+}
+
+impl Deaf {
+    async fn connect(cluster: &str, node: &FakeNode) -> Self {
+        let config = TransportConfig {
+            stream_window_bytes: 64 << 10,
+            connection_window_bytes: 64 << 10,
+            ..TransportConfig::default()
+        };
+        let identity = Identity::from_secret(SECRET, "deaf").unwrap();
+        let local = LocalInfo {
+            cluster: cluster.to_owned(),
+            cluster_id: None,
+            incarnation: member("deaf").incarnation,
+            kind: PeerKind::Client,
+            versions: PROTOCOL_VERSIONS,
+        };
+        let endpoint = Endpoint::bind(config, identity, local, Arc::new(NoStreams)).unwrap();
+        let connection = endpoint.connect(node.addr()).await.unwrap();
+        let (requests, answers) = connection.open_bi(StreamKind(REQUESTS), 0).await.unwrap();
+        Self { endpoint, connection, requests, answers }
+    }
+
+    async fn ask(&mut self, number: u64, query: Query) {
+        let operation = Operation::Read { query, mode: ReadMode::Strong, floor: None, history: None };
+        let request = Request { number, chain: ChainId(0), deadline_ms: 60_000, forwarded: false, operation };
+        let encoded = encode_request(&request).unwrap();
+        self.requests.send(&encoded.header, &encoded.body).await.unwrap();
+    }
+
+    fn leave(self) {
+        self.connection.close(CloseCode::DONE, "heard enough");
+        drop(self.endpoint);
+    }
+}
+
+/// So many clients, each of which asks more than it has room for.
+async fn deaf(cluster: &str, node: &FakeNode, query: impl Fn() -> Query, times: u64) -> Vec<Deaf> {
+    let mut all = Vec::new();
+    for _ in 0..DEAF {
+        let mut deaf = Deaf::connect(cluster, node).await;
+        for number in 0..times {
+            deaf.ask(number, query()).await;
+        }
+        all.push(deaf);
+    }
+    all
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn answers_that_are_not_taken_in_keep_no_writes_from_their_answers() {
+    let cluster = unique("client");
+    let node = alone(&cluster);
+    let client = connect(&cluster, &node).await;
+    let kv = client.kv();
+    let value = Bytes::from(vec![7; 30_000]);
+    kv.put("k", value.clone()).await.unwrap();
+    let read = || Query::Key(Bytes::from_static(b"k"));
+    let all = deaf(&cluster, &node, read, 64).await;
+    let short = Duration::from_millis(100);
+    while kv.get("k").timeout(short).await.is_ok() {}
+    for n in 0..100 {
+        let key = format!("taken/{n}");
+        kv.put(&key, value.clone()).await.unwrap();
+        let taken = kv.get_delete(&key).timeout(Duration::from_secs(2)).await;
+        assert!(taken.unwrap().result.into_value().as_ref() == Some(&value), "what number {n} held is told");
+    }
+    all.into_iter().for_each(Deaf::leave);
+    assert_eq!(kv.get("k").timeout(Duration::from_secs(20)).await.unwrap().into_value(), Some(value));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn watches_of_others_that_fill_the_room_end_none() {
+    let cluster = unique("client");
+    let node = FakeNode::start(&cluster, "alone");
+    let mut routing = routing(config(&[node.me()], 1), &[&node]);
+    routing.chains.push(crate::ChainConfig { chain: ChainId(1), ..config(&[node.me()], 1) });
+    node.form_all(&routing);
+    let client = connect(&cluster, &node).await;
+    let kv = client.kv().with_timeout(Duration::from_secs(20));
+    let mut first = kv.watch("k");
+    while tokio::time::timeout(Duration::from_millis(100), first.next()).await.is_err() {
+        kv.put("k", "v").await.unwrap();
+    }
+    let position = first.position().unwrap();
+    drop(first);
+
+    let prefix = Bytes::from(vec![b'p'; 700]);
+    let watch = || Query::Changes(Watch { prefix: prefix.clone(), after: Some(Sequence(100)), shown: 0 });
+    let all = deaf(&cluster, &node, watch, 300).await;
+    let mut last = Deaf::connect(&cluster, &node).await;
+    for number in 0.. {
+        last.ask(number, watch()).await;
+        // A question that finds room waits for changes.
+        if let Ok(answer) = tokio::time::timeout(Duration::from_millis(100), last.answers.next()).await {
+            let answer = decode_response(&answer.unwrap().unwrap()).unwrap().answer;
+            assert_eq!(answer, ResponseAnswer::Reply(Reply::Refused(Refusal::Busy)));
+            break;
+        }
+    }
+    let mut watch = kv.watch("k").from(position);
+    assert!(tokio::time::timeout(Duration::from_millis(200), watch.next()).await.is_err(), "it is not told anything");
+    kv.put("k", "w").timeout(Duration::from_secs(2)).await.unwrap();
+    assert!(kv.get("k").await.unwrap().value().is_some(), "reads and writes have room of their own");
+    assert!(tokio::time::timeout(Duration::from_millis(200), watch.next()).await.is_err(), "it is not told anything");
+    all.into_iter().chain([last]).for_each(Deaf::leave);
+    loop {
+        let change = tokio::time::timeout(Duration::from_secs(20), watch.next()).await.unwrap().unwrap().unwrap();
+        if change.value == Some("w".into()) {
+            break;
+        }
+    }
+}
