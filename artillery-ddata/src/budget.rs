@@ -81,20 +81,38 @@ impl Budget {
         self.try_fill(&mut share, bytes).then_some(share)
     }
 
-    /// Whether there is room for so many bytes, with what was reserved for them. What was reserved beyond them is given back.
+    /// The same with one unit of what this is a part of.
+    pub(crate) async fn reserve_with_unit(&self, bytes: usize) -> Share {
+        let Share { own, .. } = self.reserve(bytes).await;
+        let whole = match &self.whole {
+            Some(whole) => whole.room.clone().acquire_owned().await.ok(),
+            None => None,
+        };
+        Share { own, whole }
+    }
+
+    /// Whether there is room for so many bytes, with what was reserved for them. What was reserved beyond them is given back, and
+    /// nothing else is taken where there is no room.
     pub(crate) fn try_fill(&self, share: &mut Share, bytes: usize) -> bool {
-        let has = share.own.as_ref().map_or(0, OwnedSemaphorePermit::num_permits) as u32;
-        if let Some(more) = self.units(bytes).checked_sub(has).filter(|&more| more > 0) {
-            let Ok(more) = self.room.clone().try_acquire_many_owned(more) else { return false };
-            match &mut share.own {
-                Some(own) => own.merge(more),
-                own => *own = Some(more),
+        let more = |room: &Arc<Semaphore>, held: &Option<OwnedSemaphorePermit>, units: u32| {
+            let held = held.as_ref().map_or(0, OwnedSemaphorePermit::num_permits) as u32;
+            match units.checked_sub(held).filter(|&more| more > 0) {
+                Some(more) => room.clone().try_acquire_many_owned(more).map(Some),
+                None => Ok(None),
             }
-        }
-        if let Some(whole) = &self.whole {
-            let of_whole = self.of_whole(whole, bytes);
-            let Ok(of_whole) = whole.room.clone().try_acquire_many_owned(of_whole) else { return false };
-            share.whole = Some(of_whole);
+        };
+        let Ok(own) = more(&self.room, &share.own, self.units(bytes)) else { return false };
+        let whole = match &self.whole {
+            Some(whole) => more(&whole.room, &share.whole, self.of_whole(whole, bytes)),
+            None => Ok(None),
+        };
+        let Ok(whole) = whole else { return false };
+        for (held, more) in [(&mut share.own, own), (&mut share.whole, whole)] {
+            match (held, more) {
+                (Some(held), Some(more)) => held.merge(more),
+                (held, Some(more)) => *held = Some(more),
+                (_, None) => {}
+            }
         }
         share.shrink(bytes);
         true

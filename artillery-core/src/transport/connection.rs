@@ -1,6 +1,9 @@
 //! A connection that this node dialled, or that an [`IncomingStream`](super::IncomingStream) came by.
 
-use std::sync::{Arc, Weak};
+use std::sync::{
+    Arc, Weak,
+    atomic::{AtomicU64, Ordering},
+};
 
 use bytes::Bytes;
 
@@ -78,6 +81,7 @@ impl From<Arc<super::simulated::End>> for Carrier {
 
 #[derive(Debug)]
 struct Inner {
+    id: u64,
     carrier: Carrier,
     peer: Arc<PeerInfo>,
     max_frame_bytes: usize,
@@ -96,7 +100,9 @@ impl WeakConnection {
 
 impl Connection {
     pub(super) fn new(carrier: Carrier, peer: Arc<PeerInfo>, max_frame_bytes: usize, counters: Arc<Cells>) -> Self {
-        Self { inner: Arc::new(Inner { carrier, peer, max_frame_bytes, counters }) }
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let id = NEXT.fetch_add(1, Ordering::Relaxed);
+        Self { inner: Arc::new(Inner { id, carrier, peer, max_frame_bytes, counters }) }
     }
 
     pub(super) fn downgrade(&self) -> WeakConnection {
@@ -209,13 +215,9 @@ impl Connection {
         }
     }
 
-    /// Tells it from all other connections of this process that live at the same time.
-    pub fn id(&self) -> usize {
-        match &self.inner.carrier {
-            Carrier::Quic(quinn) => quinn.stable_id(),
-            #[cfg(feature = "testing")]
-            Carrier::Simulated(end) => end.id(),
-        }
+    /// Tells it from all other connections of this process.
+    pub fn id(&self) -> u64 {
+        self.inner.id
     }
 
     async fn begin(

@@ -78,8 +78,6 @@ struct State {
     apart: BTreeSet<NodeId>,
     /// The same, for ever.
     dead: BTreeSet<NodeId>,
-    /// Of connections so far.
-    connections: usize,
 }
 
 impl Network {
@@ -158,12 +156,6 @@ impl Inner {
     fn lock(&self) -> MutexGuard<'_, State> {
         // No code that holds it can panic halfway through a change.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn next_id(&self) -> usize {
-        let state = &mut *self.lock();
-        state.connections += 1;
-        state.connections
     }
 
     fn change(&self, change: impl FnOnce(&mut State) -> bool) {

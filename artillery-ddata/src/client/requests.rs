@@ -73,11 +73,21 @@ impl Requests {
 
     /// The outcome of a request, which was unknown, is known by now.
     pub(super) fn settled(&self, chain: ChainId, session: Version, number: u64) {
-        if let Some(sessions) = lock(&self.by_chain).get(&chain)
-            && sessions.now.is(session)
-        {
-            lock(&sessions.now.numbers).settle(number);
+        if let Some(session) = self.known(chain, session) {
+            lock(&session.numbers).settle(number);
         }
+    }
+
+    /// The lowest number of that session's requests that is unanswered; 0: it isn't known here.
+    pub(super) fn lowest(&self, chain: ChainId, session: Version) -> u64 {
+        let lowest = self.known(chain, session).and_then(|session| lock(&session.numbers).lowest());
+        lowest.unwrap_or(0)
+    }
+
+    fn known(&self, chain: ChainId, session: Version) -> Option<Arc<ClientSession>> {
+        let by_chain = lock(&self.by_chain);
+        let Sessions { now, former } = by_chain.get(&chain)?;
+        [Some(now), former.as_ref()].into_iter().flatten().find(|known| known.is(session)).cloned()
     }
 }
 
@@ -164,5 +174,19 @@ mod tests {
         use_up(&session, third);
         assert!(!requests.leave(chain, third));
         drop(unknown);
+    }
+
+    #[test]
+    fn what_is_settled_of_a_session_that_was_left_counts_there() {
+        let (requests, chain, id) = (Requests::default(), ChainId(0), Version::new(1, 7));
+        let session = requests.session(chain);
+        session.id.set(id).unwrap();
+        let unknown: Vec<_> = (0..20).map(|_| session.begin(id)).step_by(2).collect();
+        unknown.into_iter().for_each(Numbered::keep);
+        assert!(requests.leave(chain, id));
+        assert_eq!(requests.lowest(chain, id), 1);
+        requests.settled(chain, id, 1);
+        assert_eq!(requests.lowest(chain, id), 3);
+        assert_eq!(requests.lowest(chain, Version::new(1, 8)), 0);
     }
 }

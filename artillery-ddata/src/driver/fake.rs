@@ -4,7 +4,7 @@ use std::{
     net::SocketAddr,
     sync::{
         Arc,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicU64, AtomicUsize, Ordering},
     },
     time::Duration,
 };
@@ -116,6 +116,10 @@ pub(crate) struct FakeNode {
     pub(crate) local: Arc<Local>,
     pub(crate) router: Arc<Router>,
     pub(crate) endpoint: Endpoint,
+    /// Serves its requests, if anything else than a test does.
+    pub(crate) server: Option<Arc<Server>>,
+    /// So many streams of requests it serves now.
+    pub(crate) serving: Arc<AtomicUsize>,
 }
 
 /// What a fake node does with the streams of requests that come.
@@ -134,15 +138,24 @@ impl Service for Streams {
 }
 
 pub(crate) const MAX_VALUE: u64 = 1 << 20;
-const QUEUE_BYTES: usize = 1 << 20;
+pub(crate) const QUEUE_BYTES: usize = 1 << 20;
 
 impl FakeNode {
     pub(crate) fn start(cluster: &str, name: &str) -> Self {
-        let (node, streams) = Self::bind(cluster, name);
+        let (mut node, streams) = Self::bind(cluster, name);
         let sizes = Sizes::new(QUEUE_BYTES, &TransportConfig::default());
         let status = Box::new(|| -> Call<Bytes> { Box::pin(async { Bytes::from_static(b"{\"fine\":true}") }) });
         let server = Arc::new(Server::new(node.local.clone(), node.router.clone(), MAX_VALUE, sizes, status));
-        let serve: Serve = Arc::new(move |stream| drop(tokio::spawn(server.clone().serve(stream))));
+        node.server = Some(server.clone());
+        let serving = node.serving.clone();
+        let serve: Serve = Arc::new(move |stream| {
+            let (server, serving) = (server.clone(), serving.clone());
+            serving.fetch_add(1, Ordering::Relaxed);
+            tokio::spawn(async move {
+                server.serve(stream).await;
+                serving.fetch_sub(1, Ordering::Relaxed);
+            });
+        });
         assert!(streams.0.set(serve).is_ok());
         node
     }
@@ -172,7 +185,7 @@ impl FakeNode {
         let endpoint = Endpoint::bind(TransportConfig::default(), identity, info, streams.clone()).expect("a socket");
         let local = Arc::new(Local::new(me, name.to_owned()));
         let router = Router::of_node(local.clone(), endpoint.clone(), MAX_VALUE);
-        (Self { local, router, endpoint }, streams)
+        (Self { local, router, endpoint, server: None, serving: Arc::default() }, streams)
     }
 
     pub(crate) fn me(&self) -> MemberId {
@@ -197,6 +210,13 @@ impl FakeNode {
         let config = routing.chains[0].clone();
         let handle = config.role(self.me()).map(|_| chain(self.me(), config, routing.life(), loses));
         self.local.form(routing.clone(), vec![handle]);
+    }
+
+    /// Tells the node what all chains are: it gets the first one alone.
+    pub(crate) fn form_first(&self, routing: &Routing) {
+        let chain = chain(self.me(), routing.chains[0].clone(), routing.life(), |_| false);
+        let others = routing.chains.iter().skip(1).map(|_| None);
+        self.local.form(routing.clone(), std::iter::once(Some(chain)).chain(others).collect());
     }
 
     /// Tells the node what all chains are: it gets those of which it is a member.

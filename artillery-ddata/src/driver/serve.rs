@@ -127,14 +127,22 @@ impl Server {
         let reading = self.read(&mut reader, answers, &outstanding, &room);
         let writing = answers::write(writer, waiting, &outstanding, &room, &connection);
         tokio::pin!(reading, writing);
+        let serving = async {
+            tokio::select! {
+                biased;
+                read = &mut reading => match read {
+                    // The sender has no more requests, and still wants its answers.
+                    Ok(()) => writing.await,
+                    Err(violation) => connection.close(CloseCode::VIOLATION, &violation),
+                },
+                () = &mut writing => {}
+            }
+        };
         tokio::select! {
             biased;
-            read = &mut reading => match read {
-                // The sender has no more requests, and still wants its answers.
-                Ok(()) => writing.await,
-                Err(violation) => connection.close(CloseCode::VIOLATION, &violation),
-            },
-            () = &mut writing => {}
+            () = serving => {}
+            // While it waits for room, or for answers, nothing else would notice.
+            _ = connection.closed() => {}
         }
     }
 
@@ -277,7 +285,7 @@ impl Server {
             Operation::Read { query, .. } => match room.of_read(query, share, deadline).await {
                 // For as long as it waits, here or elsewhere.
                 Ok(share) => (Share::none(), answering.holding(share)),
-                Err(reply) => return answers.brief(number, timing, reply),
+                Err(reply) => return answering.reply(reply),
             },
             _ => (share, answering),
         };

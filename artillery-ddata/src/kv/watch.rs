@@ -72,6 +72,8 @@ struct State {
     /// Of each chain, an update of which only some changes came, since all of them are too much for one answer: the rest is asked
     /// for next.
     parts: BTreeMap<ChainId, Part>,
+    /// Since when each chain has refused, of those that answered by nothing else meanwhile.
+    refusing: BTreeMap<ChainId, Instant>,
 }
 
 /// What was shown of an update.
@@ -94,6 +96,7 @@ impl Watch {
             turn: 0,
             ready: VecDeque::new(),
             parts: BTreeMap::new(),
+            refusing: BTreeMap::new(),
         };
         Self(Fetched::new(state))
     }
@@ -160,7 +163,6 @@ impl Source for State {
                 begun => begun?,
             }
         }
-        let mut since = Instant::now();
         while self.ready.is_empty() {
             // With several chains none of them is waited for so long that another one would have to wait for it.
             let chains = routing.chains.len().max(1);
@@ -171,15 +173,16 @@ impl Source for State {
             let part = self.parts.get(&chain).copied();
             let (after, shown) = part.map_or_else(|| (position(), 0), |part| (Some(part.after), part.shown));
             let changes = match self.ask_chain(&routing, chain, after, shown, patience).await {
-                Ok(changes) => changes,
+                Ok(Some(changes)) => changes,
+                Ok(None) => continue,
                 // In so short a time that says nothing yet: other chains are asked meanwhile.
-                Err(error) if chains > 1 && error.way_on() == WayOn::Retry && since.elapsed() < self.how.timeout => {
+                Err(error) if chains > 1 && error.way_on() == WayOn::Retry && self.is_excused(chain) => {
                     tokio::time::sleep(patience).await;
                     continue;
                 }
                 Err(error) => return Err(error),
             };
-            since = Instant::now();
+            self.refusing.remove(&chain);
             let Changes { upto, shown, .. } = changes;
             match shown {
                 0 => drop(self.parts.remove(&chain)),
@@ -205,6 +208,7 @@ impl State {
         for config in &routing.chains {
             if self.from.cluster().is_none() {
                 let now = self.ask_chain(routing, config.chain, None, 0, self.how.timeout).await?;
+                let now = now.ok_or(Error::not_applied(NotApplied::TimedOut))?;
                 position.raise(routing.life(), config.chain, now.upto);
             }
         }
@@ -212,6 +216,18 @@ impl State {
         Ok(())
     }
 
+    /// Whether a chain that refuses now hasn't done so, and nothing else, for longer than a call may take.
+    fn is_excused(&mut self, chain: ChainId) -> bool {
+        let since = *self.refusing.entry(chain).or_insert_with(Instant::now);
+        let is_excused = since.elapsed() < self.how.timeout;
+        if !is_excused {
+            // The caller is told, and may ask on.
+            self.refusing.remove(&chain);
+        }
+        is_excused
+    }
+
+    /// `None`: there was no answer, which says as little as there being no change.
     async fn ask_chain(
         &self,
         routing: &Routing,
@@ -219,20 +235,18 @@ impl State {
         after: Option<Sequence>,
         shown: u32,
         patience: Duration,
-    ) -> Result<Changes, Error> {
+    ) -> Result<Option<Changes>, Error> {
         let query = Query::Changes(replica::Watch { prefix: self.prefix.clone(), after, shown });
         let deadline = from_now(patience);
         let asked = self.kv.router.read_in(routing, chain, query, &self.how, None, deadline).await;
         let Answer { reply, node, .. } = match asked {
             Ok(answer) => answer,
             // Nobody said so in time that there was nothing.
-            Err(Error::NotApplied { reason: NotApplied::TimedOut }) if after.is_some() => {
-                return Ok(Changes { records: Vec::new(), upto: after.unwrap_or_default(), shown });
-            }
+            Err(Error::NotApplied { reason: NotApplied::TimedOut }) if after.is_some() => return Ok(None),
             Err(error) => return Err(error),
         };
         match reply {
-            Reply::Changes(changes) => Ok(changes),
+            Reply::Changes(changes) => Ok(Some(changes)),
             other => Err(no_read(&other, node)),
         }
     }

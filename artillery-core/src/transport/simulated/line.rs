@@ -26,7 +26,6 @@ pub(super) struct Line {
     closed: Mutex<[Option<CloseReason>; 2]>,
     waiters: Waiters,
     idle_timeout: Duration,
-    id: usize,
     /// What the side that was dialled has opened, for the other one to take in.
     opened: mpsc::Sender<(StreamKind, Outlet)>,
     to_accept: tokio::sync::Mutex<mpsc::Receiver<(StreamKind, Outlet)>>,
@@ -39,7 +38,6 @@ impl Line {
     pub(super) fn new(net: Arc<Inner>, nodes: [NodeId; 2], idle_timeout: Duration) -> Self {
         let (opened, to_accept) = mpsc::channel(OPENED);
         Self {
-            id: net.next_id(),
             net,
             nodes,
             closed: Mutex::default(),
@@ -211,10 +209,6 @@ impl End {
             reason = self.closed() => Err(reason),
             Some(opened) = to_accept.recv() => Ok(opened),
         }
-    }
-
-    pub(in crate::transport) fn id(&self) -> usize {
-        self.line.id
     }
 
     pub(in crate::transport) fn close(&self, code: CloseCode, words: &str) {

@@ -232,12 +232,19 @@ impl Router {
         if id.chain != placed.chain {
             return Err(refused(Refusal::ManyChains));
         }
-        let outcome =
-            match self.call_again(placed.under(id.key(0)), deadline, Some(Tries::settling()), |_, _| false).await {
-                Ok(answer) => Ok(answer),
-                Err(Failed::Certainly(error)) => Err(error),
-                Err(Failed::Perhaps(reason)) => return Err(Error::unknown(reason, id)),
-            };
+        // What is unanswered by now: a full session has room for the lowest.
+        let key = || id.key(self.requests.lowest(id.chain, id.session).min(id.number));
+        let renews = |question: &mut Question, _: &Tries| {
+            if let Operation::Write { request, .. } = &mut question.operation {
+                *request = Some(key());
+            }
+            false
+        };
+        let outcome = match self.call_again(placed.under(key()), deadline, Some(Tries::settling()), renews).await {
+            Ok(answer) => Ok(answer),
+            Err(Failed::Certainly(error)) => Err(error),
+            Err(Failed::Perhaps(reason)) => return Err(Error::unknown(reason, id)),
+        };
         self.requests.settled(id.chain, id.session, id.number);
         outcome
     }

@@ -6,6 +6,8 @@ use artillery_core::{
     transport::{Connection, Endpoint, LocalInfo, PROTOCOL_VERSIONS, PeerInfo, PeerKind, Service},
 };
 
+use std::sync::atomic::Ordering;
+
 use super::*;
 use crate::{
     ChainId, Sequence,
@@ -52,7 +54,11 @@ impl Deaf {
     }
 
     async fn ask(&mut self, number: u64, query: Query) {
-        let operation = Operation::Read { query, mode: ReadMode::Strong, floor: None, history: None };
+        self.ask_by(number, query, ReadMode::Strong).await;
+    }
+
+    async fn ask_by(&mut self, number: u64, query: Query, mode: ReadMode) {
+        let operation = Operation::Read { query, mode, floor: None, history: None };
         let request = Request { number, chain: ChainId(0), deadline_ms: 60_000, forwarded: false, operation };
         let encoded = encode_request(&request).unwrap();
         self.requests.send(&encoded.header, &encoded.body).await.unwrap();
@@ -140,4 +146,74 @@ async fn watches_of_others_that_fill_the_room_end_none() {
             break;
         }
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn answers_of_a_few_words_count_in_the_room_of_all() {
+    let cluster = unique("client");
+    let node = alone(&cluster);
+    node.kv().put("k", vec![7; 700]).await.unwrap();
+    let mut all = Vec::new();
+    for _ in 0..8 {
+        let mut deaf = Deaf::connect(&cluster, &node).await;
+        for number in 0..600 {
+            deaf.ask_by(number, Query::Key(Bytes::from_static(b"k")), ReadMode::ThroughChain).await;
+        }
+        all.push(deaf);
+    }
+    let taken = || {
+        let taken = node.server.as_ref().unwrap().taken_bytes();
+        taken.filter(|(name, _)| ["answers", "reads"].contains(name)).map(|(_, bytes)| bytes).collect::<Vec<_>>()
+    };
+    // Each of the clients leaves more unread than an eighth of it.
+    let whole = fake::QUEUE_BYTES;
+    tokio::time::timeout(Duration::from_secs(20), async {
+        while taken().into_iter().max() < Some(whole) {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    })
+    .await
+    .unwrap();
+    all.into_iter().for_each(Deaf::leave);
+    while taken().into_iter().max() > Some(0) {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+/// Its stream waits for room, and one of its questions for changes.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_connection_that_is_gone_is_let_go() {
+    let cluster = unique("client");
+    let node = alone(&cluster);
+    let before = node.serving.load(Ordering::Relaxed);
+    let prefix = Bytes::from(vec![b'p'; 700]);
+    let watch = || Query::Changes(Watch { prefix: prefix.clone(), after: Some(Sequence(100)), shown: 0 });
+    let all = deaf(&cluster, &node, watch, 300).await;
+    let serving = |count| {
+        let node = &node;
+        async move {
+            while node.serving.load(Ordering::Relaxed) != count {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        }
+    };
+    serving(before + DEAF).await;
+    all.into_iter().for_each(Deaf::leave);
+    tokio::time::timeout(Duration::from_secs(5), serving(before)).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_watch_says_that_one_of_its_chains_refuses_for_good() {
+    let cluster = unique("client");
+    let node = FakeNode::start(&cluster, "alone");
+    let mut routing = routing(config(&[node.me()], 1), &[&node]);
+    routing.chains.push(crate::ChainConfig { chain: ChainId(1), ..config(&[node.me()], 1) });
+    node.form_first(&routing);
+    let kv = connect(&cluster, &node).await.kv().with_timeout(Duration::from_secs(1));
+    let mut from = crate::Frontier::default();
+    for chain in [ChainId(0), ChainId(1)] {
+        from.raise(routing.life(), chain, Sequence(0));
+    }
+    let said = tokio::time::timeout(Duration::from_secs(20), kv.watch("k").from(from).next()).await.unwrap();
+    assert!(matches!(said, Some(Err(Error::Refused { reason: Refusal::NoChain, .. }))), "{said:?}");
 }

@@ -43,7 +43,7 @@ pub(super) struct Answers {
 /// An answer on its way to the stream, and the room that it takes.
 struct Answered {
     response: Response,
-    share: Share,
+    shares: [Share; 2],
 }
 
 /// The answers that wait to be written.
@@ -59,7 +59,7 @@ pub(crate) struct Answering {
     /// What is reserved for the answer.
     share: Share,
     /// The room of the request, for as long as it waits.
-    _request: Share,
+    request: Share,
 }
 
 impl Answers {
@@ -73,9 +73,13 @@ impl Answers {
         let Request { number, operation, forwarded, .. } = request;
         let timing = if *forwarded { None } else { Timing::of(operation) };
         let is_write = operation.is_write();
-        let kind = if is_write { Kind::WriteAnswers } else { Kind::Answers };
-        let share = self.room.of(kind).reserve(reserved(operation)).await;
-        Answering { number: *number, is_write, timing, answers: self.clone(), share, _request: Share::none() }
+        let bytes = reserved(operation);
+        let share = match is_write {
+            // A few words say what came of it, in any case.
+            true => self.room.of(Kind::WriteAnswers).reserve_with_unit(bytes).await,
+            false => self.room.of(Kind::Answers).reserve(bytes).await,
+        };
+        Answering { number: *number, is_write, timing, answers: self.clone(), share, request: Share::none() }
     }
 
     /// Answers at once what was read here, as soon as there is room. What is large waits for none: it would hold up
@@ -84,16 +88,17 @@ impl Answers {
         let bytes = budget::of_reply(&reply);
         if bytes <= SMALL {
             let share = self.room.of(Kind::Answers).take(bytes).await;
-            return self.send(Response { number, by: None, answer: ResponseAnswer::Reply(reply) }, share);
+            return self
+                .send(Response { number, by: None, answer: ResponseAnswer::Reply(reply) }, [share, Share::none()]);
         }
-        let (share, _request) = (Share::none(), Share::none());
-        Answering { number, is_write: false, timing: None, answers: self.clone(), share, _request }.reply(reply);
+        let (share, request) = (Share::none(), Share::none());
+        Answering { number, is_write: false, timing: None, answers: self.clone(), share, request }.reply(reply);
     }
 
     /// Answers with a few words, for which there always is room.
     pub(super) fn brief(&self, number: u64, timing: Option<Timing>, reply: Reply) {
         self.count(timing, &reply);
-        self.send(Response { number, by: None, answer: ResponseAnswer::Reply(reply) }, Share::none());
+        self.send(Response { number, by: None, answer: ResponseAnswer::Reply(reply) }, [Share::none(), Share::none()]);
     }
 
     /// Until the stream is gone, so that nobody can be answered any more.
@@ -107,9 +112,9 @@ impl Answers {
         }
     }
 
-    fn send(&self, response: Response, share: Share) {
+    fn send(&self, response: Response, shares: [Share; 2]) {
         // Nobody is there to read it: the stream is gone.
-        drop(self.queue.try_send(Answered { response, share }));
+        drop(self.queue.try_send(Answered { response, shares }));
     }
 }
 
@@ -140,7 +145,7 @@ fn reserved(operation: &Operation) -> usize {
 impl Answering {
     /// Keeps the room of the request until it is answered.
     pub(super) fn holding(self, request: Share) -> Self {
-        Self { _request: request, ..self }
+        Self { request, ..self }
     }
 
     /// Never waits.
@@ -151,31 +156,39 @@ impl Answering {
     /// The same for what another member has answered.
     pub(super) fn reply_by(mut self, by: Option<MemberId>, reply: Reply) {
         let bytes = budget::of_reply(&reply);
-        let room = &self.answers.room;
         let kind = match self.is_write {
             _ if bytes > SMALL => Kind::LargeAnswers,
             true => Kind::WriteAnswers,
             false => Kind::Answers,
         };
-        if bytes > SMALL {
-            self.share = Share::none();
-        }
-        // A few words have what was reserved: to keep them back would take no less.
-        self.share.shrink(bytes);
-        let reply = match bytes <= UNIT || room.of(kind).try_fill(&mut self.share, bytes) {
-            true => reply,
-            // It is asked for again: a write finds what it did on record.
-            false if self.is_write => Reply::Expired,
-            false => Reply::Refused(Refusal::Busy),
+        let room = self.answers.room.of(kind);
+        let (reply, shares) = if bytes > SMALL {
+            let mut share = Share::none();
+            match room.try_fill(&mut share, bytes) {
+                true => (reply, [share, Share::none()]),
+                false => (self.without_room(), [self.share, self.request]),
+            }
+        } else {
+            match room.try_fill(&mut self.share, bytes) {
+                true => (reply, [self.share, Share::none()]),
+                // A few words keep the room that the request had.
+                false if bytes <= UNIT => (reply, [self.share, self.request]),
+                false => (self.without_room(), [self.share, self.request]),
+            }
         };
-        let share = self.share;
         self.answers.count(self.timing, &reply);
-        self.answers.send(Response { number: self.number, by, answer: ResponseAnswer::Reply(reply) }, share);
+        let response = Response { number: self.number, by, answer: ResponseAnswer::Reply(reply) };
+        self.answers.send(response, shares);
+    }
+
+    /// What is said instead of an answer for which there is no room. It is asked for again: a write finds what it did on record.
+    fn without_room(&self) -> Reply {
+        if self.is_write { Reply::Expired } else { Reply::Refused(Refusal::Busy) }
     }
 
     /// Answers what is no read and no write.
     pub(super) fn respond(self, answer: ResponseAnswer) {
-        self.answers.send(Response { number: self.number, by: None, answer }, self.share);
+        self.answers.send(Response { number: self.number, by: None, answer }, [self.share, self.request]);
     }
 }
 
@@ -192,15 +205,15 @@ pub(super) async fn write(
     let mut ready = Vec::with_capacity(BATCH);
     while waiting.0.recv_many(&mut ready, BATCH).await > 0 {
         let answered = ready.len();
-        let mut shares = Vec::with_capacity(answered);
-        for Answered { response, share } in ready.drain(..) {
+        let mut taken = Vec::with_capacity(answered);
+        for Answered { response, shares } in ready.drain(..) {
             match encode(&response, room.frame) {
                 Some(encoded) if goes_apart(&response, &encoded) => {
-                    room.send_apart(connection, response.number, encoded, share);
+                    room.send_apart(connection, response.number, encoded, shares);
                 }
                 Some(encoded) => {
                     batch.push(&encoded.header, &encoded.body);
-                    shares.push(share);
+                    taken.push(shares);
                 }
                 None => return,
             }
@@ -213,7 +226,7 @@ pub(super) async fn write(
                 Err(_) => return connection.close(CloseCode::VIOLATION, "answers are not taken in"),
             }
         }
-        drop(shares);
+        drop(taken);
         outstanding.add_permits(answered);
     }
     writer.finish();

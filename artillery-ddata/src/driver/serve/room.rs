@@ -60,7 +60,7 @@ pub(super) struct Rooms {
     /// requests on to each other would wait for each other otherwise.
     clients: Kinds,
     nodes: Kinds,
-    by_connection: Mutex<BTreeMap<usize, Weak<Room>>>,
+    by_connection: Mutex<BTreeMap<u64, Weak<Room>>>,
 }
 
 impl Rooms {
@@ -69,7 +69,7 @@ impl Rooms {
         Self { sizes, local, clients: whole(), nodes: whole(), by_connection: Mutex::default() }
     }
 
-    /// The room that all streams of a connection share. It is kept while one of them, which keep the connection too, has it.
+    /// The room that all streams of a connection share, as long as one of them has it, or one of its requests.
     pub(super) fn of(&self, connection: &Connection) -> Arc<Room> {
         // A panic leaves nothing half done in there.
         let mut rooms = self.by_connection.lock().unwrap_or_else(PoisonError::into_inner);
@@ -78,7 +78,7 @@ impl Rooms {
         }
         rooms.retain(|_, room| room.strong_count() > 0);
         let whole = if connection.peer().kind == PeerKind::Node { &self.nodes } else { &self.clients };
-        let room = Arc::new(Room::new(self.sizes, whole, connection.clone(), self.local.clone()));
+        let room = Arc::new(Room::new(self.sizes, whole, self.local.clone()));
         rooms.insert(connection.id(), Arc::downgrade(&room));
         room
     }
@@ -158,18 +158,15 @@ pub(crate) struct Room {
     pub(super) frame: usize,
     /// Where its requests are counted.
     pub(super) local: Arc<Local>,
-    /// Kept as long as the room: no other connection gets its number meanwhile.
-    _connection: Connection,
 }
 
 impl Room {
-    fn new(sizes: Sizes, whole: &Kinds, connection: Connection, local: Arc<Local>) -> Self {
+    fn new(sizes: Sizes, whole: &Kinds, local: Arc<Local>) -> Self {
         Self {
             kinds: Kinds::new(|kind| whole.of(kind).part(sizes.of(kind) / PART)),
             sent: Budget::new(sizes.sent),
             frame: sizes.frame,
             local,
-            _connection: connection,
         }
     }
 
@@ -190,7 +187,13 @@ impl Room {
     }
 
     /// Sends an answer on a stream of its own, in a task of its own: there are no more of them than their bytes have room.
-    pub(super) fn send_apart(self: &Arc<Self>, connection: &Connection, number: u64, answer: Encoded, share: Share) {
+    pub(super) fn send_apart(
+        self: &Arc<Self>,
+        connection: &Connection,
+        number: u64,
+        answer: Encoded,
+        shares: [Share; 2],
+    ) {
         let (room, connection) = (self.clone(), connection.clone());
         tokio::spawn(async move {
             let bytes = answer.body.iter().map(bytes::Bytes::len).sum();
@@ -210,7 +213,7 @@ impl Room {
                 // Its room is wanted by others.
                 Err(_) => tracing::debug!(number, "a large answer was not taken in"),
             }
-            drop(share);
+            drop(shares);
         });
     }
 }

@@ -179,3 +179,21 @@ proptest! {
         prop_assert_eq!(plain.sessions.bytes(), recount);
     }
 }
+
+/// 1 and 3 never came. Their client has left the session, which is full.
+#[test]
+fn each_request_of_a_full_session_fits_once_it_is_the_lowest() {
+    let mut table = Table::default();
+    table.order(UpdateKind::SESSION_OPEN, None);
+    for number in [2, 4, 5, 6] {
+        assert_eq!(table.sessions.look_up(key(1, number, 1), false, 2000), Known::Nothing);
+        table.order(UpdateKind::WRITE, Some(key(1, number, 1)));
+        table.commit();
+    }
+    assert_eq!(table.sessions.look_up(key(1, 3, 1), false, 2000), Known::Full);
+    for number in [1, 3] {
+        assert_eq!(table.sessions.look_up(key(1, number, number), false, 2000), Known::Nothing);
+        table.order(UpdateKind::WRITE, Some(key(1, number, number)));
+        table.commit();
+    }
+}
