@@ -90,7 +90,6 @@ impl Network {
             cut: BTreeSet::new(),
             apart: BTreeSet::new(),
             dead: BTreeSet::new(),
-            connections: 0,
         };
         Self { inner: Arc::new(Inner { state: Mutex::new(state), waiters: Waiters::default() }) }
     }

@@ -83,6 +83,21 @@ async fn deaf(cluster: &str, node: &FakeNode, query: impl Fn() -> Query, times: 
     all
 }
 
+/// What all connections to a node have taken of a kind of room, in bytes.
+fn taken(node: &FakeNode, kind: &str) -> usize {
+    let mut taken = node.server.as_ref().unwrap().taken_bytes();
+    taken.find(|(name, _)| *name == kind).unwrap().1
+}
+
+async fn until(is_so: impl Fn() -> bool) {
+    let becomes_so = async {
+        while !is_so() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(8), becomes_so).await.expect("it never became so");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn answers_that_are_not_taken_in_keep_no_writes_from_their_answers() {
     let cluster = unique("client");
@@ -120,6 +135,8 @@ async fn watches_of_others_that_fill_the_room_end_none() {
     }
     let position = first.position().unwrap();
     drop(first);
+    // Its last question may wait there for a moment.
+    until(|| taken(&node, "watches") == 0).await;
 
     let prefix = Bytes::from(vec![b'p'; 700]);
     let watch = || Query::Changes(Watch { prefix: prefix.clone(), after: Some(Sequence(100)), shown: 0 });
@@ -161,23 +178,10 @@ async fn answers_of_a_few_words_count_in_the_room_of_all() {
         }
         all.push(deaf);
     }
-    let taken = || {
-        let taken = node.server.as_ref().unwrap().taken_bytes();
-        taken.filter(|(name, _)| ["answers", "reads"].contains(name)).map(|(_, bytes)| bytes).collect::<Vec<_>>()
-    };
     // Each of the clients leaves more unread than an eighth of it.
-    let whole = fake::QUEUE_BYTES;
-    tokio::time::timeout(Duration::from_secs(20), async {
-        while taken().into_iter().max() < Some(whole) {
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-    })
-    .await
-    .unwrap();
+    until(|| taken(&node, "answers").max(taken(&node, "reads")) == fake::QUEUE_BYTES).await;
     all.into_iter().for_each(Deaf::leave);
-    while taken().into_iter().max() > Some(0) {
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
+    until(|| taken(&node, "answers").max(taken(&node, "reads")) == 0).await;
 }
 
 /// Its stream waits for room, and one of its questions for changes.
@@ -189,17 +193,9 @@ async fn a_connection_that_is_gone_is_let_go() {
     let prefix = Bytes::from(vec![b'p'; 700]);
     let watch = || Query::Changes(Watch { prefix: prefix.clone(), after: Some(Sequence(100)), shown: 0 });
     let all = deaf(&cluster, &node, watch, 300).await;
-    let serving = |count| {
-        let node = &node;
-        async move {
-            while node.serving.load(Ordering::Relaxed) != count {
-                tokio::time::sleep(Duration::from_millis(10)).await;
-            }
-        }
-    };
-    serving(before + DEAF).await;
+    until(|| node.serving.load(Ordering::Relaxed) == before + DEAF).await;
     all.into_iter().for_each(Deaf::leave);
-    tokio::time::timeout(Duration::from_secs(5), serving(before)).await.unwrap();
+    until(|| node.serving.load(Ordering::Relaxed) == before).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -214,6 +210,26 @@ async fn a_watch_says_that_one_of_its_chains_refuses_for_good() {
     for chain in [ChainId(0), ChainId(1)] {
         from.raise(routing.life(), chain, Sequence(0));
     }
-    let said = tokio::time::timeout(Duration::from_secs(20), kv.watch("k").from(from).next()).await.unwrap();
-    assert!(matches!(said, Some(Err(Error::Refused { reason: Refusal::NoChain, .. }))), "{said:?}");
+    let key =
+        (0..).map(|n| format!("k{n}")).find(|key| crate::control::chain_of(key.as_bytes(), 2) == ChainId(0)).unwrap();
+    let writes = async {
+        loop {
+            kv.put(&key, "v").await.unwrap();
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    let refused = async {
+        let mut watch = kv.watch("k").from(from);
+        while let Some(change) = watch.next().await {
+            if let Err(error) = change {
+                return error;
+            }
+        }
+        unreachable!("a watch goes on")
+    };
+    tokio::select! {
+        error = refused => assert!(matches!(error, Error::Refused { reason: Refusal::NoChain, .. }), "{error:?}"),
+        () = writes => {}
+        () = tokio::time::sleep(Duration::from_secs(20)) => panic!("nothing was said"),
+    }
 }
