@@ -1,5 +1,7 @@
 //! The one place that knows bincode (docs/adr/0002): headers, and those values that an application has encoded by it.
 
+use std::io;
+
 use serde::{Serialize, de::DeserializeOwned};
 
 /// The largest encoded header that is taken in, in bytes. Encoding isn't bounded by it: senders bound what they put in.
@@ -30,10 +32,33 @@ fn config() -> impl bincode::config::Config {
 ///
 /// # Errors
 /// [`CodecError::Unencodable`] when its serializer refuses.
-pub fn encode<T: Serialize + ?Sized>(header: &T, out: &mut Vec<u8>) -> Result<(), CodecError> {
+pub fn encode<T: Serialize + ?Sized>(header: &T, out: &mut impl io::Write) -> Result<(), CodecError> {
     bincode::serde::encode_into_std_write(header, out, config())
         .map(|_| ())
         .map_err(|error| CodecError::Unencodable(error.to_string()))
+}
+
+/// Whether `bytes` are the encoding of `header`. The decoder takes others too: a small number out of more bytes than it needs.
+pub fn is_encoding<T: Serialize + ?Sized>(header: &T, bytes: &[u8]) -> bool {
+    let mut left = Same(bytes);
+    encode(header, &mut left).is_ok() && left.0.is_empty()
+}
+
+/// Takes only what it stands for.
+struct Same<'a>(&'a [u8]);
+
+impl io::Write for Same<'_> {
+    fn write(&mut self, more: &[u8]) -> io::Result<usize> {
+        match self.0.strip_prefix(more) {
+            Some(left) => self.0 = left,
+            None => return Err(io::ErrorKind::InvalidData.into()),
+        }
+        Ok(more.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 /// Decodes a header that takes up all of `bytes`.
@@ -87,6 +112,18 @@ mod tests {
         encode(&(1u64, "x"), &mut bytes).unwrap();
         bytes.push(0);
         assert_eq!(decode::<(u64, String)>(&bytes), Err(CodecError::Trailing(1)));
+    }
+
+    #[test]
+    fn only_its_own_encoding_is_one() {
+        let mut bytes = Vec::new();
+        encode(&(7u64, "x"), &mut bytes).unwrap();
+        assert!(is_encoding(&(7u64, "x"), &bytes));
+        assert!(!is_encoding(&(8u64, "x"), &bytes) && !is_encoding(&(7u64, "xy"), &bytes));
+        // The same number, written in three bytes.
+        let longer = [&[251, 7, 0], &bytes[1..]].concat();
+        assert_eq!(decode::<(u64, String)>(&longer), Ok((7, "x".to_owned())));
+        assert!(!is_encoding(&(7u64, "x"), &longer));
     }
 
     #[test]

@@ -8,13 +8,12 @@ use std::{
 };
 
 use artillery_benches::{BareChain, VALUE, holds, key, value};
-use artillery_core::{clock, frame::Frame};
+use artillery_core::clock;
 use artillery_proto::{
     ChainId, Sequence, Version,
     store::{Held, MemoryStore, Store, StoreBatch, StoreOp},
     wire,
 };
-use bytes::Bytes;
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
 
 const KEYS: [usize; 2] = [10_000, 100_000];
@@ -167,8 +166,7 @@ fn codec(c: &mut Criterion) {
     group.throughput(Throughput::Bytes(bytes as u64));
     group.bench_function("encode/100x1000", |b| b.iter(|| wire::chain::encode(&frame)));
     let encoded = wire::chain::encode(&frame).expect("a frame");
-    let body: Bytes = encoded.body.concat().into();
-    let received = Frame { header: encoded.header, body };
+    let received = encoded.to_frame();
     group.bench_function("decode/100x1000", |b| {
         b.iter_batched(
             || received.clone(),

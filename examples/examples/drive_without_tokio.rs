@@ -19,7 +19,7 @@ use std::{
     time::{Duration, Instant, SystemTime},
 };
 
-use artillery_core::frame::{Frame, FrameDecoder};
+use artillery_core::frame::FrameDecoder;
 use artillery_proto::{
     ChainConfig, ChainId, ChainMember, ClusterId, Epoch, Incarnation, MemberId, Mode, NodeId, ReadMode, Role,
     Timestamp,
@@ -137,7 +137,7 @@ impl Member {
 
     fn send(&mut self, to: MemberId, message: &ChainFrame) -> std::io::Result<()> {
         let encoded = chain::encode(message).map_err(std::io::Error::other)?;
-        let datagram = Frame { header: encoded.header, body: encoded.body.concat().into() }.to_bytes();
+        let datagram = encoded.to_frame().to_bytes();
         self.sent += 1;
         if self.sent.is_multiple_of(7) || datagram.len() > DATAGRAM {
             return Ok(());

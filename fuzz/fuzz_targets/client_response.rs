@@ -15,7 +15,7 @@ fuzz_target!(|data: &[u8]| {
     }
     let Ok(message) = request::decode_response(&frame) else { return };
     let again = request::encode_response(&message).expect("what was taken in can be said");
-    let again = Frame { header: again.header, body: again.body.concat().into() };
+    let again = again.to_frame();
     assert_eq!(again.body, frame.body);
     assert_eq!(request::decode_response(&again), Ok(message));
 });

@@ -85,6 +85,12 @@ impl Link {
         }
     }
 
+    /// Whether there was a connection when its end was last looked for: cheaper than [`connection`](Self::connection), which
+    /// looks.
+    pub fn is_up(&self) -> bool {
+        matches!(&*self.inner.state.borrow(), LinkState::Up(_))
+    }
+
     /// Waits for a connection; an error only when the endpoint is closed.
     ///
     /// # Errors

@@ -230,7 +230,7 @@ fn unhex(text: &str) -> Vec<u8> {
 }
 
 fn check<M: PartialEq + Debug, E: Debug>(name: &str, message: &M, sent: Encoded, decode: fn(&Frame) -> Result<M, E>) {
-    let sent = Frame { header: sent.header, body: sent.body.concat().into() }.to_bytes();
+    let sent = sent.to_frame().to_bytes();
     let path = directory().join(name).with_extension("hex");
     let text = fs::read_to_string(&path)
         .unwrap_or_else(|error| panic!("{}: {error}; it would hold:\n{}", path.display(), hex(&sent)));
@@ -271,6 +271,6 @@ fn no_vector_is_forgotten() {
 /// What stands before a large response on a stream of its own.
 #[test]
 fn a_large_response_is_announced() {
-    let announced = Encoded { header: encode_answer_to(70_000), body: Vec::new() };
+    let announced = Encoded { header: encode_answer_to(70_000).as_ref().into(), body: Default::default() };
     check("answer-to", &70_000, announced, decode_answer_to);
 }

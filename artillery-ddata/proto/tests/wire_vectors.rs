@@ -4,7 +4,7 @@
 
 use std::{fs, path::PathBuf};
 
-use artillery_core::frame::{Frame, FrameDecoder};
+use artillery_core::frame::FrameDecoder;
 use artillery_proto::{
     ChainId, Epoch, Sequence, Version,
     store::{Held, Record},
@@ -213,7 +213,7 @@ fn unhex(text: &str) -> Vec<u8> {
 fn vectors_are_understood_and_sent() {
     for (name, message) in vectors() {
         let encoded = encode(&message).expect("a vector can be encoded");
-        let sent = Frame { header: encoded.header, body: encoded.body.concat().into() }.to_bytes();
+        let sent = encoded.to_frame().to_bytes();
         let path = directory().join(name).with_extension("hex");
         let text = fs::read_to_string(&path)
             .unwrap_or_else(|error| panic!("{}: {error}; it would hold:\n{}", path.display(), hex(&sent)));

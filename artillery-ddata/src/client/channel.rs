@@ -5,10 +5,14 @@
 //! finds its request.
 
 mod apart;
+mod calls;
 mod lane;
-mod pending;
 
-use std::sync::{Arc, atomic::AtomicU64};
+use std::{
+    pin::Pin,
+    sync::{Arc, atomic::AtomicU64},
+    time::Duration,
+};
 
 use artillery_core::{
     config::TransportConfig,
@@ -80,9 +84,9 @@ impl Channel {
         let lane = |priority| Lane::spawn(link.clone(), priority, config, numbers.clone(), runtime);
         let (reads, writes) = (lane(1), lane(0));
         let apart = Apart::new(link.clone(), config, numbers.clone());
-        let pending = vec![reads.pending().clone(), writes.pending().clone(), apart.pending().clone()];
+        let asked = [reads.calls().clone(), writes.calls().clone()];
         let mut returns = JoinSet::new();
-        returns.spawn_on(Returns::new(link.clone(), pending).run(), runtime);
+        returns.spawn_on(Returns::new(link.clone(), asked, apart.waiting().clone()).run(), runtime);
         Self { link, reads, writes, apart, _returns: returns }
     }
 
@@ -91,7 +95,7 @@ impl Channel {
     }
 
     pub(crate) fn is_connected(&self) -> bool {
-        self.link.connection().is_some()
+        self.link.is_up()
     }
 
     /// Why there is no connection, as far as is known.
@@ -102,15 +106,26 @@ impl Channel {
         }
     }
 
-    /// Asks, and waits for the answer until `deadline`. Dropped, it leaves nothing behind but the request itself, if
-    /// that was sent.
-    pub(crate) async fn ask(&self, question: Question, deadline: Instant) -> Outcome {
+    /// Asks, and waits for the answer until `deadline`. Once there has been none for as long as `doubts` say, the end of what
+    /// they do ends it too. Dropped, it leaves nothing behind but the request itself, if that was sent.
+    pub(crate) async fn ask<'a>(
+        &self,
+        question: &Question,
+        deadline: Instant,
+        doubts: Option<(Duration, impl FnOnce() -> Doubts<'a>)>,
+    ) -> Outcome {
         let bytes = budget::of_operation(&question.operation);
         if bytes > SMALL {
             // Boxed: the future of a small call would have room for it, too.
-            return Box::pin(self.apart.ask(question, bytes, deadline)).await;
+            return Box::pin(self.apart.ask(question, bytes, deadline, doubts)).await;
         }
         let lane = if question.operation.is_write() { &self.writes } else { &self.reads };
-        lane.ask(question, bytes, deadline).await
+        lane.ask(question, bytes, deadline, doubts).await
     }
 }
+
+/// What is done when there is no answer for some time. Boxed: few calls come so far.
+pub(crate) type Doubts<'a> = Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
+
+/// Of a question about whose node there are no doubts.
+pub(crate) const NO_DOUBTS: Option<(Duration, fn() -> Doubts<'static>)> = None;

@@ -192,7 +192,7 @@ impl Router {
                 _ if refusal == Some(Refusal::SessionFull) && leaves(&mut question, &tries) => Some(tries.give_up()),
                 _ => {
                     attempts.failed(asked, refusal);
-                    let again = !question.forwarded && self.pause(&mut attempts, deadline).await;
+                    let again = !question.forwarded && Box::pin(self.pause(&mut attempts, deadline)).await;
                     (!again).then(|| tries.give_up())
                 }
             };

@@ -185,8 +185,7 @@ impl ChainHandle {
         self.gate.read(&*self.store, key, clock::now)
     }
 
-    /// Hands a read to the chain's task if there is room now.
-    #[cfg(test)]
+    /// Hands a read to the chain's task if there is room now; gives back what would have to wait.
     pub(crate) fn try_read(&self, request: ReadRequest) -> Option<ReadRequest> {
         let bytes = budget::of_query(&request.query);
         self.reads.try_send(request, bytes).err()

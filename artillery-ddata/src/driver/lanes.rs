@@ -19,7 +19,6 @@ use artillery_core::{
     error::WriteError,
     transport::{CloseCode, Connection, Endpoint, FrameBatch, FrameWriter, Link, StreamKind},
 };
-use bytes::Bytes;
 use tokio::{
     sync::{Notify, mpsc, watch},
     task::JoinSet,
@@ -28,7 +27,8 @@ use tokio::{
 use crate::{
     control::formation::FormationMessage,
     wire::{
-        chain, formation,
+        chain::{self, Encoded, EncodedBody},
+        formation,
         message::{ChainFrame, MAX_CHUNK},
         streams,
     },
@@ -304,9 +304,9 @@ async fn pump_history(
     }
 }
 
-fn encode_chain(frame: &ChainFrame) -> Option<(Bytes, Vec<Bytes>)> {
+fn encode_chain(frame: &ChainFrame) -> Option<Encoded> {
     match chain::encode(frame) {
-        Ok(encoded) => Some((encoded.header, encoded.body)),
+        Ok(encoded) => Some(encoded),
         Err(error) => {
             tracing::error!(%error, "a frame can't be encoded");
             None
@@ -314,9 +314,9 @@ fn encode_chain(frame: &ChainFrame) -> Option<(Bytes, Vec<Bytes>)> {
     }
 }
 
-fn encode_formation(message: &FormationMessage) -> Option<(Bytes, Vec<Bytes>)> {
+fn encode_formation(message: &FormationMessage) -> Option<Encoded> {
     match formation::encode(message) {
-        Ok(header) => Some((header, Vec::new())),
+        Ok(header) => Some(Encoded { header: header.as_ref().into(), body: EncodedBody::new() }),
         Err(error) => {
             tracing::error!(%error, "a message of formation can't be encoded");
             None
@@ -329,13 +329,13 @@ async fn pump<T>(
     mut taken: Vec<T>,
     queue: &mut mpsc::Receiver<T>,
     stream: &mut FrameWriter,
-    encode: impl Fn(&T) -> Option<(Bytes, Vec<Bytes>)>,
+    encode: impl Fn(&T) -> Option<Encoded>,
     room: impl Fn(),
 ) -> Result<(), WriteError> {
     let mut batch = FrameBatch::new();
     while !taken.is_empty() || queue.recv_many(&mut taken, BATCH).await > 0 {
         room();
-        for (header, body) in taken.drain(..).filter_map(|frame| encode(&frame)) {
+        for Encoded { header, body } in taken.drain(..).filter_map(|frame| encode(&frame)) {
             batch.push(&header, &body);
         }
         stream.send_all(&mut batch).await?;

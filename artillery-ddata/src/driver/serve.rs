@@ -1,15 +1,14 @@
 //! Serves the requests of one stream: of clients, and of nodes that hand requests on.
 
 mod answers;
+mod operators;
 mod place;
+mod ready;
 mod room;
 
 use std::{sync::Arc, time::Duration};
 
-use artillery_core::{
-    frame::Frame,
-    transport::{CloseCode, FrameReader, IncomingStream},
-};
+use artillery_core::transport::{CloseCode, FrameReader, IncomingStream};
 use bytes::Bytes;
 use tokio::{
     sync::Semaphore,
@@ -23,6 +22,7 @@ pub(crate) use self::{
 use self::{
     answers::Answers,
     place::For,
+    ready::Ready,
     room::{Kind, Room, Rooms},
 };
 use super::{
@@ -45,7 +45,7 @@ use crate::{
     error::NotApplied,
     kv::Call,
     replica::{Query, Read, ReadMode, Refusal, Reply, Way},
-    wire::request::{MAX_OUTSTANDING, Operation, Request, ResponseAnswer, SMALL, decode_request},
+    wire::request::{MAX_OUTSTANDING, Operation, Request, SMALL, decode_request},
 };
 
 /// No request waits here longer, whatever its sender says: nobody can make a node remember it for ever.
@@ -124,8 +124,9 @@ impl Server {
         let (answers, waiting) = Answers::new(room.clone());
         // Lent, not given: a reader dropped before the connection is closed leaves a frame to send, and quinn then holds
         // the farewell back whenever the congestion window is full, a probe of the path's packet size being enough.
-        let reading = self.read(&mut reader, answers, &outstanding, &room);
-        let writing = answers::write(writer, waiting, &outstanding, &room, &connection);
+        let ready = Ready::new(room.clone());
+        let reading = self.read(&mut reader, answers, &ready, &outstanding, &room);
+        let writing = answers::write(writer, waiting, &ready, &outstanding, &room, &connection);
         tokio::pin!(reading, writing);
         let serving = async {
             tokio::select! {
@@ -151,6 +152,7 @@ impl Server {
         self: &Arc<Self>,
         reader: &mut FrameReader,
         answers: Answers,
+        ready: &Ready,
         outstanding: &Semaphore,
         room: &Arc<Room>,
     ) -> Result<(), String> {
@@ -166,87 +168,39 @@ impl Server {
             let Ok(Some(frame)) = frame else { return Ok(()) };
             let mut next = Some(frame);
             while let Some(frame) = next {
-                let Ok(permit) = outstanding.acquire().await else { return Ok(()) };
-                permit.forget();
-                self.take_in(&frame, std::mem::replace(&mut share, Share::none()), &answers, room).await?;
+                let request = decode_request(&frame).map_err(|error| format!("no request: {error}"))?;
+                let share = std::mem::replace(&mut share, Share::none());
+                match self.known_here(&request) {
+                    Some(reply) => ready.answer(request.number, reply, &answers, outstanding).await,
+                    None => {
+                        let Ok(permit) = outstanding.acquire().await else { return Ok(()) };
+                        permit.forget();
+                        self.take_in(request, share, &answers, room).await;
+                    }
+                }
                 next = reader.next_ready();
             }
         }
     }
 
-    async fn take_in(
-        self: &Arc<Self>,
-        frame: &Frame,
-        share: Share,
-        answers: &Answers,
-        room: &Room,
-    ) -> Result<(), String> {
-        let request = decode_request(frame).map_err(|error| format!("no request: {error}"))?;
-        let number = request.number;
-        if let Operation::Read { query: Query::Key(key), mode: ReadMode::Strong, history, .. } = &request.operation
-            && let Some(reply) = self.local_read(request.chain, key, *history)
-        {
-            answers.local(number, reply).await;
-            return Ok(());
+    /// The answer of a read that needs nothing but what is here, if it is one.
+    fn known_here(&self, request: &Request) -> Option<Reply> {
+        match &request.operation {
+            Operation::Read { query: Query::Key(key), mode: ReadMode::Strong, history, .. } => {
+                self.local_read(request.chain, key, *history)
+            }
+            _ => None,
         }
+    }
+
+    async fn take_in(self: &Arc<Self>, request: Request, share: Share, answers: &Answers, room: &Room) {
         let answering = answers.expect(&request).await;
         match &request.operation {
             Operation::Read { .. } | Operation::Write { .. } => {
                 self.serve_or_forward(request, share, answering, answers, room).await;
             }
-            Operation::Routing | Operation::RoutingAnyway => {
-                // A node that looks for a cluster is to find the one that succeeds this.
-                let is_shown = !self.local.yields() || request.operation == Operation::RoutingAnyway;
-                let routing = self.local.routing().borrow().as_deref().filter(|_| is_shown).cloned();
-                let routing = routing.map(Box::new);
-                answering.respond(ResponseAnswer::Routing(routing));
-            }
-            Operation::Status => {
-                let json = (self.status)();
-                tokio::spawn(async move { answering.respond(ResponseAnswer::Status(json.await)) });
-            }
-            Operation::Arrange(wish) => {
-                let done = self.arrange.as_ref().map(|arrange| arrange(wish.clone()));
-                tokio::spawn(async move {
-                    let result = match done {
-                        Some(done) => done.await,
-                        None => Err(ArrangeError::Fixed),
-                    };
-                    answering.respond(ResponseAnswer::Arranged(result));
-                });
-            }
-            Operation::Survey => {
-                let standing = self.recovery.as_ref().map(|recovery| recovery.standing());
-                tokio::spawn(async move {
-                    let standing = match standing {
-                        Some(standing) => standing.await,
-                        None => None,
-                    };
-                    answering.respond(ResponseAnswer::Survey(standing.map(Box::new)));
-                });
-            }
-            &Operation::Recover { cluster, history } => {
-                let recovered = self.recovery.as_ref().map(|recovery| recovery.recover(cluster, history));
-                tokio::spawn(async move {
-                    let recovered = match recovered {
-                        Some(recovered) => recovered.await,
-                        None => Err(NotRecovered::Static),
-                    };
-                    answering.respond(ResponseAnswer::Recovered(recovered.map(Box::new)));
-                });
-            }
-            &Operation::Found { cluster, founds } => {
-                let founds = self.recovery.as_ref().map(|recovery| recovery.found(cluster, founds));
-                tokio::spawn(async move {
-                    let founds = match founds {
-                        Some(founds) => founds.await,
-                        None => Err(NotFounded::Static),
-                    };
-                    answering.respond(ResponseAnswer::Founds(founds));
-                });
-            }
+            _ => self.tell(request.operation, answering),
         }
-        Ok(())
     }
 
     /// A strong read that this node can serve from its own state needs no other node. One of another history's session goes to

@@ -16,7 +16,7 @@ pub use answer::{decode_answer_to, decode_response, encode_answer_to, encode_res
 use bytes::Bytes;
 pub use question::{decode_request, encode_request};
 
-pub use super::chain::{DecodeError, EncodeError, Encoded};
+pub use super::chain::{DecodeError, EncodeError, Encoded, EncodedBody, EncodedHeader};
 use crate::{
     ChainId, ClusterId, Epoch, MemberId, Routing, Sequence,
     control::{

@@ -376,5 +376,5 @@ impl Live {
 /// The frame as it is received, if it may be so long.
 fn framed(encoded: Encoded) -> Option<Frame> {
     let len = encoded.body.iter().fold(encoded.header.len(), |len, piece| len + piece.len());
-    (len <= MAX_FRAME).then(|| Frame { header: encoded.header, body: encoded.body.concat().into() })
+    (len <= MAX_FRAME).then(|| encoded.to_frame())
 }

@@ -1,8 +1,12 @@
 //! Large requests and large answers: each on a stream of its own.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, AtomicU64, Ordering},
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    time::Duration,
 };
 
 use artillery_core::{
@@ -14,16 +18,16 @@ use artillery_core::{
 use tokio::{
     sync::oneshot,
     task::JoinSet,
-    time::{Instant, timeout_at},
+    time::{Instant, sleep, timeout_at},
 };
 
 use super::{
-    NotSent, Outcome, Question,
+    Doubts, NotSent, Outcome, Question,
+    calls::Calls,
     lane::{encode, lost, request, response, violation},
-    pending::{Pending, Waiting},
 };
 use crate::{
-    budget::{Budget, Share},
+    budget::Budget,
     driver::serve::unreceived_bytes,
     error::Unknown,
     wire::{
@@ -40,7 +44,7 @@ pub(super) struct Apart {
     link: Link,
     max_frame: usize,
     numbers: Arc<AtomicU64>,
-    pending: Arc<Pending>,
+    waiting: Arc<Waiting>,
     /// Bytes of those that aren't answered yet: what the node doesn't take in must not fill the connection's window.
     outstanding: Budget,
 }
@@ -51,22 +55,43 @@ impl Apart {
             link,
             max_frame: config.max_frame_bytes,
             numbers,
-            pending: Arc::default(),
+            waiting: Arc::default(),
             outstanding: Budget::new(unreceived_bytes(config)),
         }
     }
 
-    pub(super) const fn pending(&self) -> &Arc<Pending> {
-        &self.pending
+    pub(super) const fn waiting(&self) -> &Arc<Waiting> {
+        &self.waiting
     }
 
     /// Runs in the caller's task: dropped, it gives its stream up.
-    pub(super) async fn ask(&self, question: Question, bytes: usize, deadline: Instant) -> Outcome {
+    pub(super) async fn ask<'a>(
+        &self,
+        question: &Question,
+        bytes: usize,
+        deadline: Instant,
+        doubts: Option<(Duration, impl FnOnce() -> Doubts<'a>)>,
+    ) -> Outcome {
         let handed_over = AtomicBool::new(false);
-        let Ok(share) = timeout_at(deadline, self.outstanding.take(bytes)).await else {
+        let Ok(_share) = timeout_at(deadline, self.outstanding.take(bytes)).await else {
             return Outcome::NotSent(NotSent::Busy);
         };
-        let asked = self.send(question, deadline, &handed_over, share);
+        let doubts = async {
+            match doubts {
+                Some((patience, doubts)) => {
+                    sleep(patience).await;
+                    doubts().await;
+                }
+                None => std::future::pending().await,
+            }
+        };
+        let asked = async {
+            tokio::select! {
+                biased;
+                outcome = self.send(question, deadline, &handed_over) => outcome,
+                () = doubts => Outcome::Unanswered(Unknown::NoAnswer),
+            }
+        };
         match timeout_at(deadline, asked).await {
             Ok(outcome) => outcome,
             Err(_) if handed_over.load(Ordering::Relaxed) => Outcome::Unanswered(Unknown::TimedOut),
@@ -74,16 +99,15 @@ impl Apart {
         }
     }
 
-    async fn send(&self, question: Question, deadline: Instant, handed_over: &AtomicBool, share: Share) -> Outcome {
+    async fn send(&self, question: &Question, deadline: Instant, handed_over: &AtomicBool) -> Outcome {
         let Ok(connection) = self.link.connected().await else { return Outcome::NotSent(NotSent::Stopped) };
         let number = self.numbers.fetch_add(1, Ordering::Relaxed) + 1;
-        let encoded = match encode(&request(number, question, deadline), self.max_frame) {
+        let encoded = match encode(&request(number, question.clone(), deadline), self.max_frame) {
             Ok(encoded) => encoded,
             Err(reason) => return Outcome::NotSent(reason),
         };
         let (answer, apart) = oneshot::channel();
-        let waiting = Waiting { answer, _permit: None, _share: share };
-        let _entry = self.pending.enter(number, waiting);
+        let _entry = self.waiting.enter(number, answer);
         let (mut writer, mut reader) = match connection.open_bi(StreamKind(REQUESTS), APART_PRIORITY).await {
             Ok((writer, reader)) => (GivenUp(writer), reader),
             // The next try finds another connection, or none.
@@ -134,15 +158,59 @@ fn answer(frame: &Frame, number: u64) -> Result<Outcome, String> {
     Ok(Outcome::Answered(response))
 }
 
+/// The askers of large requests whose answers haven't come, by the numbers of those.
+#[derive(Default)]
+pub(super) struct Waiting(Mutex<BTreeMap<u64, oneshot::Sender<Outcome>>>);
+
+impl Waiting {
+    fn with<T>(&self, f: impl FnOnce(&mut BTreeMap<u64, oneshot::Sender<Outcome>>) -> T) -> T {
+        // Nothing is left half done in there by a panic.
+        f(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Enters one; dropped, the entry is gone.
+    fn enter(&self, number: u64, answer: oneshot::Sender<Outcome>) -> Entry<'_> {
+        self.with(|all| all.insert(number, answer));
+        Entry { number, waiting: self }
+    }
+
+    fn take(&self, number: u64) -> Option<oneshot::Sender<Outcome>> {
+        self.with(|all| all.remove(&number))
+    }
+}
+
+struct Entry<'a> {
+    number: u64,
+    waiting: &'a Waiting,
+}
+
+impl Drop for Entry<'_> {
+    fn drop(&mut self) {
+        self.waiting.take(self.number);
+    }
+}
+
 /// Takes in the streams on which a node sends large answers.
 pub(super) struct Returns {
     link: Link,
-    pending: Arc<[Arc<Pending>]>,
+    askers: Arc<Askers>,
+}
+
+/// All that may have asked.
+struct Askers {
+    calls: [Arc<Calls>; 2],
+    waiting: Arc<Waiting>,
+}
+
+impl Askers {
+    fn take(&self, number: u64) -> Option<oneshot::Sender<Outcome>> {
+        self.calls.iter().find_map(|calls| calls.take(number)).or_else(|| self.waiting.take(number))
+    }
 }
 
 impl Returns {
-    pub(super) fn new(link: Link, pending: Vec<Arc<Pending>>) -> Self {
-        Self { link, pending: pending.into() }
+    pub(super) fn new(link: Link, calls: [Arc<Calls>; 2], waiting: Arc<Waiting>) -> Self {
+        Self { link, askers: Arc::new(Askers { calls, waiting }) }
     }
 
     /// Over one connection after the other, until the endpoint is closed.
@@ -154,7 +222,7 @@ impl Returns {
                 while streams.try_join_next().is_some() {}
                 // Another kind is dropped, which tells the node that nobody here knows it.
                 if kind.0 == ANSWERS {
-                    streams.spawn(take_in(connection.clone(), reader, self.pending.clone()));
+                    streams.spawn(take_in(connection.clone(), reader, self.askers.clone()));
                 }
             }
             // Those that are under way see that the connection is lost.
@@ -164,7 +232,7 @@ impl Returns {
 }
 
 /// Takes in one large answer, as long as somebody wants it.
-async fn take_in(connection: Connection, mut reader: FrameReader, pending: Arc<[Arc<Pending>]>) {
+async fn take_in(connection: Connection, mut reader: FrameReader, askers: Arc<Askers>) {
     let number = match reader.next().await {
         Ok(Some(frame)) => decode_answer_to(&frame).map_err(|error| format!("no number of a request: {error}")),
         Ok(None) => Err("a stream without an answer".to_owned()),
@@ -175,9 +243,7 @@ async fn take_in(connection: Connection, mut reader: FrameReader, pending: Arc<[
         Ok(number) => number,
         Err(reason) => return drop(violation(&connection, reason)),
     };
-    let Some(mut waiting) = pending.iter().find_map(|pending| pending.take(number)) else {
-        return reader.stop(UNWANTED);
-    };
+    let Some(mut asker) = askers.take(number) else { return reader.stop(UNWANTED) };
     let outcome = tokio::select! {
         biased;
         next = reader.next() => match next {
@@ -186,8 +252,8 @@ async fn take_in(connection: Connection, mut reader: FrameReader, pending: Arc<[
             Err(ReadError::Frame(error)) => Err(error.to_string()),
             Err(error) => Ok(Outcome::Unanswered(lost(error))),
         },
-        () = waiting.answer.closed() => return reader.stop(UNWANTED),
+        () = asker.closed() => return reader.stop(UNWANTED),
     };
     let outcome = outcome.unwrap_or_else(|reason| Outcome::Unanswered(violation(&connection, reason)));
-    drop(waiting.answer.send(outcome));
+    drop(asker.send(outcome));
 }

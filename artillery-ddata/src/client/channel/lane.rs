@@ -1,10 +1,7 @@
 //! Small requests: many at a time on one stream, whose answers come back on it.
 
 use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::{Arc, atomic::AtomicU64},
     time::Duration,
 };
 
@@ -16,16 +13,16 @@ use artillery_core::{
 };
 use tokio::{
     runtime::Handle,
-    sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot},
+    sync::Semaphore,
     time::{Instant, timeout_at},
 };
 
 use super::{
-    NotSent, Outcome, Question,
-    pending::{Asking, Pending, Ticket, Waiting},
+    Doubts, NotSent, Outcome, Question,
+    calls::{Calls, Room},
 };
 use crate::{
-    budget::{Budget, Share},
+    budget::Budget,
     driver::serve::unreceived_bytes,
     error::Unknown,
     wire::{
@@ -34,30 +31,19 @@ use crate::{
     },
 };
 
-/// Requests that wait to be written, for each lane.
-const QUEUE: usize = 256;
-
-/// Frames are gathered into one write up to about so many bytes.
-const BATCH_BYTES: usize = 256 << 10;
+/// Requests, or responses, that are taken together, at most.
+const BATCH: usize = 256;
 
 /// The node is told a little less time than there is, so that its refusal arrives in time to be told from silence.
 const MARGIN: Duration = Duration::from_millis(50);
 
 /// One stream's worth of requests.
 pub(super) struct Lane {
-    queue: mpsc::Sender<Ask>,
-    pending: Arc<Pending>,
-    /// Bytes of those that aren't answered yet.
+    calls: Arc<Calls>,
+    /// Places of those that aren't answered yet.
+    places: Arc<Semaphore>,
+    /// And their bytes.
     outstanding: Budget,
-}
-
-/// A question on its way to the stream.
-struct Ask {
-    question: Question,
-    deadline: Instant,
-    ticket: Arc<Ticket>,
-    answer: oneshot::Sender<Outcome>,
-    share: Share,
 }
 
 impl Lane {
@@ -68,37 +54,67 @@ impl Lane {
         numbers: Arc<AtomicU64>,
         runtime: &Handle,
     ) -> Self {
-        let (sender, queue) = mpsc::channel(QUEUE);
-        let pending = Arc::new(Pending::default());
-        let max_frame = config.max_frame_bytes;
-        let task = LaneTask { link, priority, max_frame, queue, pending: pending.clone(), held: None, numbers };
+        let calls = Arc::new(Calls::default());
+        let task = LaneTask { link, priority, max_frame: config.max_frame_bytes, calls: calls.clone(), numbers };
         runtime.spawn(task.run());
         // What the node doesn't take in must leave room in the connection's window for other streams; and no more than its
         // stream takes in before the node reads on, so that what is under way is not held up here instead.
         let outstanding = unreceived_bytes(config).min(config.stream_window_bytes as usize);
-        Self { queue: sender, pending, outstanding: Budget::new(outstanding) }
+        Self { calls, places: Arc::new(Semaphore::new(MAX_OUTSTANDING)), outstanding: Budget::new(outstanding) }
     }
 
-    pub(super) const fn pending(&self) -> &Arc<Pending> {
-        &self.pending
+    pub(super) const fn calls(&self) -> &Arc<Calls> {
+        &self.calls
     }
 
-    /// Asks what takes so many bytes.
-    pub(super) async fn ask(&self, question: Question, bytes: usize, deadline: Instant) -> Outcome {
-        let (answer, wait) = oneshot::channel();
-        let ticket = Arc::new(Ticket::default());
-        let asking = Asking { ticket: ticket.clone() };
-        let queue = async { (self.outstanding.take(bytes).await, self.queue.reserve().await) };
-        let Ok((share, place)) = timeout_at(deadline, queue).await else { return Outcome::NotSent(NotSent::Busy) };
-        let Ok(place) = place else { return Outcome::NotSent(NotSent::Stopped) };
-        place.send(Ask { question, deadline, ticket, answer, share });
-        match timeout_at(deadline, wait).await {
-            Ok(Ok(outcome)) => outcome,
-            Ok(Err(_)) if asking.give_up() => Outcome::Unanswered(Unknown::NoAnswer),
-            Ok(Err(_)) => Outcome::NotSent(NotSent::Stopped),
-            Err(_) if asking.give_up() => Outcome::Unanswered(Unknown::TimedOut),
-            Err(_) => Outcome::NotSent(NotSent::TimedOut),
+    /// Asks what takes so many bytes. Once there has been no answer for as long as `doubts` say, the end of what they do
+    /// ends it too.
+    pub(super) async fn ask<'a>(
+        &self,
+        question: &Question,
+        bytes: usize,
+        deadline: Instant,
+        doubts: Option<(Duration, impl FnOnce() -> Doubts<'a>)>,
+    ) -> Outcome {
+        let room = match self.room_now(bytes) {
+            Some(room) => room,
+            None => match Box::pin(timeout_at(deadline, self.room(bytes))).await {
+                Ok(Some(room)) => room,
+                Ok(None) => return Outcome::NotSent(NotSent::Stopped),
+                Err(_) => return Outcome::NotSent(NotSent::Busy),
+            },
+        };
+        let until = doubts.as_ref().map_or(deadline, |(patience, _)| deadline.min(Instant::now() + *patience));
+        let Some(mut call) = self.calls.begin(question.clone(), deadline, until, room) else {
+            return Outcome::NotSent(NotSent::Stopped);
+        };
+        if let Some(outcome) = call.in_time().await {
+            return outcome;
         }
+        let Some((_, doubts)) = doubts.filter(|_| until < deadline) else { return call.give_up() };
+        call.extend(deadline);
+        tokio::select! {
+            biased;
+            outcome = call.in_time() => outcome.unwrap_or_else(|| call.give_up()),
+            () = doubts() => Outcome::Unanswered(Unknown::NoAnswer),
+        }
+    }
+
+    fn room_now(&self, bytes: usize) -> Option<Room> {
+        let share = self.outstanding.try_take(bytes)?;
+        Some((self.places.clone().try_acquire_owned().ok()?, share))
+    }
+
+    /// Waits for room, in the order of the calls; `None`: nothing will be sent any more.
+    async fn room(&self, bytes: usize) -> Option<Room> {
+        let share = self.outstanding.take(bytes).await;
+        Some((self.places.clone().acquire_owned().await.ok()?, share))
+    }
+}
+
+impl Drop for Lane {
+    fn drop(&mut self) {
+        self.calls.close();
     }
 }
 
@@ -107,30 +123,26 @@ struct LaneTask {
     link: Link,
     priority: i32,
     max_frame: usize,
-    queue: mpsc::Receiver<Ask>,
-    pending: Arc<Pending>,
-    /// Taken out of the queue, and not written yet.
-    held: Option<Ask>,
+    calls: Arc<Calls>,
     /// The last number that was given to a request, whatever its stream.
     numbers: Arc<AtomicU64>,
 }
 
 impl LaneTask {
     /// Ends with the lane or the endpoint.
-    async fn run(mut self) {
-        self.serve().await;
-        self.pending.fail_all(&Unknown::Lost(Arc::new(CloseReason::Here)));
+    async fn run(self) {
+        tokio::select! {
+            biased;
+            () = self.serve() => {}
+            () = self.calls.keep_time() => {}
+        }
+        self.calls.stop();
+        self.calls.lose(&Unknown::Lost(Arc::new(CloseReason::Here)));
     }
 
-    async fn serve(&mut self) {
-        loop {
-            // No stream is opened before somebody asks.
-            if self.held.is_none() {
-                self.held = self.queue.recv().await;
-            }
-            if self.held.is_none() {
-                return;
-            }
+    async fn serve(&self) {
+        // No stream is opened before somebody asks.
+        while self.calls.wait().await {
             let Ok(connection) = self.link.connected().await else { return };
             let reason = match connection.open_bi(StreamKind(REQUESTS), self.priority).await {
                 Ok((writer, reader)) => match self.session(&connection, writer, reader).await {
@@ -139,69 +151,33 @@ impl LaneTask {
                 },
                 Err(error) => written(error),
             };
-            self.pending.fail_all(&reason);
+            self.calls.lose(&reason);
         }
     }
 
     /// Until the stream is lost, and why; `None`: nobody can ask any more.
-    async fn session(
-        &mut self,
-        connection: &Connection,
-        mut writer: FrameWriter,
-        reader: FrameReader,
-    ) -> Option<Unknown> {
-        let pending = self.pending.clone();
+    async fn session(&self, connection: &Connection, mut writer: FrameWriter, reader: FrameReader) -> Option<Unknown> {
         tokio::select! {
             biased;
-            reason = receive(reader, &pending, connection) => Some(reason),
+            reason = receive(reader, &self.calls, connection) => Some(reason),
             sent = self.send(&mut writer) => sent.err(),
         }
     }
 
-    async fn send(&mut self, writer: &mut FrameWriter) -> Result<(), Unknown> {
-        let room = Arc::new(Semaphore::new(MAX_OUTSTANDING));
-        let mut batch = FrameBatch::new();
-        loop {
-            if self.held.is_none() {
-                self.held = self.queue.recv().await;
+    async fn send(&self, writer: &mut FrameWriter) -> Result<(), Unknown> {
+        let (mut batch, mut questions) = (FrameBatch::new(), Vec::with_capacity(BATCH));
+        while self.calls.wait().await {
+            self.calls.send(BATCH, &self.numbers, &mut questions);
+            for (number, question, deadline) in questions.drain(..) {
+                match encode(&request(number, question, deadline), self.max_frame) {
+                    Ok(encoded) => batch.push(&encoded.header, &encoded.body),
+                    Err(reason) => self.calls.not_sent(number, reason),
+                }
             }
-            if self.held.is_none() {
-                writer.finish();
-                return Ok(());
-            }
-            let Ok(permit) = room.clone().acquire_owned().await else { return Ok(()) };
-            self.push(permit, &mut batch);
-            while batch.bytes() < BATCH_BYTES
-                && let Ok(permit) = room.clone().try_acquire_owned()
-                && let Ok(ask) = self.queue.try_recv()
-            {
-                self.held = Some(ask);
-                self.push(permit, &mut batch);
-            }
-            if !batch.is_empty() {
-                writer.send_all(&mut batch).await.map_err(written)?;
-            }
+            writer.send_all(&mut batch).await.map_err(written)?;
         }
-    }
-
-    /// Puts the question that is held into the batch, unless its asker has given up.
-    fn push(&mut self, permit: OwnedSemaphorePermit, batch: &mut FrameBatch) {
-        let Some(ask) = self.held.take() else { return };
-        let number = self.numbers.fetch_add(1, Ordering::Relaxed) + 1;
-        let encoded = match encode(&request(number, ask.question, ask.deadline), self.max_frame) {
-            Ok(encoded) => encoded,
-            Err(reason) => return drop(ask.answer.send(Outcome::NotSent(reason))),
-        };
-        let sent = self.pending.with(|all| {
-            let sent = ask.ticket.send();
-            if sent {
-                all.insert(number, Waiting { answer: ask.answer, _permit: Some(permit), _share: ask.share });
-            }
-            sent
-        });
-        if sent {
-            batch.push(&encoded.header, &encoded.body);
-        }
+        writer.finish();
+        Ok(())
     }
 }
 
@@ -226,7 +202,8 @@ pub(super) fn encode(request: &Request, max_frame: usize) -> Result<Encoded, Not
 }
 
 /// Hands out responses until there are no more, and says why.
-async fn receive(mut reader: FrameReader, pending: &Pending, connection: &Connection) -> Unknown {
+async fn receive(mut reader: FrameReader, calls: &Calls, connection: &Connection) -> Unknown {
+    let mut responses = Vec::with_capacity(BATCH);
     loop {
         let mut next = match reader.next().await {
             Ok(Some(frame)) => Some(frame),
@@ -235,11 +212,15 @@ async fn receive(mut reader: FrameReader, pending: &Pending, connection: &Connec
         };
         while let Some(frame) = next {
             match response(&frame) {
-                Ok(response) => pending.answer(response),
-                Err(reason) => return violation(connection, reason),
+                Ok(response) => responses.push(response),
+                Err(reason) => {
+                    calls.answer(&mut responses);
+                    return violation(connection, reason);
+                }
             }
-            next = reader.next_ready();
+            next = if responses.len() < BATCH { reader.next_ready() } else { None };
         }
+        calls.answer(&mut responses);
     }
 }
 

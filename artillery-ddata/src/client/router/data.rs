@@ -73,7 +73,7 @@ impl Router {
     pub(crate) async fn routing(&self, deadline: Instant) -> Result<Arc<Routing>, Error> {
         match self.known() {
             Some(routing) => Ok(routing),
-            None => self.routes.formed(deadline).await.ok_or(Error::not_applied(NotApplied::NotFormed)),
+            None => Box::pin(self.routes.formed(deadline)).await.ok_or(Error::not_applied(NotApplied::NotFormed)),
         }
     }
 

@@ -1,6 +1,6 @@
 //! One try: somebody is picked and asked, here or there.
 
-use std::time::Duration;
+use std::{pin::Pin, time::Duration};
 
 use tokio::{
     sync::oneshot,
@@ -9,8 +9,8 @@ use tokio::{
 
 use super::{Answer, Attempts, Router, on_the_clock, pick::Pick, repeat};
 use crate::{
-    ChainId, Error, MemberId, NodeId, Place,
-    client::channel::{NotSent, Outcome, Question},
+    ChainId, Epoch, Error, MemberId, NodeId, Place,
+    client::channel::{Doubts, NotSent, Outcome, Question},
     driver::handle::{ChainHandle, ReadRequest, Responder, WriteRequest},
     error::{NotApplied, Unknown},
     replica::{Query, Refusal},
@@ -45,12 +45,12 @@ impl Router {
     ) -> (Tried, Option<NodeId>) {
         match self.pick(question, attempts) {
             Pick::Here(handle, me, place) => (ask_here(handle, me, place, question, deadline).await, Some(me.node)),
-            Pick::There { member, place, others } => {
+            Pick::There { member, place, epoch, others } => {
                 if let Some(local) = self.local().filter(|_| attempts.is_first()) {
                     local.count_forwarded();
                 }
                 let patience = others.then(|| patience(question, attempts)).flatten();
-                let tried = self.ask_there(member, place, question, patience, deadline).await;
+                let tried = self.ask_there((member, place, epoch), question, patience, deadline).await;
                 (tried, Some(member.node))
             }
             Pick::Nobody => (Tried::Nothing(Error::not_applied(NotApplied::NotFormed)), None),
@@ -59,13 +59,17 @@ impl Router {
 
     async fn ask_there(
         &self,
-        member: MemberId,
-        place: Place,
+        (member, place, epoch): (MemberId, Place, Epoch),
         question: &Question,
         patience: Option<Duration>,
         deadline: Instant,
     ) -> Tried {
-        let channel = match self.reached(member.node, deadline).await {
+        let now = self.channel(member.node).ok().filter(|channel| channel.is_connected());
+        let reached = match now {
+            Some(channel) => Ok(channel),
+            None => Box::pin(self.reached(member.node, deadline)).await,
+        };
+        let channel = match reached {
             Ok(channel) => channel,
             // A refusal may name somebody whom the routing doesn't know yet.
             Err(Error::NotApplied { reason: NotApplied::UnknownNode(node) }) => {
@@ -74,14 +78,11 @@ impl Router {
             Err(error) => return Tried::Nothing(error),
         };
         let until = patience.map_or(deadline, |patience| deadline.min(Instant::now() + patience));
-        let asked = async {
-            tokio::select! {
-                biased;
-                outcome = channel.ask(question.clone(), until) => outcome,
-                () = self.deposed(question, member, until) => Outcome::Unanswered(Unknown::NoAnswer),
-            }
-        };
-        match asked.await {
+        // A write that may be asked for again.
+        let doubts = (repeat(&question.operation) == Repeat::Recorded).then_some((WRITE_PATIENCE, || -> Doubts<'_> {
+            Box::pin(self.deposed(question.chain, epoch, member, until))
+        }));
+        match channel.ask(question, until, doubts).await {
             Outcome::Answered(response) => match response.answer {
                 ResponseAnswer::Reply(reply) => {
                     let node = response.by.unwrap_or(member);
@@ -95,29 +96,21 @@ impl Router {
         }
     }
 
-    /// Waits until a newer configuration has another head than this one: for a write that may be asked for again.
-    async fn deposed(&self, question: &Question, member: MemberId, until: Instant) {
-        if repeat(&question.operation) != Repeat::Recorded {
-            return std::future::pending().await;
-        }
-        let present = || self.known().and_then(|routing| Some((routing.chain(question.chain)?.epoch, routing)));
-        let begun = present().map(|(epoch, _)| epoch);
-        let mut patience = WRITE_PATIENCE;
-        loop {
-            let now = present();
-            let head = now.as_ref().and_then(|(_, routing)| routing.chain(question.chain)?.head());
-            if now.map(|(epoch, _)| epoch) > begun && head != Some(member) {
+    /// Waits until a configuration that is newer than `epoch` has another head than this one.
+    async fn deposed(&self, chain: ChainId, epoch: Epoch, head: MemberId, until: Instant) {
+        let is_deposed = || {
+            let known = self.known();
+            known.and_then(|routing| routing.chain(chain).map(|now| now.epoch > epoch && now.head() != Some(head)))
+        };
+        while is_deposed() != Some(true) {
+            self.refresh_routing(until).await;
+            if is_deposed() == Some(true) {
                 return;
-            }
-            let pause = until.min(Instant::now() + patience);
-            self.routes.changed_or(pause).await;
-            if Instant::now() >= pause {
-                self.refresh_routing(until).await;
-                patience = DOUBT;
             }
             if Instant::now() >= until {
                 return std::future::pending().await;
             }
+            self.routes.changed_or(until.min(Instant::now() + DOUBT)).await;
         }
     }
 
@@ -143,31 +136,36 @@ pub(super) fn not_sent(reason: NotSent, node: NodeId) -> Error {
     }
 }
 
+/// A request that waits to be handed to the chain. Boxed: few do.
+type Waiting<'a> = Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
+
 /// Asks the chain of this very node.
 async fn ask_here(handle: ChainHandle, me: MemberId, place: Place, question: &Question, deadline: Instant) -> Tried {
     let (responder, reply) = oneshot::channel();
     let (responder, until) = (Responder::Caller(responder), on_the_clock(deadline));
     let is_write = question.operation.is_write();
-    let handed = async {
-        match &question.operation {
-            Operation::Read { query, mode, floor, history } => {
-                let (query, mode, floor, history) = (query.clone(), *mode, *floor, *history);
-                handle.read(ReadRequest { query, mode, floor, history, deadline: until, caller: responder }).await;
-            }
-            Operation::Write { request, history, write } => {
-                let (request, history, write) = (*request, *history, write.clone());
-                handle.write(WriteRequest { request, history, write, deadline: until, caller: responder }).await;
-            }
-            Operation::Routing
-            | Operation::RoutingAnyway
-            | Operation::Status
-            | Operation::Arrange(_)
-            | Operation::Survey
-            | Operation::Recover { .. }
-            | Operation::Found { .. } => {}
+    let waiting: Option<Waiting<'_>> = match &question.operation {
+        Operation::Read { query, mode, floor, history } => {
+            let (query, mode, floor, history) = (query.clone(), *mode, *floor, *history);
+            let read = ReadRequest { query, mode, floor, history, deadline: until, caller: responder };
+            handle.try_read(read).map(|read| -> Waiting<'_> { Box::pin(handle.read(read)) })
         }
+        Operation::Write { request, history, write } => {
+            let (request, history, write) = (*request, *history, write.clone());
+            let write = WriteRequest { request, history, write, deadline: until, caller: responder };
+            handle.try_write(write).map(|write| -> Waiting<'_> { Box::pin(handle.write(write)) })
+        }
+        Operation::Routing
+        | Operation::RoutingAnyway
+        | Operation::Status
+        | Operation::Arrange(_)
+        | Operation::Survey
+        | Operation::Recover { .. }
+        | Operation::Found { .. } => None,
     };
-    if timeout_at(deadline, handed).await.is_err() {
+    if let Some(waiting) = waiting
+        && timeout_at(deadline, waiting).await.is_err()
+    {
         return Tried::Nothing(Error::refused(Refusal::Busy, Some(me.node)));
     }
     match timeout_at(deadline, reply).await {

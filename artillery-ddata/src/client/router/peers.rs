@@ -22,6 +22,12 @@ pub(super) struct Peers {
     pub(super) channels: BTreeMap<NodeId, Arc<Channel>>,
 }
 
+impl Peers {
+    pub(super) fn is_connected(&self, node: NodeId) -> bool {
+        self.channels.get(&node).is_some_and(|channel| channel.is_connected())
+    }
+}
+
 impl Router {
     /// The way to a node, once there is a connection; it isn't waited for as long as the call may take.
     pub(super) async fn reached(&self, node: NodeId, deadline: Instant) -> Result<Arc<Channel>, Error> {
@@ -76,9 +82,5 @@ impl Router {
         // Links may end here, when the lock is free again.
         drop(before);
         result
-    }
-
-    pub(super) fn is_connected(&self, node: NodeId) -> bool {
-        self.peers().channels.get(&node).is_some_and(|channel| channel.is_connected())
     }
 }

@@ -11,7 +11,7 @@ use smallvec::SmallVec;
 
 use super::Router;
 use crate::{
-    ChainConfig, MemberId, Mode, NodeId, Place, Role,
+    ChainConfig, Epoch, MemberId, Mode, NodeId, Place, Role,
     client::{Spread, channel::Question},
     driver::handle::ChainHandle,
     replica::{ReadMode, Refusal},
@@ -69,8 +69,8 @@ impl Attempts {
 pub(super) enum Pick {
     /// This node's own chain.
     Here(ChainHandle, MemberId, Place),
-    /// Another node; whether others would do as well.
-    There { member: MemberId, place: Place, others: bool },
+    /// Another node, by the configuration of this epoch; whether others would do as well.
+    There { member: MemberId, place: Place, epoch: Epoch, others: bool },
     /// No chain is known.
     Nobody,
 }
@@ -90,12 +90,17 @@ impl Order {
     fn sort(&self, members: &mut [MemberId]) {
         match self.spread {
             // By a hash of both: clients differ, and for each of them the order of those that stay never changes.
-            Spread::Sticky => members.sort_by_cached_key(|member| {
-                let mut hasher = SipHasher13::new();
-                hasher.write(self.me.as_bytes());
-                hasher.write(member.node.as_bytes());
-                hasher.finish()
-            }),
+            Spread::Sticky => {
+                let hash = |member: &MemberId| {
+                    let mut hasher = SipHasher13::new();
+                    hasher.write(self.me.as_bytes());
+                    hasher.write(member.node.as_bytes());
+                    hasher.finish()
+                };
+                let mut hashed: SmallVec<[(u64, MemberId); 8]> = members.iter().map(|&id| (hash(&id), id)).collect();
+                hashed.sort_unstable_by_key(|&(hash, _)| hash);
+                members.iter_mut().zip(hashed).for_each(|(member, (_, id))| *member = id);
+            }
             Spread::RoundRobin if !members.is_empty() => {
                 let turn = self.turn.fetch_add(1, Ordering::Relaxed);
                 members.rotate_left(turn % members.len());
@@ -135,16 +140,18 @@ impl Router {
     fn pick_reader(&self, config: &ChainConfig, operation: &Operation, attempts: &Attempts) -> Pick {
         let eventual = matches!(operation, Operation::Read { mode: ReadMode::Eventual, .. });
         let serves = |role| role == Role::Serving || (eventual && role == Role::Syncing);
-        let mut members: Vec<_> = config.members.iter().filter(|m| serves(m.role)).map(|m| m.id).collect();
+        let serving = config.members.iter().filter(|m| serves(m.role)).map(|m| m.id);
+        let mut members: SmallVec<[MemberId; 8]> = serving.collect();
         self.order.sort(&mut members);
+        let peers = self.peers();
         let here = self.local().map(|local| local.me);
         let is_new = |member: &MemberId| !attempts.tried.contains(&member.node);
-        let is_near = |member: &MemberId| Some(*member) == here || self.is_connected(member.node);
+        let is_near = |member: &MemberId| Some(*member) == here || peers.is_connected(member.node);
         let others = members.len() > 1;
         // This one isn't waited for, but the next ones that it is right for will find it connected.
         if let Some(right) = members.first()
             && Some(*right) != here
-            && !self.is_connected(right.node)
+            && !peers.is_connected(right.node)
         {
             drop(self.channel(right.node));
         }
@@ -163,7 +170,7 @@ impl Router {
                 Some(handle) => Pick::Here(handle, local.me, place),
                 None => Pick::Nobody,
             },
-            _ => Pick::There { member, place, others },
+            _ => Pick::There { member, place, epoch: config.epoch, others },
         }
     }
 }

@@ -23,7 +23,7 @@ use crate::{
     ChainConfig, ChainId, Epoch, Error, NodeId, Routing,
     client::{
         Candidates,
-        channel::{Channel, Outcome, Question},
+        channel::{Channel, NO_DOUBTS, Outcome, Question},
     },
     control::message::{Arrange, ArrangeError},
     driver::local::Local,
@@ -165,7 +165,8 @@ impl Router {
     /// only writes is connected to the head alone. The newest of what is heard soon after the first answer.
     async fn ask_members(&self, routing: &Routing, deadline: Instant) -> Option<Routing> {
         let mut asked = JoinSet::new();
-        let (connected, others): (Vec<_>, Vec<_>) = routing.nodes.keys().partition(|&&node| self.is_connected(node));
+        let peers = self.peers();
+        let (connected, others): (Vec<_>, Vec<_>) = routing.nodes.keys().partition(|&&node| peers.is_connected(node));
         let is_member = |node: NodeId| routing.chains.iter().flat_map(ChainConfig::serving).any(|id| id.node == node);
         let (members, spares): (Vec<_>, Vec<_>) = others.into_iter().partition(|&&node| is_member(node));
         for &node in connected.into_iter().chain(members.into_iter().chain(spares).take(STRANGERS)) {
@@ -237,7 +238,7 @@ impl Router {
         let deadline = from_now(timeout);
         let channel = self.reached(node, deadline).await?;
         let question = Question { chain: ChainId(0), forwarded: true, only: None, operation };
-        match channel.ask(question, deadline).await {
+        match channel.ask(&question, deadline, NO_DOUBTS).await {
             Outcome::Answered(response) => Ok(response.answer),
             Outcome::NotSent(reason) => Err(super::once::not_sent(reason, node)),
             Outcome::Unanswered(_) => Err(Error::not_applied(NotApplied::TimedOut)),
@@ -262,7 +263,7 @@ async fn ask_routing(channel: &Channel, deadline: Instant) -> Option<Routing> {
     let question = Question { chain: ChainId(0), forwarded: true, only: None, operation: Operation::Routing };
     let until = deadline.min(Instant::now() + ASK_PATIENCE);
     timeout_at(until, channel.link().connected()).await.ok()?.ok()?;
-    match channel.ask(question, until).await {
+    match channel.ask(&question, until, NO_DOUBTS).await {
         Outcome::Answered(response) => match response.answer {
             ResponseAnswer::Routing(routing) => routing.map(|routing| *routing),
             _ => None,

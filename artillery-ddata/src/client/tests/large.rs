@@ -185,7 +185,7 @@ async fn an_answer_that_is_none_closes_the_connection() {
         let head = if nonsense == "no number" { Bytes::from("nonsense") } else { encode_answer_to(number) };
         let mut writer = answer_apart(&stream.connection, &head).await;
         let answer = large_answer(if nonsense == "another number" { number + 1 } else { number });
-        let body = if nonsense == "no response" { Vec::new() } else { answer.body };
+        let body = if nonsense == "no response" { Default::default() } else { answer.body };
         drop(writer.send(&answer.header, &body).await);
         let reason = stream.connection.closed().await;
         let violation = CloseCode::VIOLATION.0;

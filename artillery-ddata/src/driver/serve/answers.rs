@@ -1,6 +1,6 @@
 //! The way back of one stream's requests.
 
-use std::sync::Arc;
+use std::{future::poll_fn, sync::Arc, task::Poll};
 
 use artillery_core::{
     frame::PREFIX,
@@ -14,6 +14,7 @@ use tokio::{
 
 use super::{
     LONGEST_WAIT,
+    ready::Ready,
     room::{Kind, Room},
 };
 use crate::{
@@ -197,37 +198,51 @@ impl Answering {
 pub(super) async fn write(
     mut writer: FrameWriter,
     mut waiting: Waiting,
+    ready: &Ready,
     outstanding: &Semaphore,
     room: &Arc<Room>,
     connection: &Connection,
 ) {
     let mut batch = FrameBatch::new();
-    let mut ready = Vec::with_capacity(BATCH);
-    while waiting.0.recv_many(&mut ready, BATCH).await > 0 {
-        let answered = ready.len();
-        let mut taken = Vec::with_capacity(answered);
-        for Answered { response, shares } in ready.drain(..) {
-            match encode(&response, room.frame) {
-                Some(encoded) if goes_apart(&response, &encoded) => {
-                    room.send_apart(connection, response.number, encoded, shares);
-                }
-                Some(encoded) => {
-                    batch.push(&encoded.header, &encoded.body);
-                    taken.push(shares);
-                }
-                None => return,
+    let mut answered = Vec::with_capacity(BATCH);
+    loop {
+        // The task that reads is this one, so nobody needs to wake it for what is ready.
+        let next = poll_fn(|context| match ready.take() {
+            Some(ready) => Poll::Ready(Ok(ready)),
+            None => waiting.0.poll_recv_many(context, &mut answered, BATCH).map(Err),
+        });
+        let sent = match next.await {
+            Ok(mut now) => {
+                let sent = timeout(LONGEST_WAIT, writer.send_all(&mut now.batch)).await;
+                ready.give_back(now.batch);
+                sent
             }
-        }
-        if !batch.is_empty() {
+            Err(0) => break,
+            Err(count) => {
+                let mut taken = Vec::with_capacity(count);
+                for Answered { response, shares } in answered.drain(..) {
+                    match encode(&response, room.frame) {
+                        Some(encoded) if goes_apart(&response, &encoded) => {
+                            room.send_apart(connection, response.number, encoded, shares);
+                        }
+                        Some(encoded) => {
+                            batch.push(&encoded.header, &encoded.body);
+                            taken.push(shares);
+                        }
+                        None => return,
+                    }
+                }
+                let sent = timeout(LONGEST_WAIT, writer.send_all(&mut batch)).await;
+                outstanding.add_permits(count);
+                sent
+            }
+        };
+        match sent {
+            Ok(Ok(())) => {}
+            Ok(Err(_)) => return,
             // What waits for it has room that others want.
-            match timeout(LONGEST_WAIT, writer.send_all(&mut batch)).await {
-                Ok(Ok(())) => {}
-                Ok(Err(_)) => return,
-                Err(_) => return connection.close(CloseCode::VIOLATION, "answers are not taken in"),
-            }
+            Err(_) => return connection.close(CloseCode::VIOLATION, "answers are not taken in"),
         }
-        drop(taken);
-        outstanding.add_permits(answered);
     }
     writer.finish();
 }
@@ -274,8 +289,7 @@ mod tests {
 
     fn sent(reply: Reply, limit: usize) -> Response {
         let response = Response { number: 7, by: None, answer: ResponseAnswer::Reply(reply) };
-        let Encoded { header, body } = encode(&response, limit).unwrap();
-        decode_response(&artillery_core::frame::Frame { header, body: body.concat().into() }).unwrap()
+        decode_response(&encode(&response, limit).unwrap().to_frame()).unwrap()
     }
 
     #[test]

@@ -3,7 +3,9 @@
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
-use super::{DecodeError, EncodeError, HistoryError, Lengths, Order, check_body, checked_key, checked_value};
+use super::{
+    DecodeError, EncodeError, EncodedBody, HistoryError, Lengths, Order, check_body, checked_key, checked_value,
+};
 use crate::{
     Sequence, Version,
     store::{Held, Record},
@@ -76,9 +78,9 @@ struct PieceHeader {
     len: u32,
 }
 
-pub(super) fn encode_snapshot(part: &SnapshotPart) -> Result<(SaidSnapshot<'_>, Vec<Bytes>), EncodeError> {
+pub(super) fn encode_snapshot(part: &SnapshotPart) -> Result<(SaidSnapshot<'_>, EncodedBody), EncodeError> {
     check(part)?;
-    let mut body = Vec::new();
+    let mut body = EncodedBody::new();
     let content = match &part.content {
         SnapshotContent::Begin(beginning) => ContentHeader::Begin(beginning),
         SnapshotContent::Sessions(entries) => ContentHeader::Sessions(&entries[..]),

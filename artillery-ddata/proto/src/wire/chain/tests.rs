@@ -11,7 +11,7 @@ use crate::wire::message::{
 mod snapshots;
 
 fn frame(encoded: &Encoded) -> Frame {
-    Frame { header: encoded.header.clone(), body: encoded.body.concat().into() }
+    encoded.to_frame()
 }
 
 fn framed(message: &ChainFrame) -> Frame {

@@ -4,12 +4,12 @@ use std::ops::Range;
 
 use bytes::Bytes;
 
-use super::{DecodeError, EncodeError};
+use super::{DecodeError, EncodeError, EncodedBody};
 use crate::wire::keep::keep;
 
 /// Pieces of a body, in order. They are shared, not copied.
 #[derive(Default)]
-pub(super) struct Pieces(Vec<Bytes>);
+pub(super) struct Pieces(EncodedBody);
 
 impl Pieces {
     /// Appends a piece; its length, for the header.
@@ -30,7 +30,7 @@ impl Pieces {
         self.0.iter().map(|piece| piece.len() as u64).sum()
     }
 
-    pub(super) fn into_pieces(self) -> Vec<Bytes> {
+    pub(super) fn into_pieces(self) -> EncodedBody {
         self.0
     }
 }

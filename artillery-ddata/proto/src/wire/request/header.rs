@@ -6,7 +6,7 @@ use std::num::NonZeroU32;
 use artillery_core::{codec, codec::MAX_HEADER};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
-use super::{DecodeError, EncodeError, Encoded, body::Pieces};
+use super::{DecodeError, EncodeError, Encoded, EncodedHeader, body::Pieces};
 use crate::{
     ChainId, ClusterId, Epoch, MemberId, Sequence, Version,
     control::{
@@ -203,7 +203,7 @@ pub(super) struct RecordHeader {
 }
 
 pub(super) fn encoded<H: Serialize>(header: &H, body: Pieces) -> Result<Encoded, EncodeError> {
-    let mut out = Vec::with_capacity(64);
+    let mut out = EncodedHeader::new();
     codec::encode(header, &mut out)?;
     if out.len() > MAX_HEADER {
         return Err(codec::CodecError::TooLarge(out.len()).into());
@@ -212,13 +212,11 @@ pub(super) fn encoded<H: Serialize>(header: &H, body: Pieces) -> Result<Encoded,
     if len > u64::from(u32::MAX) {
         return Err(EncodeError::TooLong(len));
     }
-    Ok(Encoded { header: out.into(), body: body.into_pieces() })
+    Ok(Encoded { header: out, body: body.into_pieces() })
 }
 
 /// The header in its only valid form: the codec reads some others too.
 pub(super) fn decoded<H: Serialize + DeserializeOwned>(bytes: &[u8]) -> Result<H, DecodeError> {
     let header = codec::decode(bytes)?;
-    let mut again = Vec::with_capacity(bytes.len());
-    codec::encode(&header, &mut again)?;
-    if again == *bytes { Ok(header) } else { Err(DecodeError::NotCanonical) }
+    if codec::is_encoding(&header, bytes) { Ok(header) } else { Err(DecodeError::NotCanonical) }
 }

@@ -19,7 +19,7 @@ use crate::{
 };
 
 fn whole(encoded: &Encoded) -> Frame {
-    Frame { header: encoded.header.clone(), body: encoded.body.concat().into() }
+    encoded.to_frame()
 }
 
 fn bytes(longest: usize) -> impl Strategy<Value = Bytes> {

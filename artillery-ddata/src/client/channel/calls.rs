@@ -1,0 +1,367 @@
+//! The calls of one lane: which wait to be sent, which for their answers, and until when.
+//!
+//! A call has one entry here from its beginning to its end. All of them share a lock, which nothing is waited for under, and one
+//! timer.
+
+#[cfg(test)]
+mod tests;
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    future::poll_fn,
+    pin::Pin,
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+    task::{Context, Poll, Waker},
+};
+
+use slab::Slab;
+use smallvec::SmallVec;
+use tokio::{
+    sync::{Notify, OwnedSemaphorePermit, oneshot},
+    time::{Instant, sleep_until},
+};
+
+use super::{NotSent, Outcome, Question};
+use crate::{budget::Share, error::Unknown, wire::request::Response};
+
+/// What a call takes up: a place among those that may be outstanding, and its bytes.
+pub(super) type Room = (OwnedSemaphorePermit, Share);
+
+/// The calls of one lane.
+#[derive(Default)]
+pub(super) struct Calls {
+    state: Mutex<State>,
+    /// For the one that sends.
+    queued: Notify,
+    /// For the one that keeps time.
+    sooner: Notify,
+}
+
+#[derive(Default)]
+struct State {
+    calls: Slab<Entry>,
+    /// Those that wait to be sent, in the order of their beginning.
+    queue: VecDeque<usize>,
+    /// Those that were sent, by the numbers of their requests.
+    by_number: BTreeMap<u64, usize>,
+    /// When time is looked at next. It may be too early: an answer doesn't put it off.
+    wakes_at: Option<Instant>,
+    /// The one that sends has found nothing to send.
+    is_idle: bool,
+    is_closed: bool,
+}
+
+struct Entry {
+    stage: Stage,
+    until: Instant,
+    is_late: bool,
+    asker: Asker,
+    /// It is kept until the node has answered, or the connection is lost, even if the asker has gone before: an asker that
+    /// gives up again and again gets no more of the room than others.
+    _room: Room,
+}
+
+enum Stage {
+    /// Its node is told until when it may take.
+    Queued(Question, Instant),
+    Sent,
+    /// Its answer comes on a stream of its own.
+    Apart(oneshot::Receiver<Outcome>),
+    Over(Outcome),
+}
+
+enum Asker {
+    /// Woken when there is something to be seen.
+    Waits(Option<Waker>),
+    Gone,
+}
+
+impl Entry {
+    fn waker(&mut self) -> Option<Waker> {
+        match &mut self.asker {
+            Asker::Waits(waker) => waker.take(),
+            Asker::Gone => None,
+        }
+    }
+}
+
+impl State {
+    /// Ends a call that was sent. Its entry goes if nobody asks any more.
+    fn end(&mut self, key: usize, outcome: Outcome) -> Option<Waker> {
+        let call = self.calls.get_mut(key)?;
+        match call.asker {
+            Asker::Gone => {
+                self.calls.remove(key);
+                None
+            }
+            Asker::Waits(_) => {
+                call.stage = Stage::Over(outcome);
+                call.waker()
+            }
+        }
+    }
+
+    /// Whether time is to be looked at sooner than it was known.
+    fn wake_by(&mut self, until: Instant) -> bool {
+        let is_sooner = self.wakes_at.is_none_or(|at| until < at);
+        if is_sooner {
+            self.wakes_at = Some(until);
+        }
+        is_sooner
+    }
+
+    fn fail(&mut self, fails: impl Fn(&Stage) -> Option<Outcome>) -> Vec<Waker> {
+        let failed = self.calls.iter().filter_map(|(key, call)| Some((key, fails(&call.stage)?)));
+        let failed: Vec<_> = failed.collect();
+        failed.into_iter().filter_map(|(key, outcome)| self.end(key, outcome)).collect()
+    }
+}
+
+impl Calls {
+    fn with<T>(&self, f: impl FnOnce(&mut State) -> T) -> T {
+        // Nothing is left half done in there by a panic.
+        f(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Begins a call; `None`: nothing will be sent any more.
+    ///
+    /// Its node is told of `deadline`; time is up at `until`.
+    pub(super) fn begin(&self, question: Question, deadline: Instant, until: Instant, room: Room) -> Option<Call<'_>> {
+        let (key, is_idle, is_sooner) = self.with(|state| {
+            if state.is_closed {
+                return None;
+            }
+            let stage = Stage::Queued(question, deadline);
+            let entry = Entry { stage, until, is_late: false, asker: Asker::Waits(None), _room: room };
+            let key = state.calls.insert(entry);
+            state.queue.push_back(key);
+            Some((key, std::mem::take(&mut state.is_idle), state.wake_by(until)))
+        })?;
+        if is_idle {
+            self.queued.notify_one();
+        }
+        if is_sooner {
+            self.sooner.notify_one();
+        }
+        Some(Call { calls: self, key: Some(key) })
+    }
+
+    /// Waits until something is to be sent; `false`: nothing will be any more.
+    pub(super) async fn wait(&self) -> bool {
+        loop {
+            let found = self.with(|state| {
+                state.is_idle = state.queue.is_empty() && !state.is_closed;
+                (!state.is_idle).then_some(!state.queue.is_empty())
+            });
+            match found {
+                Some(found) => return found,
+                None => self.queued.notified().await,
+            }
+        }
+    }
+
+    /// Takes out questions that are to be sent, up to `most`: from now on they count as sent.
+    pub(super) fn send(&self, most: usize, numbers: &AtomicU64, questions: &mut Vec<(u64, Question, Instant)>) {
+        self.with(|state| {
+            for _ in 0..most.min(state.queue.len()) {
+                let Some(key) = state.queue.pop_front() else { return };
+                let Some(call) = state.calls.get_mut(key) else { continue };
+                let number = numbers.fetch_add(1, Ordering::Relaxed) + 1;
+                if let Stage::Queued(question, deadline) = std::mem::replace(&mut call.stage, Stage::Sent) {
+                    questions.push((number, question, deadline));
+                    state.by_number.insert(number, key);
+                }
+            }
+        });
+    }
+
+    /// Takes in a batch of answers. An asker that has gone doesn't hear of its own.
+    pub(super) fn answer(&self, responses: &mut Vec<Response>) {
+        let wakers: SmallVec<[Waker; 4]> = self.with(|state| {
+            let ended = responses.drain(..).filter_map(|response| {
+                let key = state.by_number.remove(&response.number)?;
+                state.end(key, Outcome::Answered(response))
+            });
+            ended.collect()
+        });
+        wakers.into_iter().for_each(Waker::wake);
+    }
+
+    /// What certainly wasn't sent though it counted as sent.
+    pub(super) fn not_sent(&self, number: u64, reason: NotSent) {
+        let waker = self.with(|state| {
+            let key = state.by_number.remove(&number)?;
+            state.end(key, Outcome::NotSent(reason))
+        });
+        waker.into_iter().for_each(Waker::wake);
+    }
+
+    /// The way to the asker of this number, whose answer comes on a stream of its own; `None`: there is none, or it has gone.
+    pub(super) fn take(&self, number: u64) -> Option<oneshot::Sender<Outcome>> {
+        let (sender, receiver) = oneshot::channel();
+        let waker = self.with(|state| {
+            let key = state.by_number.remove(&number)?;
+            let call = state.calls.get_mut(key)?;
+            if matches!(call.asker, Asker::Gone) {
+                state.calls.remove(key);
+                return None;
+            }
+            call.stage = Stage::Apart(receiver);
+            Some(call.waker())
+        })?;
+        waker.into_iter().for_each(Waker::wake);
+        Some(sender)
+    }
+
+    /// Ends all that were sent and not answered.
+    pub(super) fn lose(&self, reason: &Unknown) {
+        let wakers = self.with(|state| {
+            state.by_number.clear();
+            state.fail(|stage| matches!(stage, Stage::Sent).then(|| Outcome::Unanswered(reason.clone())))
+        });
+        wakers.into_iter().for_each(Waker::wake);
+    }
+
+    /// Nothing more is begun, and what waits to be sent is still sent, if somebody sends it.
+    pub(super) fn close(&self) {
+        self.with(|state| state.is_closed = true);
+        self.queued.notify_one();
+    }
+
+    /// Nobody sends any more.
+    pub(super) fn stop(&self) {
+        let wakers = self.with(|state| {
+            state.is_closed = true;
+            state.queue.clear();
+            state.fail(|stage| matches!(stage, Stage::Queued(..)).then_some(Outcome::NotSent(NotSent::Stopped)))
+        });
+        wakers.into_iter().for_each(Waker::wake);
+    }
+
+    /// Wakes those whose time is up, for ever.
+    pub(super) async fn keep_time(&self) {
+        loop {
+            match self.with(|state| state.wakes_at) {
+                Some(at) => tokio::select! {
+                    biased;
+                    () = self.sooner.notified() => {}
+                    () = sleep_until(at) => self.expire(Instant::now()),
+                },
+                None => self.sooner.notified().await,
+            }
+        }
+    }
+
+    fn expire(&self, now: Instant) {
+        let wakers = self.with(|state| {
+            state.wakes_at = None;
+            let mut wakers = Vec::new();
+            for (_, call) in &mut state.calls {
+                if call.is_late || matches!(call.asker, Asker::Gone) {
+                    continue;
+                }
+                if call.until <= now {
+                    call.is_late = true;
+                    wakers.extend(call.waker());
+                } else {
+                    state.wakes_at = Some(state.wakes_at.map_or(call.until, |at| at.min(call.until)));
+                }
+            }
+            wakers
+        });
+        wakers.into_iter().for_each(Waker::wake);
+    }
+}
+
+/// One call, for its asker. Dropped, it is given up.
+pub(super) struct Call<'a> {
+    calls: &'a Calls,
+    /// `None` once it is over.
+    key: Option<usize>,
+}
+
+impl Call<'_> {
+    /// What comes of it until its time is up; `None`: nothing so far.
+    pub(super) async fn in_time(&mut self) -> Option<Outcome> {
+        poll_fn(|context| self.poll(context)).await
+    }
+
+    /// Gives it more time.
+    pub(super) fn extend(&self, until: Instant) {
+        let is_sooner = self.calls.with(|state| {
+            let Some(call) = self.key.and_then(|key| state.calls.get_mut(key)) else { return false };
+            (call.until, call.is_late) = (until, false);
+            state.wake_by(until)
+        });
+        if is_sooner {
+            self.calls.sooner.notify_one();
+        }
+    }
+
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Option<Outcome>> {
+        let Some(key) = self.key else { return Poll::Ready(None) };
+        let polled = self.calls.with(|state| {
+            let Some(call) = state.calls.get_mut(key) else { return Poll::Ready(None) };
+            let outcome = match &mut call.stage {
+                Stage::Over(_) => None,
+                Stage::Apart(answer) => match Pin::new(answer).poll(context) {
+                    Poll::Ready(outcome) => Some(outcome.unwrap_or(Outcome::Unanswered(Unknown::NoAnswer))),
+                    Poll::Pending if call.is_late => return Poll::Ready(None),
+                    Poll::Pending => {
+                        call.asker = Asker::Waits(Some(context.waker().clone()));
+                        return Poll::Pending;
+                    }
+                },
+                Stage::Queued(..) | Stage::Sent if call.is_late => return Poll::Ready(None),
+                Stage::Queued(..) | Stage::Sent => {
+                    call.asker = Asker::Waits(Some(context.waker().clone()));
+                    return Poll::Pending;
+                }
+            };
+            let call = state.calls.remove(key);
+            Poll::Ready(outcome.or(if let Stage::Over(outcome) = call.stage { Some(outcome) } else { None }))
+        });
+        if let Poll::Ready(Some(_)) = polled {
+            self.key = None;
+        }
+        polled
+    }
+
+    /// Gives it up: what is known of it.
+    pub(super) fn give_up(mut self) -> Outcome {
+        self.leave().unwrap_or(Outcome::Unanswered(Unknown::TimedOut))
+    }
+
+    /// What was known of it when it was given up; `None`: nothing.
+    fn leave(&mut self) -> Option<Outcome> {
+        let key = self.key.take()?;
+        self.calls.with(|state| {
+            let call = state.calls.get_mut(key)?;
+            match call.stage {
+                Stage::Sent => {
+                    call.asker = Asker::Gone;
+                    return None;
+                }
+                Stage::Queued(..) => {
+                    state.queue.retain(|&queued| queued != key);
+                    state.calls.remove(key);
+                    return Some(Outcome::NotSent(NotSent::TimedOut));
+                }
+                Stage::Apart(_) | Stage::Over(_) => {}
+            }
+            match state.calls.remove(key).stage {
+                Stage::Over(outcome) => Some(outcome),
+                _ => None,
+            }
+        })
+    }
+}
+
+impl Drop for Call<'_> {
+    fn drop(&mut self) {
+        self.leave();
+    }
+}

@@ -1,0 +1,69 @@
+//! What a node is asked about itself and its cluster, rather than about data.
+
+use super::Server;
+use crate::{
+    control::{message::ArrangeError, recovery::NotRecovered, succession::NotFounded},
+    driver::serve::Answering,
+    wire::request::{Operation, ResponseAnswer},
+};
+
+impl Server {
+    /// Answers what is no read and no write, in a task of its own where that takes time.
+    pub(super) fn tell(&self, operation: Operation, answering: Answering) {
+        match operation {
+            // They go to a chain.
+            Operation::Read { .. } | Operation::Write { .. } => {}
+            Operation::Routing | Operation::RoutingAnyway => {
+                // A node that looks for a cluster is to find the one that succeeds this.
+                let is_shown = !self.local.yields() || operation == Operation::RoutingAnyway;
+                let routing = self.local.routing().borrow().as_deref().filter(|_| is_shown).cloned();
+                let routing = routing.map(Box::new);
+                answering.respond(ResponseAnswer::Routing(routing));
+            }
+            Operation::Status => {
+                let json = (self.status)();
+                tokio::spawn(async move { answering.respond(ResponseAnswer::Status(json.await)) });
+            }
+            Operation::Arrange(wish) => {
+                let done = self.arrange.as_ref().map(|arrange| arrange(wish));
+                tokio::spawn(async move {
+                    let result = match done {
+                        Some(done) => done.await,
+                        None => Err(ArrangeError::Fixed),
+                    };
+                    answering.respond(ResponseAnswer::Arranged(result));
+                });
+            }
+            Operation::Survey => {
+                let standing = self.recovery.as_ref().map(|recovery| recovery.standing());
+                tokio::spawn(async move {
+                    let standing = match standing {
+                        Some(standing) => standing.await,
+                        None => None,
+                    };
+                    answering.respond(ResponseAnswer::Survey(standing.map(Box::new)));
+                });
+            }
+            Operation::Recover { cluster, history } => {
+                let recovered = self.recovery.as_ref().map(|recovery| recovery.recover(cluster, history));
+                tokio::spawn(async move {
+                    let recovered = match recovered {
+                        Some(recovered) => recovered.await,
+                        None => Err(NotRecovered::Static),
+                    };
+                    answering.respond(ResponseAnswer::Recovered(recovered.map(Box::new)));
+                });
+            }
+            Operation::Found { cluster, founds } => {
+                let founds = self.recovery.as_ref().map(|recovery| recovery.found(cluster, founds));
+                tokio::spawn(async move {
+                    let founds = match founds {
+                        Some(founds) => founds.await,
+                        None => Err(NotFounded::Static),
+                    };
+                    answering.respond(ResponseAnswer::Founds(founds));
+                });
+            }
+        }
+    }
+}

@@ -1,0 +1,86 @@
+//! Answers that are there as soon as their requests are read: they are encoded at once, and written together by the same task.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use artillery_core::transport::FrameBatch;
+use tokio::sync::Semaphore;
+
+use super::{
+    answers::Answers,
+    room::{Kind, Room},
+};
+use crate::{
+    budget::{self, Share},
+    replica::Reply,
+    wire::request::{Response, ResponseAnswer, SMALL, encode_response},
+};
+
+/// So many bytes of them wait at most; beyond that the others wait for their turn, as all that isn't ready does.
+const MOST: usize = SMALL;
+
+/// The answers of one stream that are ready.
+pub(super) struct Ready {
+    waiting: Mutex<Waiting>,
+    room: Arc<Room>,
+}
+
+/// What is to be written, and the room that it takes.
+#[derive(Default)]
+pub(super) struct Waiting {
+    pub(super) batch: FrameBatch,
+    pub(super) share: Option<Share>,
+}
+
+impl Ready {
+    pub(super) fn new(room: Arc<Room>) -> Self {
+        Self { waiting: Mutex::default(), room }
+    }
+
+    /// Answers what is known, with others that are if there is room, and by the way of all others if there isn't.
+    pub(super) async fn answer(&self, number: u64, reply: Reply, answers: &Answers, outstanding: &Semaphore) {
+        let Err(reply) = self.push(number, reply) else { return };
+        // What is ready is written now, if it can be, which makes room.
+        tokio::task::yield_now().await;
+        let Err(reply) = self.push(number, reply) else { return };
+        let Ok(permit) = outstanding.acquire().await else { return };
+        permit.forget();
+        answers.local(number, reply).await;
+    }
+
+    /// Takes in the answer of a read; gives it back if there is no room for it now.
+    fn push(&self, number: u64, reply: Reply) -> Result<(), Reply> {
+        let bytes = budget::of_reply(&reply);
+        let waiting = &mut *self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        if waiting.batch.bytes() + bytes > MOST {
+            return Err(reply);
+        }
+        if waiting.share.is_none() {
+            waiting.share = self.room.of(Kind::Answers).try_take(MOST);
+            if waiting.share.is_none() {
+                return Err(reply);
+            }
+        }
+        let response = Response { number, by: None, answer: ResponseAnswer::Reply(reply) };
+        match (encode_response(&response), response.answer) {
+            (Err(_), ResponseAnswer::Reply(reply)) => Err(reply),
+            (encoded, _) => {
+                encoded.into_iter().for_each(|encoded| waiting.batch.push(&encoded.header, &encoded.body));
+                Ok(())
+            }
+        }
+    }
+
+    /// All that is ready, if anything is.
+    pub(super) fn take(&self) -> Option<Waiting> {
+        let waiting = &mut *self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        (!waiting.batch.is_empty()).then(|| std::mem::take(waiting))
+    }
+
+    /// Gives the memory of what was written back, to be used again.
+    pub(super) fn give_back(&self, batch: FrameBatch) {
+        let waiting = &mut *self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        if waiting.batch.is_empty() {
+            waiting.batch = batch;
+        }
+    }
+}
