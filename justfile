@@ -60,6 +60,9 @@ operators N="20":
 per-operation *ARGS:
     cargo run --release -p artillery-benches --bin per_operation -- {{ARGS}}
 
+# Whether each operation costs no more of that than benches/budget.json says.
+budget: (per-operation "--check" "benches/budget.json")
+
 # How long one step of a chain's task keeps others waiting, with a million keys: each figure beside its bound.
 steps *ARGS:
     cargo run --release -p artillery-benches --bin steps -- {{ARGS}}

@@ -1,7 +1,9 @@
 //! What one operation costs in things that can be counted: allocations, calls of the system, frames, bytes, and
 //! processor time. All nodes, the client and its checks are in this process, and all of it is counted.
 
-use std::{alloc::System, io, ops::Sub, sync::Arc, thread, time::Duration};
+mod budget;
+
+use std::{alloc::System, io, ops::Sub, path::PathBuf, sync::Arc, thread, time::Duration};
 
 use artillery_benches::{
     Load, Loopback, Remote, VALUE, holds,
@@ -28,6 +30,12 @@ struct Options {
     /// As JSON, one array.
     #[arg(long)]
     json: bool,
+    /// Compares with what each may cost at most, by this file, and fails if anything costs more.
+    #[arg(long, value_name = "FILE", conflicts_with = "write")]
+    check: Option<PathBuf>,
+    /// Writes to this file what each costs now, to be compared with later.
+    #[arg(long, value_name = "FILE")]
+    write: Option<PathBuf>,
     /// Operations of each kind; a tenth of them where they are made one at a time.
     #[arg(long, default_value_t = 20_000)]
     operations: usize,
@@ -228,9 +236,25 @@ fn raw(name: &str, shape: Shape, in_flight: usize, operations: usize) -> io::Res
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let options = Options::parse();
+    let rows = measured(options.operations)?;
+    if options.json {
+        println!("{}", serde_json::to_string_pretty(&rows)?);
+    } else {
+        print(&rows);
+    }
+    if let Some(file) = &options.write {
+        budget::write(file, &rows)?;
+    }
+    match &options.check {
+        Some(file) => budget::check(file, rows, || measured(options.operations)),
+        None => Ok(()),
+    }
+}
+
+fn measured(operations: usize) -> io::Result<Vec<Row>> {
     let mut rows = Vec::new();
     for members in [1, 3] {
-        let mut scene = Scene::new(members, options.operations);
+        let mut scene = Scene::new(members, operations);
         if members == 3 {
             scene.idle();
             scene.local();
@@ -239,15 +263,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         rows.append(&mut scene.rows);
     }
     for in_flight in [1, 64, 1024] {
-        rows.push(raw("raw QUIC as a read", Shape::READ, in_flight, options.operations)?);
-        rows.push(raw("raw QUIC as a write", Shape::WRITE, in_flight, options.operations)?);
+        rows.push(raw("raw QUIC as a read", Shape::READ, in_flight, operations)?);
+        rows.push(raw("raw QUIC as a write", Shape::WRITE, in_flight, operations)?);
     }
-    if options.json {
-        println!("{}", serde_json::to_string_pretty(&rows)?);
-    } else {
-        print(&rows);
-    }
-    Ok(())
+    Ok(rows)
 }
 
 fn print(rows: &[Row]) {

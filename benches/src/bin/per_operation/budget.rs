@@ -1,0 +1,117 @@
+//! What each operation may cost at most, in what can be counted: a copy, an allocation or a call that is added shows, however
+//! noisy the machine is.
+
+use std::{collections::BTreeMap, error::Error, fs, io, path::Path};
+
+use serde::{Deserialize, Serialize};
+
+use super::Row;
+
+/// So much more than the budget is still within it, as a part of it: how calls share batches differs from run to run.
+const TOLERANCE: f64 = 0.03;
+
+/// It is measured so often, if it costs too much.
+const TRIES: usize = 3;
+
+/// And so much more of each, where that is more.
+const LEAST: Costs =
+    Costs { allocations: 0.25, allocated_bytes: 100.0, udp_calls: 0.1, frames: 0.02, frame_bytes: 2.0 };
+
+/// What one operation costs, or may cost.
+#[derive(Serialize, Deserialize, Clone, Copy)]
+struct Costs {
+    allocations: f64,
+    allocated_bytes: f64,
+    /// Calls of the system that send or receive.
+    udp_calls: f64,
+    frames: f64,
+    frame_bytes: f64,
+}
+
+impl Costs {
+    /// `None`: of what is no operation, or only there to be compared with.
+    fn of(row: &Row) -> Option<Self> {
+        let packets = row.packets.as_ref().filter(|_| row.in_flight > 0)?;
+        Some(Self {
+            allocations: row.allocations,
+            allocated_bytes: row.allocated_bytes,
+            udp_calls: packets.udp_sends + packets.udp_receives,
+            frames: packets.frames,
+            frame_bytes: packets.frame_bytes,
+        })
+    }
+
+    fn named(self) -> [(&'static str, f64); 5] {
+        let Self { allocations, allocated_bytes, udp_calls, frames, frame_bytes } = self;
+        [
+            ("allocations", allocations),
+            ("allocated bytes", allocated_bytes),
+            ("calls that send or receive", udp_calls),
+            ("frames", frames),
+            ("bytes of frames", frame_bytes),
+        ]
+    }
+}
+
+type Budget = BTreeMap<String, Costs>;
+
+fn costs(rows: &[Row]) -> Budget {
+    let name = |row: &Row| format!("{}, {} in flight", row.operation, row.in_flight);
+    rows.iter().filter_map(|row| Some((name(row), Costs::of(row)?))).collect()
+}
+
+pub(crate) fn write(file: &Path, rows: &[Row]) -> Result<(), Box<dyn Error>> {
+    let mut costs = costs(rows);
+    let round = |of: &mut f64, by: f64| *of = (*of * by).round() / by;
+    for Costs { allocations, allocated_bytes, udp_calls, frames, frame_bytes } in costs.values_mut() {
+        for (of, by) in
+            [(allocations, 100.0), (allocated_bytes, 1.0), (udp_calls, 100.0), (frames, 100.0), (frame_bytes, 1.0)]
+        {
+            round(of, by);
+        }
+    }
+    fs::write(file, serde_json::to_string_pretty(&costs)? + "\n")?;
+    Ok(())
+}
+
+/// Measures again what costs too much, some times: what did so each time is too expensive.
+pub(crate) fn check(
+    file: &Path,
+    mut rows: Vec<Row>,
+    again: impl Fn() -> io::Result<Vec<Row>>,
+) -> Result<(), Box<dyn Error>> {
+    let budget: Budget = serde_json::from_str(&fs::read_to_string(file)?)?;
+    let mut exceeded = exceeds(&budget, &costs(&rows));
+    for _ in 1..TRIES {
+        if exceeded.is_empty() {
+            break;
+        }
+        rows = again()?;
+        let now = exceeds(&budget, &costs(&rows));
+        exceeded = now.into_iter().filter(|(what, _)| exceeded.contains_key(what)).collect();
+    }
+    if exceeded.is_empty() {
+        println!("{} operations cost no more than {} says", budget.len(), file.display());
+        return Ok(());
+    }
+    Err(exceeded.into_values().collect::<Vec<_>>().join("\n").into())
+}
+
+/// What costs more than it may, and how much.
+fn exceeds(budget: &Budget, now: &Budget) -> BTreeMap<(String, &'static str), String> {
+    let mut exceeded = BTreeMap::new();
+    for (operation, allowed) in budget {
+        let Some(now) = now.get(operation) else {
+            exceeded.insert((operation.clone(), ""), format!("{operation}: not measured"));
+            continue;
+        };
+        let all = allowed.named().into_iter().zip(now.named()).zip(LEAST.named());
+        for (((what, allowed), (_, now)), (_, least)) in all {
+            if now > allowed + least.max(allowed * TOLERANCE) {
+                let said = format!("{operation}: {now:.2} {what}, {allowed:.2} are allowed");
+                exceeded.insert((operation.clone(), what), said);
+            }
+        }
+    }
+    exceeded
+}
