@@ -127,5 +127,5 @@ impl Channel {
 /// What is done when there is no answer for some time. Boxed: few calls come so far.
 pub(crate) type Doubts<'a> = Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
 
-/// Of a question about whose node there are no doubts.
+/// Without doubts: that node is waited for until the deadline.
 pub(crate) const NO_DOUBTS: Option<(Duration, fn() -> Doubts<'static>)> = None;

@@ -16,7 +16,7 @@ use crate::{
     Group, NodeAddress, Place, ReadMode, Refusal, Script, Session, StepOutcome, Version,
     control::History,
     driver::fake::{self, FakeNode, SECRET, alone, config, member, routing, unique},
-    error::NotApplied,
+    error::{NotApplied, Unknown},
     kv::ReadState,
     replica::{Committed, Computed, Reply, Way, Write},
     update::RequestKey,
@@ -246,6 +246,26 @@ async fn open_session(reader: &mut FrameReader, writer: &mut FrameWriter) {
             return open(number, writer).await;
         }
     }
+}
+
+/// The old head says nothing any more, and its connection lives.
+#[tokio::test]
+async fn a_write_that_waits_for_a_head_hears_of_the_next_one() {
+    let cluster = unique("client");
+    let (silent, mut streams) = silent(&cluster);
+    let next = FakeNode::start(&cluster, "next");
+    next.form(&routing(config(&[silent.me()], 1), &[&silent, &next]));
+    let client = connect(&cluster, &next).await;
+    let put = tokio::spawn(client.kv().put("k", "v").timeout(Duration::from_secs(20)).into_future());
+    let IncomingStream { mut reader, writer, .. } = streams.recv().await.unwrap();
+    let mut writer = writer.unwrap();
+    open_session(&mut reader, &mut writer).await;
+    while !matches!(next_write(&mut reader).await, Some(Wanted::Write(_))) {}
+    next.form(&routing(config(&[next.me()], 2), &[&silent, &next]));
+    // It knows nothing of the session, which only the silent one has opened.
+    let outcome = put.await.unwrap();
+    let is_heard = matches!(&outcome, Err(Error::OutcomeUnknown { reason: Unknown::SessionExpired, .. }));
+    assert!(is_heard, "{outcome:?}");
 }
 
 #[tokio::test]

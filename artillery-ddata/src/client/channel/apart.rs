@@ -158,7 +158,7 @@ fn answer(frame: &Frame, number: u64) -> Result<Outcome, String> {
     Ok(Outcome::Answered(response))
 }
 
-/// The askers of large requests whose answers haven't come, by the numbers of those.
+/// The callers of large requests that haven't been answered, by the requests' numbers.
 #[derive(Default)]
 pub(super) struct Waiting(Mutex<BTreeMap<u64, oneshot::Sender<Outcome>>>);
 
@@ -193,16 +193,16 @@ impl Drop for Entry<'_> {
 /// Takes in the streams on which a node sends large answers.
 pub(super) struct Returns {
     link: Link,
-    askers: Arc<Askers>,
+    callers: Arc<Callers>,
 }
 
 /// All that may have asked.
-struct Askers {
+struct Callers {
     calls: [Arc<Calls>; 2],
     waiting: Arc<Waiting>,
 }
 
-impl Askers {
+impl Callers {
     fn take(&self, number: u64) -> Option<oneshot::Sender<Outcome>> {
         self.calls.iter().find_map(|calls| calls.take(number)).or_else(|| self.waiting.take(number))
     }
@@ -210,7 +210,7 @@ impl Askers {
 
 impl Returns {
     pub(super) fn new(link: Link, calls: [Arc<Calls>; 2], waiting: Arc<Waiting>) -> Self {
-        Self { link, askers: Arc::new(Askers { calls, waiting }) }
+        Self { link, callers: Arc::new(Callers { calls, waiting }) }
     }
 
     /// Over one connection after the other, until the endpoint is closed.
@@ -222,7 +222,7 @@ impl Returns {
                 while streams.try_join_next().is_some() {}
                 // Another kind is dropped, which tells the node that nobody here knows it.
                 if kind.0 == ANSWERS {
-                    streams.spawn(take_in(connection.clone(), reader, self.askers.clone()));
+                    streams.spawn(take_in(connection.clone(), reader, self.callers.clone()));
                 }
             }
             // Those that are under way see that the connection is lost.
@@ -232,7 +232,7 @@ impl Returns {
 }
 
 /// Takes in one large answer, as long as somebody wants it.
-async fn take_in(connection: Connection, mut reader: FrameReader, askers: Arc<Askers>) {
+async fn take_in(connection: Connection, mut reader: FrameReader, callers: Arc<Callers>) {
     let number = match reader.next().await {
         Ok(Some(frame)) => decode_answer_to(&frame).map_err(|error| format!("no number of a request: {error}")),
         Ok(None) => Err("a stream without an answer".to_owned()),
@@ -243,7 +243,7 @@ async fn take_in(connection: Connection, mut reader: FrameReader, askers: Arc<As
         Ok(number) => number,
         Err(reason) => return drop(violation(&connection, reason)),
     };
-    let Some(mut asker) = askers.take(number) else { return reader.stop(UNWANTED) };
+    let Some(mut caller) = callers.take(number) else { return reader.stop(UNWANTED) };
     let outcome = tokio::select! {
         biased;
         next = reader.next() => match next {
@@ -252,8 +252,8 @@ async fn take_in(connection: Connection, mut reader: FrameReader, askers: Arc<As
             Err(ReadError::Frame(error)) => Err(error.to_string()),
             Err(error) => Ok(Outcome::Unanswered(lost(error))),
         },
-        () = asker.closed() => return reader.stop(UNWANTED),
+        () = caller.closed() => return reader.stop(UNWANTED),
     };
     let outcome = outcome.unwrap_or_else(|reason| Outcome::Unanswered(violation(&connection, reason)));
-    drop(asker.send(outcome));
+    drop(caller.send(outcome));
 }

@@ -58,8 +58,8 @@ struct Entry {
     stage: Stage,
     until: Instant,
     is_late: bool,
-    asker: Asker,
-    /// It is kept until the node has answered, or the connection is lost, even if the asker has gone before: an asker that
+    caller: Caller,
+    /// It is kept until the node has answered, or the connection is lost, even if the caller has gone before: a caller that
     /// gives up again and again gets no more of the room than others.
     _room: Room,
 }
@@ -73,7 +73,7 @@ enum Stage {
     Over(Outcome),
 }
 
-enum Asker {
+enum Caller {
     /// Woken when there is something to be seen.
     Waits(Option<Waker>),
     Gone,
@@ -81,23 +81,23 @@ enum Asker {
 
 impl Entry {
     fn waker(&mut self) -> Option<Waker> {
-        match &mut self.asker {
-            Asker::Waits(waker) => waker.take(),
-            Asker::Gone => None,
+        match &mut self.caller {
+            Caller::Waits(waker) => waker.take(),
+            Caller::Gone => None,
         }
     }
 }
 
 impl State {
-    /// Ends a call that was sent. Its entry goes if nobody asks any more.
+    /// Ends a call that was sent. Its entry goes with it if the caller has gone already.
     fn end(&mut self, key: usize, outcome: Outcome) -> Option<Waker> {
         let call = self.calls.get_mut(key)?;
-        match call.asker {
-            Asker::Gone => {
+        match call.caller {
+            Caller::Gone => {
                 self.calls.remove(key);
                 None
             }
-            Asker::Waits(_) => {
+            Caller::Waits(_) => {
                 call.stage = Stage::Over(outcome);
                 call.waker()
             }
@@ -135,7 +135,7 @@ impl Calls {
                 return None;
             }
             let stage = Stage::Queued(question, deadline);
-            let entry = Entry { stage, until, is_late: false, asker: Asker::Waits(None), _room: room };
+            let entry = Entry { stage, until, is_late: false, caller: Caller::Waits(None), _room: room };
             let key = state.calls.insert(entry);
             state.queue.push_back(key);
             Some((key, std::mem::take(&mut state.is_idle), state.wake_by(until)))
@@ -178,7 +178,7 @@ impl Calls {
         });
     }
 
-    /// Takes in a batch of answers. An asker that has gone doesn't hear of its own.
+    /// Takes in a batch of answers. A caller that has gone doesn't hear of its own.
     pub(super) fn answer(&self, responses: &mut Vec<Response>) {
         let wakers: SmallVec<[Waker; 4]> = self.with(|state| {
             let ended = responses.drain(..).filter_map(|response| {
@@ -199,13 +199,14 @@ impl Calls {
         waker.into_iter().for_each(Waker::wake);
     }
 
-    /// The way to the asker of this number, whose answer comes on a stream of its own; `None`: there is none, or it has gone.
+    /// The way to the caller of this request, to which the answer comes on a stream of its own; `None`: there is no such call, or
+    /// its caller has gone.
     pub(super) fn take(&self, number: u64) -> Option<oneshot::Sender<Outcome>> {
         let (sender, receiver) = oneshot::channel();
         let waker = self.with(|state| {
             let key = state.by_number.remove(&number)?;
             let call = state.calls.get_mut(key)?;
-            if matches!(call.asker, Asker::Gone) {
+            if matches!(call.caller, Caller::Gone) {
                 state.calls.remove(key);
                 return None;
             }
@@ -225,13 +226,13 @@ impl Calls {
         wakers.into_iter().for_each(Waker::wake);
     }
 
-    /// Nothing more is begun, and what waits to be sent is still sent, if somebody sends it.
+    /// Nothing more is begun; what waits to be sent still is.
     pub(super) fn close(&self) {
         self.with(|state| state.is_closed = true);
         self.queued.notify_one();
     }
 
-    /// Nobody sends any more.
+    /// Nothing more is sent: what waits for that ends.
     pub(super) fn stop(&self) {
         let wakers = self.with(|state| {
             state.is_closed = true;
@@ -241,7 +242,7 @@ impl Calls {
         wakers.into_iter().for_each(Waker::wake);
     }
 
-    /// Wakes those whose time is up, for ever.
+    /// Wakes each call when its time is up. It never returns.
     pub(super) async fn keep_time(&self) {
         loop {
             match self.with(|state| state.wakes_at) {
@@ -260,7 +261,7 @@ impl Calls {
             state.wakes_at = None;
             let mut wakers = Vec::new();
             for (_, call) in &mut state.calls {
-                if call.is_late || matches!(call.asker, Asker::Gone) {
+                if call.is_late || matches!(call.caller, Caller::Gone) {
                     continue;
                 }
                 if call.until <= now {
@@ -276,7 +277,7 @@ impl Calls {
     }
 }
 
-/// One call, for its asker. Dropped, it is given up.
+/// One call, for its caller. Dropped, it is given up.
 pub(super) struct Call<'a> {
     calls: &'a Calls,
     /// `None` once it is over.
@@ -311,13 +312,13 @@ impl Call<'_> {
                     Poll::Ready(outcome) => Some(outcome.unwrap_or(Outcome::Unanswered(Unknown::NoAnswer))),
                     Poll::Pending if call.is_late => return Poll::Ready(None),
                     Poll::Pending => {
-                        call.asker = Asker::Waits(Some(context.waker().clone()));
+                        call.caller = Caller::Waits(Some(context.waker().clone()));
                         return Poll::Pending;
                     }
                 },
                 Stage::Queued(..) | Stage::Sent if call.is_late => return Poll::Ready(None),
                 Stage::Queued(..) | Stage::Sent => {
-                    call.asker = Asker::Waits(Some(context.waker().clone()));
+                    call.caller = Caller::Waits(Some(context.waker().clone()));
                     return Poll::Pending;
                 }
             };
@@ -330,9 +331,9 @@ impl Call<'_> {
         polled
     }
 
-    /// Gives it up: what is known of it.
-    pub(super) fn give_up(mut self) -> Outcome {
-        self.leave().unwrap_or(Outcome::Unanswered(Unknown::TimedOut))
+    /// Gives it up: what is certain of it, or why nothing is.
+    pub(super) fn give_up(mut self, reason: Unknown) -> Outcome {
+        self.leave().unwrap_or(Outcome::Unanswered(reason))
     }
 
     /// What was known of it when it was given up; `None`: nothing.
@@ -342,7 +343,7 @@ impl Call<'_> {
             let call = state.calls.get_mut(key)?;
             match call.stage {
                 Stage::Sent => {
-                    call.asker = Asker::Gone;
+                    call.caller = Caller::Gone;
                     return None;
                 }
                 Stage::Queued(..) => {

@@ -91,12 +91,18 @@ impl Lane {
         if let Some(outcome) = call.in_time().await {
             return outcome;
         }
-        let Some((_, doubts)) = doubts.filter(|_| until < deadline) else { return call.give_up() };
+        let Some((_, doubts)) = doubts.filter(|_| until < deadline) else { return call.give_up(Unknown::TimedOut) };
         call.extend(deadline);
-        tokio::select! {
-            biased;
-            outcome = call.in_time() => outcome.unwrap_or_else(|| call.give_up()),
-            () = doubts() => Outcome::Unanswered(Unknown::NoAnswer),
+        let in_time = async {
+            tokio::select! {
+                biased;
+                outcome = call.in_time() => outcome.ok_or(Unknown::TimedOut),
+                () = doubts() => Err(Unknown::NoAnswer),
+            }
+        };
+        match in_time.await {
+            Ok(outcome) => outcome,
+            Err(reason) => call.give_up(reason),
         }
     }
 
@@ -141,7 +147,7 @@ impl LaneTask {
     }
 
     async fn serve(&self) {
-        // No stream is opened before somebody asks.
+        // No stream is opened before the first call.
         while self.calls.wait().await {
             let Ok(connection) = self.link.connected().await else { return };
             let reason = match connection.open_bi(StreamKind(REQUESTS), self.priority).await {
@@ -155,7 +161,7 @@ impl LaneTask {
         }
     }
 
-    /// Until the stream is lost, and why; `None`: nobody can ask any more.
+    /// Until the stream is lost, and why; `None`: the lane is closed.
     async fn session(&self, connection: &Connection, mut writer: FrameWriter, reader: FrameReader) -> Option<Unknown> {
         tokio::select! {
             biased;

@@ -206,7 +206,7 @@ pub(super) async fn write(
     let mut batch = FrameBatch::new();
     let mut answered = Vec::with_capacity(BATCH);
     loop {
-        // The task that reads is this one, so nobody needs to wake it for what is ready.
+        // What is ready comes from this very task, which needs no waking for it.
         let next = poll_fn(|context| match ready.take() {
             Some(ready) => Poll::Ready(Ok(ready)),
             None => waiting.0.poll_recv_many(context, &mut answered, BATCH).map(Err),

@@ -94,7 +94,8 @@ pub(crate) fn check(
         println!("{} operations cost no more than {} says", budget.len(), file.display());
         return Ok(());
     }
-    Err(exceeded.into_values().collect::<Vec<_>>().join("\n").into())
+    exceeded.values().for_each(|said| eprintln!("{said}"));
+    Err(format!("{} costs are above what {} allows", exceeded.len(), file.display()).into())
 }
 
 /// What costs more than it may, and how much.

@@ -61,7 +61,7 @@ async fn what_was_sent_keeps_its_place_until_it_is_answered_or_lost() {
     let desk = Desk::new();
     let (first, second) = (desk.begin(LONG), desk.begin(LONG));
     assert_eq!(desk.send(), [1, 2]);
-    assert!(matches!(first.give_up(), Outcome::Unanswered(Unknown::TimedOut)));
+    assert!(matches!(first.give_up(Unknown::TimedOut), Outcome::Unanswered(Unknown::TimedOut)));
     drop(second);
     assert_eq!(desk.places.available_permits(), 0);
     desk.answer(1);
@@ -75,7 +75,7 @@ async fn what_was_sent_keeps_its_place_until_it_is_answered_or_lost() {
 async fn what_is_given_up_before_it_is_sent_never_is() {
     let desk = Desk::new();
     let (first, second) = (desk.begin(LONG), desk.begin(LONG));
-    assert!(matches!(first.give_up(), Outcome::NotSent(NotSent::TimedOut)));
+    assert!(matches!(first.give_up(Unknown::TimedOut), Outcome::NotSent(NotSent::TimedOut)));
     drop(second);
     assert_eq!(desk.places.available_permits(), 2);
     assert!(desk.send().is_empty());
@@ -134,6 +134,6 @@ async fn an_answer_on_a_stream_of_its_own_is_waited_for_there() {
     assert!(matches!(outcome, Some(Outcome::NotSent(NotSent::Lost))));
     let way = desk.calls.take(2).unwrap();
     drop(unwanted);
-    assert!(way.is_closed(), "nobody wants it any more");
+    assert!(way.is_closed(), "its caller has gone");
     assert!(desk.calls.take(1).is_none() && desk.calls.with(|state| state.calls.is_empty()));
 }
