@@ -23,7 +23,7 @@ use tokio::{
 
 use super::{
     Doubts, NotSent, Outcome, Question,
-    calls::Calls,
+    calls::{Calls, Room},
     lane::{encode, lost, request, response, violation},
 };
 use crate::{
@@ -203,8 +203,10 @@ struct Callers {
 }
 
 impl Callers {
-    fn take(&self, number: u64) -> Option<oneshot::Sender<Outcome>> {
-        self.calls.iter().find_map(|calls| calls.take(number)).or_else(|| self.waiting.take(number))
+    /// The one that waits for the answer of this number, and the room that its call takes until that has come.
+    fn take(&self, number: u64) -> Option<(oneshot::Sender<Outcome>, Option<Room>)> {
+        let taken = self.calls.iter().find_map(|calls| calls.take(number));
+        taken.or_else(|| Some((self.waiting.take(number)?, None)))
     }
 }
 
@@ -243,7 +245,7 @@ async fn take_in(connection: Connection, mut reader: FrameReader, callers: Arc<C
         Ok(number) => number,
         Err(reason) => return drop(violation(&connection, reason)),
     };
-    let Some(mut caller) = callers.take(number) else { return reader.stop(UNWANTED) };
+    let Some((mut caller, _room)) = callers.take(number) else { return reader.stop(UNWANTED) };
     let outcome = tokio::select! {
         biased;
         next = reader.next() => match next {

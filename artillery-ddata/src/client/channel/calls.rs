@@ -25,7 +25,11 @@ use tokio::{
 };
 
 use super::{NotSent, Outcome, Question};
-use crate::{budget::Share, error::Unknown, wire::request::Response};
+use crate::{
+    budget::{self, Share},
+    error::Unknown,
+    wire::request::Response,
+};
 
 /// What a call takes up: a place among those that may be outstanding, and its bytes.
 pub(super) type Room = (OwnedSemaphorePermit, Share);
@@ -60,8 +64,8 @@ struct Entry {
     is_late: bool,
     caller: Caller,
     /// It is kept until the node has answered, or the connection is lost, even if the caller has gone before: a caller that
-    /// gives up again and again gets no more of the room than others.
-    _room: Room,
+    /// gives up again and again gets no more of the room than others. And no longer: the caller may look much later.
+    room: Option<Room>,
 }
 
 enum Stage {
@@ -99,6 +103,7 @@ impl State {
             }
             Caller::Waits(_) => {
                 call.stage = Stage::Over(outcome);
+                call.room = None;
                 call.waker()
             }
         }
@@ -135,7 +140,7 @@ impl Calls {
                 return None;
             }
             let stage = Stage::Queued(question, deadline);
-            let entry = Entry { stage, until, is_late: false, caller: Caller::Waits(None), _room: room };
+            let entry = Entry { stage, until, is_late: false, caller: Caller::Waits(None), room: Some(room) };
             let key = state.calls.insert(entry);
             state.queue.push_back(key);
             Some((key, std::mem::take(&mut state.is_idle), state.wake_by(until)))
@@ -163,14 +168,17 @@ impl Calls {
         }
     }
 
-    /// Takes out questions that are to be sent, up to `most`: from now on they count as sent.
-    pub(super) fn send(&self, most: usize, numbers: &AtomicU64, questions: &mut Vec<(u64, Question, Instant)>) {
+    /// Takes out questions that are to be sent, of about so many bytes: from now on they count as sent.
+    pub(super) fn send(&self, bytes: usize, numbers: &AtomicU64, questions: &mut Vec<(u64, Question, Instant)>) {
         self.with(|state| {
-            for _ in 0..most.min(state.queue.len()) {
-                let Some(key) = state.queue.pop_front() else { return };
+            let mut taken = 0;
+            while taken < bytes
+                && let Some(key) = state.queue.pop_front()
+            {
                 let Some(call) = state.calls.get_mut(key) else { continue };
                 let number = numbers.fetch_add(1, Ordering::Relaxed) + 1;
                 if let Stage::Queued(question, deadline) = std::mem::replace(&mut call.stage, Stage::Sent) {
+                    taken += budget::of_operation(&question.operation);
                     questions.push((number, question, deadline));
                     state.by_number.insert(number, key);
                 }
@@ -200,10 +208,10 @@ impl Calls {
     }
 
     /// The way to the caller of this request, to which the answer comes on a stream of its own; `None`: there is no such call, or
-    /// its caller has gone.
-    pub(super) fn take(&self, number: u64) -> Option<oneshot::Sender<Outcome>> {
+    /// its caller has gone. Its room goes along.
+    pub(super) fn take(&self, number: u64) -> Option<(oneshot::Sender<Outcome>, Option<Room>)> {
         let (sender, receiver) = oneshot::channel();
-        let waker = self.with(|state| {
+        let taken = self.with(|state| {
             let key = state.by_number.remove(&number)?;
             let call = state.calls.get_mut(key)?;
             if matches!(call.caller, Caller::Gone) {
@@ -211,10 +219,11 @@ impl Calls {
                 return None;
             }
             call.stage = Stage::Apart(receiver);
-            Some(call.waker())
-        })?;
+            Some((call.waker(), call.room.take()))
+        });
+        let (waker, room) = taken?;
         waker.into_iter().for_each(Waker::wake);
-        Some(sender)
+        Some((sender, room))
     }
 
     /// Ends all that were sent and not answered.

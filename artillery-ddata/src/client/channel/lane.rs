@@ -12,14 +12,14 @@ use artillery_core::{
     transport::{CloseCode, Connection, FrameBatch, FrameReader, FrameWriter, Link, StreamKind},
 };
 use tokio::{
-    runtime::Handle,
+    runtime::{self, Handle},
     sync::Semaphore,
     time::{Instant, timeout_at},
 };
 
 use super::{
     Doubts, NotSent, Outcome, Question,
-    calls::{Calls, Room},
+    calls::{Call, Calls, Room},
 };
 use crate::{
     budget::Budget,
@@ -31,7 +31,10 @@ use crate::{
     },
 };
 
-/// Requests, or responses, that are taken together, at most.
+/// Frames are gathered into one write up to about so many bytes.
+const BATCH_BYTES: usize = 256 << 10;
+
+/// Responses that are taken in together, at most.
 const BATCH: usize = 256;
 
 /// The node is told a little less time than there is, so that its refusal arrives in time to be told from silence.
@@ -44,6 +47,8 @@ pub(super) struct Lane {
     places: Arc<Semaphore>,
     /// And their bytes.
     outstanding: Budget,
+    /// Where its task keeps the time.
+    runtime: runtime::Id,
 }
 
 impl Lane {
@@ -60,7 +65,8 @@ impl Lane {
         // What the node doesn't take in must leave room in the connection's window for other streams; and no more than its
         // stream takes in before the node reads on, so that what is under way is not held up here instead.
         let outstanding = unreceived_bytes(config).min(config.stream_window_bytes as usize);
-        Self { calls, places: Arc::new(Semaphore::new(MAX_OUTSTANDING)), outstanding: Budget::new(outstanding) }
+        let places = Arc::new(Semaphore::new(MAX_OUTSTANDING));
+        Self { calls, places, outstanding: Budget::new(outstanding), runtime: runtime.id() }
     }
 
     pub(super) const fn calls(&self) -> &Arc<Calls> {
@@ -88,7 +94,7 @@ impl Lane {
         let Some(mut call) = self.calls.begin(question.clone(), deadline, until, room) else {
             return Outcome::NotSent(NotSent::Stopped);
         };
-        if let Some(outcome) = call.in_time().await {
+        if let Some(outcome) = self.in_time(&mut call, until).await {
             return outcome;
         }
         let Some((_, doubts)) = doubts.filter(|_| until < deadline) else { return call.give_up(Unknown::TimedOut) };
@@ -96,7 +102,7 @@ impl Lane {
         let in_time = async {
             tokio::select! {
                 biased;
-                outcome = call.in_time() => outcome.ok_or(Unknown::TimedOut),
+                outcome = self.in_time(&mut call, deadline) => outcome.ok_or(Unknown::TimedOut),
                 () = doubts() => Err(Unknown::NoAnswer),
             }
         };
@@ -104,6 +110,15 @@ impl Lane {
             Ok(outcome) => outcome,
             Err(reason) => call.give_up(reason),
         }
+    }
+
+    /// What comes of a call in time. A caller of another runtime keeps the time by itself: it may be that nothing drives the
+    /// lane's any more.
+    async fn in_time(&self, call: &mut Call<'_>, until: Instant) -> Option<Outcome> {
+        if Handle::try_current().is_ok_and(|here| here.id() == self.runtime) {
+            return call.in_time().await;
+        }
+        Box::pin(timeout_at(until, call.in_time())).await.ok().flatten()
     }
 
     fn room_now(&self, bytes: usize) -> Option<Room> {
@@ -134,6 +149,14 @@ struct LaneTask {
     numbers: Arc<AtomicU64>,
 }
 
+/// Whatever ends it: the calls must hear of it.
+impl Drop for LaneTask {
+    fn drop(&mut self) {
+        self.calls.stop();
+        self.calls.lose(&Unknown::Lost(Arc::new(CloseReason::Here)));
+    }
+}
+
 impl LaneTask {
     /// Ends with the lane or the endpoint.
     async fn run(self) {
@@ -142,8 +165,6 @@ impl LaneTask {
             () = self.serve() => {}
             () = self.calls.keep_time() => {}
         }
-        self.calls.stop();
-        self.calls.lose(&Unknown::Lost(Arc::new(CloseReason::Here)));
     }
 
     async fn serve(&self) {
@@ -173,7 +194,7 @@ impl LaneTask {
     async fn send(&self, writer: &mut FrameWriter) -> Result<(), Unknown> {
         let (mut batch, mut questions) = (FrameBatch::new(), Vec::with_capacity(BATCH));
         while self.calls.wait().await {
-            self.calls.send(BATCH, &self.numbers, &mut questions);
+            self.calls.send(BATCH_BYTES, &self.numbers, &mut questions);
             for (number, question, deadline) in questions.drain(..) {
                 match encode(&request(number, question, deadline), self.max_frame) {
                     Ok(encoded) => batch.push(&encoded.header, &encoded.body),

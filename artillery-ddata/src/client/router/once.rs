@@ -161,7 +161,10 @@ async fn ask_here(handle: ChainHandle, me: MemberId, place: Place, question: &Qu
         | Operation::Arrange(_)
         | Operation::Survey
         | Operation::Recover { .. }
-        | Operation::Found { .. } => None,
+        | Operation::Found { .. } => {
+            drop(responder);
+            None
+        }
     };
     if let Some(waiting) = waiting
         && timeout_at(deadline, waiting).await.is_err()

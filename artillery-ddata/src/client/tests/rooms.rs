@@ -58,9 +58,7 @@ impl Deaf {
     }
 
     async fn ask_by(&mut self, number: u64, query: Query, mode: ReadMode) {
-        let operation = Operation::Read { query, mode, floor: None, history: None };
-        let request = Request { number, chain: ChainId(0), deadline_ms: 60_000, forwarded: false, operation };
-        let encoded = encode_request(&request).unwrap();
+        let encoded = encode_request(&request(number, query, mode)).unwrap();
         self.requests.send(&encoded.header, &encoded.body).await.unwrap();
     }
 
@@ -68,6 +66,11 @@ impl Deaf {
         self.connection.close(CloseCode::DONE, "heard enough");
         drop(self.endpoint);
     }
+}
+
+fn request(number: u64, query: Query, mode: ReadMode) -> Request {
+    let operation = Operation::Read { query, mode, floor: None, history: None };
+    Request { number, chain: ChainId(0), deadline_ms: 60_000, forwarded: false, operation }
 }
 
 /// So many clients, each of which asks more than it has room for.
@@ -232,4 +235,97 @@ async fn a_watch_says_that_one_of_its_chains_refuses_for_good() {
         () = writes => {}
         () = tokio::time::sleep(Duration::from_secs(20)) => panic!("nothing was said"),
     }
+}
+
+/// A read that has to wait for others comes behind many that don't, and more of those come for each answer.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_not_known_at_once_has_its_turn() {
+    const OTHER: u64 = 1_000_000;
+    let cluster = unique("client");
+    let node = alone(&cluster);
+    node.kv().put("k", vec![7; 1000]).await.unwrap();
+    let read = || Query::Key(Bytes::from_static(b"k"));
+    let mut client = Deaf::connect(&cluster, &node).await;
+    for number in 0..256 {
+        client.ask(number, read()).await;
+    }
+    client.ask_by(OTHER, read(), ReadMode::Eventual).await;
+    let Deaf { endpoint: _endpoint, connection: _connection, mut requests, mut answers } = client;
+    let (more, mut wanted) = mpsc::channel::<u64>(1);
+    tokio::spawn(async move {
+        while let Some(number) = wanted.recv().await {
+            let encoded = encode_request(&request(number, read(), ReadMode::Strong)).unwrap();
+            requests.send(&encoded.header, &encoded.body).await.unwrap();
+        }
+    });
+    for number in 256..2256 {
+        let answer = tokio::time::timeout(Duration::from_secs(8), answers.next()).await.unwrap();
+        if decode_response(&answer.unwrap().unwrap()).unwrap().number == OTHER {
+            return;
+        }
+        more.send(number).await.unwrap();
+    }
+    panic!("2,000 others came first");
+}
+
+/// As those of `join!`, or of a stream that is buffered: none of them is looked at while their task waits for another call.
+#[tokio::test(flavor = "multi_thread")]
+async fn calls_that_are_not_looked_at_hold_up_no_others() {
+    let cluster = unique("client");
+    let node = alone(&cluster);
+    let client = connect(&cluster, &node).await;
+    let kv = client.kv();
+    kv.put("k", "v").await.unwrap();
+    let value = Bytes::from(vec![7; 60_000]);
+    let mut calls: Vec<_> = (0..140).map(|n| kv.put(format!("{n}"), value.clone()).into_future()).collect();
+    for call in &mut calls {
+        std::future::poll_fn(|context| std::task::Poll::Ready(call.as_mut().poll(context).is_pending())).await;
+    }
+    kv.put("k", value).timeout(Duration::from_secs(8)).await.unwrap();
+}
+
+/// A client whose runtime carries nothing any more: it is gone, or nothing drives it.
+fn abandoned(runtime: tokio::runtime::Runtime, shuts_down: bool) {
+    let here = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    let cluster = unique("client");
+    let node = {
+        let _here = here.enter();
+        alone(&cluster)
+    };
+    let client = runtime.block_on(connect(&cluster, &node));
+    let kv = client.kv().with_timeout(Duration::from_secs(1));
+    let (asked, asks) = std::sync::mpsc::channel();
+    let asking = here.spawn({
+        let kv = kv.clone();
+        async move {
+            loop {
+                let get = kv.get("k").await;
+                let _ = asked.send(());
+                if get.is_err() {
+                    return;
+                }
+            }
+        }
+    });
+    runtime.block_on(async { kv.put("k", "v").await.unwrap() });
+    if shuts_down {
+        asks.recv().unwrap();
+        runtime.shutdown_background();
+    }
+    here.block_on(async {
+        tokio::time::timeout(Duration::from_secs(8), asking).await.expect("it ends").unwrap();
+        let ended =
+            tokio::time::timeout(Duration::from_secs(8), kv.put("k", "w").into_future()).await.expect("it ends");
+        assert!(ended.is_err());
+    });
+}
+
+#[test]
+fn calls_end_in_time_though_the_runtime_of_their_client_is_gone() {
+    abandoned(tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap(), true);
+}
+
+#[test]
+fn calls_end_in_time_though_nothing_drives_the_runtime_of_their_client() {
+    abandoned(tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap(), false);
 }

@@ -205,13 +205,26 @@ pub(super) async fn write(
 ) {
     let mut batch = FrameBatch::new();
     let mut answered = Vec::with_capacity(BATCH);
+    // They take turns: what is ready could go on for ever.
+    let mut others_first = false;
     loop {
         // What is ready comes from this very task, which needs no waking for it.
-        let next = poll_fn(|context| match ready.take() {
-            Some(ready) => Poll::Ready(Ok(ready)),
-            None => waiting.0.poll_recv_many(context, &mut answered, BATCH).map(Err),
+        let next = poll_fn(|context| {
+            let ready = || ready.take().map(|ready| Poll::Ready(Ok(ready)));
+            if !others_first && let Some(ready) = ready() {
+                return ready;
+            }
+            match waiting.0.poll_recv_many(context, &mut answered, BATCH).map(Err) {
+                Poll::Ready(Err(0)) | Poll::Pending if others_first => match ready() {
+                    Some(ready) => ready,
+                    None => waiting.0.poll_recv_many(context, &mut answered, BATCH).map(Err),
+                },
+                polled => polled,
+            }
         });
-        let sent = match next.await {
+        let next = next.await;
+        others_first = next.is_ok();
+        let sent = match next {
             Ok(mut now) => {
                 let sent = timeout(LONGEST_WAIT, writer.send_all(&mut now.batch)).await;
                 ready.give_back(now.batch);

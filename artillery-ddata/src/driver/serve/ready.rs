@@ -73,7 +73,12 @@ impl Ready {
     /// All that is ready, if anything is.
     pub(super) fn take(&self) -> Option<Waiting> {
         let waiting = &mut *self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-        (!waiting.batch.is_empty()).then(|| std::mem::take(waiting))
+        (!waiting.batch.is_empty()).then(|| {
+            let mut taken = std::mem::take(waiting);
+            // No more than it needs, while it waits to be written.
+            taken.share.iter_mut().for_each(|share| share.shrink(taken.batch.bytes()));
+            taken
+        })
     }
 
     /// Gives the memory of what was written back, to be used again.

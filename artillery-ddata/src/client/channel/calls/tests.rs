@@ -31,7 +31,7 @@ impl Desk {
     /// Sends all that waits; their numbers.
     fn send(&self) -> Vec<u64> {
         let mut questions = Vec::new();
-        self.calls.send(100, &self.numbers, &mut questions);
+        self.calls.send(1 << 20, &self.numbers, &mut questions);
         questions.into_iter().map(|(number, ..)| number).collect()
     }
 
@@ -125,15 +125,28 @@ async fn an_answer_on_a_stream_of_its_own_is_waited_for_there() {
     let desk = Desk::new();
     let (mut wanted, unwanted) = (desk.begin(LONG), desk.begin(LONG));
     assert_eq!(desk.send(), [1, 2]);
-    let way = desk.calls.take(1).unwrap();
+    let way = desk.calls.take(1).unwrap().0;
     let answer = async {
         tokio::task::yield_now().await;
         drop(way.send(Outcome::NotSent(NotSent::Lost)));
     };
     let (outcome, ()) = tokio::join!(wanted.in_time(), answer);
     assert!(matches!(outcome, Some(Outcome::NotSent(NotSent::Lost))));
-    let way = desk.calls.take(2).unwrap();
+    let way = desk.calls.take(2).unwrap().0;
     drop(unwanted);
     assert!(way.is_closed(), "its caller has gone");
     assert!(desk.calls.take(1).is_none() && desk.calls.with(|state| state.calls.is_empty()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_over_gives_its_room_back_before_its_caller_looks() {
+    let desk = Desk::new();
+    let (mut first, _second) = (desk.begin(LONG), desk.begin(LONG));
+    let mut waiting = std::pin::pin!(first.in_time());
+    assert!(poll_fn(|context| Poll::Ready(waiting.as_mut().poll(context).is_pending())).await);
+    assert_eq!(desk.send(), [1, 2]);
+    desk.answer(1);
+    assert_eq!(desk.places.available_permits(), 1);
+    desk.calls.lose(&Unknown::NoAnswer);
+    assert_eq!(desk.places.available_permits(), 2);
 }
