@@ -142,8 +142,13 @@ pub(crate) const QUEUE_BYTES: usize = 1 << 20;
 
 impl FakeNode {
     pub(crate) fn start(cluster: &str, name: &str) -> Self {
+        Self::start_with_room(cluster, name, QUEUE_BYTES)
+    }
+
+    /// A node with room for so many bytes of each kind of requests.
+    pub(crate) fn start_with_room(cluster: &str, name: &str, bytes: usize) -> Self {
         let (mut node, streams) = Self::bind(cluster, name);
-        let sizes = Sizes::new(QUEUE_BYTES, &TransportConfig::default());
+        let sizes = Sizes::new(bytes, &TransportConfig::default());
         let status = Box::new(|| -> Call<Bytes> { Box::pin(async { Bytes::from_static(b"{\"fine\":true}") }) });
         let server = Arc::new(Server::new(node.local.clone(), node.router.clone(), MAX_VALUE, sizes, status));
         node.server = Some(server.clone());
