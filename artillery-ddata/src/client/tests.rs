@@ -1,6 +1,7 @@
 mod large;
 mod rooms;
 mod settling;
+mod silence;
 
 use std::{sync::Arc, time::Duration};
 
@@ -246,69 +247,6 @@ async fn open_session(reader: &mut FrameReader, writer: &mut FrameWriter) {
             return open(number, writer).await;
         }
     }
-}
-
-/// The old head says nothing any more, and its connection lives.
-#[tokio::test]
-async fn a_write_that_waits_for_a_head_hears_of_the_next_one() {
-    let cluster = unique("client");
-    let (silent, mut streams) = silent(&cluster);
-    let next = FakeNode::start(&cluster, "next");
-    next.form(&routing(config(&[silent.me()], 1), &[&silent, &next]));
-    let client = connect(&cluster, &next).await;
-    let put = tokio::spawn(client.kv().put("k", "v").timeout(Duration::from_secs(20)).into_future());
-    let IncomingStream { mut reader, writer, .. } = streams.recv().await.unwrap();
-    let mut writer = writer.unwrap();
-    open_session(&mut reader, &mut writer).await;
-    while !matches!(next_write(&mut reader).await, Some(Wanted::Write(_))) {}
-    next.form(&routing(config(&[next.me()], 2), &[&silent, &next]));
-    // It knows nothing of the session, which only the silent one has opened.
-    let outcome = put.await.unwrap();
-    let is_heard = matches!(&outcome, Err(Error::OutcomeUnknown { reason: Unknown::SessionExpired, .. }));
-    assert!(is_heard, "{outcome:?}");
-}
-
-#[tokio::test]
-async fn a_write_without_an_answer_is_unknown_and_a_read_is_asked_elsewhere() {
-    let cluster = unique("client");
-    let (silent, mut streams) = silent(&cluster);
-    let seed = FakeNode::start(&cluster, "seed");
-    let two = config(&[silent.me(), seed.me()], 1);
-    seed.form(&routing(two.clone(), &[&silent, &seed]));
-    let client = connect(&cluster, &seed).await;
-    let kv = client.kv();
-
-    // Without a session nothing of the caller's was sent.
-    let slow = kv.put("k", "v").timeout(Duration::from_millis(200)).await;
-    assert_eq!(slow, Err(Error::not_applied(NotApplied::TimedOut)));
-
-    let write = tokio::spawn(kv.put("k", "v").timeout(Duration::from_millis(600)).into_future());
-    let stream = streams.recv().await.unwrap();
-    let (mut reader, mut writer) = (stream.reader, stream.writer.unwrap());
-    // Each of the two may have asked for a session.
-    let first = loop {
-        match next_write(&mut reader).await {
-            Some(Wanted::Session { number }) => open(number, &mut writer).await,
-            Some(Wanted::Write(key)) => break key,
-            None => panic!("a question on a stream of writes"),
-        }
-    };
-    assert_eq!((first.session, first.number), (SESSION, 1));
-    stream.connection.close(CloseCode::DONE, "gone");
-    // It is asked again under the same id, and nobody answers that either.
-    let again = loop {
-        if let Some(again) = next_write(&mut streams.recv().await.unwrap().reader).await {
-            break again;
-        }
-    };
-    assert_eq!(again, Wanted::Write(first));
-    let lost = write.await.unwrap();
-    let Err(Error::OutcomeUnknown { request_id, .. }) = lost else { panic!("{lost:?}") };
-    assert_eq!((request_id.session, request_id.number), (SESSION, 1));
-
-    // Whichever of the two the client prefers, the one that answers does.
-    let seen = kv.get("k").await.unwrap();
-    assert_eq!((seen.served.node, seen.served.place), (seed.me().node, Place::Tail));
 }
 
 #[tokio::test]

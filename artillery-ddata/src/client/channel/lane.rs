@@ -149,7 +149,7 @@ struct LaneTask {
     numbers: Arc<AtomicU64>,
 }
 
-/// Whatever ends it: the calls must hear of it.
+/// The calls hear of its end, however it comes.
 impl Drop for LaneTask {
     fn drop(&mut self) {
         self.calls.stop();
