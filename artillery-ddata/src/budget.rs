@@ -81,7 +81,7 @@ impl Budget {
         self.try_fill(&mut share, bytes).then_some(share)
     }
 
-    /// The same with one unit of what this is a part of.
+    /// Waits for room as [`reserve`](Self::reserve) does, and for one unit of what this is a part of.
     pub(crate) async fn reserve_with_unit(&self, bytes: usize) -> Share {
         let Share { own, .. } = self.reserve(bytes).await;
         let whole = match &self.whole {

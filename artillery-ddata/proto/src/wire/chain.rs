@@ -47,10 +47,10 @@ impl Encoded {
     }
 }
 
-/// A header of usual length takes no allocation.
+/// An encoded header. Up to 64 bytes take no allocation.
 pub type EncodedHeader = SmallVec<[u8; 64]>;
 
-/// And neither do a key and a value.
+/// The pieces of a body, in order. Up to two, as a key and a value, take no allocation.
 pub type EncodedBody = SmallVec<[Bytes; 2]>;
 
 /// A message that can't be sent.

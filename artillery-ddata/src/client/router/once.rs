@@ -155,13 +155,8 @@ async fn ask_here(handle: ChainHandle, me: MemberId, place: Place, question: &Qu
             let write = WriteRequest { request, history, write, deadline: until, caller: responder };
             handle.try_write(write).map(|write| -> Waiting<'_> { Box::pin(handle.write(write)) })
         }
-        Operation::Routing
-        | Operation::RoutingAnyway
-        | Operation::Status
-        | Operation::Arrange(_)
-        | Operation::Survey
-        | Operation::Recover { .. }
-        | Operation::Found { .. } => {
+        // It goes to no chain.
+        _ => {
             drop(responder);
             None
         }

@@ -49,7 +49,7 @@ async fn a_write_without_an_answer_is_unknown_and_a_read_is_asked_elsewhere() {
     };
     assert_eq!((first.session, first.number), (SESSION, 1));
     stream.connection.close(CloseCode::DONE, "gone");
-    // It is asked again under the same id, and nobody answers that either.
+    // The write is asked for again under the same id, and gets no answer either.
     let again = loop {
         if let Some(again) = next_write(&mut streams.recv().await.unwrap().reader).await {
             break again;

@@ -163,19 +163,16 @@ impl Answering {
             false => Kind::Answers,
         };
         let room = self.answers.room.of(kind);
-        let (reply, shares) = if bytes > SMALL {
-            let mut share = Share::none();
-            match room.try_fill(&mut share, bytes) {
-                true => (reply, [share, Share::none()]),
-                false => (self.without_room(), [self.share, self.request]),
-            }
-        } else {
-            match room.try_fill(&mut self.share, bytes) {
-                true => (reply, [self.share, Share::none()]),
-                // A few words keep the room that the request had.
-                false if bytes <= UNIT => (reply, [self.share, self.request]),
-                false => (self.without_room(), [self.share, self.request]),
-            }
+        // What was reserved is for a small answer.
+        let mut large = Share::none();
+        let is_large = bytes > SMALL;
+        let fits = room.try_fill(if is_large { &mut large } else { &mut self.share }, bytes);
+        // A few words keep the room that was reserved, and that of the request.
+        let reply = if fits || bytes <= UNIT { reply } else { self.without_room() };
+        let shares = match (fits, is_large) {
+            (true, true) => [large, Share::none()],
+            (true, false) => [self.share, Share::none()],
+            (false, _) => [self.share, self.request],
         };
         self.answers.count(self.timing, &reply);
         let response = Response { number: self.number, by, answer: ResponseAnswer::Reply(reply) };
