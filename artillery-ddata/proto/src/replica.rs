@@ -4,6 +4,7 @@
 //!
 //! Local clean reads don't pass through here at all: [`Gate`] serves them from any thread.
 
+mod acks;
 mod close;
 mod commit;
 mod expel;
@@ -42,6 +43,7 @@ use std::{
     sync::Arc,
 };
 
+use acks::Acks;
 use close::Closing;
 #[cfg(feature = "mutants")]
 pub use gate::Begun;
@@ -110,6 +112,7 @@ pub struct Replica {
     pace: Pace,
     /// When the joiner behind this tail was heard last in this epoch, or when the epoch was entered. Only reports show it.
     joiner_heard: Timestamp,
+    acks: Acks,
     /// A snapshot for the joiner behind us, and the number of the newest that there was.
     outgoing: Option<Outgoing>,
     snapshot_number: u64,
@@ -179,6 +182,7 @@ impl Replica {
             closing: None,
             pace: Pace::default(),
             joiner_heard: Timestamp::ZERO,
+            acks: Acks::default(),
             outgoing: None,
             snapshot_number: 0,
             filling: None,
@@ -254,9 +258,10 @@ impl Replica {
         first.into_iter().flatten().filter(|id| self.peers.contains_key(id)).chain(others.copied())
     }
 
-    /// When [`Input::Tick`] is wanted: while something waits for others, every heartbeat.
+    /// When [`Input::Tick`] is wanted: while something waits for others, every heartbeat; and when an acknowledgement is owed.
     pub(crate) fn next_tick(&self) -> Option<Timestamp> {
-        self.is_unsettled().then_some(self.next_heartbeat)
+        let heartbeat = self.is_unsettled().then_some(self.next_heartbeat);
+        heartbeat.into_iter().chain(self.acks.next_tick()).min()
     }
 
     /// How it stands.
@@ -371,6 +376,7 @@ impl Replica {
     }
 
     fn tick(&mut self, now: Timestamp) {
+        self.send_owed_ack(now);
         if now < self.next_heartbeat {
             return;
         }

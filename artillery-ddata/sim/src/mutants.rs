@@ -47,6 +47,8 @@ pub enum MutantName {
     TakeOlderEpoch,
     /// A joiner is promoted however far behind it is.
     PromoteTooEarly,
+    /// The watermark acknowledges for a joiner too.
+    AcknowledgeForJoiner,
     /// A new head numbers its updates in the epoch of the old one.
     ReuseEpoch,
     /// A snapshot is put over what is there.
@@ -168,7 +170,7 @@ const fn line(mutant: MutantName, name: &'static str, trap: u32, scenario: Scena
     Line { mutant, name, trap, scenario, guard }
 }
 
-const TABLE: [Line; 65] = {
+const TABLE: [Line; 66] = {
     use CoordinatorMutant as C;
     use MutantName as M;
     use Scenario as S;
@@ -205,6 +207,13 @@ const TABLE: [Line; 65] = {
         line(M::IgnoreLease, "ignore-lease", 1, S::Partitions, Guard::Replica(R::IgnoreLease)),
         line(M::TakeOlderEpoch, "take-older-epoch", 22, S::Unrest, Guard::Replica(R::TakeOlderEpoch)),
         line(M::PromoteTooEarly, "promote-too-early", 5, S::Failover, Guard::Replica(R::PromoteTooEarly)),
+        line(
+            M::AcknowledgeForJoiner,
+            "acknowledge-for-joiner",
+            5,
+            S::Failover,
+            Guard::Replica(R::AcknowledgeForJoiner),
+        ),
         line(M::ReuseEpoch, "reuse-epoch", 6, S::Failover, Guard::Replica(R::ReuseEpoch)),
         line(M::NoWipe, "no-wipe", 11, S::Resync, Guard::Replica(R::NoWipe)),
         line(M::AnswerBeforeOpen, "answer-before-open", 23, S::Whispers, Guard::Replica(R::AnswerBeforeOpen)),

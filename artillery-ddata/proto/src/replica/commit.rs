@@ -84,6 +84,7 @@ impl Replica {
             sessions.commit(update);
             pace.committed(update.cost());
         });
+        self.acknowledged_by_watermark(now);
         self.answer_writes();
         self.serve_committed_reads(now);
         self.answer_watchers(before);

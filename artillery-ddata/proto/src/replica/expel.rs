@@ -45,6 +45,7 @@ impl Replica {
         self.needs_resume = self.place.predecessor.is_some();
         self.is_prefix = self.place.is_head;
         self.gap = false;
+        self.acks.clear();
         self.incoming = None;
         self.open_upto = None;
         self.open_awaits = None;

@@ -48,6 +48,7 @@ impl Replica {
             closing: self.closing,
             pace: self.pace,
             joiner_heard: self.joiner_heard,
+            acks: self.acks,
         }
     }
 
@@ -100,6 +101,7 @@ impl Replica {
             // driver to take along ([`Replica::progress`]).
             pace: _,
             joiner_heard: _,
+            acks,
         } = self;
         // The place follows from the configuration.
         write!(out, "{:?}", (me.node, chain, config.as_ref().map(|config| config.epoch), newest, place.role))?;
@@ -113,7 +115,7 @@ impl Replica {
         }
         write!(out, "{:?}", (needs_resume, is_prefix, gap, incoming, promotion, outgoing, snapshot_number, filling))?;
         write!(out, "{:?}", (snapshot_seen, resyncs, writes, joining, sessions, reads, snapshots, watchers))?;
-        write!(out, "{:?}", (outputs, next_heartbeat, halted, closing, store.is_behind(), past.len()))
+        write!(out, "{:?}", (outputs, next_heartbeat, halted, closing, acks, store.is_behind(), past.len()))
     }
 }
 

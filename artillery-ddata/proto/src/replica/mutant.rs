@@ -49,6 +49,8 @@ pub enum Mutant {
     TakeNewerEpoch,
     /// The joiner's promotion is asked for however far behind it is, and the tail commits without it (trap 5).
     PromoteTooEarly,
+    /// The watermark counts as a joiner's acknowledgement too, as it does for a member that serves (trap 5).
+    AcknowledgeForJoiner,
     /// A new head numbers its updates in the epoch of the old one (trap 6).
     ReuseEpoch,
     /// What a returning member holds beyond the common history stays in its store (trap 10).

@@ -1,8 +1,8 @@
 //! How fast the chain is as seen from here: what gray failures are told by (docs/adr/0017-slow-members.md).
 //!
 //! One probe at a time goes to the successor and back, and one to the tail and back: with the newest update at some
-//! moment, by the acknowledgement and the watermark that cover it. A head also compares what is committed in a
-//! quarter of a second with what was committed in a good one.
+//! moment, by the acknowledgement and the watermark that cover it (the watermark may imply the acknowledgement). A head
+//! also compares what is committed in a quarter of a second with what was committed in a good one.
 
 use std::time::Duration;
 
@@ -41,6 +41,8 @@ struct Probe {
     seen: Sequence,
     took: Duration,
     usual: Option<Duration>,
+    /// For so long the other side may withhold that it came.
+    delay: Duration,
     /// When the last one came back, and whether one has since the present span began.
     came_at: Timestamp,
     came: bool,
@@ -136,7 +138,7 @@ impl Probe {
     fn look(&mut self, now: Timestamp, held: Sequence, reached: Sequence) {
         let back = |(upto, _): &mut (Sequence, Timestamp)| *upto <= reached;
         if let Some((_, since)) = self.sent.take_if(back) {
-            let took = now - since;
+            let took = self.without_delay(now - since);
             // One alone may be late for any reason.
             self.took = if self.took.is_zero() { took } else { (self.took + took) / 2 };
             self.usual = Some(self.usual.map_or(took, |usual| usual.min(took)));
@@ -165,8 +167,13 @@ impl Probe {
         }
     }
 
+    /// What is longer than usual may be so because the other side withheld its acknowledgement.
+    fn without_delay(&self, took: Duration) -> Duration {
+        self.usual.map_or(took, |usual| took.saturating_sub(self.delay).max(usual.min(took)))
+    }
+
     fn way(&self, now: Timestamp) -> Way {
-        let waits = self.waits.map(|(upto, since)| (upto, now - since));
+        let waits = self.waits.map(|(upto, since)| (upto, self.without_delay(now - since)));
         Way { waits, took: self.took, usual: self.usual.unwrap_or(self.took) }
     }
 }
@@ -258,6 +265,7 @@ impl Replica {
         let acknowledged = successor.map_or(held, |peer| peer.acknowledged);
         // Before that no acknowledgement is taken.
         if self.is_prefix {
+            self.pace.hop.delay = self.ack_delay();
             self.pace.hop.look(now, held, acknowledged);
         }
         self.pace.commit.look(now, held, self.watermark);

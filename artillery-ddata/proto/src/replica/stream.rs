@@ -263,7 +263,9 @@ impl Replica {
             self.gap = false;
             self.follow_chain_time();
         }
-        if in_order || !self.gap {
+        if in_order {
+            self.acknowledge(now, from);
+        } else if !self.gap {
             // Repeated updates say that the acknowledgement got lost.
             self.due_for(Some(from));
         }

@@ -1,5 +1,6 @@
 //! Tests of the replica as a whole: a chain whose links the test holds in its hands.
 
+mod acks;
 mod answers;
 mod chain;
 mod chaos;

@@ -1,0 +1,71 @@
+//! When a member acknowledges what its predecessor sent (docs/adr/0038-implied-acknowledgements.md).
+//!
+//! The tail commits only what all serving members hold, and tells each of them. So its watermark acknowledges for every serving
+//! member, and the members between head and tail acknowledge by themselves only from time to time: a predecessor still learns
+//! how long the hop to its successor takes when it is another member that holds the chain up (docs/adr/0017-slow-members.md).
+//! A joiner is not covered by the watermark, so it acknowledges at once, and so does a tail, with its watermark.
+
+use std::time::Duration;
+
+use super::{Mutant, Place, Replica};
+use crate::{MemberId, Timestamp};
+
+/// A member between head and tail withholds an acknowledgement for so long at most.
+const ACK_DELAY: Duration = Duration::from_millis(4);
+
+/// What this member owes its predecessor: since when something is here that is neither acknowledged nor committed.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Acks(Option<Timestamp>);
+
+impl Acks {
+    pub(super) fn clear(&mut self) {
+        self.0 = None;
+    }
+
+    /// When the acknowledgement that is owed has to be sent.
+    pub(super) fn next_tick(self) -> Option<Timestamp> {
+        self.0.map(|since| since + ACK_DELAY)
+    }
+}
+
+impl Replica {
+    /// An update came from the predecessor, in order.
+    pub(super) fn acknowledge(&mut self, now: Timestamp, predecessor: MemberId) {
+        if self.place.serves() && !self.place.is_tail && self.is_open() {
+            self.acks.0.get_or_insert(now);
+        } else {
+            self.due_for(Some(predecessor));
+        }
+    }
+
+    /// Sends the acknowledgement that was withheld for long enough.
+    pub(super) fn send_owed_ack(&mut self, now: Timestamp) {
+        if self.acks.next_tick().is_some_and(|at| at <= now) {
+            self.acks.clear();
+            self.due_for(self.place.predecessor);
+        }
+    }
+
+    /// The watermark has risen: a successor that serves holds what it covers, and the predecessor learns it from the tail too.
+    ///
+    /// A joiner may lack what is committed. If the watermark acknowledged for it, it would be promoted without that (trap 5).
+    pub(super) fn acknowledged_by_watermark(&mut self, now: Timestamp) {
+        let watermark = self.watermark;
+        if watermark == self.history.last().sequence {
+            self.acks.clear();
+        }
+        let serves = self.place.serves() && (!self.place.is_tail || self.is(Mutant::AcknowledgeForJoiner));
+        let successor = self.place.successor.filter(|_| serves).and_then(|id| self.peers.get_mut(&id));
+        if let Some(peer) = successor.filter(|peer| peer.acknowledged < watermark) {
+            peer.acknowledged = watermark;
+            peer.progress = now;
+        }
+    }
+
+    /// How long the successor may have withheld an acknowledgement.
+    pub(super) fn ack_delay(&self) -> Duration {
+        let Place { is_tail, successor, tail, .. } = self.place;
+        let withholds = self.place.serves() && !is_tail && successor != tail;
+        if withholds { ACK_DELAY } else { Duration::ZERO }
+    }
+}
