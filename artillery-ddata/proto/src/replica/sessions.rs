@@ -3,7 +3,9 @@
 //! What committed updates say stands in it for good; what pending ones say stands beside it, and goes with them if they
 //! do (trap 31). Every member keeps the same table of the same history, so any of them can be head.
 
+mod by_use;
 mod copy;
+mod ring;
 #[cfg(test)]
 mod tests;
 
@@ -11,6 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 
+use self::{by_use::ByUse, ring::Ring};
 use crate::{
     Sequence, Version,
     update::{Outcome, RequestKey, Update, UpdateKind},
@@ -36,8 +39,12 @@ impl Record {
     }
 
     fn bytes(&self) -> usize {
-        RECORD_BYTES + self.taken.as_ref().map_or(0, Bytes::len)
+        record_bytes(self.taken.as_ref())
     }
+}
+
+fn record_bytes(taken: Option<&Bytes>) -> usize {
+    RECORD_BYTES + taken.map_or(0, Bytes::len)
 }
 
 /// What is known of a request that arrives.
@@ -61,7 +68,7 @@ pub(super) enum Known {
 struct Session {
     lowest: u64,
     used: Sequence,
-    records: BTreeMap<u64, Record>,
+    records: Ring<Record>,
     /// Of itself and its records.
     bytes: usize,
 }
@@ -69,14 +76,14 @@ struct Session {
 impl Session {
     /// How many records there are of requests below `lowest`, and their bytes.
     fn below(&self, lowest: u64) -> (usize, usize) {
-        self.records.range(..lowest).fold((0, 0), |(records, bytes), (_, record)| (records + 1, bytes + record.bytes()))
+        let below = self.records.iter().take_while(|&(number, _)| number < lowest);
+        below.fold((0, 0), |(records, bytes), (_, record)| (records + 1, bytes + record.bytes()))
     }
 }
 
 /// What pending updates add.
 #[derive(Clone, Debug, Default)]
 struct Pending {
-    requests: BTreeMap<(Version, u64), Noted>,
     by_session: BTreeMap<Version, Ahead>,
     opened: BTreeSet<Version>,
     evicted: BTreeSet<Version>,
@@ -84,16 +91,16 @@ struct Pending {
 }
 
 /// What they add to one session.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Ahead {
     lowest: u64,
-    records: usize,
+    records: Ring<Noted>,
     bytes: usize,
 }
 
 impl Pending {
-    fn ahead(&self, id: &Version) -> Ahead {
-        self.by_session.get(id).copied().unwrap_or_default()
+    fn noted(&self, id: &Version, number: u64) -> Option<&Noted> {
+        self.by_session.get(id)?.records.get(number)
     }
 }
 
@@ -107,7 +114,7 @@ struct Noted {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Sessions {
     committed: BTreeMap<Version, Session>,
-    by_use: BTreeSet<(Sequence, Version)>,
+    by_use: ByUse,
     bytes: usize,
     pending: Pending,
 }
@@ -135,20 +142,21 @@ impl Sessions {
         if self.pending.evicted.contains(&id) || session.is_none() && !self.pending.opened.contains(&id) {
             return Known::NoSession;
         }
-        if let Some(noted) = self.pending.requests.get(&(id, number)) {
+        if let Some(noted) = self.pending.noted(&id, number) {
             return Known::Pending(noted.sequence);
         }
-        if let Some(record) = session.and_then(|session| session.records.get(&number)) {
+        if let Some(record) = session.and_then(|session| session.records.get(number)) {
             return Known::Done(record.clone());
         }
-        let ahead = self.pending.ahead(&id);
+        let ahead = self.pending.by_session.get(&id);
         let lowest = session.map_or(0, |session| session.lowest);
-        if number < lowest.max(ahead.lowest) {
+        if number < ahead.map_or(lowest, |ahead| lowest.max(ahead.lowest)) {
             return Known::Answered;
         }
         // With what is under way: however many come before one is committed, no session outgrows its part.
-        let records = session.map_or(0, |session| session.records.len()) + ahead.records;
-        let bytes = session.map_or(0, |session| session.bytes) + ahead.bytes;
+        let (records_ahead, bytes_ahead) = ahead.map_or((0, 0), |ahead| (ahead.records.len(), ahead.bytes));
+        let records = session.map_or(0, |session| session.records.len()) + records_ahead;
+        let bytes = session.map_or(0, |session| session.bytes) + bytes_ahead;
         let (most, limit) = if settles { (2 * MAX_RECORDS, limit / 2) } else { (MAX_RECORDS, limit / 4) };
         let is_full = |records: usize, bytes: usize| records >= most || bytes > limit;
         if !is_full(records, bytes) {
@@ -161,7 +169,7 @@ impl Sessions {
             let (gone, gone_bytes) = session.map_or((0, 0), |session| session.below(request.lowest));
             number == request.lowest.max(lowest) || !is_full(records - gone, bytes - gone_bytes)
         };
-        if ahead.records == 0 && makes_room() { Known::Nothing } else { Known::Full }
+        if records_ahead == 0 && makes_room() { Known::Nothing } else { Known::Full }
     }
 
     /// The session to evict next, if they are beyond `limit` bytes; never the only one.
@@ -169,14 +177,14 @@ impl Sessions {
         let bytes = |id: &Version| {
             let committed = self.committed.get(id).map_or(0, |session| session.bytes);
             let opened = if self.pending.opened.contains(id) { SESSION_BYTES } else { 0 };
-            committed + opened + self.pending.ahead(id).bytes
+            committed + opened + self.pending.by_session.get(id).map_or(0, |ahead| ahead.bytes)
         };
         let going: usize = self.pending.evicted.iter().map(bytes).sum();
         if self.bytes() - going <= limit {
             return None;
         }
         // Those that are being opened too: many of them may be, before the first one is committed.
-        let all = self.by_use.iter().map(|&(_, id)| id).chain(self.pending.opened.iter().copied());
+        let all = self.by_use.iter().chain(self.pending.opened.iter().copied());
         let mut kept = all.filter(|id| !self.pending.evicted.contains(id));
         let first = kept.next()?;
         kept.next().map(|_| first)
@@ -187,8 +195,8 @@ impl Sessions {
         // Nearly every update takes nothing away, and needs no look at the table.
         let RequestKey { session, number, .. } =
             update.request.filter(|_| matches!(update.outcome, Outcome::Took(_)))?;
-        let committed = || self.committed.get(&session)?.records.get(&number)?.taken.clone();
-        self.pending.requests.get(&(session, number)).and_then(|noted| noted.taken.clone()).or_else(committed)
+        let committed = || self.committed.get(&session)?.records.get(number)?.taken.clone();
+        self.pending.noted(&session, number).and_then(|noted| noted.taken.clone()).or_else(committed)
     }
 
     /// Takes in what a new, pending update says, and the value that it takes away, if that is to be kept.
@@ -202,13 +210,12 @@ impl Sessions {
             self.pending.evicted.insert(request.session);
             return;
         }
-        let bytes = RECORD_BYTES + taken.as_ref().map_or(0, Bytes::len);
+        let bytes = record_bytes(taken.as_ref());
         let ahead = self.pending.by_session.entry(request.session).or_default();
-        let Ahead { lowest, records, bytes: of_session } = *ahead;
-        *ahead = Ahead { lowest: request.lowest.max(lowest), records: records + 1, bytes: of_session + bytes };
+        ahead.lowest = ahead.lowest.max(request.lowest);
+        ahead.bytes += bytes;
+        ahead.records.insert(request.number, Noted { sequence: update.version.sequence, taken });
         self.pending.bytes += bytes;
-        let noted = Noted { sequence: update.version.sequence, taken };
-        self.pending.requests.insert((request.session, request.number), noted);
     }
 
     /// The update is committed now; they come in order, each having been [noted](Self::note).
@@ -219,7 +226,7 @@ impl Sessions {
             self.pending.bytes -= SESSION_BYTES;
             self.bytes += SESSION_BYTES;
             self.committed.insert(update.version, Session { used, bytes: SESSION_BYTES, ..Session::default() });
-            self.by_use.insert((used, update.version));
+            self.by_use.add(update.version, used);
         }
         let Some(request) = update.request else { return };
         let id = request.session;
@@ -228,30 +235,33 @@ impl Sessions {
             self.forget(id);
             return;
         }
-        let noted = self.pending.requests.remove(&(id, request.number));
-        let record = Record::of(update, noted.and_then(|noted| noted.taken));
-        self.pending.bytes -= record.bytes();
-        if let Some(ahead) = self.pending.by_session.get_mut(&id) {
-            ahead.records -= 1;
-            ahead.bytes -= record.bytes();
-            if ahead.records == 0 {
-                self.pending.by_session.remove(&id);
-            }
-        }
+        let record = Record::of(update, self.no_longer_ahead(id, request.number));
         // Evicted while this was on its way: nothing is recorded, and a retry is told so.
         let Some(session) = self.committed.get_mut(&id) else { return };
-        self.by_use.remove(&(std::mem::replace(&mut session.used, used), id));
-        self.by_use.insert((used, id));
+        self.by_use.used(id, std::mem::replace(&mut session.used, used), used);
         self.bytes -= session.bytes;
         session.bytes += record.bytes();
         session.records.insert(request.number, record);
         if request.lowest > session.lowest {
             session.lowest = request.lowest;
-            let kept = session.records.split_off(&request.lowest);
-            let gone = std::mem::replace(&mut session.records, kept);
-            session.bytes -= gone.values().map(Record::bytes).sum::<usize>();
+            while let Some(gone) = session.records.pop_below(request.lowest) {
+                session.bytes -= gone.bytes();
+            }
         }
         self.bytes += session.bytes;
+    }
+
+    /// A request of which a pending update told is committed: the value that it took away.
+    fn no_longer_ahead(&mut self, id: Version, number: u64) -> Option<Bytes> {
+        let ahead = self.pending.by_session.get_mut(&id)?;
+        let taken = ahead.records.remove(number)?.taken;
+        let bytes = record_bytes(taken.as_ref());
+        ahead.bytes -= bytes;
+        self.pending.bytes -= bytes;
+        if ahead.records.is_empty() {
+            self.pending.by_session.remove(&id);
+        }
+        taken
     }
 
     /// Pending updates went: those that stay are to be [noted](Self::note) anew.
@@ -261,7 +271,7 @@ impl Sessions {
 
     fn forget(&mut self, id: Version) {
         let Some(session) = self.committed.remove(&id) else { return };
-        self.by_use.remove(&(session.used, id));
+        self.by_use.remove(id, session.used);
         self.bytes -= session.bytes;
     }
 }

@@ -8,7 +8,7 @@ impl Sessions {
     pub(in super::super) fn copy(&self) -> Vec<SessionEntry> {
         let of_session = |(&id, session): (_, &Session)| {
             let Session { lowest, used, .. } = *session;
-            let records = session.records.iter().map(|(&number, record)| SessionEntry::Record {
+            let records = session.records.iter().map(|(number, record)| SessionEntry::Record {
                 number,
                 version: record.version,
                 outcome: record.outcome,
@@ -25,7 +25,7 @@ impl Sessions {
             SessionEntry::Session { id, lowest, used } => {
                 let session = Session { lowest, used, bytes: SESSION_BYTES, ..Session::default() };
                 if self.committed.insert(id, session).is_none() {
-                    self.by_use.insert((used, id));
+                    self.by_use.add(id, used);
                     self.bytes += SESSION_BYTES;
                 }
             }

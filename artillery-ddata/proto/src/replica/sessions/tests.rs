@@ -174,7 +174,7 @@ proptest! {
         plain.commit();
         prop_assert_eq!(format!("{:?}", cut.sessions), format!("{:?}", plain.sessions));
         let recount: usize = plain.sessions.committed.values().map(|session| {
-            SESSION_BYTES + session.records.values().map(Record::bytes).sum::<usize>()
+            SESSION_BYTES + session.records.iter().map(|(_, record)| record.bytes()).sum::<usize>()
         }).sum();
         prop_assert_eq!(plain.sessions.bytes(), recount);
     }

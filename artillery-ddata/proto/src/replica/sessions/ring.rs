@@ -1,0 +1,93 @@
+//! What is kept by the number of its request.
+
+use std::collections::VecDeque;
+
+/// Entries in the order of their numbers. A client counts its requests up, so a new one goes behind all others as a rule, and
+/// the lowest ones leave together.
+#[derive(Clone, Debug)]
+pub(super) struct Ring<T>(VecDeque<(u64, T)>);
+
+impl<T> Default for Ring<T> {
+    fn default() -> Self {
+        Self(VecDeque::new())
+    }
+}
+
+impl<T> Ring<T> {
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    fn find(&self, number: u64) -> Result<usize, usize> {
+        match self.0.back() {
+            Some((last, _)) if *last >= number => self.0.binary_search_by_key(&number, |(number, _)| *number),
+            _ => Err(self.0.len()),
+        }
+    }
+
+    pub(super) fn get(&self, number: u64) -> Option<&T> {
+        let (_, entry) = self.0.get(self.find(number).ok()?)?;
+        Some(entry)
+    }
+
+    /// Puts in an entry, in the place of another one with this number.
+    pub(super) fn insert(&mut self, number: u64, entry: T) {
+        match self.find(number) {
+            Ok(at) => self.0[at] = (number, entry),
+            Err(at) => self.0.insert(at, (number, entry)),
+        }
+    }
+
+    pub(super) fn remove(&mut self, number: u64) -> Option<T> {
+        let at = self.find(number).ok()?;
+        self.0.remove(at).map(|(_, entry)| entry)
+    }
+
+    /// Takes out the lowest entry, if its number is below `lowest`.
+    pub(super) fn pop_below(&mut self, lowest: u64) -> Option<T> {
+        self.0.pop_front_if(|(number, _)| *number < lowest).map(|(_, entry)| entry)
+    }
+
+    /// In the order of their numbers.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (u64, &T)> {
+        self.0.iter().map(|(number, entry)| (*number, entry))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn it_holds_what_a_map_would(steps in prop::collection::vec((0u8..6, 0u64..20), 0..80)) {
+            let (mut ring, mut map) = (Ring::default(), BTreeMap::new());
+            for (at, (what, number)) in steps.into_iter().enumerate() {
+                match what {
+                    0 => prop_assert_eq!(ring.remove(number), map.remove(&number)),
+                    1 => {
+                        while let Some(gone) = ring.pop_below(number) {
+                            prop_assert_eq!(Some((gone, true)), map.pop_first().map(|(first, gone)| (gone, first < number)));
+                        }
+                        prop_assert!(map.keys().all(|&kept| kept >= number));
+                    }
+                    _ => {
+                        ring.insert(number, at);
+                        map.insert(number, at);
+                    }
+                }
+                prop_assert_eq!(ring.get(number), map.get(&number));
+                prop_assert_eq!((ring.len(), ring.is_empty()), (map.len(), map.is_empty()));
+                prop_assert!(ring.iter().eq(map.iter().map(|(&number, entry)| (number, entry))));
+            }
+        }
+    }
+}
