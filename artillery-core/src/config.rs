@@ -10,6 +10,22 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::ConfigError;
 
+/// How fast an endpoint sends where the network is the limit: its congestion control, in the terms of RFC 9002.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[non_exhaustive]
+pub enum Congestion {
+    /// CUBIC (RFC 9438): slows down at each loss, and comes back fast. For datacenters, and for links that lose packets only
+    /// when they are full.
+    #[default]
+    Cubic,
+    /// BBR: measures bandwidth and delay, and takes no single loss for a sign. For long links that lose some packets whatever
+    /// they carry. It is quinn's experimental one, and takes more than its part beside senders by other rules.
+    Bbr,
+    /// NewReno (RFC 9002, section 7): slows down at each loss, and comes back slowly. The plainest one, to compare with.
+    NewReno,
+}
+
 /// How an endpoint talks. Defaults suit nodes within one datacenter and clients of it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -32,6 +48,8 @@ pub struct TransportConfig {
     /// A connection is given up when nothing was heard for so long, and one that a link dialled when nothing that was sent
     /// was acknowledged: round trips that last longer carry nothing.
     pub idle_timeout: Duration,
+    /// How fast it sends where the network is the limit. Each side of a connection goes by its own.
+    pub congestion: Congestion,
     /// Largest UDP payload that path MTU discovery tries, in bytes (1,200 to 65,527).
     pub max_udp_payload: u16,
     /// Let the system cut large sends into packets (GSO).
@@ -69,6 +87,7 @@ impl Default for TransportConfig {
             max_frame_bytes: (64 << 20) + (512 << 10),
             keep_alive: Duration::from_millis(500),
             idle_timeout: Duration::from_secs(3),
+            congestion: Congestion::default(),
             max_udp_payload: 6500,
             segmentation_offload: true,
             packets_per_ack: 10,

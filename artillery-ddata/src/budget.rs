@@ -12,16 +12,21 @@ use crate::{
 
 /// Bytes are counted in so many at a time.
 pub(crate) const UNIT: usize = 1 << 10;
+/// And what is under way in so many.
+const FINE_UNIT: usize = 64;
 
 /// What an item takes beside its keys and values, and each of many things in it.
 const OVERHEAD: usize = 256;
 const ENTRY: usize = 64;
+/// What a request takes on its stream beside them.
+const HEADER: usize = 64;
 
 /// So many bytes, to be shared by what is in a queue or under way. An item larger than all of it takes all of it.
 /// Clones are the same budget.
 #[derive(Debug, Clone)]
 pub(crate) struct Budget {
     room: Arc<Semaphore>,
+    unit: usize,
     units: u32,
     /// What it is a part of.
     whole: Option<Arc<Budget>>,
@@ -38,9 +43,18 @@ pub(crate) struct Share {
 
 impl Budget {
     pub(crate) fn new(bytes: usize) -> Self {
+        Self::in_units(bytes, UNIT)
+    }
+
+    /// For many small items, each of which is to count as little more than it takes.
+    pub(crate) fn fine(bytes: usize) -> Self {
+        Self::in_units(bytes, FINE_UNIT)
+    }
+
+    fn in_units(bytes: usize, unit: usize) -> Self {
         let most = Semaphore::MAX_PERMITS.min(u32::MAX as usize);
-        let units = bytes.div_ceil(UNIT).clamp(1, most);
-        Self { room: Arc::new(Semaphore::new(units)), units: units as u32, whole: None }
+        let units = bytes.div_ceil(unit).clamp(1, most);
+        Self { room: Arc::new(Semaphore::new(units)), unit, units: units as u32, whole: None }
     }
 
     /// A budget of so many bytes, of which this one is to have room for as many.
@@ -49,7 +63,7 @@ impl Budget {
     }
 
     fn units(&self, bytes: usize) -> u32 {
-        u32::try_from(bytes.div_ceil(UNIT)).unwrap_or(u32::MAX).clamp(1, self.units)
+        u32::try_from(bytes.div_ceil(self.unit)).unwrap_or(u32::MAX).clamp(1, self.units)
     }
 
     /// An item larger than this part takes no more of the whole than this part is: one alone doesn't stand in the way of all others.
@@ -120,13 +134,13 @@ impl Budget {
 
     /// Bytes that are taken.
     pub(crate) fn taken(&self) -> usize {
-        (self.units as usize).saturating_sub(self.room.available_permits()) * UNIT
+        (self.units as usize).saturating_sub(self.room.available_permits()) * self.unit
     }
 
     /// Bytes that nobody has taken.
     #[cfg(test)]
     pub(crate) fn left(&self) -> usize {
-        self.room.available_permits() * UNIT
+        self.room.available_permits() * self.unit
     }
 }
 
@@ -162,6 +176,11 @@ pub(crate) fn of_operation(operation: &Operation) -> usize {
         | Operation::Recover { .. }
         | Operation::Found { .. } => OVERHEAD,
     }
+}
+
+/// What a request takes on its stream, in bytes.
+pub(crate) fn on_the_wire(operation: &Operation) -> usize {
+    of_operation(operation) - OVERHEAD + HEADER
 }
 
 pub(crate) fn of_query(query: &Query) -> usize {

@@ -27,6 +27,8 @@ pub struct Config {
     pub transport: TransportConfig,
     /// What the node may take up.
     pub limits: Limits,
+    /// On which threads the node works.
+    pub threads: Threads,
     /// How long a call waits unless it says otherwise.
     pub timeout: Duration,
     /// Whether the cluster's nodes keep a log of configurations, by which others take the place of members that are gone.
@@ -39,6 +41,37 @@ pub struct Config {
     /// A member that holds up its chain for so long, though it lives, is moved out until it keeps up. Settled as
     /// [`lease`](Self::lease) is.
     pub slow: Duration,
+}
+
+/// On which threads a node works.
+///
+/// Choose [`Own`](Self::Own) if the application's tasks may keep a thread for long, or if it uses a runtime of several threads: a
+/// wake-up of another core costs a node more than most of what it does. Choose [`Shared`](Self::Shared) if the application
+/// runs on one thread and does little but calls of this node: then a write wakes no other thread.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Threads {
+    /// Those of the runtime in which the node is started.
+    Shared,
+    /// Threads of its own: one for its sockets and all that goes over them, and so many for its chains, 256 at most. With 0 the
+    /// chains share the first one, which is best where a node has one or two cores.
+    Own {
+        /// More than there are chains are not used.
+        chains: usize,
+    },
+}
+
+/// A node with fewer cores has no thread apart for its chains.
+const CORES_FOR_CHAINS: usize = 4;
+const MAX_CHAIN_THREADS: usize = 256;
+
+impl Default for Threads {
+    /// Threads of its own, as this machine's cores allow: with four or more, all but one of them for chains.
+    fn default() -> Self {
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let chains = if cores < CORES_FOR_CHAINS { 0 } else { (cores - 1).min(MAX_CHAIN_THREADS) };
+        Self::Own { chains }
+    }
 }
 
 /// How leases run.
@@ -104,6 +137,7 @@ impl Default for Config {
                 queue_bytes: 64 << 20,
                 sessions_bytes: 16 << 20,
             },
+            threads: Threads::default(),
             timeout: Duration::from_secs(5),
             failover: true,
             lease: LeaseConfig { duration: lease, drift_ppm },
@@ -174,6 +208,9 @@ impl Config {
         if self.limits.sessions_bytes < MIN_SESSIONS {
             problem("limits.sessions_bytes", format!("must be at least {MIN_SESSIONS}"));
         }
+        if matches!(self.threads, Threads::Own { chains } if chains > MAX_CHAIN_THREADS) {
+            problem("threads.chains", format!("must be at most {MAX_CHAIN_THREADS}"));
+        }
         if self.timeout.is_zero() {
             problem("timeout", "must not be zero".to_owned());
         }
@@ -206,6 +243,7 @@ mod tests {
         config.limits.queue_bytes = 0;
         config.limits.max_value_bytes = usize::MAX;
         config.limits.sessions_bytes = MIN_SESSIONS - 1;
+        config.threads = Threads::Own { chains: MAX_CHAIN_THREADS + 1 };
         config.slow = Duration::ZERO;
         config.lease = LeaseConfig { duration: Duration::MAX, drift_ppm: u32::MAX };
         let fields: Vec<_> = config.validate().unwrap_err().into_iter().map(|problem| problem.field).collect();
@@ -218,6 +256,7 @@ mod tests {
             "limits.window_bytes",
             "limits.queue_bytes",
             "limits.sessions_bytes",
+            "threads.chains",
             "timeout",
             "lease.duration",
             "lease.drift_ppm",

@@ -10,17 +10,18 @@ mod report;
 pub(crate) mod service;
 #[cfg(test)]
 mod tests;
+mod threads;
 
 use std::{net::SocketAddr, sync::Arc};
 
 use artillery_core::{MemberId, cluster::Cluster, error::IdentityError, identity::Identity, transport::Counters};
 
-use self::data::Data;
 pub(crate) use self::phase::Phase;
 pub use self::{
     builder::{NodeBuilder, StartError},
     phase::{NeverReady, Ready, Stopped},
 };
+use self::{data::Data, threads::Workers};
 use crate::{
     ClusterId, Place, Routing, config::Config, control::Timing, kv::Kv, metrics::NodeMetrics, status::NodeStatus,
 };
@@ -35,6 +36,8 @@ struct Inner {
     cluster: Cluster,
     data: Arc<Data>,
     kv: Kv,
+    /// They end with the node.
+    _threads: Workers,
 }
 
 impl Drop for Inner {

@@ -3,7 +3,7 @@
 use std::hash::{BuildHasher, RandomState};
 
 use artillery_core::transport::Counters;
-use artillery_ddata::{Client, Kv, Node};
+use artillery_ddata::{Client, Kv, Node, config::Threads};
 use tokio::runtime::{Builder, Runtime};
 
 const SECRET: &str = "a secret for benches alone";
@@ -25,6 +25,7 @@ impl Loopback {
             let mut nodes: Vec<Node> = Vec::new();
             for _ in 0..members {
                 let mut builder = Node::builder().cluster(&name).secret(SECRET).mdns(false).expect(members);
+                builder = builder.threads(Threads::Shared);
                 if let Some(first) = nodes.first() {
                     builder = builder.seed(first.addr().to_string());
                 }

@@ -1,7 +1,8 @@
 //! Arguments that several programs share, and the kinds of values that they take.
 
-use std::str::FromStr;
+use std::{net::SocketAddr, str::FromStr};
 
+use artillery_core::config::{Congestion, TransportConfig};
 use artillery_ddata::ClusterId;
 use tracing_subscriber::filter::LevelFilter;
 
@@ -16,6 +17,36 @@ pub(crate) struct LogArgs {
     /// What is written to standard error: off, error, warn, info, debug or trace
     #[arg(long = "log", value_name = "LEVEL", default_value = "warn", global = true)]
     pub(crate) level: LevelFilter,
+}
+
+/// How it talks over a link: what a long or a lossy one wants otherwise.
+#[derive(Debug, Clone, Copy, clap::Args)]
+pub(crate) struct LinkArgs {
+    /// Congestion control of what is sent: cubic within a datacenter, bbr over long links that lose packets; newreno to compare
+    #[arg(long, value_name = "NAME", default_value = "cubic", global = true, value_parser = congestion)]
+    pub(crate) congestion: Congestion,
+    /// Bytes that may be in flight on one stream: bandwidth times delay at least; a connection has eight times as many
+    #[arg(long, value_name = "BYTES", default_value = "8MiB", global = true)]
+    pub(crate) stream_window_bytes: Bytes,
+}
+
+impl LinkArgs {
+    /// Settings by which it listens there.
+    pub(crate) fn transport(self, listen: SocketAddr) -> TransportConfig {
+        let mut transport = TransportConfig { listen, congestion: self.congestion, ..TransportConfig::default() };
+        transport.stream_window_bytes = u32::try_from(self.stream_window_bytes.0).unwrap_or(u32::MAX);
+        transport.connection_window_bytes = transport.stream_window_bytes.saturating_mul(8);
+        transport
+    }
+}
+
+fn congestion(text: &str) -> Result<Congestion, String> {
+    match text {
+        "cubic" => Ok(Congestion::Cubic),
+        "bbr" => Ok(Congestion::Bbr),
+        "newreno" => Ok(Congestion::NewReno),
+        _ => Err("one of cubic, bbr, newreno".to_owned()),
+    }
 }
 
 /// A number of bytes: `4096`, `64KiB`, `64MiB`, `1GiB`.

@@ -63,15 +63,23 @@ impl From<Error> for Failure {
 const LAST_WAIT: Duration = Duration::from_millis(500);
 
 /// For one thread, the scheduler that is made for one: it knows of no others that it would have to watch or wake.
-fn scheduler() -> Builder {
+fn scheduler(threads: Option<usize>) -> Builder {
     let asked = env::var("TOKIO_WORKER_THREADS").ok().and_then(|threads| threads.parse().ok());
-    let threads = asked.or_else(|| thread::available_parallelism().ok().map(NonZeroUsize::get));
-    if threads == Some(1) { Builder::new_current_thread() } else { Builder::new_multi_thread() }
+    if asked.or(threads) == Some(1) { Builder::new_current_thread() } else { Builder::new_multi_thread() }
 }
 
 /// Runs a program to its end, and says on standard error why it failed.
 pub(crate) fn run(program: impl Future<Output = Result<u8, Failure>>) -> ExitCode {
-    let runtime = match scheduler().enable_all().build() {
+    run_by(scheduler(thread::available_parallelism().ok().map(NonZeroUsize::get)), program)
+}
+
+/// The same for a program that is fastest on one thread, unless `TOKIO_WORKER_THREADS` says otherwise.
+pub(crate) fn run_on_one_thread(program: impl Future<Output = Result<u8, Failure>>) -> ExitCode {
+    run_by(scheduler(Some(1)), program)
+}
+
+fn run_by(mut scheduler: Builder, program: impl Future<Output = Result<u8, Failure>>) -> ExitCode {
+    let runtime = match scheduler.enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {
             eprintln!("error: no runtime: {error}");

@@ -7,7 +7,6 @@ use std::{
 };
 
 use artillery_core::{
-    config::TransportConfig,
     discovery::{Candidates as Stream, Discovery, Interfaces, MdnsDiscovery, MdnsSettings, Seed},
     error::ConnectError,
 };
@@ -17,6 +16,7 @@ use artillery_ddata::{
 };
 
 use crate::{
+    args::LinkArgs,
     exit::Failure,
     secret::{Admission, IdentityArgs},
 };
@@ -29,6 +29,8 @@ pub(crate) struct FindArgs {
     pub(crate) cluster: String,
     #[command(flatten)]
     pub(crate) identity: IdentityArgs,
+    #[command(flatten)]
+    pub(crate) link: LinkArgs,
     /// Where a node may be found, as HOST:PORT; repeatable
     #[arg(long = "seed", value_name = "HOST:PORT", global = true)]
     pub(crate) seeds: Vec<Seed>,
@@ -65,7 +67,7 @@ impl FindArgs {
     pub(crate) async fn connect_to(&self, addrs: &[SocketAddr], timeout: Duration) -> Result<Client, Failure> {
         let (builder, _) = self.admitted(Spread::Sticky, timeout)?;
         let listen = socket(false, addrs);
-        let builder = builder.transport(TransportConfig { listen, ..Default::default() });
+        let builder = builder.transport(self.link.transport(listen));
         builder.seeds(addrs.iter().copied()).connect().await.map_err(unreached)
     }
 
@@ -76,7 +78,7 @@ impl FindArgs {
             tracing::warn!("no secret is given: using the development secret, on loopback only");
         }
         let seeds = self.look_up(local_only).await?;
-        let builder = builder.transport(TransportConfig { listen: socket(local_only, &seeds), ..Default::default() });
+        let builder = builder.transport(self.link.transport(socket(local_only, &seeds)));
         Ok(if self.no_mdns { builder.seeds(seeds) } else { builder.seeds(seeds).candidates(self.listen(local_only)) })
     }
 
@@ -134,7 +136,7 @@ impl FindArgs {
 /// From a socket on loopback nobody beyond it is reached.
 fn socket(local_only: bool, seeds: &[SocketAddr]) -> SocketAddr {
     if local_only || (!seeds.is_empty() && seeds.iter().all(|seed| seed.ip().is_loopback())) {
-        return TransportConfig::default().listen;
+        return artillery_core::config::TransportConfig::default().listen;
     }
     match seeds.iter().find(|seed| !seed.ip().is_loopback()) {
         Some(SocketAddr::V6(_)) => (Ipv6Addr::UNSPECIFIED, 0).into(),

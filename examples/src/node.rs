@@ -45,7 +45,7 @@ struct ReadyLine<'a> {
 pub fn main() -> ExitCode {
     let args = NodeArgs::parse();
     log::begin(args.log.level);
-    exit::run(run(args))
+    exit::run_on_one_thread(run(args))
 }
 
 async fn run(args: NodeArgs) -> Result<u8, Failure> {

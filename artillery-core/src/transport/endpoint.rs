@@ -3,7 +3,7 @@
 use std::{fmt, net::SocketAddr, sync::Arc, time::Duration};
 
 use rand::RngExt;
-use tokio::{sync::Semaphore, time::timeout};
+use tokio::{runtime, sync::Semaphore, time::timeout};
 
 use super::{
     CloseCode, Connection, Counters, Link, PeerInfo, PeerKind, Service, accept, connection,
@@ -74,6 +74,8 @@ pub(super) struct Shared {
     pub(super) handshakes: Arc<Semaphore>,
     pub(super) connections: Arc<Semaphore>,
     pub(super) id: MemberId,
+    /// The runtime in which it was bound: links are kept there, whichever runtime asks for them.
+    pub(super) runtime: runtime::Handle,
     local_addr: SocketAddr,
     pub(super) advertised: SocketAddr,
 }
@@ -200,6 +202,7 @@ impl Endpoint {
             handshakes: Arc::new(Semaphore::new(config.max_handshakes as usize)),
             connections: Arc::new(Semaphore::new(config.max_connections as usize)),
             id: MemberId { node: identity.node(), incarnation: local.incarnation },
+            runtime: runtime::Handle::current(),
             local_addr,
             advertised: match config.advertise {
                 Some(addr) if addr.port() == 0 => (addr.ip(), local_addr.port()).into(),
@@ -232,6 +235,7 @@ impl Endpoint {
             handshakes: Arc::new(Semaphore::new(config.max_handshakes as usize)),
             connections: Arc::new(Semaphore::new(config.max_connections as usize)),
             id,
+            runtime: runtime::Handle::current(),
             local_addr: addr,
             advertised: addr,
             config,

@@ -170,7 +170,7 @@ impl Links {
         let (told, state) = watch::channel(LinkState::Down(None));
         let waiters = Arc::<Waiters>::default();
         let teller = Teller { state: Some(told), waiters: waiters.clone() };
-        tokio::spawn(task::run(Arc::clone(shared), peer, todo, teller));
+        shared.runtime.spawn(task::run(Arc::clone(shared), peer, todo, teller));
         let inner = Arc::new(Inner { peer, orders, state, waiters });
         links.retain(|_, link| link.strong_count() > 0);
         links.insert(peer, Arc::downgrade(&inner));

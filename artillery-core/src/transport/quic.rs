@@ -5,7 +5,7 @@ use std::{io, net::UdpSocket, sync::Arc, time::Duration};
 use quinn::{
     AckFrequencyConfig, ConnectionError, ConnectionId, ConnectionIdGenerator, EndpointConfig, MtuDiscoveryConfig,
     RecvStream, ServerConfig, TokioRuntime, TransportConfig as QuinnTransport, TransportErrorCode, VarInt,
-    congestion::CubicConfig,
+    congestion::{BbrConfig, ControllerFactory, CubicConfig, NewRenoConfig},
     crypto::rustls::{QuicClientConfig, QuicServerConfig},
 };
 use rand::RngExt;
@@ -14,7 +14,7 @@ use rustls::pki_types::CertificateDer;
 use super::{CloseCode, LinkFilter, StreamKind, counters::Cells, hello, link::Traffic, reset::ResetKey, socket};
 use crate::{
     codec,
-    config::TransportConfig,
+    config::{Congestion, TransportConfig},
     error::{BindError, CloseReason, ConnectError, DatagramError, IdentityError, ReadError, Refusal, WriteError},
     frame::{Frame, FrameDecoder},
     identity::{Identity, name_of},
@@ -92,10 +92,8 @@ fn transport(config: &TransportConfig, bidirectional: u32, unidirectional: u32) 
     // QUIC counts those that may wait, not the one that is waited for.
     acks.ack_eliciting_threshold(config.packets_per_ack.saturating_sub(1).into())
         .max_ack_delay(Some(config.max_ack_delay));
-    let mut cubic = CubicConfig::default();
-    cubic.initial_window(initial_window(config));
     transport
-        .congestion_controller_factory(Arc::new(cubic))
+        .congestion_controller_factory(congestion(config))
         .max_concurrent_bidi_streams(bidirectional.into())
         .max_concurrent_uni_streams(unidirectional.into())
         .stream_receive_window(config.stream_window_bytes.into())
@@ -111,6 +109,27 @@ fn transport(config: &TransportConfig, bidirectional: u32, unidirectional: u32) 
         .datagram_receive_buffer_size(Some(DATAGRAM_BUFFER))
         .datagram_send_buffer_size(DATAGRAM_BUFFER);
     transport
+}
+
+fn congestion(config: &TransportConfig) -> Arc<dyn ControllerFactory + Send + Sync> {
+    let window = initial_window(config);
+    match config.congestion {
+        Congestion::Cubic => {
+            let mut cubic = CubicConfig::default();
+            cubic.initial_window(window);
+            Arc::new(cubic)
+        }
+        Congestion::Bbr => {
+            let mut bbr = BbrConfig::default();
+            bbr.initial_window(window);
+            Arc::new(bbr)
+        }
+        Congestion::NewReno => {
+            let mut new_reno = NewRenoConfig::default();
+            new_reno.initial_window(window);
+            Arc::new(new_reno)
+        }
+    }
 }
 
 /// Bytes that may be in flight on a new connection: what is acknowledged at once, twice. With fewer, each time that they are

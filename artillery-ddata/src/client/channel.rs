@@ -120,7 +120,7 @@ impl Channel {
             return Box::pin(self.apart.ask(question, bytes, deadline, doubts)).await;
         }
         let lane = if question.operation.is_write() { &self.writes } else { &self.reads };
-        lane.ask(question, bytes, deadline, doubts).await
+        lane.ask(question, budget::on_the_wire(&question.operation), deadline, doubts).await
     }
 }
 

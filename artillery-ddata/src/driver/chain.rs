@@ -10,7 +10,10 @@ use artillery_core::{MemberId, Timestamp, clock};
 pub(crate) use artillery_proto::runner::Standing;
 use artillery_proto::runner::{ChainRunner, Lease, Line, Link, Order, Output, Turn, Word};
 use smallvec::SmallVec;
-use tokio::sync::{Notify, mpsc, oneshot, watch};
+use tokio::{
+    runtime::Handle,
+    sync::{Notify, mpsc, oneshot, watch},
+};
 
 pub(crate) use self::parts::{Command, Inlets, Ordered, Parts, Rule};
 use super::{
@@ -35,10 +38,10 @@ const BATCH: usize = 256;
 /// What was put off waits so long for others that work for the same update.
 const MOMENT: Duration = Duration::from_millis(1);
 
-/// Starts the task; it ends when its inlets are gone.
-pub(crate) fn spawn(parts: Parts) -> (ChainHandle, Inlets) {
+/// Starts the task in `runtime`; it ends when its inlets are gone.
+pub(crate) fn spawn(parts: Parts, runtime: &Handle) -> (ChainHandle, Inlets) {
     let (task, handle, inlets) = task(parts);
-    tokio::spawn(task.run());
+    runtime.spawn(task.run());
     (handle, inlets)
 }
 

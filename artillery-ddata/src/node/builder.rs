@@ -1,6 +1,6 @@
 //! Settings and components of a node, then the node.
 
-use std::{net::SocketAddr, sync::Arc, time::Duration};
+use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 
 use artillery_core::{
     Incarnation,
@@ -11,10 +11,10 @@ use artillery_core::{
     transport::LinkFilter,
 };
 
-use super::{Inner, Node, data::Data};
+use super::{Inner, Node, data::Data, threads::Workers};
 use crate::{
     ClusterId, Mode,
-    config::{Config, ConfigProblem},
+    config::{Config, ConfigProblem, Threads},
     control::formation::{After, InvalidSettings},
     kv::Kv,
     store::{MemoryStore, Store},
@@ -48,6 +48,9 @@ pub enum StartError {
     /// The settings of the formation can't be used.
     #[error(transparent)]
     Formation(#[from] InvalidSettings),
+    /// The threads that the node is to have can't be started.
+    #[error("no thread for the node: {0}")]
+    Threads(io::Error),
     /// The membership below can't be started.
     #[error(transparent)]
     Cluster(#[from] cluster::StartError),
@@ -142,6 +145,12 @@ impl NodeBuilder {
         self
     }
 
+    /// On which threads the node works.
+    pub fn threads(mut self, threads: Threads) -> Self {
+        self.config.threads = threads;
+        self
+    }
+
     /// How long calls wait unless they say otherwise.
     pub fn timeout(mut self, time: Duration) -> Self {
         self.config.timeout = time;
@@ -187,6 +196,15 @@ impl NodeBuilder {
     /// [`StartError`].
     pub async fn start(self) -> Result<Node, StartError> {
         self.config.validate().map_err(StartError::Config)?;
+        let threads = Workers::start(self.config.threads, self.config.chains.chains).map_err(StartError::Threads)?;
+        let started = threads.sockets().spawn(self.start_on(threads)).await;
+        started.unwrap_or_else(|failed| match failed.try_into_panic() {
+            Ok(panic) => std::panic::resume_unwind(panic),
+            Err(ended) => Err(StartError::Threads(io::Error::other(ended))),
+        })
+    }
+
+    async fn start_on(self, threads: Workers) -> Result<Node, StartError> {
         let incarnation = new_life();
         let identity = match (self.identity, &self.secret) {
             (Some(identity), _) => identity,
@@ -198,7 +216,7 @@ impl NodeBuilder {
         };
         let identity = self.also_trusted.iter().try_fold(identity, |all, secret| all.also_trust_secret(secret))?;
         let store = self.store.unwrap_or_else(|| Arc::new(MemoryStore::with_seed(random())));
-        let data = Data::new(&self.config, &identity, incarnation, store, self.after);
+        let data = Data::new(&self.config, &identity, incarnation, store, self.after, threads.chains());
         let mut cluster = Cluster::builder()
             .cluster(self.config.cluster.clone())
             .identity(identity)
@@ -219,7 +237,7 @@ impl NodeBuilder {
         let cluster = cluster.start().await?;
         let router = data.start(&cluster, wide(random(), random()))?;
         let kv = Kv::new(router).with_timeout(self.config.timeout);
-        Ok(Node { inner: Arc::new(Inner { cluster, data, kv }) })
+        Ok(Node { inner: Arc::new(Inner { cluster, data, kv, _threads: threads }) })
     }
 }
 

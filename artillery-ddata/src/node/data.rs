@@ -13,7 +13,10 @@ use artillery_core::{
     transport::Service,
 };
 use bytes::Bytes;
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::{
+    runtime::Handle,
+    sync::{mpsc, oneshot, watch},
+};
 
 use super::{
     phase::{NeverReady, Phase, Ready, Stopped},
@@ -74,6 +77,8 @@ pub(crate) struct Data {
     /// How each chain stands that is served here, once there are any.
     pub(super) standings: OnceLock<Vec<watch::Receiver<Standing>>>,
     store: Arc<dyn Store>,
+    /// Where the tasks of chains run, in turns; at least one.
+    chain_threads: Vec<Handle>,
     phase: watch::Sender<Phase>,
     formation: Mutex<Option<mpsc::Receiver<(MemberId, FormationMessage)>>>,
     formation_sender: mpsc::Sender<(MemberId, FormationMessage)>,
@@ -86,6 +91,7 @@ impl Data {
         incarnation: Incarnation,
         store: Arc<dyn Store>,
         after: Option<After>,
+        chain_threads: Vec<Handle>,
     ) -> Arc<Self> {
         let me = MemberId { node: identity.node(), incarnation };
         let (formation_sender, formation) = mpsc::channel(FORMATION_QUEUE);
@@ -106,6 +112,7 @@ impl Data {
             state: OnceLock::new(),
             standings: OnceLock::new(),
             store,
+            chain_threads,
             phase: watch::Sender::new(Phase::Seeking),
             formation: Mutex::new(Some(formation)),
             formation_sender,
@@ -358,8 +365,9 @@ impl Data {
         };
         let (standing, shown) = watch::channel(Standing::default());
         let (store, queue_bytes) = (self.store.clone(), self.config.limits.queue_bytes);
-        let (handle, inlets) =
-            chain::spawn(chain::Parts { me: self.id(), chain, rule, settings, store, queue_bytes, standing });
+        let parts = chain::Parts { me: self.id(), chain, rule, settings, store, queue_bytes, standing };
+        let thread = &self.chain_threads[chain.0 as usize % self.chain_threads.len()];
+        let (handle, inlets) = chain::spawn(parts, thread);
         self.chains.add(chain, inlets);
         (handle, shown)
     }

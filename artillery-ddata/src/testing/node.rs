@@ -8,7 +8,10 @@ use artillery_core::{
     transport::{Endpoint, LocalInfo, PROTOCOL_VERSIONS, PeerKind, simulated::Network},
 };
 use bytes::Bytes;
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::{
+    runtime::Handle,
+    sync::{mpsc, oneshot, watch},
+};
 
 use super::observer::{Observer, Witness};
 use crate::{
@@ -93,7 +96,7 @@ impl Member {
             config.role(self.id)?;
             let (standing, shown) = watch::channel(Standing::default());
             standings.push(shown);
-            let (handle, inlets) = chain::spawn(self.parts(routing, config, settings, standing));
+            let (handle, inlets) = chain::spawn(self.parts(routing, config, settings, standing), &Handle::current());
             self.chains.add(config.chain, inlets);
             Some(handle)
         });

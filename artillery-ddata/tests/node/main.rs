@@ -6,6 +6,7 @@ mod serving;
 mod sessions;
 #[path = "../support/mod.rs"]
 mod support;
+mod threads;
 mod timing;
 mod together;
 

@@ -7,7 +7,7 @@ use artillery_ddata::{ClusterId, Mode};
 use clap::{Parser, ValueEnum};
 
 use crate::{
-    args::{Bytes, LogArgs, cluster_id, not_yet},
+    args::{Bytes, LinkArgs, LogArgs, cluster_id, not_yet},
     secret::IdentityArgs,
 };
 
@@ -23,6 +23,8 @@ pub(super) struct NodeArgs {
     pub(super) cluster: String,
     #[command(flatten)]
     pub(super) identity: IdentityArgs,
+    #[command(flatten)]
+    pub(super) link: LinkArgs,
     /// Stable name of this node (default: random)
     #[arg(long, value_name = "NAME")]
     pub(super) name: Option<String>,
@@ -65,6 +67,9 @@ pub(super) struct NodeArgs {
     /// How long a living member may hold its chain up before it is moved out; settled when the cluster is formed
     #[arg(long, value_name = "N", default_value_t = 2000)]
     pub(super) slow_ms: u64,
+    /// Threads: 1, which is best with one or two cores; 2, with the Redis and HTTP ports apart; each more is for chains
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=256))]
+    pub(super) threads: u16,
     /// Bytes of updates that may be in flight
     #[arg(long, value_name = "BYTES", default_value = "64MiB")]
     pub(super) window_bytes: Bytes,

@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use artillery_ddata::{Node, NodeBuilder, config::Config};
+use artillery_ddata::{
+    Node, NodeBuilder,
+    config::{Config, Threads},
+};
 
 use super::args::NodeArgs;
 use crate::{exit::Failure, secret::Admission};
@@ -61,7 +64,7 @@ fn config(args: &NodeArgs) -> Config {
     config.discovery.mdns = !args.no_mdns;
     config.discovery.interface = args.interface.clone();
     config.discovery.seeds = args.seeds.iter().map(ToString::to_string).collect();
-    config.transport.listen = args.listen;
+    config.transport = args.link.transport(args.listen);
     config.transport.advertise = args.advertise;
     config.lease.duration = Duration::from_millis(args.lease_ms);
     config.lease.drift_ppm = args.drift_ppm;
@@ -71,6 +74,10 @@ fn config(args: &NodeArgs) -> Config {
     config.limits.backlog_bytes = args.backlog_bytes.0;
     config.limits.queue_bytes = args.queue_bytes.0;
     config.limits.max_value_bytes = args.max_value_bytes.0;
+    config.threads = match usize::from(args.threads) {
+        1 => Threads::Shared,
+        more => Threads::Own { chains: more.saturating_sub(2) },
+    };
     let largest = args.max_value_bytes.0.saturating_add(FRAME_MARGIN);
     config.transport.max_frame_bytes = config.transport.max_frame_bytes.max(largest);
     config
@@ -81,6 +88,7 @@ mod tests {
     use clap::Parser;
 
     use super::*;
+    use artillery_core::config::Congestion;
 
     fn parse(flags: &[&str]) -> NodeArgs {
         NodeArgs::parse_from(["node", "--secret", "0123456789abcdef"].iter().chain(flags))
@@ -98,6 +106,11 @@ mod tests {
         assert_eq!((config.lease.duration, config.lease.drift_ppm), (Duration::from_secs(3), 7));
         assert_eq!(config.suspect, Duration::from_millis(1500));
         assert_eq!(super::config(&parse(&["--suspect-ms", "800"])).suspect, Duration::from_millis(800));
+        let far = super::config(&parse(&["--congestion", "bbr", "--stream-window-bytes", "32MiB"])).transport;
+        assert_eq!((far.congestion, far.stream_window_bytes), (Congestion::Bbr, 32 << 20));
+        assert_eq!(far.connection_window_bytes, 256 << 20);
+        assert_eq!(super::config(&parse(&[])).threads, Threads::Shared);
+        assert_eq!(super::config(&parse(&["--threads", "5"])).threads, Threads::Own { chains: 3 });
         let refused = builder(&parse(&["--lease-ms", "1"])).map(|_| ()).unwrap_err();
         assert!(refused.is_usage() && refused.to_string().contains("lease.duration"), "{refused}");
     }
@@ -111,7 +124,7 @@ mod tests {
         assert_eq!(ours.limits.backlog_bytes, theirs.limits.backlog_bytes);
         assert_eq!(ours.limits.queue_bytes, theirs.limits.queue_bytes);
         assert_eq!(ours.limits.max_value_bytes, theirs.limits.max_value_bytes);
-        assert_eq!(ours.transport.listen, theirs.transport.listen);
+        assert_eq!(ours.transport, theirs.transport);
         assert_eq!((ours.lease.duration, ours.suspect), (theirs.lease.duration, theirs.suspect));
         assert_eq!(ours.lease.drift_ppm, theirs.lease.drift_ppm);
     }

@@ -30,7 +30,7 @@ use crate::{
 };
 
 /// Requests that may wait for their responses on one stream at a time. A receiver reads no further while so many do.
-pub const MAX_OUTSTANDING: usize = 1024;
+pub const MAX_OUTSTANDING: usize = 1 << 16;
 
 /// The largest body of a request or a reply, in bytes, that shares its stream with others. A larger request has a stream
 /// of kind [`REQUESTS`](super::streams::REQUESTS) to itself, a larger reply one of kind

@@ -66,7 +66,7 @@ impl Lane {
         // stream takes in before the node reads on, so that what is under way is not held up here instead.
         let outstanding = unreceived_bytes(config).min(config.stream_window_bytes as usize);
         let places = Arc::new(Semaphore::new(MAX_OUTSTANDING));
-        Self { calls, places, outstanding: Budget::new(outstanding), runtime: runtime.id() }
+        Self { calls, places, outstanding: Budget::fine(outstanding), runtime: runtime.id() }
     }
 
     pub(super) const fn calls(&self) -> &Arc<Calls> {

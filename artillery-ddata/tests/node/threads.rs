@@ -1,0 +1,46 @@
+//! On which threads a node works.
+
+use std::thread;
+
+use artillery_ddata::{Node, NodeBuilder, blocking, config::Threads};
+
+use crate::support::within;
+
+const SECRET: &str = "of a node and its threads";
+
+fn alone(name: &str) -> NodeBuilder {
+    Node::builder().cluster(name).secret(SECRET).mdns(false).expect(1)
+}
+
+#[allow(clippy::disallowed_methods, reason = "a client that blocks needs a thread of its own")]
+/// The application holds up the only thread of its runtime for as long as a client, on another one, asks the node.
+#[tokio::test(flavor = "current_thread")]
+async fn a_node_with_threads_of_its_own_answers_while_its_application_is_busy() {
+    let node = within(alone("busy").start()).await.unwrap();
+    within(node.ready()).await.unwrap();
+    let seed = node.addr();
+    let client = thread::spawn(move || {
+        let client = blocking::Client::builder().cluster("busy").secret(SECRET).seed(seed).connect()?;
+        let put = client.kv().put("k", "v")?;
+        let got = client.kv().get("k")?;
+        client.close();
+        Ok::<_, Box<dyn std::error::Error + Send + Sync>>((put.version, got.version()))
+    });
+    let (put, got) = client.join().unwrap().unwrap();
+    assert_eq!(put, got);
+    node.leave().await;
+}
+
+#[tokio::test(flavor = "current_thread")]
+async fn chains_with_threads_of_their_own_serve_all_keys() {
+    let node = alone("many").threads(Threads::Own { chains: 2 }).configure(|config| config.chains.chains = 5);
+    let node = within(node.start()).await.unwrap();
+    within(node.ready()).await.unwrap();
+    let kv = node.kv();
+    for key in 0..50_u32 {
+        let key = key.to_string();
+        let put = within(kv.put(key.clone(), key.clone())).await.unwrap();
+        assert_eq!(within(kv.get(&key)).await.unwrap().version(), put.version);
+    }
+    node.leave().await;
+}
