@@ -1,4 +1,5 @@
-//! The UDP socket below QUIC: counts what passes and, in tests, drops what a filter stops.
+//! The UDP socket below QUIC: counts what passes, asks the system no more often than needed, and, in tests, drops what a
+//! filter stops.
 //!
 //! All that depends on quinn's `AsyncUdpSocket` stands here, since that trait changes with its next release.
 
@@ -12,10 +13,11 @@ use std::{
 };
 
 use quinn::{
-    AsyncUdpSocket, Runtime, TokioRuntime, UdpPoller,
-    udp::{RecvMeta, Transmit},
+    AsyncUdpSocket, UdpPoller,
+    udp::{self, RecvMeta, Transmit, UdpSocketState},
 };
 use socket2::{Domain, Protocol, Socket, Type};
+use tokio::{io::Interest, net};
 
 use super::{LinkFilter, counters::Cells};
 
@@ -40,18 +42,42 @@ pub(super) fn wrap(
     counters: Arc<Cells>,
     filter: Option<LinkFilter>,
 ) -> io::Result<Arc<dyn AsyncUdpSocket>> {
-    Ok(Arc::new(FilteredSocket { inner: TokioRuntime.wrap_udp_socket(socket)?, counters, filter }))
+    let state = UdpSocketState::new((&socket).into())?;
+    Ok(Arc::new(FilteredSocket { io: net::UdpSocket::from_std(socket)?, state, counters, filter }))
 }
 
 struct FilteredSocket {
-    inner: Arc<dyn AsyncUdpSocket>,
+    io: net::UdpSocket,
+    state: UdpSocketState,
     counters: Arc<Cells>,
     filter: Option<LinkFilter>,
 }
 
+/// Where one call may bring many packets, one that brings fewer than it could has emptied the socket.
+const SHORT_MEANS_EMPTY: bool = cfg!(target_os = "linux") && udp::BATCH_SIZE > 1;
+
 impl FilteredSocket {
     fn passes(&self, addr: SocketAddr) -> bool {
         self.filter.as_ref().is_none_or(|filter| filter(addr))
+    }
+
+    /// Takes in what has come.
+    ///
+    /// What has emptied the socket is told to tokio as a call that would block. So the next one waits for the system to say that
+    /// more has come, where quinn would ask it once more in vain. A packet that comes meanwhile is not missed: tokio
+    /// forgets only what it knew before the call.
+    fn receive(&self, bufs: &mut [IoSliceMut<'_>], meta: &mut [RecvMeta]) -> io::Result<usize> {
+        let most = bufs.len().min(udp::BATCH_SIZE);
+        let mut short = None;
+        let received = self.io.try_io(Interest::READABLE, || {
+            let received = self.state.recv((&self.io).into(), bufs, meta)?;
+            if SHORT_MEANS_EMPTY && received < most {
+                short = Some(received);
+                return Err(io::ErrorKind::WouldBlock.into());
+            }
+            Ok(received)
+        });
+        short.map_or(received, Ok)
     }
 
     /// Moves the packets that pass to the front, and returns how many they are.
@@ -70,20 +96,20 @@ impl FilteredSocket {
 
 impl fmt::Debug for FilteredSocket {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("FilteredSocket").field("inner", &self.inner).finish_non_exhaustive()
+        f.debug_struct("FilteredSocket").field("io", &self.io).finish_non_exhaustive()
     }
 }
 
 impl AsyncUdpSocket for FilteredSocket {
     fn create_io_poller(self: Arc<Self>) -> Pin<Box<dyn UdpPoller>> {
-        Arc::clone(&self.inner).create_io_poller()
+        Box::pin(Writable { socket: self, waits: None })
     }
 
     fn try_send(&self, transmit: &Transmit<'_>) -> io::Result<()> {
         if !self.passes(transmit.destination) {
             return Ok(());
         }
-        self.inner.try_send(transmit)?;
+        self.io.try_io(Interest::WRITABLE, || self.state.send((&self.io).into(), transmit))?;
         self.counters.udp_sends.add(1);
         self.counters.udp_bytes_sent.add(transmit.contents.len() as u64);
         Ok(())
@@ -96,7 +122,9 @@ impl AsyncUdpSocket for FilteredSocket {
         meta: &mut [RecvMeta],
     ) -> Poll<io::Result<usize>> {
         loop {
-            let received = ready!(self.inner.poll_recv(cx, bufs, meta))?;
+            ready!(self.io.poll_recv_ready(cx))?;
+            // Nothing is there after all, or an earlier packet was not taken in somewhere: what follows is read all the same.
+            let Ok(received) = self.receive(bufs, meta) else { continue };
             self.counters.udp_receives.add(1);
             self.counters.udp_bytes_received.add(meta[..received].iter().map(|meta| meta.len as u64).sum());
             if self.filter.is_none() {
@@ -110,18 +138,101 @@ impl AsyncUdpSocket for FilteredSocket {
     }
 
     fn local_addr(&self) -> io::Result<SocketAddr> {
-        self.inner.local_addr()
+        self.io.local_addr()
     }
 
     fn max_transmit_segments(&self) -> usize {
-        self.inner.max_transmit_segments()
+        self.state.max_gso_segments()
     }
 
     fn max_receive_segments(&self) -> usize {
-        self.inner.max_receive_segments()
+        self.state.gro_segments()
     }
 
     fn may_fragment(&self) -> bool {
-        self.inner.may_fragment()
+        self.state.may_fragment()
+    }
+}
+
+/// Waits until the socket takes more.
+struct Writable {
+    socket: Arc<FilteredSocket>,
+    waits: Option<Waits>,
+}
+
+type Waits = Pin<Box<dyn Future<Output = io::Result<()>> + Send + Sync>>;
+
+impl fmt::Debug for Writable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Writable").finish_non_exhaustive()
+    }
+}
+
+impl UdpPoller for Writable {
+    fn poll_writable(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let socket = Arc::clone(&self.socket);
+        let waits = self.waits.get_or_insert_with(|| Box::pin(async move { socket.io.writable().await }));
+        let writable = ready!(waits.as_mut().poll(cx));
+        self.waits = None;
+        Poll::Ready(writable)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{future::poll_fn, net::Ipv4Addr, time::Duration};
+
+    use super::*;
+
+    fn socket() -> (Arc<dyn AsyncUdpSocket>, UdpSocket) {
+        let socket = bind((Ipv4Addr::LOCALHOST, 0).into(), 0).unwrap();
+        let to = socket.local_addr().unwrap();
+        let peer = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        peer.connect(to).unwrap();
+        (wrap(socket, Arc::default(), None).unwrap(), peer)
+    }
+
+    async fn receive(socket: &Arc<dyn AsyncUdpSocket>) -> usize {
+        let mut memory = [[0; 64]; udp::BATCH_SIZE];
+        let mut meta = [RecvMeta::default(); udp::BATCH_SIZE];
+        let received = poll_fn(|cx| {
+            let mut bufs = memory.each_mut().map(|memory| IoSliceMut::new(memory));
+            socket.poll_recv(cx, &mut bufs, &mut meta)
+        });
+        tokio::time::timeout(Duration::from_secs(30), received).await.expect("what was sent comes").unwrap()
+    }
+
+    #[tokio::test]
+    async fn what_comes_after_the_socket_was_emptied_is_read() {
+        let (socket, peer) = socket();
+        for round in 0..500 {
+            let sent = 1 + round % (2 * udp::BATCH_SIZE);
+            let mut received = 0;
+            for packet in 0..sent {
+                peer.send(&[7; 32]).unwrap();
+                if packet == sent / 2 {
+                    received += receive(&socket).await;
+                }
+            }
+            while received < sent {
+                received += receive(&socket).await;
+            }
+            assert_eq!(received, sent);
+        }
+    }
+
+    #[cfg(target_os = "linux")]
+    #[tokio::test]
+    async fn the_system_is_not_asked_again_for_what_a_short_call_left() {
+        let (socket, peer) = socket();
+        peer.send(&[7; 32]).unwrap();
+        assert_eq!(receive(&socket).await, 1);
+        // Not known to the runtime yet, since nothing has waited for the system: only a call would find it.
+        peer.send(&[7; 32]).unwrap();
+        let mut memory = [0; 64];
+        let mut meta = [RecvMeta::default()];
+        let at_once = poll_fn(|cx| Poll::Ready(socket.poll_recv(cx, &mut [IoSliceMut::new(&mut memory)], &mut meta)));
+        assert!(at_once.await.is_pending());
+        assert_eq!(receive(&socket).await, 1);
     }
 }
