@@ -14,6 +14,7 @@ mod glob;
 mod inline;
 mod number;
 mod output;
+mod plain;
 mod read;
 mod reply;
 mod room;
