@@ -14,6 +14,7 @@ mod glob;
 mod inline;
 mod number;
 mod output;
+mod plain;
 mod read;
 mod reply;
 mod room;
@@ -95,15 +96,23 @@ struct Shared {
 impl Shared {
     /// Connections that there are.
     fn clients(&self) -> usize {
-        MAX_CLIENTS - self.places.available_permits()
+        taken(&self.places)
     }
+}
+
+/// Places of connections that are taken.
+fn taken(places: &Semaphore) -> usize {
+    MAX_CLIENTS - places.available_permits()
 }
 
 /// Answers from now on, in tasks that end with the program. Returns the address.
 pub(super) fn serve(port: Bound, node: Node, limits: Limits) -> String {
     let kv = node.kv().with_timeout(COMMAND_TIMEOUT);
     let places = Arc::new(Semaphore::new(MAX_CLIENTS));
-    let together = Together::new(&kv);
+    let together = Together::new(&kv, {
+        let places = places.clone();
+        move || taken(&places)
+    });
     let (commands, answers) = (Room::new(limits.large_bytes), Arc::new(Room::new(limits.large_bytes)));
     let (secret, last_id) = (port.secret, AtomicU64::new(0));
     let shared = Shared { node, kv, together, limits, secret, places, commands, answers, last_id };

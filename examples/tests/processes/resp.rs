@@ -4,6 +4,7 @@ mod abuse;
 mod clients;
 mod lease;
 mod order;
+mod plain;
 mod scan;
 mod table;
 mod transactions;
@@ -178,6 +179,7 @@ async fn a_password_is_asked_for() {
     let wrong = "-WRONGPASS invalid username-password pair or user is disabled.\r\n";
     let mut wire = Wire::to(&port).await;
     assert_eq!(wire.call(&["GET", "k"]).await, no);
+    assert_eq!(wire.call(&["SET", "k", "v"]).await, no);
     assert_eq!(wire.call(&["MULTI"]).await, no);
     assert!(wire.call(&["HELLO", "3"]).await.starts_with("-NOAUTH HELLO must be called"));
     assert_eq!(wire.call(&["AUTH", "wrong"]).await, wrong);

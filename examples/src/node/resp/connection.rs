@@ -6,11 +6,12 @@ use std::{
     time::Duration,
 };
 
-use bytes::{BufMut, BytesMut};
+use bytes::{Buf, BufMut, BytesMut};
 use tokio::{
     io::AsyncReadExt,
     net::{TcpStream, tcp::OwnedReadHalf},
     sync::OwnedSemaphorePermit,
+    task::coop,
     time::{Instant, sleep_until, timeout},
 };
 
@@ -18,6 +19,7 @@ use super::{
     Shared,
     client::{Client, Then},
     frame::{Frames, Next},
+    plain,
     reply::Reply,
 };
 
@@ -29,6 +31,8 @@ pub(super) const FREE: usize = 64 << 10;
 pub(super) const STALLED: Duration = Duration::from_secs(30);
 /// How often somebody who waits for members is looked after.
 const LOOK: Duration = Duration::from_millis(100);
+/// Plain commands that count as one step of a connection: after 128 steps (tokio's budget) other connections have their turn.
+const PLAIN_RUN: usize = 16;
 
 /// A connection.
 pub(super) struct Connection {
@@ -77,6 +81,11 @@ impl Connection {
     /// Makes all commands that are there.
     async fn commands(&mut self) -> Result<Idle> {
         loop {
+            while self.plain() {
+                // Plain commands that come without end would starve other connections without this.
+                coop::consume_budget().await;
+                self.client.output.write_much().await?;
+            }
             let bounds = self.client.bounds();
             let words = match self.frames.next(&mut self.input, &bounds) {
                 Next::Command(words) => words,
@@ -103,6 +112,24 @@ impl Connection {
             }
             self.client.output.write_much().await?;
         }
+    }
+
+    /// Does plain commands that stand first, a few at a time. Whether there were any.
+    fn plain(&mut self) -> bool {
+        if self.room.is_some() || !self.frames.is_new() {
+            return false;
+        }
+        let bounds = self.client.bounds();
+        let mut done = 0;
+        for _ in 0..PLAIN_RUN {
+            let Some((command, len)) = plain::first(&self.input[done..], &bounds) else { break };
+            if !self.client.try_plain(command) {
+                break;
+            }
+            done += len;
+        }
+        self.input.advance(done);
+        done > 0
     }
 
     /// Sees to it that there is room for a command of which so many bytes are known, and for what its client has queued.

@@ -57,6 +57,11 @@ enum Stop {
 }
 
 impl Frames {
+    /// Whether nothing of a command has been looked at yet.
+    pub(super) fn is_new(&self) -> bool {
+        self.left.is_none()
+    }
+
     /// Takes the first command out of `buffer`.
     pub(super) fn next(&mut self, buffer: &mut BytesMut, bounds: &Bounds) -> Next {
         loop {
@@ -152,9 +157,11 @@ fn decode(frame: &Bytes) -> Option<Words> {
     words.into_iter().map(word).collect()
 }
 
+/// Bytes of a word that is copied rather than kept with all the bytes that it came with.
+pub(super) const SHORT: usize = 16 << 10;
+
 /// A word for longer than its command lives. Short ones are copied: they would keep all that came with them.
 pub(super) fn keep(word: &Bytes) -> Bytes {
-    const SHORT: usize = 16 << 10;
     if word.len() <= SHORT { Bytes::copy_from_slice(word) } else { word.clone() }
 }
 

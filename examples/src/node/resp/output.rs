@@ -112,9 +112,14 @@ impl Output {
         }
     }
 
+    /// Whether what was gathered is to be written before there is more.
+    pub(super) fn is_much(&self) -> bool {
+        self.bytes.len() >= GATHERED
+    }
+
     /// Writes what was gathered, if that is much.
     pub(super) async fn write_much(&mut self) -> io::Result<()> {
-        if self.bytes.len() >= GATHERED {
+        if self.is_much() {
             self.write(false).await;
         }
         self.check()

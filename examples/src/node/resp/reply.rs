@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use bytes::{Bytes, BytesMut};
+use bytes::{BufMut, Bytes, BytesMut};
 use redis_protocol::{
     error::RedisProtocolError,
     resp2::{self, types::BorrowedFrame},
@@ -96,22 +96,26 @@ impl Reply {
     pub(super) fn encode(&self, out: &mut BytesMut, protocol: Protocol) {
         let new = protocol == Protocol::Three;
         match self {
-            Self::Word(word) => leaf(out, &BorrowedFrame::SimpleString(word.as_bytes())),
+            Self::Word(word) => {
+                out.put_u8(b'+');
+                out.put_slice(word.as_bytes());
+                out.put_slice(b"\r\n");
+            }
             Self::Error(text) => leaf(out, &BorrowedFrame::Error(&one_line(text))),
             Self::Number(number) => leaf(out, &BorrowedFrame::Integer(*number)),
-            Self::Value(value) => leaf(out, &BorrowedFrame::BulkString(value)),
-            Self::Absent | Self::NoList if new => leaf3(out, &Frame3::Null),
-            Self::Absent => leaf(out, &BorrowedFrame::Null),
-            Self::NoList => out.extend_from_slice(b"*-1\r\n"),
+            Self::Value(value) => bulk(out, value),
+            Self::Absent | Self::NoList if new => out.put_slice(b"_\r\n"),
+            Self::Absent => out.put_slice(b"$-1\r\n"),
+            Self::NoList => out.put_slice(b"*-1\r\n"),
             Self::List(all) => {
-                begin(out, '*', all.len());
+                begin(out, b'*', all.len());
                 all.iter().for_each(|one| one.encode(out, protocol));
             }
             Self::Map(all) => {
                 if new {
-                    begin(out, '%', all.len());
+                    begin(out, b'%', all.len());
                 } else {
-                    begin(out, '*', all.len() * 2);
+                    begin(out, b'*', all.len() * 2);
                 }
                 for (name, value) in all {
                     name.encode(out, protocol);
@@ -122,14 +126,33 @@ impl Reply {
                 let format = VerbatimStringFormat::Text;
                 leaf3(out, &Frame3::VerbatimString { data: text.as_bytes(), format, attributes: None });
             }
-            Self::Text(text) => leaf(out, &BorrowedFrame::BulkString(text.as_bytes())),
+            Self::Text(text) => bulk(out, text.as_bytes()),
         }
     }
 }
 
-/// The head of what has several parts: these come one by one, in their order.
-fn begin(out: &mut BytesMut, mark: char, len: usize) {
-    out.extend_from_slice(format!("{mark}{len}\r\n").as_bytes());
+/// The first line of a list, whose parts follow in their order, or of a string of bytes. `mark` says which, `len` how many.
+fn begin(out: &mut BytesMut, mark: u8, len: usize) {
+    let mut line = [b'0'; 23];
+    let (mut at, mut rest) = (line.len() - 2, len);
+    line[at..].copy_from_slice(b"\r\n");
+    loop {
+        at -= 1;
+        line[at] = b'0' + (rest % 10) as u8;
+        rest /= 10;
+        if rest == 0 {
+            break;
+        }
+    }
+    at -= 1;
+    line[at] = mark;
+    out.put_slice(&line[at..]);
+}
+
+fn bulk(out: &mut BytesMut, bytes: &[u8]) {
+    begin(out, b'$', bytes.len());
+    out.put_slice(bytes);
+    out.put_slice(b"\r\n");
 }
 
 fn leaf(out: &mut BytesMut, frame: &BorrowedFrame<'_>) {
@@ -157,6 +180,15 @@ mod tests {
         let mut out = BytesMut::new();
         reply.encode(&mut out, protocol);
         String::from_utf8(out.to_vec()).unwrap()
+    }
+
+    #[test]
+    fn lengths_of_all_sizes() {
+        for len in [0, 9, 10, 1000, 65_536, usize::MAX] {
+            let mut out = BytesMut::new();
+            begin(&mut out, b'$', len);
+            assert_eq!(out, format!("${len}\r\n"));
+        }
     }
 
     #[test]

@@ -50,9 +50,10 @@ impl Together {
         bytes <= MOST_BYTES / 8 && steps <= MOST_STEPS / 4 && writes.iter().all(Write::is_plain)
     }
 
-    pub(super) fn new(kv: &Kv) -> Self {
+    /// `connections` counts those that there are.
+    pub(super) fn new(kv: &Kv, connections: impl Fn() -> usize + Send + Sync + 'static) -> Self {
         let (sender, receiver) = mpsc::channel(QUEUE);
-        tokio::spawn(carry(kv.clone(), receiver));
+        tokio::spawn(carry(kv.clone(), receiver, connections));
         Self(sender)
     }
 
@@ -67,16 +68,10 @@ impl Together {
 }
 
 /// Carries one update after the other, until nobody can come any more.
-async fn carry(kv: Kv, mut queue: Receiver<Waiting>) {
+async fn carry(kv: Kv, mut queue: Receiver<Waiting>, connections: impl Fn() -> usize) {
     let mut taken = Vec::new();
     while queue.recv_many(&mut taken, QUEUE).await > 0 {
-        // Those who were answered just now are about to come again.
-        for _ in 0..YIELDS {
-            yield_now().await;
-        }
-        while let Ok(more) = queue.try_recv() {
-            taken.push(more);
-        }
+        gather(&mut taken, &mut queue, &connections).await;
         let mut under_way = JoinSet::new();
         for update in updates(taken.drain(..)) {
             under_way.spawn(make(kv.clone(), update));
@@ -84,6 +79,20 @@ async fn carry(kv: Kv, mut queue: Receiver<Waiting>) {
         let all = async { while under_way.join_next().await.is_some() {} };
         drop(timeout(PATIENCE, all).await);
         under_way.detach_all();
+    }
+}
+
+/// Lets connections that were answered just now come again. A connection waits with its writes, so once all have come there is no
+/// other to yield to: each yield may cost a system call.
+async fn gather(taken: &mut Vec<Waiting>, queue: &mut Receiver<Waiting>, connections: impl Fn() -> usize) {
+    for _ in 0..YIELDS {
+        if taken.len() + queue.len() >= connections() {
+            break;
+        }
+        yield_now().await;
+    }
+    while let Ok(more) = queue.try_recv() {
+        taken.push(more);
     }
 }
 
@@ -126,6 +135,12 @@ fn is_about_content(refusal: &Refusal) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::{
+        future::Future,
+        pin::pin,
+        task::{Context, Waker},
+    };
+
     use super::*;
     use crate::node::resp::write::{SetAnswer, When};
 
@@ -144,6 +159,26 @@ mod tests {
         assert_eq!(lengths(&[1; 10]), [10]);
         assert_eq!(lengths(&[MOST_BYTES / 8; 20]), [8, 8, 4]);
         assert_eq!(lengths(&[1; MOST_STEPS]), [MOST_STEPS / 2; 2], "a set may be two steps");
+    }
+
+    #[test]
+    fn an_update_leaves_once_all_connections_have_come() {
+        let mut context = Context::from_waker(Waker::noop());
+        let (sender, mut queue) = mpsc::channel(QUEUE);
+        let mut taken = vec![waiting(1)];
+        assert!(pin!(gather(&mut taken, &mut queue, || 1)).poll(&mut context).is_ready(), "one connection");
+        {
+            let mut three = pin!(gather(&mut taken, &mut queue, || 3));
+            assert!(three.as_mut().poll(&mut context).is_pending());
+            assert!(sender.try_send(waiting(1)).is_ok());
+            assert!(three.as_mut().poll(&mut context).is_pending());
+            assert!(sender.try_send(waiting(1)).is_ok());
+            assert!(three.as_mut().poll(&mut context).is_ready());
+        }
+        assert_eq!(taken.len(), 3);
+        let mut four = pin!(gather(&mut taken, &mut queue, || 4));
+        let yields = (0..=YIELDS).position(|_| four.as_mut().poll(&mut context).is_ready());
+        assert_eq!(yields, Some(YIELDS), "a connection that doesn't write isn't waited for any longer");
     }
 
     #[test]

@@ -2,16 +2,19 @@
 //! so that they take effect in their order.
 
 use artillery_ddata::{Error, update::MAX_KEY};
+use bytes::Bytes;
 
 use super::{Client, Reply};
 use crate::node::resp::{
     Shared,
     connection::FREE,
     failure::is_about_keys,
+    frame::SHORT,
+    plain::Plain,
     read::Read,
     script,
     together::Together,
-    write::{MOST_BYTES, MOST_STEPS, Write},
+    write::{MOST_BYTES, MOST_STEPS, SetAnswer, When, Write},
 };
 
 /// A value that grows while its reader waits for room is read so often.
@@ -49,6 +52,13 @@ impl Pending {
     /// Whether this many more bytes and steps are too many for one update.
     fn is_full(&self, (bytes, steps): (usize, usize)) -> bool {
         self.slots.len() >= MOST_STEPS || self.bytes + bytes > MOST_BYTES || self.steps + steps > MOST_STEPS
+    }
+
+    fn push(&mut self, write: Write, (bytes, steps): (usize, usize)) {
+        self.writes += 1;
+        self.bytes += bytes;
+        self.steps += steps;
+        self.slots.push(Slot::Write(write));
     }
 
     /// The answers of writes, which have room in one update.
@@ -138,10 +148,48 @@ impl Client {
             let reply = write.make(&self.shared.kv).await;
             return self.tell(reply, true).await;
         }
-        self.pending.writes += 1;
-        self.pending.bytes += bytes;
-        self.pending.steps += steps;
-        self.pending.slots.push(Slot::Write(write));
+        self.pending.push(write, (bytes, steps));
+    }
+
+    /// Does a plain command if that takes no waiting, with the same effect and answer as `execute`: a read of what this node may
+    /// say at once, or a write that has room among those that are pending. Otherwise nothing has happened. Whether it was done.
+    pub(in crate::node::resp) fn try_plain(&mut self, plain: Plain<'_>) -> bool {
+        if !self.trusted || self.transaction.is_some() || self.pending.is_full((0, 0)) || self.output.is_much() {
+            return false;
+        }
+        match plain {
+            Plain::Get { key } => self.try_get(key),
+            Plain::Set { key, value } => self.try_set(key, value),
+        }
+    }
+
+    fn try_get(&mut self, key: &[u8]) -> bool {
+        // A read must see the writes before it, which are still to be made.
+        if self.pending.writes > 0 {
+            return false;
+        }
+        let Ok(found) = self.shared.kv.get_local(key) else { return false };
+        let reply = Reply::found(found.map(|found| found.value));
+        let is_small = reply.bytes() <= FREE;
+        if is_small {
+            self.say(reply);
+        }
+        is_small
+    }
+
+    fn try_set(&mut self, key: &[u8], value: &[u8]) -> bool {
+        // Nor may a write overtake a read before it. Larger words are left for `write`, which refuses or slices them.
+        if self.pending.reads > 0 || key.len() > MAX_KEY || value.len() > SHORT.min(self.shared.limits.value_bytes) {
+            return false;
+        }
+        let (key, value) = (Bytes::copy_from_slice(key), Bytes::copy_from_slice(value));
+        let write = Write::Set { key, value, when: When::Always, answer: SetAnswer::Word };
+        let size = write.size();
+        let fits = !self.pending.is_full(size);
+        if fits {
+            self.pending.push(write, size);
+        }
+        fits
     }
 
     /// Makes what is pending, and answers.
