@@ -140,11 +140,16 @@ impl Router {
     fn pick_reader(&self, config: &ChainConfig, operation: &Operation, attempts: &Attempts) -> Pick {
         let eventual = matches!(operation, Operation::Read { mode: ReadMode::Eventual, .. });
         let serves = |role| role == Role::Serving || (eventual && role == Role::Syncing);
+        let here = self.local().map(|local| local.me);
+        // A dirty read at a member goes straight to its chain.
+        if let Some(here) = here.filter(|here| attempts.is_first() && config.role(*here).is_some_and(serves)) {
+            let others = config.members.iter().any(|other| other.id != here && serves(other.role));
+            return self.pick_member(config, here, others);
+        }
         let serving = config.members.iter().filter(|m| serves(m.role)).map(|m| m.id);
         let mut members: SmallVec<[MemberId; 8]> = serving.collect();
         self.order.sort(&mut members);
         let peers = self.peers();
-        let here = self.local().map(|local| local.me);
         let is_new = |member: &MemberId| !attempts.tried.contains(&member.node);
         let is_near = |member: &MemberId| Some(*member) == here || peers.is_connected(member.node);
         let others = members.len() > 1;
