@@ -4,6 +4,7 @@ mod bare;
 pub mod graphs;
 mod load;
 mod loopback;
+pub mod paper;
 pub mod raw;
 pub mod stepped;
 pub mod throughput;
