@@ -33,6 +33,9 @@ struct Options {
     #[arg(long, value_name = "RATE", value_delimiter = ',', default_value = "100",
         value_parser = clap::value_parser!(u32).range(1..=100_000))]
     mbit: Vec<u32>,
+    /// Rates for `reads` alone, where processors may bound the longest chains (default: 25; none with --quick)
+    #[arg(long, value_name = "RATE", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    reads_mbit: Option<Vec<u32>>,
     /// Samples of each point
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100))]
     rounds: Option<u32>,
@@ -98,9 +101,14 @@ fn measure(options: &Options) -> Result<(), Failed> {
     let clients = Plan::MAX_MEMBERS * plan.clients_per_member;
     let lab = Lab::make(plan.node.clone(), Plan::MAX_MEMBERS, clients, first)?;
     let mut results = Results::new(machine(), plan.settings());
-    for &mbit in &options.mbit {
+    let mut measure_at = |mbit: u32, parts: &[Part]| {
         lab.shape(mbit)?;
-        options.only.iter().try_for_each(|&part| measure_part(part, &lab, &plan, mbit, &mut results))?;
+        parts.iter().try_for_each(|&part| measure_part(part, &lab, &plan, mbit, &mut results))
+    };
+    options.mbit.iter().try_for_each(|&mbit| measure_at(mbit, &options.only))?;
+    if options.only.contains(&Part::Reads) {
+        let more = options.reads_mbit.clone().unwrap_or(if options.quick { Vec::new() } else { vec![25] });
+        more.iter().try_for_each(|&mbit| measure_at(mbit, &[Part::Reads]))?;
     }
     let file = options.into.join("paper.json");
     results.store(&file)?;

@@ -91,7 +91,7 @@ impl Crowd {
         self.seats.iter().position(|seat| seat.place == place)
     }
 
-    /// Has all clients read, with so many callers in all, beside whatever `jobs` has.
+    /// Has all clients read, with so many callers in all.
     pub fn readers(&self, callers: usize) -> Vec<(usize, Caller)> {
         let reader = |number| (number % self.clients().max(1), Caller { work: Work::Read, number, writers: 1 });
         (0..callers).map(reader).collect()

@@ -56,7 +56,7 @@ pub struct Cores {
     pub clients: f64,
     /// With the nodes.
     pub nodes: f64,
-    /// With other programs and with what the kernel does for nobody in particular.
+    /// With other programs, and with work of the kernel that is no process's.
     pub others: f64,
     /// With nothing.
     pub idle: f64,
@@ -144,7 +144,7 @@ pub struct LatencyPoint {
     pub members: usize,
     /// Whether other callers kept the links busy.
     pub loaded: bool,
-    /// Reads at the head of keys that nobody writes.
+    /// Reads at the head of keys without a writer.
     pub clean: Latency,
     /// Reads at the head of a key while it is written.
     pub dirty: Latency,

@@ -49,7 +49,7 @@ struct Bench<'a> {
     chain: &'a Chain,
     crowd: &'a Crowd,
     at_head: usize,
-    /// Keys that nobody writes.
+    /// Keys without a writer.
     clean: Arc<Book>,
     /// One key, which is written all the time.
     written: Arc<Book>,
