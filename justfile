@@ -47,6 +47,15 @@ throughput *ARGS:
 draw *ARGS:
     cargo run --release -p artillery-benches --bin graphs -- {{ARGS}}
 
+# The CRAQ paper's evaluation on links of 100 Mbit/s: measures eight minutes, and draws. ARGS: FOLDER, then --quick, --only and others. Wants root.
+paper *ARGS:
+    benches/paper {{ARGS}}
+
+# Writes of one handle over a link with a round trip of 156 ms.
+long-link *ARGS:
+    cargo build --release -p artillery-examples --bin node
+    cargo run --release -p artillery-benches --bin long_link -- {{ARGS}}
+
 # `node --resp` beside redis-server, in one run: needs redis-server and redis-benchmark.
 redis *ARGS:
     benches/redis {{ARGS}}

@@ -1,5 +1,7 @@
 //! What is made of stored results: pictures, tables, and whether the promises hold.
 
+mod canvas;
 pub mod draw;
+pub mod paper;
 pub mod table;
 pub mod verdict;

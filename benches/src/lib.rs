@@ -3,8 +3,11 @@
 mod bare;
 pub mod graphs;
 mod load;
+pub mod long_link;
 mod loopback;
+pub mod paper;
 pub mod raw;
+pub mod relay;
 pub mod stepped;
 pub mod throughput;
 

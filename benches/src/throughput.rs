@@ -13,6 +13,7 @@ pub mod processes;
 pub mod quota;
 pub mod results;
 pub mod run;
+pub mod signals;
 pub mod stats;
 
 /// Whatever went wrong: any of it fails the run.

@@ -1,9 +1,14 @@
-//! Draws what `throughput` has stored, and prints it as a table with the promises beside it.
+//! Draws what `throughput` or `paper` has stored, and prints it as tables with the promises beside it.
 
-use std::{error::Error, fs, path::PathBuf};
+use std::{
+    error::Error,
+    fs,
+    path::{Path, PathBuf},
+};
 
 use artillery_benches::{
-    graphs::{draw, table, verdict},
+    graphs::{draw, paper as paper_graphs, table, verdict},
+    paper::{results::Results as PaperResults, verdict as paper_verdict},
     throughput::results::Results,
 };
 use clap::Parser;
@@ -14,6 +19,9 @@ struct Options {
     /// What `throughput` has written
     #[arg(long, value_name = "FILE", default_value = "benches/results/throughput.json")]
     from: PathBuf,
+    /// What `paper` has written: draws that instead
+    #[arg(long, value_name = "FILE", conflicts_with = "from")]
+    paper: Option<PathBuf>,
     /// Folder that the pictures are written to (default: where the figures are)
     #[arg(long, value_name = "FOLDER")]
     into: Option<PathBuf>,
@@ -21,17 +29,38 @@ struct Options {
 
 fn main() -> Result<(), Box<dyn Error>> {
     let options = Options::parse();
+    match &options.paper {
+        Some(file) => draw_paper(file, &options),
+        None => draw_throughput(&options),
+    }
+}
+
+fn draw_throughput(options: &Options) -> Result<(), Box<dyn Error>> {
     let results = Results::load(&options.from)?;
-    let beside = || options.from.parent().map(PathBuf::from).unwrap_or_default();
+    store(draw::all(&results)?, &options.from, options)?;
+    println!("{}", table::all(&results));
+    results.skipped.iter().for_each(|skipped| println!("SKIPPED: {skipped}"));
+    verdict::all(&results).iter().for_each(|verdict| println!("- {verdict}"));
+    Ok(())
+}
+
+fn draw_paper(file: &Path, options: &Options) -> Result<(), Box<dyn Error>> {
+    let results = PaperResults::load(file)?;
+    store(paper_graphs::all(&results)?, file, options)?;
+    println!("{}", paper_verdict::tables(&results));
+    paper_verdict::all(&results).iter().for_each(|verdict| println!("- {verdict}"));
+    Ok(())
+}
+
+/// Writes pictures to the folder that is asked for, or beside the figures.
+fn store(pictures: Vec<(String, String)>, figures: &Path, options: &Options) -> Result<(), Box<dyn Error>> {
+    let beside = || figures.parent().map(PathBuf::from).unwrap_or_default();
     let into = options.into.clone().unwrap_or_else(beside);
     fs::create_dir_all(&into)?;
-    for (name, svg) in draw::all(&results)? {
+    for (name, svg) in pictures {
         let file = into.join(name);
         fs::write(&file, svg)?;
         eprintln!("{} is written", file.display());
     }
-    println!("{}", table::all(&results));
-    results.skipped.iter().for_each(|skipped| println!("SKIPPED: {skipped}"));
-    verdict::all(&results).iter().for_each(|verdict| println!("- {verdict}"));
     Ok(())
 }

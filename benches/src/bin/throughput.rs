@@ -1,6 +1,6 @@
 //! Measures operations a second and latency by number of callers, CR beside CRAQ beside bare sockets, and stores them.
 
-use std::{env, fs, path::PathBuf, process::ExitCode, thread, time::Duration};
+use std::{env, fs, path::PathBuf, process::ExitCode, time::Duration};
 
 use artillery_benches::throughput::{
     Failed, echo,
@@ -9,12 +9,9 @@ use artillery_benches::throughput::{
     quota::Quotas,
     results::{Placement, Results},
     run::{Plan, Way, by_callers, by_shares, node_beside},
+    signals::end_on_signals,
 };
 use clap::{Parser, Subcommand};
-use tokio::{
-    runtime::Builder,
-    signal::unix::{SignalKind, signal},
-};
 
 /// Measures throughput and latency of CR, CRAQ and bare sockets in one run, and stores them as JSON.
 ///
@@ -84,7 +81,7 @@ fn main() -> ExitCode {
     let options = Options::parse();
     let done = match options.other {
         Some(Other::Echo) => echo::serve(),
-        None => end_on_signals().and_then(|()| measure(&options)),
+        None => end_on_signals(processes::end_all).and_then(|()| measure(&options)),
     };
     processes::end_all();
     match done {
@@ -94,25 +91,6 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
-}
-
-/// On SIGINT and SIGTERM, all that was started ends, and then this.
-fn end_on_signals() -> Result<(), Failed> {
-    let runtime = Builder::new_current_thread().enable_all().build()?;
-    let (mut interrupt, mut terminate) = runtime
-        .block_on(async { Ok::<_, Failed>((signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?)) })?;
-    let wait = move || {
-        let code = runtime.block_on(async {
-            tokio::select! {
-                _ = interrupt.recv() => 130,
-                _ = terminate.recv() => 143,
-            }
-        });
-        processes::end_all();
-        std::process::exit(code);
-    };
-    thread::Builder::new().name("signals".into()).spawn(wait)?;
-    Ok(())
 }
 
 fn plan(options: &Options) -> Result<Plan, Failed> {

@@ -1,33 +1,17 @@
 //! Pictures as SVG, which need no font of the machine that draws them.
 
-use std::{error::Error, ops::Range};
+use std::error::Error;
 
-use plotters::{
-    coord::{
-        Shift,
-        ranged1d::{KeyPointHint, NoDefaultFormatting, Ranged, ValueFormatter},
-    },
-    prelude::*,
+use plotters::style::RGBColor;
+
+use super::{
+    canvas::{Axis, COLOURS, Line, panel, picture, steps},
+    verdict::{paired, shared, shares},
 };
-
-use super::verdict::{paired, shared, shares};
 use crate::throughput::{
     results::{Graph, Placement, Point, Results, System},
-    stats::{median, range},
+    stats::range,
 };
-
-type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
-type Drawn = Result<(), Box<dyn Error>>;
-
-const SIZE: (u32, u32) = (1000, 470);
-const TITLE: u32 = 34;
-const FOOTER: u32 = 48;
-const FONT: &str = "sans-serif";
-const GREY: RGBColor = RGBColor(110, 110, 110);
-const PALE: RGBColor = RGBColor(225, 225, 225);
-/// Told apart by those, too, who see red and green alike.
-const COLOURS: [RGBColor; 4] =
-    [RGBColor(213, 94, 0), RGBColor(0, 114, 178), RGBColor(0, 158, 115), RGBColor(204, 121, 167)];
 
 /// What is shown by number of callers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,54 +20,6 @@ pub enum Measure {
     Throughput,
     /// Median latency of reads.
     Latency,
-}
-
-/// One line of a panel: positions with all samples, and how it looks.
-struct Line {
-    name: String,
-    colour: RGBColor,
-    points: Vec<(f64, Vec<f64>)>,
-}
-
-/// An axis: which values it has, which of them have a label, and what it is called.
-#[derive(Clone)]
-struct Axis {
-    name: &'static str,
-    is_log: bool,
-    ends: (f64, f64),
-    labels: Vec<f64>,
-}
-
-impl Axis {
-    fn place(&self, value: f64) -> f64 {
-        if self.is_log { value.log10() } else { value }
-    }
-}
-
-impl Ranged for Axis {
-    type FormatOption = NoDefaultFormatting;
-    type ValueType = f64;
-
-    fn map(&self, value: &f64, (from, to): (i32, i32)) -> i32 {
-        let (least, most) = (self.place(self.ends.0), self.place(self.ends.1));
-        let part = (self.place(*value) - least) / (most - least);
-        from + (part * f64::from(to - from)).round() as i32
-    }
-
-    fn key_points<Hint: KeyPointHint>(&self, _hint: Hint) -> Vec<f64> {
-        self.labels.clone()
-    }
-
-    fn range(&self) -> Range<f64> {
-        self.ends.0..self.ends.1
-    }
-}
-
-impl ValueFormatter<f64> for Axis {
-    fn format_ext(&self, value: &f64) -> String {
-        let rounded = (value * 100.0).round() / 100.0;
-        format!("{rounded}")
-    }
 }
 
 /// Every picture that there are figures for, with its file's name.
@@ -120,7 +56,7 @@ pub fn by_callers(results: &Results, graph: Graph, measure: Measure) -> Result<S
     };
     let title = format!("{what} {callers}: three nodes, {}-byte values, 1 % writes", results.settings.value_bytes);
     let placements = results.placements(graph);
-    picture(results, &title, placements.len(), |areas| {
+    picture(&title, &footer(results), placements.len(), |areas| {
         for (area, &placement) in areas.iter().zip(&placements) {
             let lines = lines(results, graph, placement, measure);
             panel(area, &placement.to_string(), &callers_axis(&lines), &measure_axis(&lines, measure), &lines, None)?;
@@ -138,7 +74,7 @@ fn lines(results: &Results, graph: Graph, placement: Placement, measure: Measure
             };
             (f64::from(point.callers), samples)
         });
-        Line { name: system.to_string(), colour, points: points.collect() }
+        Line::new(system.to_string(), colour, points.collect())
     };
     let systems = [System::Craq, System::Cr, System::Tcp, System::Quic];
     systems.into_iter().zip(COLOURS).map(line).filter(|line| !line.points.is_empty()).collect()
@@ -172,14 +108,6 @@ fn measure_axis(lines: &[Line], measure: Measure) -> Axis {
     }
 }
 
-/// Some round numbers from 0 to about `most`.
-fn steps(most: f64) -> Vec<f64> {
-    let decade = 10f64.powf((most.max(0.001) / 5.0).log10().floor());
-    let step = [1.0, 2.0, 5.0, 10.0].map(|digit| digit * decade).into_iter().find(|step| most / step <= 7.0);
-    let step = step.unwrap_or(10.0 * decade);
-    (0..=(most / step) as usize).map(|n| n as f64 * step).collect()
-}
-
 /// CRAQ's throughput by CR's, by length of chain; a panel for each part of a core.
 ///
 /// # Errors
@@ -187,7 +115,7 @@ fn steps(most: f64) -> Vec<f64> {
 pub fn by_share(results: &Results) -> Result<String, Box<dyn Error>> {
     let shares = shares(results);
     let title = "Reads at every member (CRAQ) by reads at the tail (CR): speed-up by length of chain";
-    picture(results, title, shares.len(), |areas| {
+    picture(title, &footer(results), shares.len(), |areas| {
         for (area, &share) in areas.iter().zip(&shares) {
             let lines = speed_ups(results, share);
             let most = lines.iter().flat_map(|line| line.points.iter().map(|(x, _)| *x)).fold(1.0, f64::max);
@@ -218,32 +146,9 @@ fn speed_ups(results: &Results, share: f64) -> Vec<Line> {
             let cr = shared(results, share, System::Cr, point.members, reads)?;
             Some((f64::from(point.members), paired(point, cr)))
         });
-        Line { name: format!("{reads} % reads"), colour, points: points.collect() }
+        Line::new(format!("{reads} % reads"), colour, points.collect())
     };
     reads.into_iter().zip(COLOURS).map(line).collect()
-}
-
-/// A title, panels beside each other, and below them where the figures come from.
-fn picture(
-    results: &Results,
-    title: &str,
-    panels: usize,
-    draw: impl FnOnce(&[Area<'_>]) -> Drawn,
-) -> Result<String, Box<dyn Error>> {
-    let mut svg = String::new();
-    {
-        let root = SVGBackend::with_string(&mut svg, SIZE).into_drawing_area();
-        root.fill(&WHITE)?;
-        let text = |size: u32, colour: RGBColor| (FONT, size).into_font().color(&colour);
-        root.draw_text(title, &text(18, BLACK), (12, 10))?;
-        for (line, words) in footer(results).iter().enumerate() {
-            root.draw_text(words, &text(11, GREY), (12, (SIZE.1 - FOOTER) as i32 + 4 + 14 * line as i32))?;
-        }
-        let middle = root.margin(TITLE, FOOTER, 4, 8);
-        draw(&middle.split_evenly((1, panels.max(1))))?;
-        root.present()?;
-    }
-    Ok(svg)
 }
 
 fn footer(results: &Results) -> [String; 3] {
@@ -262,59 +167,6 @@ fn footer(results: &Results) -> [String; 3] {
             settings.blocking, settings.concurrent, settings.callers_per_member
         ),
     ]
-}
-
-fn panel(
-    area: &Area<'_>,
-    caption: &str,
-    x: &Axis,
-    y: &Axis,
-    lines: &[Line],
-    ideal: Option<(&str, [(f64, f64); 2])>,
-) -> Drawn {
-    let mut chart = ChartBuilder::on(area)
-        .caption(caption, (FONT, 14).into_font().color(&GREY))
-        .margin(6)
-        .x_label_area_size(38)
-        .y_label_area_size(54)
-        .build_cartesian_2d(x.clone(), y.clone())?;
-    chart
-        .configure_mesh()
-        .bold_line_style(PALE)
-        .light_line_style(TRANSPARENT)
-        .axis_style(GREY)
-        .label_style((FONT, 12))
-        .x_desc(x.name)
-        .y_desc(y.name)
-        .draw()?;
-    if let Some((name, ideal)) = ideal {
-        let dashes = DashedLineSeries::new(ideal, 6, 5, GREY.stroke_width(1));
-        chart.draw_series(dashes)?.label(name).legend(|at| key(at, GREY));
-    }
-    for Line { name, colour, points } in lines {
-        let medians: Vec<_> = points.iter().map(|(at, samples)| (*at, median(samples))).collect();
-        let colour = *colour;
-        chart
-            .draw_series(LineSeries::new(medians.iter().copied(), colour.stroke_width(2)))?
-            .label(name.as_str())
-            .legend(move |at| key(at, colour));
-        chart.draw_series(medians.iter().map(|&at| Circle::new(at, 3, colour.filled())))?;
-        let bars: Vec<_> = points.iter().map(|(at, samples)| (*at, range(samples))).collect();
-        let bar = |&(at, (least, most)): &_| PathElement::new([(at, least), (at, most)], colour.stroke_width(1));
-        chart.draw_series(bars.iter().map(bar))?;
-    }
-    chart
-        .configure_series_labels()
-        .position(SeriesLabelPosition::UpperLeft)
-        .background_style(WHITE.mix(0.85))
-        .border_style(PALE)
-        .label_font((FONT, 12))
-        .draw()?;
-    Ok(())
-}
-
-fn key((x, y): (i32, i32), colour: RGBColor) -> PathElement<(i32, i32)> {
-    PathElement::new([(x, y), (x + 18, y)], colour.stroke_width(2))
 }
 
 #[cfg(test)]
@@ -372,24 +224,6 @@ mod tests {
         // In each panel a bar for each point, their line, and its key.
         let lines = svg.split('<').filter(|tag| tag.starts_with("polyline") && tag.contains("#0072B2"));
         assert_eq!(lines.count(), 2 * (15 + 2));
-    }
-
-    #[test]
-    fn greater_is_higher_and_logarithms_are_even() {
-        let axis = Axis { name: "", is_log: true, ends: (1.0, 100.0), labels: vec![1.0, 10.0] };
-        assert_eq!([1.0, 10.0, 100.0].map(|value| axis.map(&value, (400, 0))), [400, 200, 0]);
-        let axis = Axis { is_log: false, ..axis };
-        assert_eq!([1.0, 100.0].map(|value| axis.map(&value, (0, 99))), [0, 99]);
-        assert_eq!(axis.format_ext(&2.5), "2.5");
-    }
-
-    #[test]
-    fn steps_are_round_and_few() {
-        assert_eq!(steps(118.0), [0.0, 20.0, 40.0, 60.0, 80.0, 100.0]);
-        assert_eq!(steps(5.0), [0.0, 1.0, 2.0, 3.0, 4.0, 5.0]);
-        for most in [0.0, 0.3, 7.0, 49.9, 2500.0] {
-            assert!((1..=9).contains(&steps(most).len()), "{most}");
-        }
     }
 
     #[test]

@@ -17,6 +17,7 @@ const WORD: usize = 8;
 #[derive(Debug)]
 pub struct Book {
     names: Vec<Bytes>,
+    value_bytes: usize,
     issued: Vec<AtomicU64>,
     acknowledged: Vec<AtomicU64>,
 }
@@ -63,8 +64,14 @@ pub struct Asks {
 impl Book {
     /// So many keys, none of which was written.
     pub fn new(keys: usize) -> Arc<Self> {
-        let zeroes = || (0..keys).map(|_| AtomicU64::new(0)).collect();
-        Arc::new(Self { names: (0..keys).map(key).collect(), issued: zeroes(), acknowledged: zeroes() })
+        Self::with((0..keys).map(key).collect(), VALUE)
+    }
+
+    /// Keys with these names, none of which was written. Values have at least 16 bytes.
+    pub fn with(names: Vec<Bytes>, value_bytes: usize) -> Arc<Self> {
+        let zeroes = || names.iter().map(|_| AtomicU64::new(0)).collect();
+        let (issued, acknowledged, value_bytes) = (zeroes(), zeroes(), value_bytes.max(2 * WORD));
+        Arc::new(Self { names, value_bytes, issued, acknowledged })
     }
 
     /// How many keys there are.
@@ -80,7 +87,7 @@ impl Book {
     /// The next write's number and value.
     pub fn issue(&self, at: usize) -> (u64, Bytes) {
         let number = self.issued[at].fetch_add(1, SeqCst) + 1;
-        (number, value(at as u64, number))
+        (number, value(at as u64, number, self.value_bytes))
     }
 
     /// This write is done.
@@ -100,7 +107,8 @@ impl Book {
     pub fn check(&self, at: usize, floor: u64, found: Option<&Bytes>) -> Result<(), Failed> {
         let name = String::from_utf8_lossy(&self.names[at]);
         let Some(found) = found else { return Err(format!("{name} is absent").into()) };
-        let number = number(at as u64, found).ok_or_else(|| format!("{name} holds what is no value of it"))?;
+        let number =
+            number(at as u64, found, self.value_bytes).ok_or_else(|| format!("{name} holds what is no value of it"))?;
         let issued = self.issued[at].load(SeqCst);
         if (floor.max(1)..=issued).contains(&number) {
             return Ok(());
@@ -114,11 +122,11 @@ impl Book {
     }
 }
 
-/// A value that no other write has: key, number, and words made of both.
-fn value(at: u64, number: u64) -> Bytes {
-    let mut value = Vec::with_capacity(VALUE);
+/// A value that no other write has: key, number, and words made of both; the last one is cut off where no whole one fits.
+fn value(at: u64, number: u64, len: usize) -> Bytes {
+    let mut value = Vec::with_capacity(len + WORD);
     let mix = mix(at, number);
-    for word in 0..(VALUE / WORD) as u64 {
+    for word in 0..len.div_ceil(WORD) as u64 {
         let word = match word {
             0 => at,
             1 => number,
@@ -126,16 +134,19 @@ fn value(at: u64, number: u64) -> Bytes {
         };
         value.extend_from_slice(&word.to_le_bytes());
     }
+    value.truncate(len);
     value.into()
 }
 
 /// The number of the write to `at` that made this value, if one did.
-fn number(at: u64, value: &[u8]) -> Option<u64> {
+fn number(at: u64, value: &[u8], len: usize) -> Option<u64> {
     let (words, rest) = value.as_chunks::<WORD>();
     let number = u64::from_le_bytes(*words.get(1)?);
     let mix = mix(at, number);
     let body = words[2..].iter().zip(2u64..).all(|(word, n)| u64::from_le_bytes(*word) == mix ^ n);
-    (value.len() == VALUE && rest.is_empty() && u64::from_le_bytes(words[0]) == at && body).then_some(number)
+    let last = (mix ^ words.len() as u64).to_le_bytes();
+    let is_whole = value.len() == len && u64::from_le_bytes(words[0]) == at;
+    (is_whole && body && last.starts_with(rest)).then_some(number)
 }
 
 fn mix(at: u64, number: u64) -> u64 {
@@ -186,7 +197,7 @@ mod tests {
         book.acknowledge(3, 2);
         let stale = book.check(3, book.floor(3), Some(&old)).unwrap_err().to_string();
         assert!(stale.contains("write 1") && stale.contains("2 was acknowledged"), "{stale}");
-        assert!(book.check(3, 0, Some(&value(3, 3))).is_err(), "nobody wrote that");
+        assert!(book.check(3, 0, Some(&value(3, 3, VALUE))).is_err(), "nobody wrote that");
         assert!(book.check(3, 0, None).is_err());
     }
 
@@ -196,7 +207,7 @@ mod tests {
         for at in 0..10 {
             book.issue(at);
         }
-        let good = value(3, 1);
+        let good = value(3, 1, VALUE);
         assert_eq!(good.len(), VALUE);
         assert!(book.check(4, 0, Some(&good)).is_err(), "another key's");
         assert!(book.check(3, 0, Some(&good.slice(..VALUE - 1))).is_err());
@@ -205,6 +216,19 @@ mod tests {
             let mut bad = good.to_vec();
             bad[at] ^= 1;
             assert!(book.check(3, 0, Some(&bad.into())).is_err(), "byte {at}");
+        }
+    }
+
+    #[test]
+    fn values_may_have_any_length() {
+        for len in [16, 17, 500, 5000, 5003] {
+            let book = Book::with(vec![key(0)], len);
+            let (_, good) = book.issue(0);
+            assert_eq!(good.len(), len);
+            assert!(book.check(0, 0, Some(&good)).is_ok());
+            let mut bad = good.to_vec();
+            bad[len - 1] ^= 1;
+            assert!(book.check(0, 0, Some(&bad.into())).is_err(), "{len}");
         }
     }
 

@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use artillery_core::clock;
+use artillery_core::{Timestamp, clock};
 use tokio::{
     runtime::{Builder, Handle},
     sync::{mpsc, oneshot},
@@ -60,7 +60,15 @@ const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Waits for what another thread found, if it finds anything.
 fn wait<T>(found: &Receiver<Result<T, Failed>>, orders: Option<&Orders>) -> Result<T, Failed> {
-    let busy = orders.map_or(Duration::ZERO, |orders| orders.window.until.saturating_since(clock::now()));
+    wait_until(found, orders.map_or(Timestamp::ZERO, |orders| orders.window.until))
+}
+
+/// Waits for what another thread finds, which is busy until then.
+///
+/// # Errors
+/// What it found wrong, or that it found nothing in time.
+pub fn wait_until<T>(found: &Receiver<Result<T, Failed>>, until: Timestamp) -> Result<T, Failed> {
+    let busy = until.saturating_since(clock::now());
     found.recv_timeout(busy + PATIENCE).map_err(|error| match error {
         RecvTimeoutError::Timeout => Failed::from("a caller doesn't come back"),
         RecvTimeoutError::Disconnected => Failed::from("a caller has ended"),
@@ -175,13 +183,34 @@ impl Driver {
     /// # Errors
     /// What the system says.
     pub fn start(workers: usize) -> Result<Self, Failed> {
+        Self::start_where(workers, || Ok(()))
+    }
+
+    /// The same; its thread goes to some place first, a network namespace for one.
+    ///
+    /// # Errors
+    /// What the system says, or `enter`.
+    pub fn start_where(
+        workers: usize,
+        enter: impl FnOnce() -> Result<(), Failed> + Send + 'static,
+    ) -> Result<Self, Failed> {
         let mut builder = if workers == 0 { Builder::new_current_thread() } else { Builder::new_multi_thread() };
-        let runtime = builder.worker_threads(workers.max(1)).enable_all().build()?;
+        builder.worker_threads(workers.max(1)).enable_all();
         let (stop, stopped) = oneshot::channel::<()>();
-        let handle = runtime.handle().clone();
-        let run = move || drop(runtime.block_on(stopped));
+        let (finds, found) = sync_channel(1);
+        let run = move || {
+            // Threads of a runtime are where the one was that made it.
+            let made = enter().and_then(|()| Ok(builder.build()?));
+            match made {
+                Ok(runtime) => {
+                    let _ = finds.send(Ok(runtime.handle().clone()));
+                    drop(runtime.block_on(stopped));
+                }
+                Err(failed) => drop(finds.send(Err(failed))),
+            }
+        };
         let thread = thread::Builder::new().name("driver".into()).spawn(run)?;
-        Ok(Self { handle, stop: Some(stop), thread: Some(thread) })
+        Ok(Self { handle: wait(&found, None)?, stop: Some(stop), thread: Some(thread) })
     }
 
     /// For tasks of it.
@@ -200,7 +229,8 @@ impl Driver {
         wait(&self.begin(what), None)
     }
 
-    fn begin<T: Send + 'static>(
+    /// Runs something there, and says where its result will be.
+    pub fn begin<T: Send + 'static>(
         &self,
         what: impl Future<Output = Result<T, Failed>> + Send + 'static,
     ) -> Receiver<Result<T, Failed>> {

@@ -68,6 +68,21 @@ pub fn cpu_of(pid: u32) -> io::Result<f64> {
     busy(&stat).ok_or_else(|| io::Error::other(format!("/proc/{pid}/stat makes no sense")))
 }
 
+/// Seconds that cores have been idle, all cores together.
+///
+/// # Errors
+/// That the system doesn't say so.
+pub fn idle_cpu() -> io::Result<f64> {
+    idle(&fs::read_to_string("/proc/stat")?).ok_or_else(|| io::Error::other("/proc/stat makes no sense"))
+}
+
+/// The fourth and fifth number: idle, and idle while something waits for a disk.
+fn idle(stat: &str) -> Option<f64> {
+    let mut fields = stat.lines().next()?.strip_prefix("cpu ")?.split_ascii_whitespace().skip(3);
+    let mut ticks = || fields.next()?.parse::<f64>().ok();
+    Some((ticks()? + ticks()?) / TICKS_PER_SECOND)
+}
+
 /// User's and system's time, which follow the name in brackets: fields 14 and 15.
 fn busy(stat: &str) -> Option<f64> {
     let (_, fields) = stat.rsplit_once(')')?;
@@ -92,6 +107,12 @@ mod tests {
         let stat = "7 (a) b) S 1 2 3 4 5 6 7 8 9 10 150 50 13 14 20 0 3 0 99";
         assert_eq!(busy(stat), Some(2.0));
         assert_eq!(busy("nonsense"), None);
+    }
+
+    #[test]
+    fn idle_cores() {
+        assert_eq!(idle("cpu  1 2 3 400 50 6 7 8 9 10\ncpu0 1"), Some(4.5));
+        assert_eq!((idle("cpu0 1 2 3 4 5"), idle("")), (None, None));
     }
 
     #[test]

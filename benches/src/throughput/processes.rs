@@ -146,6 +146,8 @@ pub struct ReadyLine {
     ready: bool,
     /// Where it listens.
     pub addr: SocketAddr,
+    /// Its place in the chain.
+    pub role: String,
 }
 
 impl ReadyLine {
@@ -225,7 +227,7 @@ impl Cluster {
 }
 
 /// 32 digits that nobody has guessed.
-fn chance() -> String {
+pub fn chance() -> String {
     use std::hash::{BuildHasher, RandomState};
     let half = || RandomState::new().hash_one(std::process::id());
     format!("{:016x}{:016x}", half(), half())
@@ -238,7 +240,8 @@ mod tests {
     #[test]
     fn the_ready_line() {
         let line = r#"{"ready":true,"node":"ab","role":"head","addr":"127.0.0.1:4711","resp":null,"http":null}"#;
-        assert_eq!(ReadyLine::parse(line).unwrap().addr.port(), 4711);
+        let parsed = ReadyLine::parse(line).unwrap();
+        assert_eq!((parsed.addr.port(), parsed.role.as_str()), (4711, "head"));
         for bad in ["", "ready", r#"{"ready":false,"addr":"127.0.0.1:1"}"#, r#"{"ready":true,"addr":"nowhere"}"#] {
             assert!(ReadyLine::parse(bad).unwrap_err().to_string().contains("no line of a node"), "{bad}");
         }

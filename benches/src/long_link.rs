@@ -1,0 +1,317 @@
+//! Writes over a long link: one handle, one node, and a relay between them that delays every datagram.
+
+use std::{
+    fs, io,
+    net::{Ipv4Addr, SocketAddr},
+    path::{Path, PathBuf},
+    process::Command,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use artillery_core::{clock, config::TransportConfig};
+use artillery_ddata::Client;
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+use tokio::{runtime::Builder, task::JoinSet};
+
+use crate::{
+    paper::{
+        load::{Caller, Line, Work},
+        results::Cores,
+        tally::{Kind, Tally},
+    },
+    relay::{Counts, Relay, pipe::Shape},
+    throughput::{
+        Failed,
+        book::Book,
+        crew::Driver,
+        machine::{cpu_of, own_cpu},
+        processes::{Process, ReadyLine, chance},
+        results::Machine,
+        stats::Window,
+    },
+};
+
+/// Bytes of a value.
+pub const VALUE_BYTES: usize = 1000;
+
+/// A call that takes longer has failed.
+const CALL_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Reads at a time that look at what was written.
+const VERIFIERS: usize = 256;
+
+/// The link of some points.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Link {
+    /// Milliseconds that a datagram is under way, each way.
+    pub delay_ms: u64,
+    /// Datagrams of a million that are lost, each way.
+    pub loss_ppm: u32,
+}
+
+/// How a point is measured.
+#[derive(Debug, Clone)]
+pub struct Plan {
+    /// The program `node`.
+    pub node: PathBuf,
+    /// Time before a sample: the congestion window grows by round trips.
+    pub warm_up: Duration,
+    /// Length of a sample.
+    pub sample: Duration,
+}
+
+/// Writes of one handle over one link.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Point {
+    /// The link.
+    #[serde(flatten)]
+    pub link: Link,
+    /// Writes at the same time.
+    pub in_flight: usize,
+    /// Writes a second.
+    pub per_second: f64,
+    /// Median latency, in milliseconds.
+    pub p50_ms: f64,
+    /// 99th percentile of latency, in milliseconds.
+    pub p99_ms: f64,
+    /// Cores that the client and the relay were busy on, and the node.
+    pub client_cores: f64,
+    /// The same of the node.
+    pub node_cores: f64,
+    /// Datagrams of both ways that the relay lost on purpose.
+    pub lost: u64,
+    /// Datagrams of both ways for which the relay had no room, or the system.
+    pub dropped: u64,
+}
+
+/// One run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Results {
+    /// Where and when.
+    pub machine: Machine,
+    /// Bytes of a value.
+    pub value_bytes: usize,
+    /// Milliseconds before a sample.
+    pub warm_up_ms: u64,
+    /// Milliseconds of a sample.
+    pub sample_ms: u64,
+    /// What was measured.
+    pub points: Vec<Point>,
+}
+
+impl Results {
+    /// Writes a file, with a line for each point.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn store(&self, path: &Path) -> io::Result<()> {
+        let points = self.points.iter().map(serde_json::to_string).collect::<Result<Vec<_>, _>>()?;
+        let text = format!(
+            "{{\n\"machine\": {},\n\"value_bytes\": {},\n\"warm_up_ms\": {},\n\"sample_ms\": {},\n\"points\": [\n{}\n]\n}}\n",
+            serde_json::to_string(&self.machine)?,
+            self.value_bytes,
+            self.warm_up_ms,
+            self.sample_ms,
+            points.join(",\n")
+        );
+        fs::write(path, text)
+    }
+
+    /// As Markdown.
+    pub fn table(&self) -> String {
+        let head =
+            "| round trip, ms | lost, % | in flight | writes/s | p50 ms | p99 ms | cores: client and relay, node |\n";
+        let rows = self.points.iter().map(|point| {
+            format!(
+                "| {} | {} | {} | {:.0} | {:.1} | {:.1} | {:.2}, {:.2} |\n",
+                2 * point.link.delay_ms,
+                f64::from(point.link.loss_ppm) / 10_000.0,
+                point.in_flight,
+                point.per_second,
+                point.p50_ms,
+                point.p99_ms,
+                point.client_cores,
+                point.node_cores
+            )
+        });
+        format!("{head}|--:|--:|--:|--:|--:|--:|--:|\n{}", rows.collect::<String>())
+    }
+}
+
+/// Everything that the client's transport is set to.
+fn transport() -> TransportConfig {
+    TransportConfig::default()
+}
+
+/// One node, which clients reach through a relay.
+struct Site {
+    node: Process,
+    relay: Relay,
+    addr: SocketAddr,
+    name: String,
+    secret: String,
+    /// The relay's runtime.
+    _driver: Driver,
+}
+
+impl Site {
+    fn start(plan: &Plan, link: Link, number: u16) -> Result<Self, Failed> {
+        let shape = Shape { delay: Duration::from_millis(link.delay_ms), loss_ppm: link.loss_ppm, ..Shape::default() };
+        let driver = Driver::start(0)?;
+        let bound = driver.run(async { Ok(Relay::bind((Ipv4Addr::LOCALHOST, 0).into())?) })?;
+        // The node must know the relay's address, and the relay the node's: the node's is chosen here.
+        let (addr, target) = (bound.addr, SocketAddr::from((own_loopback(), FIRST_PORT + number)));
+        let relay = driver.run(async move { Ok(bound.start(target, &shape)) })?;
+        let (name, secret) = (format!("long-link-{}", chance()), chance());
+        let mut command = Command::new(&plan.node);
+        command.args(["--cluster", &name, "--no-mdns", "--expect", "1", "--replicas", "1"]);
+        command.args(["--listen", &target.to_string(), "--advertise", &addr.to_string()]);
+        // As much as is in flight at most, and more.
+        command.args(["--window-bytes", "256MiB", "--queue-bytes", "256MiB", "--backlog-bytes", "16MiB"]);
+        command.args(["--log", "error"]).env("ARTILLERY_SECRET", &secret);
+        let node = Process::start(&mut command)?;
+        ReadyLine::parse(&node.said()?)?;
+        Ok(Self { node, relay, addr, name, secret, _driver: driver })
+    }
+
+    async fn connect(&self) -> Result<Client, Failed> {
+        let client = Client::builder().cluster(&self.name).secret(&self.secret).transport(transport());
+        Ok(client.seed(self.addr).connect().await?)
+    }
+}
+
+const FIRST_PORT: u16 = 4000;
+
+/// A loopback address that other processes don't use.
+fn own_loopback() -> Ipv4Addr {
+    let [_, high, middle, low] = std::process::id().to_be_bytes();
+    Ipv4Addr::new(127, 100 + high % 100, middle, low.clamp(1, 254))
+}
+
+/// Measures one point, with a node, a relay and a client of its own.
+///
+/// # Errors
+/// Any failed operation or wrong value.
+pub fn measure(plan: &Plan, link: Link, in_flight: usize, number: u16) -> Result<Point, Failed> {
+    let site = Site::start(plan, link, number)?;
+    let book = Book::with((0..in_flight).map(|n| Bytes::from(format!("long/{n:06}"))).collect(), VALUE_BYTES);
+    let runtime = Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let client = site.connect().await?;
+        let point = sample(plan, &site, &client, &book, link, in_flight).await?;
+        verify(&client, &book).await?;
+        client.close().await;
+        Ok(point)
+    })
+}
+
+async fn sample(
+    plan: &Plan,
+    site: &Site,
+    client: &Client,
+    book: &Arc<Book>,
+    link: Link,
+    in_flight: usize,
+) -> Result<Point, Failed> {
+    let from = clock::now() + plan.warm_up;
+    let window = Window { from, until: from + plan.sample };
+    let line = line(client, book, window)?;
+    let mut callers = JoinSet::new();
+    let work = Work::Write { per_second: None };
+    for number in 0..in_flight {
+        callers.spawn(Caller { work, number, writers: in_flight }.work(line.clone()));
+    }
+    until(&mut callers, from).await?;
+    let busy = || Ok::<_, Failed>((own_cpu(), cpu_of(site.node.pid())?));
+    let (before, began) = (busy()?, clock::now());
+    until(&mut callers, window.until).await?;
+    let (after, seconds) = (busy()?, (clock::now() - began).as_secs_f64());
+    // What is still under way may or may not take effect: the book takes either for right.
+    callers.shutdown().await;
+    let tally = line.tally.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    let latency = tally.latency(Kind::Write);
+    let counts = site.relay.counts();
+    let sum = |of: fn(&Counts) -> u64| counts.iter().map(of).sum();
+    let cores =
+        Cores { clients: (after.0 - before.0) / seconds, nodes: (after.1 - before.1) / seconds, ..Cores::default() };
+    Ok(Point {
+        link,
+        in_flight,
+        per_second: tally.per_second(Kind::Write).round(),
+        p50_ms: latency.p50_us / 1000.0,
+        p99_ms: latency.p99_us / 1000.0,
+        client_cores: (cores.clients * 1000.0).round() / 1000.0,
+        node_cores: (cores.nodes * 1000.0).round() / 1000.0,
+        lost: sum(|counts| counts.lost),
+        dropped: sum(|counts| counts.dropped + counts.refused),
+    })
+}
+
+fn line(client: &Client, book: &Arc<Book>, window: Window) -> Result<Line, Failed> {
+    let (kv, tally) = (client.kv().with_timeout(CALL_TIMEOUT), Arc::new(Mutex::new(Tally::new(window)?)));
+    Ok(Line { kv, book: book.clone(), copies: 1, window, tolerant: false, tally })
+}
+
+/// Lets callers go on until then; the first one that failed ends it.
+async fn until(callers: &mut JoinSet<Result<(), Failed>>, then: artillery_core::Timestamp) -> Result<(), Failed> {
+    let time_is_up = tokio::time::sleep(then.saturating_since(clock::now()));
+    tokio::pin!(time_is_up);
+    loop {
+        tokio::select! {
+            () = &mut time_is_up => return Ok(()),
+            Some(ended) = callers.join_next() => ended??,
+        }
+    }
+}
+
+/// Every key that was written holds its last acknowledged value, or one that was under way at the end.
+async fn verify(client: &Client, book: &Arc<Book>) -> Result<(), Failed> {
+    let now = clock::now();
+    let line = line(client, book, Window { from: now, until: now })?;
+    let mut readers = JoinSet::new();
+    for reader in 0..VERIFIERS {
+        let line = line.clone();
+        readers.spawn(async move {
+            for at in (reader..line.book.keys()).step_by(VERIFIERS) {
+                if line.book.floor(at) > 0 {
+                    line.read(at).await?;
+                }
+            }
+            Ok::<_, Failed>(())
+        });
+    }
+    while let Some(ended) = readers.join_next().await {
+        ended??;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_show_round_trips() {
+        let point = Point {
+            link: Link { delay_ms: 78, loss_ppm: 1000 },
+            in_flight: 1024,
+            per_second: 5500.0,
+            p50_ms: 160.0,
+            p99_ms: 200.0,
+            client_cores: 0.5,
+            node_cores: 0.25,
+            lost: 3,
+            dropped: 0,
+        };
+        let machine = crate::throughput::results::made_up::results(Vec::new()).machine;
+        let results = Results { machine, value_bytes: 1000, warm_up_ms: 1, sample_ms: 1, points: vec![point] };
+        assert!(results.table().ends_with("| 156 | 0.1 | 1024 | 5500 | 160.0 | 200.0 | 0.50, 0.25 |\n"));
+    }
+
+    #[test]
+    fn loopback_addresses_are_ours() {
+        assert!(own_loopback().is_loopback() && own_loopback() != Ipv4Addr::LOCALHOST);
+    }
+}

@@ -1,0 +1,14 @@
+//! The evaluation of the CRAQ paper (Terrace and Freedman, USENIX ATC 2009, section 6), on shaped links.
+//!
+//! Each node and each client has a network namespace of its own ([`net`]), whose link to a common switch carries a fixed
+//! number of megabits a second each way. Nodes are processes ([`chain`]); clients are threads of this one ([`crowd`]).
+//! Links bound what a chain can serve, as they did in the paper, for as long as there is processor time left.
+
+pub mod chain;
+pub mod crowd;
+pub mod experiments;
+pub mod load;
+pub mod net;
+pub mod results;
+pub mod tally;
+pub mod verdict;

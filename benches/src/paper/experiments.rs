@@ -1,0 +1,141 @@
+//! The experiments of the evaluation, each a file.
+
+mod failover;
+mod latency;
+mod mixed;
+mod reads;
+mod writes;
+
+use std::{path::PathBuf, sync::Arc, thread, time::Duration};
+
+use artillery_core::clock;
+use bytes::Bytes;
+
+pub use self::{failover::failover, latency::latency, mixed::mixed, reads::reads, writes::writes};
+use super::{
+    chain::{Chain, Lab},
+    crowd::Crowd,
+    load::Caller,
+    net::QUEUE_BYTES,
+    results::{Cores, Settings},
+    tally::Tally,
+};
+use crate::throughput::{
+    Failed,
+    book::Book,
+    machine::{cpu_of, idle_cpu, own_cpu},
+    stats::Window,
+};
+
+/// Values of the paper's figures, in bytes.
+const SMALL: usize = 500;
+const LARGE: usize = 5000;
+
+/// How a run is made.
+#[derive(Debug, Clone)]
+pub struct Plan {
+    /// The program `node`.
+    pub node: PathBuf,
+    /// Whether samples are short and points few.
+    pub quick: bool,
+    /// Samples of each point.
+    pub rounds: u32,
+    /// Time before each sample.
+    pub warm_up: Duration,
+    /// Length of a sample.
+    pub sample: Duration,
+    /// Keys of a book.
+    pub keys: usize,
+    /// Keys that are written and read at the same time.
+    pub hot_keys: usize,
+    /// Clients for each member.
+    pub clients_per_member: usize,
+}
+
+impl Plan {
+    /// The run whose figures are worth storing.
+    pub fn full(node: PathBuf) -> Self {
+        let (warm_up, sample) = (Duration::from_millis(500), Duration::from_secs(2));
+        Self { node, quick: false, rounds: 3, warm_up, sample, keys: 1000, hot_keys: 16, clients_per_member: 2 }
+    }
+
+    /// Whether everything works.
+    pub fn quick(node: PathBuf) -> Self {
+        let (warm_up, sample) = (Duration::from_millis(200), Duration::from_millis(500));
+        Self { quick: true, rounds: 1, warm_up, sample, ..Self::full(node) }
+    }
+
+    /// The longest chain.
+    pub const MAX_MEMBERS: usize = 7;
+
+    /// What is stored of it.
+    pub fn settings(&self) -> Settings {
+        let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+        Settings {
+            quick: self.quick,
+            rounds: self.rounds,
+            warm_up_ms: millis(self.warm_up),
+            sample_ms: millis(self.sample),
+            keys: self.keys,
+            hot_keys: self.hot_keys,
+            clients_per_member: self.clients_per_member,
+            queue_bytes: QUEUE_BYTES,
+            network: "veth and one bridge, MTU 1500, HTB at both ends of each link, one thread a node".to_owned(),
+        }
+    }
+
+    fn window(&self) -> Window {
+        let from = clock::now() + self.warm_up;
+        Window { from, until: from + self.sample }
+    }
+}
+
+/// Callers that keep a member's link full, by size of values: they hold less than fits in its queue.
+fn callers_per_link(value_bytes: usize) -> usize {
+    (160_000 / (value_bytes + 100)).clamp(16, 256)
+}
+
+fn book(name: &str, keys: usize, value_bytes: usize) -> Arc<Book> {
+    Book::with((0..keys).map(|n| Bytes::from(format!("{name}/{n:06}"))).collect(), value_bytes)
+}
+
+/// A sample, and the cores that were busy meanwhile.
+fn sample(
+    plan: &Plan,
+    chain: &Chain,
+    crowd: &Crowd,
+    book: &Arc<Book>,
+    jobs: &[(usize, Caller)],
+) -> Result<(Tally, Cores), Failed> {
+    let pids = chain.pids();
+    let nodes = || pids.iter().map(|&pid| cpu_of(pid)).sum::<Result<f64, _>>();
+    let (began, before) = (clock::now(), (own_cpu(), nodes()?, idle_cpu()?));
+    let tally = crowd.run(book, plan.window(), jobs);
+    let tally = tally.map_err(|error| format!("{}-{}: {error}", chain.system, chain.members()))?;
+    let seconds = (clock::now() - began).as_secs_f64();
+    let part = |now: f64, before: f64| (now - before) / seconds;
+    let (clients, nodes) = (part(own_cpu(), before.0), part(nodes()?, before.1));
+    let idle = part(idle_cpu()?, before.2);
+    let others = (thread::available_parallelism()?.get() as f64 - clients - nodes - idle).max(0.0);
+    let rounded = |cores: f64| (cores * 1000.0).round() / 1000.0;
+    let cores =
+        Cores { clients: rounded(clients), nodes: rounded(nodes), others: rounded(others), idle: rounded(idle) };
+    Ok((tally, cores))
+}
+
+/// The indices of some contestants, there and back again by turns, so that none is always the first.
+fn turns(contestants: usize, round: u32) -> Vec<usize> {
+    let mut order: Vec<_> = (0..contestants).collect();
+    if round % 2 == 1 {
+        order.reverse();
+    }
+    order
+}
+
+/// Starts chains at the same time, and waits for all of them.
+fn start_all(lab: &Lab, kinds: &[(crate::throughput::results::System, usize)]) -> Result<Vec<Chain>, Failed> {
+    let begin = |&(system, members): &_| Chain::begin(lab, system, members);
+    let mut chains = kinds.iter().map(begin).collect::<Result<Vec<_>, _>>()?;
+    chains.iter_mut().try_for_each(Chain::ready)?;
+    Ok(chains)
+}

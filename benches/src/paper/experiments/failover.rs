@@ -1,0 +1,119 @@
+//! Reads and writes by time while a member is killed and comes back.
+
+use std::{thread, time::Duration};
+
+use artillery_core::{Timestamp, clock};
+use tokio::runtime::{Builder, Runtime};
+
+use super::{Plan, SMALL, book, callers_per_link};
+use crate::{
+    paper::{
+        chain::{Chain, Lab},
+        crowd::Crowd,
+        results::Failover,
+        tally::BUCKET,
+    },
+    throughput::{Failed, results::System, stats::Window},
+};
+
+const MEMBERS: usize = 3;
+/// A node's default.
+const LEASE_MS: u32 = 1000;
+/// As many as leave a dead member's clients spread over the living ones.
+const CLIENTS_PER_MEMBER: usize = 4;
+/// How often clients look for members that joined.
+const REFRESH: Duration = Duration::from_millis(500);
+const WRITERS: usize = 32;
+const WRITES_PER_SECOND: f64 = 500.0;
+
+/// Kills a member of a chain of three, one place after the other, and starts it again.
+///
+/// # Errors
+/// A wrong value. Failed operations are counted.
+pub fn failover(lab: &Lab, plan: &Plan, mbit: u32) -> Result<Vec<Failover>, Failed> {
+    let places = if plan.quick { &["middle"][..] } else { &["head", "middle", "tail"][..] };
+    places.iter().map(|killed| one(lab, plan, mbit, killed)).collect()
+}
+
+/// When things happen, after the begin of the window.
+struct Times {
+    kill: Duration,
+    start: Duration,
+    end: Duration,
+}
+
+fn one(lab: &Lab, plan: &Plan, mbit: u32, killed: &str) -> Result<Failover, Failed> {
+    let second = if plan.quick { Duration::from_millis(600) } else { Duration::from_secs(1) };
+    let times = Times { kill: second * 4, start: second * 9, end: second * 16 };
+    let mut chain = Chain::begin_with_lease(lab, System::Craq, MEMBERS, LEASE_MS)?;
+    chain.ready()?;
+    let mut crowd = Crowd::gather(lab, &chain, CLIENTS_PER_MEMBER)?;
+    crowd.tolerant = true;
+    crowd.refresh = Some(REFRESH);
+    let book = book("failover", plan.keys, SMALL);
+    crowd.fill(&book)?;
+    let node = chain.node_of(killed).ok_or_else(|| format!("no node is the {killed}"))?;
+    let mut jobs = crowd.readers(callers_per_link(SMALL) * MEMBERS);
+    jobs.extend(crowd.writers(WRITERS, Some(WRITES_PER_SECOND)));
+    let from = clock::now() + plan.warm_up;
+    let window = Window { from, until: from + times.end };
+    let (tally, ready_ms) = thread::scope(|scope| {
+        let load = scope.spawn(|| crowd.run(&book, window, &jobs));
+        let ready_ms = kill_and_restart(lab, &mut chain, node, from, &times);
+        let tally = load.join().map_err(|_| "the load has panicked")??;
+        Ok::<_, Failed>((tally, ready_ms?))
+    })?;
+    let found = Failover {
+        mbit,
+        members: MEMBERS,
+        killed: killed.to_owned(),
+        lease_ms: LEASE_MS,
+        writes_wanted: WRITES_PER_SECOND,
+        killed_ms: millis(times.kill),
+        started_ms: millis(times.start),
+        ready_ms,
+        bucket_ms: millis(BUCKET),
+        timeline: tally.timeline().to_vec(),
+    };
+    tell(&found);
+    Ok(found)
+}
+
+/// When the node was ready again.
+fn kill_and_restart(lab: &Lab, chain: &mut Chain, node: usize, from: Timestamp, times: &Times) -> Result<u64, Failed> {
+    let runtime = Builder::new_current_thread().enable_all().build()?;
+    wait_for(&runtime, from + times.kill);
+    chain.kill(node);
+    wait_for(&runtime, from + times.start);
+    chain.restart(lab, node)?;
+    Ok(millis(clock::now() - from))
+}
+
+/// The schedule of the experiment, not a condition: at this time the next thing happens.
+fn wait_for(runtime: &Runtime, at: Timestamp) {
+    runtime.block_on(async { tokio::time::sleep(at.saturating_since(clock::now())).await });
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
+fn tell(found: &Failover) {
+    let second = usize::try_from(1000 / found.bucket_ms.max(1)).unwrap_or(1).max(1);
+    let sums = found.timeline.chunks(second).map(|chunk| {
+        let reads: u32 = chunk.iter().map(|bucket| bucket.reads).sum();
+        let writes: u32 = chunk.iter().map(|bucket| bucket.writes).sum();
+        let failures: u32 = chunk.iter().map(|bucket| bucket.failures).sum();
+        format!("{reads}/{writes}/{failures}")
+    });
+    let sums: Vec<_> = sums.collect();
+    eprintln!(
+        "  {} Mbit/s, {} killed at {} ms, started at {} ms, ready at {} ms; reads/writes/failures by second: {}",
+        found.mbit,
+        found.killed,
+        found.killed_ms,
+        found.started_ms,
+        found.ready_ms,
+        sums.join(" ")
+    );
+}

@@ -1,0 +1,68 @@
+//! Writes and compare-and-swaps by length of the chain.
+
+use std::sync::Arc;
+
+use super::{LARGE, Plan, SMALL, book, callers_per_link, sample, start_all, turns};
+use crate::{
+    paper::{
+        chain::{Chain, Lab},
+        crowd::Crowd,
+        load::{Caller, Work},
+        results::{Change, WritePoint},
+        tally::Kind,
+    },
+    throughput::{Failed, book::Book, results::System},
+};
+
+const LENGTHS: [usize; 3] = [3, 5, 7];
+const SERIES: [(Change, usize); 3] = [(Change::Put, SMALL), (Change::Put, LARGE), (Change::Swap, SMALL)];
+
+/// Measures writes to chains that take turns.
+///
+/// # Errors
+/// Any failed operation or wrong value.
+pub fn writes(lab: &Lab, plan: &Plan, mbit: u32) -> Result<Vec<WritePoint>, Failed> {
+    let chains = start_all(lab, &LENGTHS.map(|members| (System::Craq, members)))?;
+    let crowds = chains.iter().map(|chain| Crowd::gather(lab, chain, plan.clients_per_member));
+    let crowds = crowds.collect::<Result<Vec<_>, _>>()?;
+    let mut points = Vec::new();
+    for (number, (change, value_bytes)) in SERIES.into_iter().enumerate() {
+        let books: Vec<_> = chains.iter().map(|_| book(&format!("write-{number}"), plan.keys, value_bytes)).collect();
+        crowds.iter().zip(&books).try_for_each(|(crowd, book)| crowd.fill(book))?;
+        let mut row: Vec<_> = chains.iter().map(|chain| point(chain, change, value_bytes, mbit)).collect();
+        for round in 0..plan.rounds {
+            for at in turns(chains.len(), round) {
+                measure(plan, &chains[at], &crowds[at], &books[at], &mut row[at])?;
+            }
+        }
+        crowds.iter().zip(&books).try_for_each(|(crowd, book)| crowd.verify(book))?;
+        row.iter().for_each(tell);
+        points.append(&mut row);
+    }
+    Ok(points)
+}
+
+fn point(chain: &Chain, change: Change, value_bytes: usize, mbit: u32) -> WritePoint {
+    let callers = if change == Change::Put { callers_per_link(value_bytes) } else { 1 };
+    let (members, per_second, p50_us, cores) = (chain.members(), Vec::new(), Vec::new(), Vec::new());
+    WritePoint { mbit, change, value_bytes, members, callers, per_second, p50_us, cores }
+}
+
+fn measure(plan: &Plan, chain: &Chain, crowd: &Crowd, book: &Arc<Book>, point: &mut WritePoint) -> Result<(), Failed> {
+    let jobs = match point.change {
+        Change::Put => crowd.writers(point.callers, None),
+        Change::Swap => vec![(0, Caller { work: Work::Swap, number: 0, writers: 1 })],
+    };
+    let (tally, cores) = sample(plan, chain, crowd, book, &jobs)?;
+    point.per_second.push(tally.per_second(Kind::Write).round());
+    point.p50_us.push(tally.latency(Kind::Write).p50_us.round());
+    point.cores.push(cores);
+    Ok(())
+}
+
+fn tell(point: &WritePoint) {
+    let WritePoint { mbit, change, value_bytes, members, per_second, p50_us, cores, .. } = point;
+    eprintln!(
+        "  {mbit} Mbit/s, {change:?}, {value_bytes} B, CRAQ-{members}: {per_second:?} writes/s, {p50_us:?} µs, {cores:?}"
+    );
+}

@@ -1,0 +1,179 @@
+//! What callers do: one operation after the other, each answer checked.
+
+use std::{
+    collections::BTreeSet,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use artillery_core::clock;
+use artillery_ddata::{Kv, Version, Way};
+use tokio::time::{Interval, MissedTickBehavior, interval};
+
+use super::tally::{Kind, Tally};
+use crate::throughput::{
+    Failed,
+    book::{Ask, Asks, Book, Turn},
+    stats::Window,
+};
+
+/// What one caller does until the window is over.
+#[derive(Debug, Clone, Copy)]
+pub enum Work {
+    /// Reads any key.
+    Read,
+    /// Gives its own keys new values: as many a second as are wanted, or as many as it can.
+    Write {
+        /// Writes per second of this caller.
+        per_second: Option<f64>,
+    },
+    /// Compares and swaps one key, again and again.
+    Swap,
+}
+
+/// What is common to the callers of one client.
+#[derive(Debug, Clone)]
+pub struct Line {
+    /// The client's handle.
+    pub kv: Kv,
+    /// Keys and what was written to them.
+    pub book: Arc<Book>,
+    /// Members that a write must be on.
+    pub copies: u32,
+    /// When, and what counts.
+    pub window: Window,
+    /// Whether an error is counted rather than the end of the run.
+    pub tolerant: bool,
+    /// What was done.
+    pub tally: Arc<Mutex<Tally>>,
+}
+
+/// One caller of all that write to the same book.
+#[derive(Debug, Clone, Copy)]
+pub struct Caller {
+    /// What it does.
+    pub work: Work,
+    /// Its number among writers, which decides which keys are its own.
+    pub number: usize,
+    /// How many writers there are.
+    pub writers: usize,
+}
+
+impl Caller {
+    fn asks(&self, line: &Line) -> Asks {
+        let reads_percent = if matches!(self.work, Work::Read) { 100 } else { 0 };
+        let seed = line.window.from.as_nanos() ^ (u64::from(reads_percent) << 32);
+        let (writer, writers, window) = (self.number, self.writers.max(1), line.window);
+        line.book.asks(Turn { writer, writers, reads_percent, seed, window })
+    }
+
+    /// Works until the window is over.
+    ///
+    /// # Errors
+    /// A wrong value always, and any error unless the line tolerates them.
+    pub async fn work(self, line: Line) -> Result<(), Failed> {
+        match self.work {
+            Work::Read => line.read_on(self.asks(&line)).await,
+            Work::Write { per_second } => {
+                let own_keys = line.book.keys() / self.writers.max(1);
+                line.write_on(self.asks(&line), own_keys, per_second.map(pace)).await
+            }
+            Work::Swap => line.swap_on(self.number).await,
+        }
+    }
+}
+
+fn pace(per_second: f64) -> Interval {
+    let mut pace = interval(Duration::from_secs_f64(1.0 / per_second.max(0.001)));
+    pace.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    pace
+}
+
+impl Line {
+    fn is_over(&self) -> bool {
+        clock::now() >= self.window.until
+    }
+
+    fn note<T>(&self, what: impl FnOnce(&mut Tally) -> T) -> T {
+        what(&mut self.tally.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn failed(&self, what: &str, error: &dyn std::fmt::Display) -> Result<(), Failed> {
+        if !self.tolerant {
+            return Err(format!("a {what} failed: {error}").into());
+        }
+        self.note(|tally| tally.fail(clock::now()));
+        Ok(())
+    }
+
+    async fn read_on(&self, mut asks: Asks) -> Result<(), Failed> {
+        while !self.is_over() {
+            let (Ask::Read(at) | Ask::Write(at)) = asks.next_ask();
+            self.read(at).await?;
+        }
+        Ok(())
+    }
+
+    /// Reads a key, and checks all bytes of its value.
+    ///
+    /// # Errors
+    /// A wrong value always, and any error unless the line tolerates them.
+    pub async fn read(&self, at: usize) -> Result<(), Failed> {
+        let (floor, began) = (self.book.floor(at), clock::now());
+        match self.kv.get(self.book.name(at)).await {
+            Ok(read) => {
+                self.book.check(at, floor, read.value())?;
+                let kind = if read.served.way == Way::Local { Kind::CleanRead } else { Kind::DirtyRead };
+                self.note(|tally| tally.note(kind, began, clock::now()));
+                Ok(())
+            }
+            Err(error) => self.failed("read", &error),
+        }
+    }
+
+    async fn write_on(&self, mut asks: Asks, own_keys: usize, mut pace: Option<Interval>) -> Result<(), Failed> {
+        let mut unknown = BTreeSet::new();
+        while !self.is_over() && unknown.len() < own_keys {
+            if let Some(pace) = &mut pace {
+                pace.tick().await;
+            }
+            let (Ask::Read(at) | Ask::Write(at)) = asks.next_ask();
+            if unknown.contains(&at) {
+                tokio::task::yield_now().await;
+            } else if !self.write(at).await? {
+                // The failed write may still take effect: another one to the same key could no longer be checked.
+                unknown.insert(at);
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives a key its next value; `false`: that failed, and the line tolerates it.
+    ///
+    /// # Errors
+    /// That it failed, or is on too few members.
+    pub async fn write(&self, at: usize) -> Result<bool, Failed> {
+        let ((number, value), began) = (self.book.issue(at), clock::now());
+        match self.kv.put(self.book.name(at), value).await {
+            Ok(done) if done.copies == self.copies || self.tolerant => {
+                self.book.acknowledge(at, number);
+                self.note(|tally| tally.note(Kind::Write, began, clock::now()));
+                Ok(true)
+            }
+            Ok(done) => Err(format!("a write is on {} members of {}", done.copies, self.copies).into()),
+            Err(error) => self.failed("write", &error).map(|()| false),
+        }
+    }
+
+    async fn swap_on(&self, at: usize) -> Result<(), Failed> {
+        let mut version: Version = self.kv.get(self.book.name(at)).await?.version();
+        while !self.is_over() {
+            let ((number, value), began) = (self.book.issue(at), clock::now());
+            let swapped = self.kv.compare_and_swap(self.book.name(at), version, value).await?;
+            version = swapped.map_err(|_| "a key with one writer has another version")?.version;
+            self.book.acknowledge(at, number);
+            self.note(|tally| tally.note(Kind::Write, began, clock::now()));
+        }
+        Ok(())
+    }
+}

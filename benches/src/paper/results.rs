@@ -1,0 +1,240 @@
+//! What is stored of a run: all that its graphs are drawn from.
+
+use std::{fmt, fs, io, path::Path};
+
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+
+use super::tally::{Bucket, Latency};
+use crate::throughput::results::{Machine, System};
+
+/// One run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Results {
+    /// Where and when.
+    pub machine: Machine,
+    /// How.
+    pub settings: Settings,
+    /// Reads by length of the chain.
+    pub reads: Vec<ReadPoint>,
+    /// Reads beside writes to the same keys.
+    pub mixed: Vec<MixedPoint>,
+    /// Writes by length of the chain.
+    pub writes: Vec<WritePoint>,
+    /// Latencies by length of the chain.
+    pub latency: Vec<LatencyPoint>,
+    /// Reads and writes while a member is killed and comes back.
+    pub failover: Vec<Failover>,
+}
+
+/// How a run was made.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Settings {
+    /// Whether samples were short.
+    pub quick: bool,
+    /// Samples of each point.
+    pub rounds: u32,
+    /// Milliseconds before each sample.
+    pub warm_up_ms: u64,
+    /// Milliseconds of a sample.
+    pub sample_ms: u64,
+    /// Keys of a book.
+    pub keys: usize,
+    /// Keys that are written and read at the same time.
+    pub hot_keys: usize,
+    /// Clients for each member, each with a link of its own.
+    pub clients_per_member: usize,
+    /// Bytes that may wait at each end of a link.
+    pub queue_bytes: u32,
+    /// What there is between nodes and clients.
+    pub network: String,
+}
+
+/// Cores that were busy during a sample.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct Cores {
+    /// With the clients.
+    pub clients: f64,
+    /// With the nodes.
+    pub nodes: f64,
+    /// With other programs, and with work of the kernel that is no process's.
+    pub others: f64,
+    /// With nothing.
+    pub idle: f64,
+}
+
+/// Reads of one chain. Lists have an entry for each sample.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ReadPoint {
+    /// What each link carries.
+    pub mbit: u32,
+    /// Bytes of a value.
+    pub value_bytes: usize,
+    /// CR or CRAQ.
+    pub system: System,
+    /// Members of the chain.
+    pub members: usize,
+    /// Callers at the same time.
+    pub callers: usize,
+    /// Reads a second.
+    pub per_second: Vec<f64>,
+    /// Median latency, in microseconds.
+    pub p50_us: Vec<f64>,
+    /// Busy cores.
+    pub cores: Vec<Cores>,
+}
+
+/// Reads beside writes to the same few keys. Lists have an entry for each sample.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct MixedPoint {
+    /// What each link carries.
+    pub mbit: u32,
+    /// CR or CRAQ.
+    pub system: System,
+    /// Members of the chain.
+    pub members: usize,
+    /// Writes a second that were asked for; `None`: as many as possible.
+    pub wanted: Option<f64>,
+    /// Writes a second that were made.
+    pub writes: Vec<f64>,
+    /// Clean reads a second.
+    pub clean: Vec<f64>,
+    /// Dirty reads a second.
+    pub dirty: Vec<f64>,
+    /// Busy cores.
+    pub cores: Vec<Cores>,
+}
+
+/// How keys are changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Change {
+    /// Values are put to many keys, by many callers.
+    Put,
+    /// One key is compared and swapped, by one caller.
+    Swap,
+}
+
+/// Writes to one chain. Lists have an entry for each sample.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct WritePoint {
+    /// What each link carries.
+    pub mbit: u32,
+    /// How keys are changed.
+    pub change: Change,
+    /// Bytes of a value.
+    pub value_bytes: usize,
+    /// Members of the chain.
+    pub members: usize,
+    /// Callers at the same time.
+    pub callers: usize,
+    /// Writes a second.
+    pub per_second: Vec<f64>,
+    /// Median latency, in microseconds.
+    pub p50_us: Vec<f64>,
+    /// Busy cores.
+    pub cores: Vec<Cores>,
+}
+
+/// Latencies of one caller at one chain.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct LatencyPoint {
+    /// What each link carries.
+    pub mbit: u32,
+    /// Members of the chain.
+    pub members: usize,
+    /// Whether other callers kept the links busy.
+    pub loaded: bool,
+    /// Reads at the head of keys without a writer.
+    pub clean: Latency,
+    /// Reads at the head of a key while it is written.
+    pub dirty: Latency,
+    /// Writes.
+    pub write: Latency,
+}
+
+/// Reads and writes while a member is killed and comes back.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Failover {
+    /// What each link carries.
+    pub mbit: u32,
+    /// Members of the chain.
+    pub members: usize,
+    /// The place of the member that is killed.
+    pub killed: String,
+    /// Length of a lease, in milliseconds.
+    pub lease_ms: u32,
+    /// Writes a second that were asked for.
+    pub writes_wanted: f64,
+    /// When the member is killed.
+    pub killed_ms: u64,
+    /// When its process is started again.
+    pub started_ms: u64,
+    /// When it serves strong reads.
+    pub ready_ms: u64,
+    /// Length of a bucket, in milliseconds.
+    pub bucket_ms: u64,
+    /// Operations by time.
+    pub timeline: Vec<Bucket>,
+}
+
+impl Results {
+    /// A run that has measured nothing yet.
+    pub fn new(machine: Machine, settings: Settings) -> Self {
+        let (reads, mixed, writes, latency, failover) = Default::default();
+        Self { machine, settings, reads, mixed, writes, latency, failover }
+    }
+
+    /// Reads a file.
+    ///
+    /// # Errors
+    /// That it can't be read, or isn't what [`store`](Self::store) writes.
+    pub fn load(path: &Path) -> io::Result<Self> {
+        load(path)
+    }
+
+    /// Writes a file, with a line for each point.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn store(&self, path: &Path) -> io::Result<()> {
+        fs::write(path, self.text()?)
+    }
+
+    fn text(&self) -> serde_json::Result<String> {
+        let one = |name: &str, text: String| format!("\"{name}\": {text}");
+        let parts = [
+            one("machine", serde_json::to_string(&self.machine)?),
+            one("settings", serde_json::to_string(&self.settings)?),
+            one("reads", lines(&self.reads)?),
+            one("mixed", lines(&self.mixed)?),
+            one("writes", lines(&self.writes)?),
+            one("latency", lines(&self.latency)?),
+            one("failover", lines(&self.failover)?),
+        ];
+        Ok(format!("{{\n{}\n}}\n", parts.join(",\n")))
+    }
+
+    /// The rates that links were held to, greatest first.
+    pub fn rates(&self) -> Vec<u32> {
+        let reads = self.reads.iter().map(|point| point.mbit);
+        let mixed = self.mixed.iter().map(|point| point.mbit);
+        let writes = self.writes.iter().map(|point| point.mbit);
+        let latency = self.latency.iter().map(|point| point.mbit);
+        let mut rates: Vec<_> = reads.chain(mixed).chain(writes).chain(latency).collect();
+        rates.extend(self.failover.iter().map(|point| point.mbit));
+        rates.sort_unstable_by(|a, b| b.cmp(a));
+        rates.dedup();
+        rates
+    }
+}
+
+fn lines<T: Serialize>(points: &[T]) -> serde_json::Result<String> {
+    let points = points.iter().map(serde_json::to_string).collect::<Result<Vec<_>, _>>()?;
+    Ok(format!("[\n{}\n]", points.join(",\n")))
+}
+
+fn load<T: DeserializeOwned>(path: &Path) -> io::Result<T> {
+    let told = |error: &dyn fmt::Display| io::Error::other(format!("{}: {error}", path.display()));
+    let text = fs::read(path).map_err(|error| told(&error))?;
+    serde_json::from_slice(&text).map_err(|error| told(&error))
+}

@@ -1,0 +1,264 @@
+//! A relay of UDP datagrams that delays, loses and slows them: a long link on one machine.
+//!
+//! Clients send to the relay's address, and it passes their datagrams on to one target, from a socket of its own for each
+//! client, and back. Each way has a delay line ([`pipe`]) with a share of lost datagrams, a rate, and bounds on
+//! what it holds. Trains of datagrams that the system receives as one buffer (GRO) are sent on as one (GSO).
+
+mod flows;
+pub mod pipe;
+mod socket;
+pub mod train;
+
+use std::{
+    io,
+    net::SocketAddr,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+};
+
+use artillery_core::{Timestamp, clock};
+use tokio::{sync::Notify, task::JoinSet};
+
+use self::{
+    flows::{Flow, Flows},
+    pipe::{Next, Pipe, Shape},
+    socket::Socket,
+    train::Train,
+};
+
+/// Where a train goes to.
+#[derive(Debug, Clone)]
+enum Destination {
+    /// To the target, from the socket of a client.
+    Target(Arc<Flow>),
+    /// To a client.
+    Client(SocketAddr),
+}
+
+impl PartialEq for Destination {
+    fn eq(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Target(own), Self::Target(others)) => Arc::ptr_eq(own, others),
+            (Self::Client(own), Self::Client(others)) => own == others,
+            _ => false,
+        }
+    }
+}
+
+/// What became of the datagrams of one way.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Datagrams that were passed on.
+    pub passed: u64,
+    /// Datagrams that were lost on purpose.
+    pub lost: u64,
+    /// Datagrams for which there was no room.
+    pub dropped: u64,
+    /// Datagrams that the system didn't take.
+    pub refused: u64,
+}
+
+/// One way of the relay.
+struct Way {
+    pipe: Mutex<Pipe<Destination>>,
+    has_more: Notify,
+    refused: AtomicU64,
+}
+
+impl Way {
+    fn new(shape: &Shape, seed: u64) -> Self {
+        let pipe = Mutex::new(Pipe::new(shape, seed));
+        Self { pipe, has_more: Notify::new(), refused: AtomicU64::new(0) }
+    }
+
+    fn with_pipe<T>(&self, what: impl FnOnce(&mut Pipe<Destination>) -> T) -> T {
+        what(&mut self.pipe.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn enter(&self, now: Timestamp, trains: impl Iterator<Item = (Train, Destination)>) {
+        self.with_pipe(|pipe| trains.for_each(|(train, to)| pipe.enter(now, train, to)));
+        self.has_more.notify_one();
+    }
+
+    /// Sends what is due, for ever.
+    async fn send_on(&self, front: &Socket) {
+        loop {
+            match self.with_pipe(|pipe| pipe.next(clock::now())) {
+                Next::Due(train, to) => {
+                    let sent = match &to {
+                        Destination::Target(flow) => flow.socket.send(&train, flow.target).await,
+                        Destination::Client(client) => front.send(&train, *client).await,
+                    };
+                    // A datagram may be lost on its way: that is what UDP promises. It is counted.
+                    if sent.is_err() {
+                        self.refused.fetch_add(train.datagrams() as u64, Relaxed);
+                    }
+                }
+                Next::At(due) => tokio::time::sleep(due.saturating_since(clock::now())).await,
+                Next::Nothing => self.has_more.notified().await,
+            }
+        }
+    }
+
+    fn counts(&self) -> Counts {
+        let refused = self.refused.load(Relaxed);
+        let counts = self.with_pipe(|pipe| pipe.counts());
+        Counts { refused, passed: counts.passed.saturating_sub(refused), ..counts }
+    }
+}
+
+/// A relay's address before it relays: its target may need to know it first.
+#[derive(Debug)]
+pub struct Bound {
+    front: Socket,
+    /// Where clients send to.
+    pub addr: SocketAddr,
+}
+
+/// A relay at work. It ends when this is dropped.
+pub struct Relay {
+    there: Arc<Way>,
+    back: Arc<Way>,
+    _tasks: JoinSet<()>,
+}
+
+impl Relay {
+    /// Takes an address.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn bind(listen: SocketAddr) -> io::Result<Bound> {
+        let front = Socket::bind(listen)?;
+        Ok(Bound { addr: front.local_addr()?, front })
+    }
+
+    /// What became of datagrams, to the target and back.
+    pub fn counts(&self) -> [Counts; 2] {
+        [self.there.counts(), self.back.counts()]
+    }
+}
+
+impl Bound {
+    /// Relays to this target from now on, in tasks of the current runtime; each way has this shape.
+    pub fn start(self, target: SocketAddr, shape: &Shape) -> Relay {
+        let (there, back) = (Arc::new(Way::new(shape, shape.seed)), Arc::new(Way::new(shape, !shape.seed)));
+        let front = Arc::new(self.front);
+        let mut tasks = JoinSet::new();
+        for way in [&there, &back] {
+            let (way, front) = (way.clone(), front.clone());
+            tasks.spawn(async move { way.send_on(&front).await });
+        }
+        tasks.spawn(take_in(front, target, there.clone(), back.clone()));
+        Relay { there, back, _tasks: tasks }
+    }
+}
+
+/// Takes in what clients send. Tasks of their own take in what the target answers each of them.
+async fn take_in(front: Arc<Socket>, target: SocketAddr, there: Arc<Way>, back: Arc<Way>) {
+    let (mut flows, mut buffers) = (Flows::new(target), socket::Buffers::new());
+    loop {
+        let Ok(received) = front.receive(&mut buffers).await else { continue };
+        let now = clock::now();
+        let trains = received.filter_map(|(train, client)| {
+            let flow = flows.of(client, |flow| answers(flow, client, back.clone()));
+            // Without a socket for this client its datagrams are lost.
+            Some((train, Destination::Target(flow.ok()?)))
+        });
+        there.enter(now, trains);
+    }
+}
+
+/// Takes in what the target answers one client.
+async fn answers(flow: Arc<Flow>, client: SocketAddr, back: Arc<Way>) {
+    let mut buffers = socket::Buffers::new();
+    loop {
+        let Ok(received) = flow.socket.receive(&mut buffers).await else { continue };
+        let from_target = received.filter(|(_, from)| *from == flow.target);
+        back.enter(clock::now(), from_target.map(|(train, _)| (train, Destination::Client(client))));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{net::Ipv4Addr, time::Duration};
+
+    use tokio::{net::UdpSocket, time::timeout};
+
+    use super::*;
+
+    const PATIENCE: Duration = Duration::from_secs(20);
+
+    async fn echo(socket: UdpSocket) {
+        let mut buffer = [0; 2048];
+        while let Ok((len, from)) = socket.recv_from(&mut buffer).await {
+            let _ = socket.send_to(&buffer[..len], from).await;
+        }
+    }
+
+    /// Datagrams a second that a relay on one thread passes on: `--ignored --nocapture`, in a release build.
+    #[test]
+    #[ignore = "measures"]
+    fn capacity() {
+        use crate::throughput::crew::Driver;
+        const SECONDS: u64 = 2;
+        let local = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+        for datagrams in [1, 50] {
+            let driver = Driver::start(0).unwrap();
+            let bound = driver.run(async move { Ok(Relay::bind(local)?) }).unwrap();
+            let addr = bound.addr;
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            let received = runtime.block_on(async {
+                let (target, client) = (Socket::bind(local).unwrap(), Socket::bind(local).unwrap());
+                let target_addr = target.local_addr().unwrap();
+                let relay = driver.run(async move { Ok(bound.start(target_addr, &Shape::default())) }).unwrap();
+                let train = Train::new(vec![7; 1200 * datagrams], 1200, None);
+                let until = clock::now() + Duration::from_secs(SECONDS);
+                let send = async {
+                    while clock::now() < until {
+                        client.send(&train, addr).await.unwrap();
+                        tokio::task::yield_now().await;
+                    }
+                };
+                let (mut received, mut buffers) = (0, socket::Buffers::new());
+                let count = async {
+                    while let Ok(trains) = target.receive(&mut buffers).await {
+                        received += trains.map(|(train, _)| train.datagrams()).sum::<usize>();
+                    }
+                };
+                tokio::select! {
+                    () = send => {}
+                    () = count => {}
+                }
+                eprintln!("{:?}", relay.counts()[0]);
+                received
+            });
+            eprintln!("trains of {datagrams}: {} datagrams a second", received as u64 / SECONDS);
+        }
+    }
+
+    #[tokio::test]
+    async fn datagrams_go_there_and_back_and_take_their_time() {
+        let local = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+        let server = UdpSocket::bind(local).await.unwrap();
+        let target = server.local_addr().unwrap();
+        let echo = tokio::spawn(echo(server));
+        let bound = Relay::bind(local).unwrap();
+        let addr = bound.addr;
+        let shape = Shape { delay: Duration::from_millis(30), ..Shape::default() };
+        let relay = bound.start(target, &shape);
+        for number in [1u8, 2] {
+            let client = UdpSocket::bind(local).await.unwrap();
+            let began = clock::now();
+            client.send_to(&[number; 100], addr).await.unwrap();
+            let mut buffer = [0; 2048];
+            let (len, from) = timeout(PATIENCE, client.recv_from(&mut buffer)).await.unwrap().unwrap();
+            assert_eq!((&buffer[..len], from), (&[number; 100][..], addr));
+            assert!(clock::now() - began >= Duration::from_millis(60));
+        }
+        let all = Counts { passed: 2, ..Counts::default() };
+        assert_eq!(relay.counts(), [all, all]);
+        echo.abort();
+    }
+}

@@ -1,0 +1,230 @@
+//! One way of a link: what enters it leaves it later, or not at all.
+
+use std::{collections::VecDeque, time::Duration};
+
+use artillery_core::Timestamp;
+
+use super::{Counts, train::Train};
+
+/// What one way of a link does to datagrams.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Shape {
+    /// How long a datagram is under way.
+    pub delay: Duration,
+    /// Datagrams of a million that are lost, at random.
+    pub loss_ppm: u32,
+    /// Datagrams of more bytes are dropped.
+    pub max_datagram: usize,
+    /// Bytes a second; `None`: as many as come.
+    pub rate: Option<u64>,
+    /// Bytes that may wait for their turn where there is a rate; what comes beyond them is dropped.
+    pub queue_bytes: u64,
+    /// Where chance begins.
+    pub seed: u64,
+}
+
+impl Default for Shape {
+    fn default() -> Self {
+        Self { delay: Duration::ZERO, loss_ppm: 0, max_datagram: usize::MAX, rate: None, queue_bytes: 1 << 20, seed: 1 }
+    }
+}
+
+/// Bytes that are under way at a time, at most: enough for 1.6 GB/s over 156 ms.
+const MAX_BYTES: usize = 256 << 20;
+
+/// What a train takes beside its bytes.
+const TRAIN_BYTES: usize = 128;
+
+/// What leaves a pipe next.
+#[derive(Debug)]
+pub enum Next<T> {
+    /// This, now.
+    Due(Train, T),
+    /// Something, then.
+    At(Timestamp),
+    /// Nothing is under way.
+    Nothing,
+}
+
+/// One way of a link.
+#[derive(Debug)]
+pub struct Pipe<T> {
+    shape: Shape,
+    under_way: VecDeque<(Timestamp, Train, T)>,
+    bytes: usize,
+    /// When the last byte that entered has been put on the link.
+    busy_until: Timestamp,
+    chance: u64,
+    counts: Counts,
+}
+
+impl<T: PartialEq> Pipe<T> {
+    /// An empty one.
+    pub fn new(shape: &Shape, seed: u64) -> Self {
+        let (shape, under_way) = (shape.clone(), VecDeque::new());
+        Self { shape, under_way, bytes: 0, busy_until: Timestamp::ZERO, chance: seed, counts: Counts::default() }
+    }
+
+    /// Some datagrams enter the link. A train arrives as a whole, when its last datagram does; one that comes at the same time
+    /// as the one before it becomes a part of that.
+    pub fn enter(&mut self, now: Timestamp, train: Train, to: T) {
+        let Some(train) = train.retain(|len| self.admits(now, len)) else { return };
+        let due = self.busy_until.max(now) + self.shape.delay;
+        let train = match self.under_way.back_mut() {
+            Some((last, before, same)) if *last == due && *same == to => {
+                let len = train.bytes().len();
+                match before.append(train) {
+                    Ok(()) => {
+                        self.bytes += len;
+                        return;
+                    }
+                    Err(train) => train,
+                }
+            }
+            _ => train,
+        };
+        self.bytes += train.bytes().len() + TRAIN_BYTES;
+        self.under_way.push_back((due, train, to));
+    }
+
+    fn admits(&mut self, now: Timestamp, len: usize) -> bool {
+        if self.shape.loss_ppm > 0 && self.draw() % 1_000_000 < u64::from(self.shape.loss_ppm) {
+            self.counts.lost += 1;
+            return false;
+        }
+        if len > self.shape.max_datagram || self.bytes >= MAX_BYTES || !self.takes_turn(now, len as u64) {
+            self.counts.dropped += 1;
+            return false;
+        }
+        true
+    }
+
+    /// Whether there is room in the queue before the link; if so, its turn is taken.
+    fn takes_turn(&mut self, now: Timestamp, len: u64) -> bool {
+        let Some(rate) = self.shape.rate else { return true };
+        let start = self.busy_until.max(now);
+        let waiting = u128::from(rate) * (start - now).as_nanos() / NANOS_PER_SECOND;
+        if waiting + u128::from(len) > u128::from(self.shape.queue_bytes) {
+            return false;
+        }
+        let nanos = u128::from(len) * NANOS_PER_SECOND / u128::from(rate.max(1));
+        self.busy_until = start + Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX));
+        true
+    }
+
+    /// Takes out what is due.
+    pub fn next(&mut self, now: Timestamp) -> Next<T> {
+        match self.under_way.front() {
+            None => return Next::Nothing,
+            Some((due, ..)) if *due > now => return Next::At(*due),
+            Some(_) => {}
+        }
+        let Some((_, train, to)) = self.under_way.pop_front() else { return Next::Nothing };
+        self.bytes -= train.bytes().len() + TRAIN_BYTES;
+        self.counts.passed += train.datagrams() as u64;
+        Next::Due(train, to)
+    }
+
+    /// What became of datagrams so far.
+    pub fn counts(&self) -> Counts {
+        self.counts
+    }
+
+    /// SplitMix64.
+    fn draw(&mut self) -> u64 {
+        self.chance = self.chance.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut bits = self.chance;
+        bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        bits ^ (bits >> 31)
+    }
+}
+
+const NANOS_PER_SECOND: u128 = 1_000_000_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(millis: u64) -> Timestamp {
+        Timestamp::ZERO + Duration::from_millis(millis)
+    }
+
+    fn train(datagrams: usize) -> Train {
+        Train::new(vec![0; 1000 * datagrams], 1000, None)
+    }
+
+    #[test]
+    fn what_enters_leaves_later_in_order() {
+        let mut pipe = Pipe::new(&Shape { delay: Duration::from_millis(78), ..Shape::default() }, 1);
+        pipe.enter(at(10), train(1), 'a');
+        pipe.enter(at(20), train(3), 'b');
+        assert!(matches!(pipe.next(at(87)), Next::At(due) if due == at(88)));
+        assert!(matches!(pipe.next(at(88)), Next::Due(_, 'a')));
+        assert!(matches!(pipe.next(at(200)), Next::Due(train, 'b') if train.datagrams() == 3));
+        assert!(matches!(pipe.next(at(200)), Next::Nothing));
+        assert_eq!((pipe.bytes, pipe.counts().passed), (0, 4));
+    }
+
+    #[test]
+    fn a_rate_spreads_datagrams_and_drops_what_finds_no_room() {
+        let shape = Shape { rate: Some(1_000_000), queue_bytes: 5000, ..Shape::default() };
+        let mut pipe = Pipe::new(&shape, 1);
+        pipe.enter(at(0), train(3), ());
+        pipe.enter(at(0), train(4), ());
+        assert_eq!(pipe.counts().dropped, 2, "a queue of five");
+        assert!(matches!(pipe.next(at(0)), Next::At(due) if due == at(3)));
+        assert!(matches!(pipe.next(at(3)), Next::Due(..)));
+        assert!(matches!(pipe.next(at(3)), Next::At(due) if due == at(5)));
+        pipe.enter(at(100), train(1), ());
+        assert_eq!(pipe.busy_until, at(101));
+    }
+
+    #[test]
+    fn as_many_are_lost_as_should_be_and_the_same_ones_each_time() {
+        let lost = |seed| {
+            let mut pipe = Pipe::new(&Shape { loss_ppm: 10_000, ..Shape::default() }, seed);
+            for _ in 0..10_000 {
+                pipe.enter(at(0), train(10), ());
+            }
+            pipe.counts().lost
+        };
+        assert!((800..1200).contains(&lost(7)), "{}", lost(7));
+        assert_eq!(lost(7), lost(7));
+        assert_ne!(lost(7), lost(8));
+    }
+
+    #[test]
+    fn datagrams_that_are_too_long_are_dropped() {
+        let mut pipe = Pipe::new(&Shape { max_datagram: 999, ..Shape::default() }, 1);
+        pipe.enter(at(0), train(2), ());
+        pipe.enter(at(0), Train::new(vec![0; 999], 999, None), ());
+        assert!(matches!(pipe.next(at(0)), Next::Due(train, ()) if train.bytes().len() == 999));
+        assert_eq!(pipe.counts().dropped, 2);
+    }
+
+    #[test]
+    fn what_comes_together_leaves_together() {
+        let mut pipe = Pipe::new(&Shape::default(), 1);
+        for to in ['a', 'a', 'b'] {
+            pipe.enter(at(1), train(1), to);
+        }
+        pipe.enter(at(2), train(1), 'b');
+        let left: Vec<_> = std::iter::from_fn(|| match pipe.next(at(2)) {
+            Next::Due(train, to) => Some((train.datagrams(), to)),
+            _ => None,
+        })
+        .collect();
+        assert_eq!((left, pipe.bytes), (vec![(2, 'a'), (1, 'b'), (1, 'b')], 0));
+    }
+
+    #[test]
+    fn what_is_under_way_is_bounded() {
+        let mut pipe = Pipe::new(&Shape { delay: Duration::from_secs(60), ..Shape::default() }, 1);
+        let big = Train::new(vec![0; 60_000], 60_000, None);
+        for _ in 0..10_000 {
+            pipe.enter(at(0), big.clone(), ());
+        }
+        assert!(pipe.bytes < MAX_BYTES + 100_000 && pipe.counts().dropped > 1000);
+    }
+}
