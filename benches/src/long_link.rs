@@ -9,7 +9,10 @@ use std::{
     time::Duration,
 };
 
-use artillery_core::{clock, config::TransportConfig};
+use artillery_core::{
+    clock,
+    config::{Congestion, TransportConfig},
+};
 use artillery_ddata::Client;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
@@ -49,6 +52,8 @@ pub struct Link {
     pub delay_ms: u64,
     /// Datagrams of a million that are lost, each way.
     pub loss_ppm: u32,
+    /// The congestion control of both sides.
+    pub congestion: Congestion,
 }
 
 /// How a point is measured.
@@ -60,6 +65,8 @@ pub struct Plan {
     pub warm_up: Duration,
     /// Length of a sample.
     pub sample: Duration,
+    /// Bytes that may be in flight on one stream, at both sides.
+    pub window: u32,
 }
 
 /// Writes of one handle over one link.
@@ -121,13 +128,13 @@ impl Results {
 
     /// As Markdown.
     pub fn table(&self) -> String {
-        let head =
-            "| round trip, ms | lost, % | in flight | writes/s | p50 ms | p99 ms | cores: client and relay, node |\n";
+        let head = "| round trip, ms | lost, % | by | in flight | writes/s | p50 ms | p99 ms | cores: client and relay, node |\n";
         let rows = self.points.iter().map(|point| {
             format!(
-                "| {} | {} | {} | {:.0} | {:.1} | {:.1} | {:.2}, {:.2} |\n",
+                "| {} | {} | {:?} | {} | {:.0} | {:.1} | {:.1} | {:.2}, {:.2} |\n",
                 2 * point.link.delay_ms,
                 f64::from(point.link.loss_ppm) / 10_000.0,
+                point.link.congestion,
                 point.in_flight,
                 point.per_second,
                 point.p50_ms,
@@ -136,13 +143,18 @@ impl Results {
                 point.node_cores
             )
         });
-        format!("{head}|--:|--:|--:|--:|--:|--:|--:|\n{}", rows.collect::<String>())
+        format!("{head}|--:|--:|---|--:|--:|--:|--:|--:|\n{}", rows.collect::<String>())
     }
 }
 
 /// Everything that the client's transport is set to.
-fn transport() -> TransportConfig {
-    TransportConfig::default()
+fn transport(link: Link, window: u32) -> TransportConfig {
+    TransportConfig {
+        congestion: link.congestion,
+        stream_window_bytes: window,
+        connection_window_bytes: window.saturating_mul(8),
+        ..TransportConfig::default()
+    }
 }
 
 /// One node, which clients reach through a relay.
@@ -170,14 +182,16 @@ impl Site {
         command.args(["--listen", &target.to_string(), "--advertise", &addr.to_string()]);
         // As much as is in flight at most, and more.
         command.args(["--window-bytes", "256MiB", "--queue-bytes", "256MiB", "--backlog-bytes", "16MiB"]);
+        let congestion = format!("{:?}", link.congestion).to_lowercase();
+        command.args(["--congestion", &congestion, "--stream-window-bytes", &plan.window.to_string()]);
         command.args(["--log", "error"]).env("ARTILLERY_SECRET", &secret);
         let node = Process::start(&mut command)?;
         ReadyLine::parse(&node.said()?)?;
         Ok(Self { node, relay, addr, name, secret, _driver: driver })
     }
 
-    async fn connect(&self) -> Result<Client, Failed> {
-        let client = Client::builder().cluster(&self.name).secret(&self.secret).transport(transport());
+    async fn connect(&self, plan: &Plan, link: Link) -> Result<Client, Failed> {
+        let client = Client::builder().cluster(&self.name).secret(&self.secret).transport(transport(link, plan.window));
         Ok(client.seed(self.addr).connect().await?)
     }
 }
@@ -199,7 +213,7 @@ pub fn measure(plan: &Plan, link: Link, in_flight: usize, number: u16) -> Result
     let book = Book::with((0..in_flight).map(|n| Bytes::from(format!("long/{n:06}"))).collect(), VALUE_BYTES);
     let runtime = Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
-        let client = site.connect().await?;
+        let client = site.connect(plan, link).await?;
         let point = sample(plan, &site, &client, &book, link, in_flight).await?;
         verify(&client, &book).await?;
         client.close().await;
@@ -295,7 +309,7 @@ mod tests {
     #[test]
     fn rows_show_round_trips() {
         let point = Point {
-            link: Link { delay_ms: 78, loss_ppm: 1000 },
+            link: Link { delay_ms: 78, loss_ppm: 1000, congestion: Congestion::Bbr },
             in_flight: 1024,
             per_second: 5500.0,
             p50_ms: 160.0,
@@ -307,7 +321,7 @@ mod tests {
         };
         let machine = crate::throughput::results::made_up::results(Vec::new()).machine;
         let results = Results { machine, value_bytes: 1000, warm_up_ms: 1, sample_ms: 1, points: vec![point] };
-        assert!(results.table().ends_with("| 156 | 0.1 | 1024 | 5500 | 160.0 | 200.0 | 0.50, 0.25 |\n"));
+        assert!(results.table().ends_with("| 156 | 0.1 | Bbr | 1024 | 5500 | 160.0 | 200.0 | 0.50, 0.25 |\n"));
     }
 
     #[test]

@@ -6,6 +6,7 @@ use artillery_benches::{
     long_link::{Link, Plan, Results, VALUE_BYTES, measure},
     throughput::{Failed, machine::machine, processes, run::node_beside, signals::end_on_signals},
 };
+use artillery_core::config::Congestion;
 use clap::Parser;
 
 /// Measures writes of one handle to one node behind a relay that delays and loses datagrams, and stores figures as JSON.
@@ -26,9 +27,13 @@ struct Options {
     #[arg(long, value_name = "N", value_delimiter = ',', default_value = "1024,8192,16384,65536",
         value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     in_flight: Vec<u32>,
-    /// Links: milliseconds each way, and datagrams of a million that are lost
-    #[arg(long, value_name = "MS:PPM", value_delimiter = ',', default_value = "0:0,78:0,78:1000", value_parser = link)]
+    /// Links: milliseconds each way, datagrams of a million that are lost, and cubic, bbr or newreno
+    #[arg(long, value_name = "MS:PPM:NAME", value_delimiter = ',', value_parser = link,
+        default_value = "0:0:cubic,78:0:cubic,78:1000:cubic,78:1000:bbr")]
     links: Vec<Link>,
+    /// Bytes that may be in flight on one stream
+    #[arg(long, value_name = "BYTES", default_value_t = 32 << 20, value_parser = clap::value_parser!(u32).range(65536..=536_870_911))]
+    stream_window_bytes: u32,
     /// Length of a sample
     #[arg(long, value_name = "MILLISECONDS", value_parser = clap::value_parser!(u64).range(100..=600_000))]
     sample_ms: Option<u64>,
@@ -38,13 +43,21 @@ struct Options {
 }
 
 fn link(text: &str) -> Result<Link, String> {
-    let (delay_ms, loss_ppm) = text.split_once(':').ok_or("expected MS:PPM")?;
+    let [delay_ms, loss_ppm, name] = *text.split(':').collect::<Vec<_>>() else {
+        return Err("expected MS:PPM:NAME".to_owned());
+    };
     let delay_ms = delay_ms.parse().map_err(|error| format!("{delay_ms}: {error}"))?;
     let loss_ppm = loss_ppm.parse().map_err(|error| format!("{loss_ppm}: {error}"))?;
     if delay_ms > 10_000 || loss_ppm > 1_000_000 {
         return Err("at most 10000 ms, and 1000000 of a million".to_owned());
     }
-    Ok(Link { delay_ms, loss_ppm })
+    let congestion = match name {
+        "cubic" => Congestion::Cubic,
+        "bbr" => Congestion::Bbr,
+        "newreno" => Congestion::NewReno,
+        _ => return Err(format!("{name}: one of cubic, bbr, newreno")),
+    };
+    Ok(Link { delay_ms, loss_ppm, congestion })
 }
 
 fn main() -> ExitCode {
@@ -65,7 +78,7 @@ fn run(options: &Options) -> Result<(), Failed> {
     let (warm_up, sample) = if options.quick { (1000, 1000) } else { (3000, 5000) };
     let (warm_up_ms, sample_ms) = (options.warm_up_ms.unwrap_or(warm_up), options.sample_ms.unwrap_or(sample));
     let (warm_up, sample) = (Duration::from_millis(warm_up_ms), Duration::from_millis(sample_ms));
-    let plan = Plan { node, warm_up, sample };
+    let plan = Plan { node, warm_up, sample, window: options.stream_window_bytes };
     let mut counts = options.in_flight.clone();
     counts.sort_unstable();
     if options.quick {
