@@ -1,6 +1,7 @@
 //! Finds who is to be asked, and asks until the answer is certain or the time is up.
 
 mod data;
+mod doubts;
 #[cfg(feature = "testing")]
 mod observed;
 mod once;
@@ -22,7 +23,7 @@ use tokio::{runtime::Handle, time::Instant};
 pub(crate) use self::data::{HowToRead, HowToWrite};
 pub(crate) use self::routes::{Asked, Routes};
 pub(super) use self::routes::{ask_on, ask_once};
-use self::{once::Tried, peers::Peers, pick::Attempts};
+use self::{doubts::DoubtfulCalls, once::Tried, peers::Peers, pick::Attempts};
 use super::{channel::Question, requests::Requests};
 use crate::{
     Error, MemberId, NodeId, Place, Routing, Timestamp,
@@ -58,6 +59,7 @@ pub(crate) struct Router {
     changing: Mutex<()>,
     order: pick::Order,
     requests: Requests,
+    doubts: DoubtfulCalls,
     /// Who writes down what is asked and answered, in a test.
     #[cfg(feature = "testing")]
     pub(crate) observer: std::sync::OnceLock<crate::testing::Observer>,
@@ -106,6 +108,7 @@ impl Router {
             changing: Mutex::default(),
             order,
             requests: Requests::default(),
+            doubts: DoubtfulCalls::default(),
             #[cfg(feature = "testing")]
             observer: std::sync::OnceLock::new(),
         })

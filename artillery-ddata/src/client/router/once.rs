@@ -20,8 +20,6 @@ use crate::{
 
 /// A write that its head hasn't answered for so long is reason enough to ask who is head now.
 const WRITE_PATIENCE: Duration = Duration::from_millis(250);
-/// And to ask again after so long, until it is known.
-const DOUBT: Duration = Duration::from_millis(100);
 /// A read that one member hasn't answered for so long is put to another one.
 const READ_PATIENCE: Duration = Duration::from_millis(250);
 /// The next one is given longer: they may all have much to do.
@@ -79,9 +77,8 @@ impl Router {
         };
         let until = patience.map_or(deadline, |patience| deadline.min(Instant::now() + patience));
         // A write that may be asked for again.
-        let doubts = (repeat(&question.operation) == Repeat::Recorded).then_some((WRITE_PATIENCE, || -> Doubts<'_> {
-            Box::pin(self.deposed(question.chain, epoch, member, until))
-        }));
+        let doubts = (repeat(&question.operation) == Repeat::Recorded)
+            .then_some((WRITE_PATIENCE, || -> Doubts<'_> { Box::pin(self.deposed(question.chain, epoch, member)) }));
         match channel.ask(question, until, doubts).await {
             Outcome::Answered(response) => match response.answer {
                 ResponseAnswer::Reply(reply) => {
@@ -93,24 +90,6 @@ impl Router {
             },
             Outcome::NotSent(reason) => Tried::Nothing(not_sent(reason, member.node)),
             Outcome::Unanswered(reason) => Tried::Unanswered(reason),
-        }
-    }
-
-    /// Waits until a configuration that is newer than `epoch` has another head than this one.
-    async fn deposed(&self, chain: ChainId, epoch: Epoch, head: MemberId, until: Instant) {
-        let is_deposed = || {
-            let known = self.known();
-            known.and_then(|routing| routing.chain(chain).map(|now| now.epoch > epoch && now.head() != Some(head)))
-        };
-        while is_deposed() != Some(true) {
-            self.refresh_routing(until).await;
-            if is_deposed() == Some(true) {
-                return;
-            }
-            if Instant::now() >= until {
-                return std::future::pending().await;
-            }
-            self.routes.changed_or(until.min(Instant::now() + DOUBT)).await;
         }
     }
 

@@ -100,6 +100,17 @@ impl Routes {
         }
     }
 
+    /// Waits until the routing is such; for ever, if it never is.
+    pub(super) async fn wait_for(&self, is_such: impl Fn(&Routing) -> bool) {
+        let known = match self {
+            Self::Node(local) => local.routing().wait_for(|known| known.as_deref().is_some_and(&is_such)).await.is_ok(),
+            Self::Asked(asked) => asked.known.subscribe().wait_for(|known| is_such(known)).await.is_ok(),
+        };
+        if !known {
+            std::future::pending().await
+        }
+    }
+
     /// Waits until the routing changes, at most until `until`.
     pub(super) async fn changed_or(&self, until: Instant) {
         let changed = async {
