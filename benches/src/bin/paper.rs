@@ -108,7 +108,8 @@ fn measure(options: &Options) -> Result<(), Failed> {
     options.mbit.iter().try_for_each(|&mbit| measure_at(mbit, &options.only))?;
     if options.only.contains(&Part::Reads) {
         let more = options.reads_mbit.clone().unwrap_or(if options.quick { Vec::new() } else { vec![25] });
-        more.iter().try_for_each(|&mbit| measure_at(mbit, &[Part::Reads]))?;
+        let mut more = more.into_iter().filter(|rate| !options.mbit.contains(rate));
+        more.try_for_each(|mbit| measure_at(mbit, &[Part::Reads]))?;
     }
     let file = options.into.join("paper.json");
     results.store(&file)?;

@@ -61,7 +61,7 @@ impl Plan {
 
     /// Whether everything works.
     pub fn quick(node: PathBuf) -> Self {
-        let (warm_up, sample) = (Duration::from_millis(200), Duration::from_millis(500));
+        let (warm_up, sample) = (Duration::from_millis(150), Duration::from_millis(400));
         Self { quick: true, rounds: 1, warm_up, sample, ..Self::full(node) }
     }
 

@@ -43,7 +43,7 @@ struct Times {
 }
 
 fn one(lab: &Lab, plan: &Plan, mbit: u32, killed: &str) -> Result<Failover, Failed> {
-    let second = if plan.quick { Duration::from_millis(600) } else { Duration::from_secs(1) };
+    let second = if plan.quick { Duration::from_millis(400) } else { Duration::from_secs(1) };
     let times = Times { kill: second * 4, start: second * 9, end: second * 16 };
     let mut chain = Chain::begin_with_lease(lab, System::Craq, MEMBERS, LEASE_MS)?;
     chain.ready()?;
