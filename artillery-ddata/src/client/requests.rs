@@ -5,10 +5,14 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use tokio::sync::OnceCell;
+use tokio::sync::{OnceCell, OwnedSemaphorePermit, Semaphore};
 
 use super::numbers::Numbers;
 use crate::{ChainId, Version, update::RequestKey};
+
+/// Requests of one session that are under way at a time. The nodes keep a record of each until a later request says that it was
+/// answered, which takes as long as another one is under way. Twice as many fit a session of a node with default limits.
+const MAX_UNDER_WAY: usize = 1 << 14;
 
 /// The sessions of one client.
 #[derive(Debug, Default)]
@@ -25,11 +29,19 @@ struct Sessions {
 }
 
 /// One of them.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct ClientSession {
     /// Its id, once it is open.
     pub(super) id: OnceCell<Version>,
     numbers: Mutex<Numbers>,
+    places: Arc<Semaphore>,
+}
+
+impl Default for ClientSession {
+    fn default() -> Self {
+        let places = Arc::new(Semaphore::new(MAX_UNDER_WAY));
+        Self { id: OnceCell::new(), numbers: Mutex::default(), places }
+    }
 }
 
 /// A request that is under way. Dropped, it counts as answered: nobody will ask for it.
@@ -37,7 +49,12 @@ pub(super) struct ClientSession {
 pub(super) struct Numbered {
     session: Arc<ClientSession>,
     pub(super) key: RequestKey,
+    _place: Place,
 }
+
+/// A place among the requests of a session that are under way.
+#[derive(Debug)]
+pub(super) struct Place(#[expect(dead_code, reason = "dropped, it is given back")] OwnedSemaphorePermit);
 
 impl Requests {
     /// The session in a chain; the caller sees to its being opened.
@@ -96,9 +113,25 @@ impl ClientSession {
         self.id.get() == Some(&id)
     }
 
-    pub(super) fn begin(self: &Arc<Self>, id: Version) -> Numbered {
+    /// A place for one more request, if there is one now.
+    pub(super) fn try_place(&self) -> Option<Place> {
+        self.places.clone().try_acquire_owned().ok().map(Place)
+    }
+
+    /// Waits for a place, in the order of the calls. `None`: there never will be one.
+    pub(super) async fn place(&self) -> Option<Place> {
+        self.places.clone().acquire_owned().await.ok().map(Place)
+    }
+
+    /// The next request.
+    pub(super) fn begin(self: &Arc<Self>, id: Version, place: Place) -> Numbered {
         let (number, lowest) = lock(&self.numbers).begin();
-        Numbered { session: self.clone(), key: RequestKey { session: id, number, lowest } }
+        Numbered { session: self.clone(), key: RequestKey { session: id, number, lowest }, _place: place }
+    }
+
+    /// Whether this is the session that `other` is.
+    pub(super) fn is_same(self: &Arc<Self>, other: &Arc<Self>) -> bool {
+        Arc::ptr_eq(self, other)
     }
 }
 
@@ -133,15 +166,19 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 mod tests {
     use super::*;
 
+    fn begin(session: &Arc<ClientSession>, id: Version) -> Numbered {
+        session.begin(id, session.try_place().unwrap())
+    }
+
     #[test]
     fn a_request_that_nobody_waits_for_holds_nothing_back() {
         let (requests, id) = (Requests::default(), Version::new(1, 7));
         let session = requests.session(ChainId(3));
-        let (dropped, unknown) = (session.begin(id), session.begin(id));
+        let (dropped, unknown) = (begin(&session, id), begin(&session, id));
         assert_eq!((dropped.key.number, unknown.key.number), (1, 2));
         drop(dropped);
         unknown.keep();
-        assert_eq!(session.begin(id).key, RequestKey { session: id, number: 3, lowest: 2 });
+        assert_eq!(begin(&session, id).key, RequestKey { session: id, number: 3, lowest: 2 });
         assert!(Arc::ptr_eq(&session, &requests.session(ChainId(3))));
         requests.forget(ChainId(3), Version::new(1, 8));
         assert!(Arc::ptr_eq(&session, &requests.session(ChainId(3))), "another one was meant");
@@ -158,14 +195,14 @@ mod tests {
             session.id.set(id).unwrap();
             (session, id)
         };
-        let use_up = |session: &Arc<ClientSession>, id| (0..20).for_each(|_| drop(session.begin(id)));
+        let use_up = |session: &Arc<ClientSession>, id| (0..20).for_each(|_| drop(begin(session, id)));
         let (session, first) = opened(7);
         assert!(!requests.leave(chain, first), "nothing is held up");
-        let slow = session.begin(first);
+        let slow = begin(&session, first);
         use_up(&session, first);
         assert!(requests.leave(chain, first) && requests.leave(chain, first), "it was left already");
         let (session, second) = opened(8);
-        let unknown = session.begin(second);
+        let unknown = begin(&session, second);
         use_up(&session, second);
         assert!(!requests.leave(chain, second), "one is under way in the first still");
         slow.keep();
@@ -181,12 +218,30 @@ mod tests {
         let (requests, chain, id) = (Requests::default(), ChainId(0), Version::new(1, 7));
         let session = requests.session(chain);
         session.id.set(id).unwrap();
-        let unknown: Vec<_> = (0..20).map(|_| session.begin(id)).step_by(2).collect();
+        let unknown: Vec<_> = (0..20).map(|_| begin(&session, id)).step_by(2).collect();
         unknown.into_iter().for_each(Numbered::keep);
         assert!(requests.leave(chain, id));
         assert_eq!(requests.lowest(chain, id), 1);
         requests.settled(chain, id, 1);
         assert_eq!(requests.lowest(chain, id), 3);
         assert_eq!(requests.lowest(chain, Version::new(1, 8)), 0);
+    }
+
+    #[tokio::test]
+    async fn no_more_are_under_way_than_a_node_keeps_records_of() {
+        let (session, id) = (Arc::new(ClientSession::default()), Version::new(1, 7));
+        let mut all: Vec<_> = (0..MAX_UNDER_WAY).map(|_| begin(&session, id)).collect();
+        assert!(session.try_place().is_none());
+        let (mut first, mut second) = (Box::pin(session.place()), Box::pin(session.place()));
+        assert!(poll_once(first.as_mut()).is_pending() && poll_once(second.as_mut()).is_pending());
+        all.pop().unwrap().keep();
+        let place = first.await.unwrap();
+        assert!(poll_once(second.as_mut()).is_pending());
+        assert_eq!(session.begin(id, place).key.number, MAX_UNDER_WAY as u64 + 1);
+        second.await.unwrap();
+    }
+
+    fn poll_once<F: Future>(future: std::pin::Pin<&mut F>) -> std::task::Poll<F::Output> {
+        future.poll(&mut std::task::Context::from_waker(std::task::Waker::noop()))
     }
 }

@@ -10,7 +10,7 @@ use std::{
 
 use artillery_core::clock;
 use bytes::Bytes;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout_at};
 
 use super::{Answer, Failed, LEAST_TRY, Router, check_key, check_value, from_now};
 use crate::{
@@ -290,9 +290,20 @@ impl Router {
     }
 
     async fn number(&self, chain: ChainId, deadline: Instant) -> Result<Numbered, Error> {
-        let session = self.requests.session(chain);
-        let id = *session.id.get_or_try_init(|| self.open_session(chain, deadline)).await?;
-        Ok(session.begin(id))
+        loop {
+            let session = self.requests.session(chain);
+            let id = *session.id.get_or_try_init(|| self.open_session(chain, deadline)).await?;
+            if let Some(place) = session.try_place() {
+                return Ok(session.begin(id, place));
+            }
+            let Ok(Some(place)) = Box::pin(timeout_at(deadline, session.place())).await else {
+                return Err(refused(Refusal::Busy));
+            };
+            // Meanwhile the session may have been left for another one.
+            if session.is_same(&self.requests.session(chain)) {
+                return Ok(session.begin(id, place));
+            }
+        }
     }
 
     async fn open_session(&self, chain: ChainId, deadline: Instant) -> Result<crate::Version, Error> {
