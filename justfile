@@ -38,6 +38,11 @@ bench *ARGS:
 graphs *ARGS:
     benches/graph {{ARGS}}
 
+# Every figure that has a goal, beside it: measures for forty minutes; --stored prints what stands there.
+goals *ARGS:
+    cargo build --release -p artillery-examples --bins -p artillery-benches --bins
+    benches/goals {{ARGS}}
+
 # Only measures, into benches/results/throughput.json.
 throughput *ARGS:
     cargo build --release -p artillery-examples --bin node

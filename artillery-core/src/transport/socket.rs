@@ -170,6 +170,10 @@ impl fmt::Debug for Writable {
 
 impl UdpPoller for Writable {
     fn poll_writable(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        // As a rule it does, as far as is known, and there is nothing to wait for.
+        if self.waits.is_none() && self.socket.io.try_io(Interest::WRITABLE, || Ok(())).is_ok() {
+            return Poll::Ready(Ok(()));
+        }
         let socket = Arc::clone(&self.socket);
         let waits = self.waits.get_or_insert_with(|| Box::pin(async move { socket.io.writable().await }));
         let writable = ready!(waits.as_mut().poll(cx));
