@@ -128,7 +128,7 @@ impl Budget {
                 (_, None) => {}
             }
         }
-        share.shrink(bytes);
+        share.keep(self.units(bytes));
         true
     }
 
@@ -154,9 +154,13 @@ impl Share {
         self.own.is_none()
     }
 
-    /// Gives back what is beyond `bytes`.
+    /// Gives back what is beyond `bytes`, of a budget that isn't [fine](Budget::fine).
     pub(crate) fn shrink(&mut self, bytes: usize) {
-        let units = bytes.div_ceil(UNIT).max(1);
+        self.keep(u32::try_from(bytes.div_ceil(UNIT).max(1)).unwrap_or(u32::MAX));
+    }
+
+    fn keep(&mut self, units: u32) {
+        let units = units as usize;
         for permit in [&mut self.own, &mut self.whole].into_iter().flatten() {
             drop(permit.split(permit.num_permits().saturating_sub(units)));
         }
@@ -299,5 +303,14 @@ mod tests {
             replayed: false,
         };
         assert_eq!(of_reply(&conflict), OVERHEAD + 1000);
+    }
+
+    #[test]
+    fn many_small_items_count_as_what_they_take() {
+        let budget = Budget::fine(64 << 10);
+        let taken: Vec<_> = std::iter::from_fn(|| budget.try_take(1000)).collect();
+        assert_eq!((taken.len(), budget.taken()), (64, 64 << 10));
+        drop(taken);
+        assert!(budget.try_take(60_000).is_some_and(|_share| budget.left() < 6000));
     }
 }

@@ -257,6 +257,11 @@ impl Kv {
         self.local(key.as_ref(), self.session.as_ref()).map(|(found, _)| found)
     }
 
+    /// Whether its node or client has stopped.
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.router.is_stopped()
+    }
+
     /// The runtime that carries its requests.
     pub(crate) fn runtime(&self) -> &tokio::runtime::Handle {
         self.router.runtime()

@@ -18,11 +18,12 @@ use crate::{
 ///
 /// They run on the calling thread, with the sockets and clocks of the runtime in which the node or client was started.
 /// Somebody must drive that meanwhile: a runtime of several threads does it itself, one of the current thread only while
-/// something blocks on it, and otherwise a call waits for ever. The runtime of a [`blocking::Client`](super::Client) is
+/// something blocks on it, and otherwise a call waits for ever. A node's own threads, unless it shares the application's, and the runtime of a [`blocking::Client`](super::Client) are
 /// always driven. Each call within a runtime is refused with [`NotApplied::WithinRuntime`].
 ///
 /// # Panics
-/// Calls panic if the runtime has ended: keep it for as long as its handles.
+/// Calls panic if the runtime ends meanwhile: keep it for as long as its handles. That of a node with [threads of its
+/// own](crate::config::Threads::Own) ends with the node; a call behind that is refused with [`NotApplied::Stopped`].
 #[derive(Clone, Debug)]
 pub struct BlockingKv {
     kv: Kv,
@@ -77,6 +78,9 @@ impl BlockingKv {
     /// Those of the call; [`NotApplied::WithinRuntime`], then it wasn't made.
     pub fn wait<T, E: From<Error>>(&self, call: impl IntoFuture<Output = Result<T, E>>) -> Result<T, E> {
         may_wait()?;
+        if self.kv.is_stopped() {
+            return Err(Error::not_applied(NotApplied::Stopped).into());
+        }
         self.kv.runtime().block_on(call.into_future())
     }
 

@@ -2,6 +2,8 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
+use super::requests::MAX_UNDER_WAY;
+
 /// Unknown outcomes that stay askable, at most.
 const KEPT: usize = 1024;
 
@@ -10,6 +12,9 @@ const SPAN: u64 = 8192;
 
 /// So many answered requests are held back by each that isn't, and no more, where nothing is stuck.
 const HELD_BACK: u64 = 4;
+
+/// Nor are more than these, however many are under way: a node has room for a third more in a session by default.
+const MOST_HELD_BACK: u64 = 2 * MAX_UNDER_WAY as u64;
 
 /// Gives out numbers from 1 on.
 #[derive(Debug, Default)]
@@ -61,7 +66,7 @@ impl Numbers {
     pub(super) fn are_stuck(&self) -> bool {
         let since = self.open.first().map_or(0, |first| self.last - first);
         let under_way = self.open.len().saturating_sub(self.kept.len());
-        since > HELD_BACK * under_way as u64
+        since > (HELD_BACK * under_way as u64).min(MOST_HELD_BACK)
     }
 
     /// Whether none are under way.
@@ -103,6 +108,23 @@ mod tests {
         numbers.settle(unknown);
         assert!(!numbers.are_stuck());
         assert_eq!(numbers.begin(), (12, 12));
+    }
+
+    #[test]
+    fn one_that_holds_up_a_full_session_is_noticed_however_many_are_under_way() {
+        let mut numbers = Numbers::default();
+        let mut open: VecDeque<u64> = (0..MAX_UNDER_WAY).map(|_| numbers.begin().0).collect();
+        let slow = open.pop_front();
+        for _ in 0..MAX_UNDER_WAY {
+            open.pop_front().into_iter().for_each(|answered| numbers.end(answered));
+            open.push_back(numbers.begin().0);
+        }
+        assert!(slow == numbers.lowest() && !numbers.are_stuck(), "there is room");
+        for _ in 0..10_000 {
+            open.pop_front().into_iter().for_each(|answered| numbers.end(answered));
+            open.push_back(numbers.begin().0);
+        }
+        assert!(numbers.are_stuck(), "before 43,690 records are kept");
     }
 
     #[test]

@@ -12,7 +12,7 @@ use crate::{ChainId, Version, update::RequestKey};
 
 /// Requests of one session that are under way at a time. The nodes keep a record of each until a later request says that it was
 /// answered, which takes as long as another one is under way. Twice as many fit a session of a node with default limits.
-const MAX_UNDER_WAY: usize = 1 << 14;
+pub(super) const MAX_UNDER_WAY: usize = 1 << 14;
 
 /// The sessions of one client.
 #[derive(Debug, Default)]

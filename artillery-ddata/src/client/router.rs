@@ -119,6 +119,11 @@ impl Router {
         &self.runtime
     }
 
+    /// Whether nothing is asked any more.
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.peers().endpoint.is_none()
+    }
+
     /// What is served in this process.
     pub(crate) fn local(&self) -> Option<&Local> {
         self.routes.local()
@@ -223,7 +228,7 @@ impl Router {
 
     /// Waits a little, growing from try to try, or until there is another routing. Whether there is time for a try.
     async fn pause(&self, attempts: &mut Attempts, deadline: Instant) -> bool {
-        if Instant::now() >= deadline || self.peers().endpoint.is_none() {
+        if Instant::now() >= deadline || self.is_stopped() {
             return false;
         }
         let pause = attempts.next_pause();

@@ -1,6 +1,6 @@
 //! The threads that a node works on (docs/adr/0039-threads-of-a-node.md).
 
-use std::{io, thread};
+use std::{io, thread, time::Duration};
 
 use tokio::{
     runtime::{Builder, Handle},
@@ -51,17 +51,32 @@ impl Workers {
     }
 }
 
+/// What was told to stop when the node was dropped has so long for its last words to peers.
+const LAST_WORDS: Duration = Duration::from_millis(100);
+
 /// A thread with a runtime that lives until the sender is dropped.
+///
+/// The runtime is made on its thread: where there is no thread to be had it would be dropped within the caller's runtime, which panics.
 fn thread(name: &str) -> io::Result<(Handle, oneshot::Sender<()>)> {
-    let runtime = Builder::new_current_thread().enable_all().build()?;
-    let handle = runtime.handle().clone();
     let (end, ended) = oneshot::channel::<()>();
-    thread::Builder::new().name(name.to_owned()).spawn(move || {
-        // The sender says nothing; it is only dropped.
-        let _ = runtime.block_on(ended);
+    let (made, runtime) = std::sync::mpsc::sync_channel(1);
+    let run = move || {
+        let runtime = match Builder::new_current_thread().enable_all().build() {
+            Ok(runtime) => runtime,
+            Err(error) => return drop(made.send(Err(error))),
+        };
+        if made.send(Ok(runtime.handle().clone())).is_ok() {
+            runtime.block_on(async {
+                // The sender says nothing; it is only dropped.
+                let _ = ended.await;
+                tokio::time::sleep(LAST_WORDS).await;
+            });
+        }
         // A name that is just being looked up must not keep the thread.
         runtime.shutdown_background();
-    })?;
+    };
+    thread::Builder::new().name(name.to_owned()).spawn(run)?;
+    let handle = runtime.recv().map_err(io::Error::other)??;
     Ok((handle, end))
 }
 

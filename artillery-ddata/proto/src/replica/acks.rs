@@ -8,33 +8,40 @@
 use std::time::Duration;
 
 use super::{Mutant, Place, Replica};
-use crate::{MemberId, Timestamp};
+use crate::{MemberId, Sequence, Timestamp};
 
 /// A member between head and tail withholds an acknowledgement for so long at most.
 const ACK_DELAY: Duration = Duration::from_millis(4);
 
-/// What this member owes its predecessor: since when something is here that is neither acknowledged nor committed.
+/// What this member owes its predecessor.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Acks(Option<Timestamp>);
+pub(super) struct Acks {
+    /// Since when the predecessor may not know that `upto` is here, or committed.
+    since: Option<Timestamp>,
+    upto: Sequence,
+}
 
 impl Acks {
     pub(super) fn clear(&mut self) {
-        self.0 = None;
+        self.since = None;
     }
 
     /// When the acknowledgement that is owed has to be sent.
     pub(super) fn next_tick(self) -> Option<Timestamp> {
-        self.0.map(|since| since + ACK_DELAY)
+        self.since.map(|since| since + ACK_DELAY)
     }
 }
 
 impl Replica {
-    /// An update came from the predecessor, in order.
-    pub(super) fn acknowledge(&mut self, now: Timestamp, predecessor: MemberId) {
-        if self.place.serves() && !self.place.is_tail && self.is_open() {
-            self.acks.0.get_or_insert(now);
-        } else {
-            self.due_for(Some(predecessor));
+    /// An update came from the predecessor, in order, and with it the watermark that the predecessor had.
+    ///
+    /// Only that shows what it has heard of the tail: where their link is dead, this member's acknowledgements carry the watermark.
+    pub(super) fn acknowledge(&mut self, now: Timestamp, predecessor: MemberId, watermark: Sequence) {
+        if !self.place.serves() || self.place.is_tail || !self.is_open() {
+            return self.due_for(Some(predecessor));
+        }
+        if self.acks.since.is_none() || self.acks.upto <= watermark {
+            self.acks = Acks { since: Some(now), upto: self.history.last().sequence };
         }
     }
 
@@ -46,14 +53,11 @@ impl Replica {
         }
     }
 
-    /// The watermark has risen: a successor that serves holds what it covers, and the predecessor learns it from the tail too.
+    /// The watermark has risen: a successor that serves holds what it covers.
     ///
     /// A joiner may lack what is committed. If the watermark acknowledged for it, it would be promoted without that (trap 5).
     pub(super) fn acknowledged_by_watermark(&mut self, now: Timestamp) {
         let watermark = self.watermark;
-        if watermark == self.history.last().sequence {
-            self.acks.clear();
-        }
         let serves = self.place.serves() && (!self.place.is_tail || self.is(Mutant::AcknowledgeForJoiner));
         let successor = self.place.successor.filter(|_| serves).and_then(|id| self.peers.get_mut(&id));
         if let Some(peer) = successor.filter(|peer| peer.acknowledged < watermark) {

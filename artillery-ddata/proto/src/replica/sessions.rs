@@ -213,9 +213,11 @@ impl Sessions {
         let bytes = record_bytes(taken.as_ref());
         let ahead = self.pending.by_session.entry(request.session).or_default();
         ahead.lowest = ahead.lowest.max(request.lowest);
-        ahead.bytes += bytes;
-        ahead.records.insert(request.number, Noted { sequence: update.version.sequence, taken });
-        self.pending.bytes += bytes;
+        let noted = Noted { sequence: update.version.sequence, taken };
+        let before = ahead.records.insert(request.number, noted);
+        let before = before.map_or(0, |noted| record_bytes(noted.taken.as_ref()));
+        ahead.bytes = ahead.bytes + bytes - before;
+        self.pending.bytes = self.pending.bytes + bytes - before;
     }
 
     /// The update is committed now; they come in order, each having been [noted](Self::note).

@@ -264,7 +264,7 @@ impl Replica {
             self.follow_chain_time();
         }
         if in_order {
-            self.acknowledge(now, from);
+            self.acknowledge(now, from, watermark);
         } else if !self.gap {
             // Repeated updates say that the acknowledgement got lost.
             self.due_for(Some(from));

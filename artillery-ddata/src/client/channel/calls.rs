@@ -49,6 +49,8 @@ struct State {
     calls: Slab<Entry>,
     /// Those that wait to be sent, in the order of their beginning.
     queue: VecDeque<usize>,
+    /// So many of them are given up. They go when their turn comes, or when they are the greater part.
+    given_up: usize,
     /// Those that were sent, by the numbers of their requests.
     by_number: BTreeMap<u64, usize>,
     /// When time is looked at next. It may be too early: an answer doesn't put it off.
@@ -71,6 +73,8 @@ struct Entry {
 enum Stage {
     /// Its node is told until when it may take.
     Queued(Question, Instant),
+    /// It was given up while it was queued.
+    GivenUp,
     Sent,
     /// Its answer comes on a stream of its own.
     Apart(oneshot::Receiver<Outcome>),
@@ -84,6 +88,11 @@ enum Caller {
 }
 
 impl Entry {
+    /// It stays in the queue, and takes up nothing else.
+    fn give_up(&mut self) {
+        (self.stage, self.caller, self.room) = (Stage::GivenUp, Caller::Gone, None);
+    }
+
     fn waker(&mut self) -> Option<Waker> {
         match &mut self.caller {
             Caller::Waits(waker) => waker.take(),
@@ -107,6 +116,24 @@ impl State {
                 call.waker()
             }
         }
+    }
+
+    /// Lets go of a call that was given up, as it leaves the queue.
+    fn forget(&mut self, key: usize) {
+        self.calls.remove(key);
+        self.given_up = self.given_up.saturating_sub(1);
+    }
+
+    fn forget_given_up(&mut self) {
+        let calls = &mut self.calls;
+        self.queue.retain(|&key| {
+            let stays = calls.get(key).is_some_and(|call| !matches!(call.stage, Stage::GivenUp));
+            if !stays {
+                calls.try_remove(key);
+            }
+            stays
+        });
+        self.given_up = 0;
     }
 
     /// Whether time is to be looked at sooner than it was known.
@@ -176,11 +203,15 @@ impl Calls {
                 && let Some(key) = state.queue.pop_front()
             {
                 let Some(call) = state.calls.get_mut(key) else { continue };
-                let number = numbers.fetch_add(1, Ordering::Relaxed) + 1;
-                if let Stage::Queued(question, deadline) = std::mem::replace(&mut call.stage, Stage::Sent) {
-                    taken += budget::of_operation(&question.operation);
-                    questions.push((number, question, deadline));
-                    state.by_number.insert(number, key);
+                match std::mem::replace(&mut call.stage, Stage::Sent) {
+                    Stage::Queued(question, deadline) => {
+                        let number = numbers.fetch_add(1, Ordering::Relaxed) + 1;
+                        taken += budget::of_operation(&question.operation);
+                        questions.push((number, question, deadline));
+                        state.by_number.insert(number, key);
+                    }
+                    // Only what is queued or given up stands in the queue.
+                    _ => state.forget(key),
                 }
             }
         });
@@ -245,6 +276,7 @@ impl Calls {
     pub(super) fn stop(&self) {
         let wakers = self.with(|state| {
             state.is_closed = true;
+            state.forget_given_up();
             state.queue.clear();
             state.fail(|stage| matches!(stage, Stage::Queued(..)).then_some(Outcome::NotSent(NotSent::Stopped)))
         });
@@ -325,8 +357,8 @@ impl Call<'_> {
                         return Poll::Pending;
                     }
                 },
-                Stage::Queued(..) | Stage::Sent if call.is_late => return Poll::Ready(None),
-                Stage::Queued(..) | Stage::Sent => {
+                Stage::Queued(..) | Stage::GivenUp | Stage::Sent if call.is_late => return Poll::Ready(None),
+                Stage::Queued(..) | Stage::GivenUp | Stage::Sent => {
                     call.caller = Caller::Waits(Some(context.waker().clone()));
                     return Poll::Pending;
                 }
@@ -356,11 +388,15 @@ impl Call<'_> {
                     return None;
                 }
                 Stage::Queued(..) => {
-                    state.queue.retain(|&queued| queued != key);
-                    state.calls.remove(key);
+                    call.give_up();
+                    state.given_up += 1;
+                    // To look for each of them in the queue would take its length for each.
+                    if state.given_up * 2 > state.queue.len() {
+                        state.forget_given_up();
+                    }
                     return Some(Outcome::NotSent(NotSent::TimedOut));
                 }
-                Stage::Apart(_) | Stage::Over(_) => {}
+                Stage::GivenUp | Stage::Apart(_) | Stage::Over(_) => {}
             }
             match state.calls.remove(key).stage {
                 Stage::Over(outcome) => Some(outcome),

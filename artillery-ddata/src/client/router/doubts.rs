@@ -13,6 +13,9 @@ use crate::{ChainId, Epoch, MemberId};
 /// While calls are in doubt the routing is asked for after so long again.
 const ASK_EVERY: Duration = Duration::from_millis(100);
 
+/// Both are changed and looked at in one order for all threads: the task that ends and the call that begins each look at what the
+/// other has changed, and one of them must see it.
+///
 /// The calls of a router that have been without an answer for long. One task asks for the routing for all of them: with thousands
 /// of calls in flight each would ask for the same, and cost more than the calls themselves.
 #[derive(Debug, Default)]
@@ -26,20 +29,20 @@ struct InDoubt<'a>(&'a DoubtfulCalls);
 
 impl Drop for InDoubt<'_> {
     fn drop(&mut self) {
-        self.0.calls.fetch_sub(1, Ordering::AcqRel);
+        self.0.calls.fetch_sub(1, Ordering::SeqCst);
     }
 }
 
 impl DoubtfulCalls {
     /// Whether somebody is still in doubt; otherwise the task that asks ends.
     fn go_on(&self) -> bool {
-        let any = || self.calls.load(Ordering::Acquire) > 0;
+        let any = || self.calls.load(Ordering::SeqCst) > 0;
         if any() {
             return true;
         }
-        self.is_asking.store(false, Ordering::Release);
+        self.is_asking.store(false, Ordering::SeqCst);
         // A call that came just before relied on this task.
-        any() && !self.is_asking.swap(true, Ordering::AcqRel)
+        any() && !self.is_asking.swap(true, Ordering::SeqCst)
     }
 }
 
@@ -55,9 +58,9 @@ impl Router {
 
     fn doubt(&self) -> InDoubt<'_> {
         let doubts = &self.doubts;
-        doubts.calls.fetch_add(1, Ordering::AcqRel);
+        doubts.calls.fetch_add(1, Ordering::SeqCst);
         // A node hears of a new routing without asking.
-        if matches!(self.routes, Routes::Asked(_)) && !doubts.is_asking.swap(true, Ordering::AcqRel) {
+        if matches!(self.routes, Routes::Asked(_)) && !doubts.is_asking.swap(true, Ordering::SeqCst) {
             let me = self.me.clone();
             self.runtime.spawn(async move {
                 while let Some(router) = me.upgrade().filter(|router| router.doubts.go_on()) {

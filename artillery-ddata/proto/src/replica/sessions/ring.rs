@@ -2,6 +2,9 @@
 
 use std::collections::VecDeque;
 
+/// So many entries have their memory kept for the next ones.
+const KEPT_CAPACITY: usize = 16;
+
 /// Entries in the order of their numbers. A client counts its requests up, so a new one goes behind all others as a rule, and
 /// the lowest ones leave together.
 #[derive(Clone, Debug)]
@@ -34,22 +37,37 @@ impl<T> Ring<T> {
         Some(entry)
     }
 
-    /// Puts in an entry, in the place of another one with this number.
-    pub(super) fn insert(&mut self, number: u64, entry: T) {
+    /// Puts in an entry. Another one with this number goes.
+    pub(super) fn insert(&mut self, number: u64, entry: T) -> Option<T> {
         match self.find(number) {
-            Ok(at) => self.0[at] = (number, entry),
-            Err(at) => self.0.insert(at, (number, entry)),
+            Ok(at) => Some(std::mem::replace(&mut self.0[at].1, entry)),
+            Err(at) => {
+                self.0.insert(at, (number, entry));
+                None
+            }
         }
     }
 
     pub(super) fn remove(&mut self, number: u64) -> Option<T> {
         let at = self.find(number).ok()?;
-        self.0.remove(at).map(|(_, entry)| entry)
+        let (_, entry) = self.0.remove(at)?;
+        self.free();
+        Some(entry)
     }
 
     /// Takes out the lowest entry, if its number is below `lowest`.
     pub(super) fn pop_below(&mut self, lowest: u64) -> Option<T> {
-        self.0.pop_front_if(|(number, _)| *number < lowest).map(|(_, entry)| entry)
+        let (_, entry) = self.0.pop_front_if(|(number, _)| *number < lowest)?;
+        self.free();
+        Some(entry)
+    }
+
+    /// What is counted is what is in it: a client that had much under way once must not keep the memory for ever.
+    fn free(&mut self) {
+        let (len, capacity) = (self.0.len(), self.0.capacity());
+        if capacity > KEPT_CAPACITY && len < capacity / 4 {
+            self.0.shrink_to(capacity / 2);
+        }
     }
 
     /// In the order of their numbers.
@@ -66,6 +84,17 @@ mod tests {
 
     use super::*;
 
+    #[test]
+    fn memory_goes_with_the_entries() {
+        let mut ring = Ring::default();
+        (0..40_000).for_each(|number| drop(ring.insert(number, [0_u8; 64])));
+        while ring.pop_below(39_999).is_some() {}
+        assert!(ring.0.capacity() <= 2 * KEPT_CAPACITY, "{}", ring.0.capacity());
+        (40_000..80_000).for_each(|number| drop(ring.insert(number, [0_u8; 64])));
+        (0..79_999).for_each(|number| drop(ring.remove(number)));
+        assert!(ring.0.capacity() <= 2 * KEPT_CAPACITY, "{}", ring.0.capacity());
+    }
+
     proptest! {
         #[test]
         fn it_holds_what_a_map_would(steps in prop::collection::vec((0u8..6, 0u64..20), 0..80)) {
@@ -80,8 +109,7 @@ mod tests {
                         prop_assert!(map.keys().all(|&kept| kept >= number));
                     }
                     _ => {
-                        ring.insert(number, at);
-                        map.insert(number, at);
+                        prop_assert_eq!(ring.insert(number, at), map.insert(number, at));
                     }
                 }
                 prop_assert_eq!(ring.get(number), map.get(&number));

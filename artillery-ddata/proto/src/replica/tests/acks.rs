@@ -84,3 +84,19 @@ fn what_a_successor_withholds_does_not_make_its_hop_slow() {
     rig.settle();
     rig.committed(put);
 }
+
+/// The tail's word reaches the middle alone. Updates come further apart than a commit takes.
+#[test]
+fn acknowledgements_carry_the_watermark_past_a_dead_link_while_updates_flow() {
+    let mut rig = Rig::chain(&[1, 2, 3]);
+    for written in 1..=19 {
+        rig.put(1, "k", "v");
+        for _ in 0..3 {
+            rig.settle_without(&[(3, 1)]);
+            rig.wire.remove(&(3, 1));
+            rig.now = rig.now + Duration::from_millis(2);
+            rig.input(2, Input::Tick);
+        }
+        assert!(rig.watermark(1) + 1 >= written, "{} of {written}", rig.watermark(1));
+    }
+}

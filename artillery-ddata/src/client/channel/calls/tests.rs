@@ -150,3 +150,18 @@ async fn what_is_over_gives_its_room_back_before_its_caller_looks() {
     desk.calls.lose(&Unknown::NoAnswer);
     assert_eq!(desk.places.available_permits(), 2);
 }
+
+#[tokio::test(start_paused = true)]
+async fn those_that_are_given_up_leave_the_queue_together() {
+    let desk = Desk { places: Arc::new(Semaphore::new(1000)), ..Desk::new() };
+    let mut all: Vec<_> = (0..1000).map(|_| desk.begin(LONG)).collect();
+    let kept: Vec<_> = all.drain(..).enumerate().filter_map(|(at, call)| (at % 10 == 3).then_some(call)).collect();
+    assert_eq!(desk.places.available_permits(), 900);
+    let (calls, queued) = desk.calls.with(|state| (state.calls.len(), state.queue.len()));
+    assert!(calls == queued && queued < 2 * kept.len() + 2, "{calls} calls, {queued} in the queue");
+    assert_eq!(desk.send().len(), kept.len());
+    assert!(desk.calls.with(|state| state.queue.is_empty() && state.given_up == 0));
+    drop(kept);
+    desk.calls.lose(&Unknown::NoAnswer);
+    assert!(desk.calls.with(|state| state.calls.is_empty()));
+}
