@@ -19,8 +19,8 @@ pub enum Congestion {
     /// when they are full.
     #[default]
     Cubic,
-    /// BBR: measures bandwidth and delay, and takes no single loss for a sign. For long links that lose some packets whatever
-    /// they carry. It is quinn's experimental one, and takes more than its part beside senders by other rules.
+    /// BBR: measures bandwidth and delay, and takes no single loss for a sign. For long links that lose some packets even when they
+    /// are far from full. It is quinn's experimental one, and takes more than its part beside senders by other rules.
     Bbr,
     /// NewReno (RFC 9002, section 7): slows down at each loss, and comes back slowly. The plainest one, to compare with.
     NewReno,

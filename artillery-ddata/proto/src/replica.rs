@@ -29,6 +29,7 @@ mod resolve;
 mod resync;
 mod sessions;
 mod stream;
+mod tick;
 mod trailing;
 mod types;
 mod watch;
@@ -258,12 +259,6 @@ impl Replica {
         first.into_iter().flatten().filter(|id| self.peers.contains_key(id)).chain(others.copied())
     }
 
-    /// When [`Input::Tick`] is wanted: while something waits for others, every heartbeat; and when an acknowledgement is owed.
-    pub(crate) fn next_tick(&self) -> Option<Timestamp> {
-        let heartbeat = self.is_unsettled().then_some(self.next_heartbeat);
-        heartbeat.into_iter().chain(self.acks.next_tick()).min()
-    }
-
     /// How it stands.
     pub fn status(&self) -> Status {
         Status {
@@ -373,20 +368,6 @@ impl Replica {
         self.give_up_joining(Refusal::NoChain);
         self.expire_writes(Timestamp::MAX);
         self.event(Event::Halted(why));
-    }
-
-    fn tick(&mut self, now: Timestamp) {
-        self.send_owed_ack(now);
-        if now < self.next_heartbeat {
-            return;
-        }
-        self.next_heartbeat = now + self.settings.heartbeat;
-        self.end_closing(now);
-        self.expire_reads(now);
-        self.expire_writes(now);
-        self.expire_snapshots(now);
-        self.expire_watchers(now);
-        self.repeat(now);
     }
 
     fn reply(&mut self, token: Token, reply: Reply) {

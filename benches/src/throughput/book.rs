@@ -197,7 +197,7 @@ mod tests {
         book.acknowledge(3, 2);
         let stale = book.check(3, book.floor(3), Some(&old)).unwrap_err().to_string();
         assert!(stale.contains("write 1") && stale.contains("2 was acknowledged"), "{stale}");
-        assert!(book.check(3, 0, Some(&value(3, 3, VALUE))).is_err(), "nobody wrote that");
+        assert!(book.check(3, 0, Some(&value(3, 3, VALUE))).is_err(), "a value that was never written");
         assert!(book.check(3, 0, None).is_err());
     }
 

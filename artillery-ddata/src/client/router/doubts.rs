@@ -13,13 +13,12 @@ use crate::{ChainId, Epoch, MemberId};
 /// While calls are in doubt the routing is asked for after so long again.
 const ASK_EVERY: Duration = Duration::from_millis(100);
 
-/// Both are changed and looked at in one order for all threads: the task that ends and the call that begins each look at what the
-/// other has changed, and one of them must see it.
-///
 /// The calls of a router that have been without an answer for long. One task asks for the routing for all of them: with thousands
 /// of calls in flight each would ask for the same, and cost more than the calls themselves.
 #[derive(Debug, Default)]
 pub(super) struct DoubtfulCalls {
+    /// As `is_asking`, changed and looked at in one order for all threads: the task that ends and the call that begins each look at
+    /// what the other has changed, and one of them must see it.
     calls: AtomicUsize,
     is_asking: AtomicBool,
 }
@@ -34,7 +33,7 @@ impl Drop for InDoubt<'_> {
 }
 
 impl DoubtfulCalls {
-    /// Whether somebody is still in doubt; otherwise the task that asks ends.
+    /// Whether any call is still in doubt; otherwise the task that asks ends.
     fn go_on(&self) -> bool {
         let any = || self.calls.load(Ordering::SeqCst) > 0;
         if any() {

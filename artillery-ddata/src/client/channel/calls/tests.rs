@@ -1,4 +1,4 @@
-use std::{sync::Arc, time::Duration};
+use std::{future::poll_fn, sync::Arc, task::Poll, time::Duration};
 
 use tokio::sync::Semaphore;
 

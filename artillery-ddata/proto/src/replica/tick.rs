@@ -1,0 +1,26 @@
+//! What a replica does as time passes.
+
+use super::Replica;
+use crate::Timestamp;
+
+impl Replica {
+    /// When [`Input::Tick`] is wanted: while something waits for others, every heartbeat; and when an acknowledgement is owed.
+    pub(crate) fn next_tick(&self) -> Option<Timestamp> {
+        let heartbeat = self.is_unsettled().then_some(self.next_heartbeat);
+        heartbeat.into_iter().chain(self.acks.next_tick()).min()
+    }
+
+    pub(super) fn tick(&mut self, now: Timestamp) {
+        self.send_owed_ack(now);
+        if now < self.next_heartbeat {
+            return;
+        }
+        self.next_heartbeat = now + self.settings.heartbeat;
+        self.end_closing(now);
+        self.expire_reads(now);
+        self.expire_writes(now);
+        self.expire_snapshots(now);
+        self.expire_watchers(now);
+        self.repeat(now);
+    }
+}
