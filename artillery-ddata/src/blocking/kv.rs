@@ -17,9 +17,10 @@ use crate::{
 /// The data of a cluster for plain threads: the calls of [`Kv`], each of which returns when it has ended.
 ///
 /// They run on the calling thread, with the sockets and clocks of the runtime in which the node or client was started.
-/// Somebody must drive that meanwhile: a runtime of several threads does it itself, one of the current thread only while
-/// something blocks on it, and otherwise a call waits for ever. A node's own threads, unless it shares the application's, and the runtime of a [`blocking::Client`](super::Client) are
-/// always driven. Each call within a runtime is refused with [`NotApplied::WithinRuntime`].
+/// Something must drive that meanwhile: a runtime of several threads does it itself, one of the current thread only while
+/// something blocks on it, and otherwise a call waits for ever. A node's [own threads](crate::config::Threads::Own), and
+/// the runtime of a [`blocking::Client`](super::Client), are always driven. Each call within a runtime is refused with
+/// [`NotApplied::WithinRuntime`].
 ///
 /// # Panics
 /// Calls panic if the runtime ends meanwhile: keep it for as long as its handles. That of a node with [threads of its
