@@ -70,8 +70,8 @@ fn whoever_removes_a_member_too_early_is_found_out() {
 fn worlds_that_are_taken_for_one_lead_to_the_same() {
     for bounds in [
         Bounds { writes: 0, ..Bounds::default() },
-        Bounds { faults: 0, writes: 1, ..Bounds::default() },
-        Bounds { writes: 1, ticks: 1, changes: 0, ..Bounds::default() },
+        Bounds { faults: 0, writes: 2, ..Bounds::default() },
+        Bounds { writes: 1, ticks: 2, changes: 0, ..Bounds::default() },
     ] {
         let compared = compare(bounds).unwrap_or_else(|(last, _)| panic!("{bounds}: not alike behind {last:?}"));
         assert!(compared.again > compared.states / 2, "{compared:?} of {bounds}");

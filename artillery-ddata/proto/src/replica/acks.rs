@@ -13,22 +13,18 @@ use crate::{MemberId, Sequence, Timestamp};
 /// A member between head and tail withholds an acknowledgement for so long at most.
 const ACK_DELAY: Duration = Duration::from_millis(4);
 
-/// What this member owes its predecessor.
+/// What this member owes its predecessor: since when that may not know that this is here, or committed.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Acks {
-    /// Since when the predecessor may not know that `upto` is here, or committed.
-    since: Option<Timestamp>,
-    upto: Sequence,
-}
+pub(super) struct Acks(Option<(Timestamp, Sequence)>);
 
 impl Acks {
     pub(super) fn clear(&mut self) {
-        self.since = None;
+        self.0 = None;
     }
 
     /// When the acknowledgement that is owed has to be sent.
     pub(super) fn next_tick(self) -> Option<Timestamp> {
-        self.since.map(|since| since + ACK_DELAY)
+        self.0.map(|(since, _)| since + ACK_DELAY)
     }
 }
 
@@ -40,8 +36,8 @@ impl Replica {
         if !self.place.serves() || self.place.is_tail || !self.is_open() {
             return self.due_for(Some(predecessor));
         }
-        if self.acks.since.is_none() || self.acks.upto <= watermark {
-            self.acks = Acks { since: Some(now), upto: self.history.last().sequence };
+        if self.acks.0.is_none_or(|(_, upto)| upto <= watermark) {
+            self.acks.0 = Some((now, self.history.last().sequence));
         }
     }
 
