@@ -154,7 +154,7 @@ impl Replica {
             control.open = open_upto.filter(|_| follows);
         }
         if place.predecessor == Some(to) {
-            self.acks.clear();
+            self.acks.sent(now);
             control.acknowledged = self.history.last();
             let resumes = self.filling.is_none() && (self.needs_resume || self.gap);
             control.resume = resumes.then(|| self.history.position());
