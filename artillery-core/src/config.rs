@@ -1,8 +1,10 @@
 //! Settings as plain data.
 
 use std::{
+    fmt,
     net::{Ipv4Addr, SocketAddr},
     ops::RangeInclusive,
+    str::FromStr,
     time::Duration,
 };
 
@@ -24,6 +26,26 @@ pub enum Congestion {
     Bbr,
     /// NewReno (RFC 9002, section 7): slows down at each loss, and comes back slowly. The plainest one, to compare with.
     NewReno,
+}
+
+impl fmt::Display for Congestion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Cubic => "cubic",
+            Self::Bbr => "bbr",
+            Self::NewReno => "newreno",
+        })
+    }
+}
+
+impl FromStr for Congestion {
+    type Err = ConfigError;
+
+    fn from_str(name: &str) -> Result<Self, ConfigError> {
+        let all = [Self::Cubic, Self::Bbr, Self::NewReno];
+        let problem = || ConfigError { field: "congestion", problem: format!("{name} is none of cubic, bbr, newreno") };
+        all.into_iter().find(|one| one.to_string() == name).ok_or_else(problem)
+    }
 }
 
 /// How an endpoint talks. Defaults suit nodes within one datacenter and clients of it.
@@ -178,5 +200,13 @@ mod tests {
             fields,
             ["max_udp_payload", "packets_per_ack", "max_ack_delay", "idle_timeout", "max_streams_per_connection"]
         );
+    }
+
+    #[test]
+    fn congestion_control_has_names() {
+        for one in [Congestion::Cubic, Congestion::Bbr, Congestion::NewReno] {
+            assert_eq!(one.to_string().parse(), Ok(one));
+        }
+        assert_eq!("vegas".parse::<Congestion>().unwrap_err().field, "congestion");
     }
 }

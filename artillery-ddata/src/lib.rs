@@ -96,6 +96,7 @@ mod budget;
 pub mod client;
 pub mod config;
 pub mod control;
+mod driven;
 mod driver;
 pub mod error;
 pub mod kv;

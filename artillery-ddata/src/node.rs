@@ -5,6 +5,7 @@ mod data;
 mod following;
 mod founding;
 mod phase;
+mod readiness;
 mod recovering;
 mod report;
 pub(crate) mod service;

@@ -131,7 +131,7 @@ impl Results {
         let head = "| round trip, ms | lost, % | by | in flight | writes/s | p50 ms | p99 ms | cores: client and relay, node |\n";
         let rows = self.points.iter().map(|point| {
             format!(
-                "| {} | {} | {:?} | {} | {:.0} | {:.1} | {:.1} | {:.2}, {:.2} |\n",
+                "| {} | {} | {} | {} | {:.0} | {:.1} | {:.1} | {:.2}, {:.2} |\n",
                 2 * point.link.delay_ms,
                 f64::from(point.link.loss_ppm) / 10_000.0,
                 point.link.congestion,
@@ -182,8 +182,7 @@ impl Site {
         command.args(["--listen", &target.to_string(), "--advertise", &addr.to_string()]);
         // As much as is in flight at most, and more.
         command.args(["--window-bytes", "256MiB", "--queue-bytes", "256MiB", "--backlog-bytes", "16MiB"]);
-        let congestion = format!("{:?}", link.congestion).to_lowercase();
-        command.args(["--congestion", &congestion, "--stream-window-bytes", &plan.window.to_string()]);
+        command.args(["--congestion", &link.congestion.to_string(), "--stream-window-bytes", &plan.window.to_string()]);
         command.args(["--log", "error"]).env("ARTILLERY_SECRET", &secret);
         let node = Process::start(&mut command)?;
         ReadyLine::parse(&node.said()?)?;
@@ -321,7 +320,7 @@ mod tests {
         };
         let machine = crate::throughput::results::made_up::results(Vec::new()).machine;
         let results = Results { machine, value_bytes: 1000, warm_up_ms: 1, sample_ms: 1, points: vec![point] };
-        assert!(results.table().ends_with("| 156 | 0.1 | Bbr | 1024 | 5500 | 160.0 | 200.0 | 0.50, 0.25 |\n"));
+        assert!(results.table().ends_with("| 156 | 0.1 | bbr | 1024 | 5500 | 160.0 | 200.0 | 0.50, 0.25 |\n"));
     }
 
     #[test]

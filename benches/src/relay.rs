@@ -197,47 +197,6 @@ mod tests {
         }
     }
 
-    /// Datagrams a second that a relay on one thread passes on: `--ignored --nocapture`, in a release build.
-    #[test]
-    #[ignore = "measures"]
-    fn capacity() {
-        use crate::throughput::crew::Driver;
-        const SECONDS: u64 = 2;
-        let local = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-        for datagrams in [1, 50] {
-            let driver = Driver::start(0).unwrap();
-            let bound = driver.run(async move { Ok(Relay::bind(local)?) }).unwrap();
-            let addr = bound.addr;
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-            let received = runtime.block_on(async {
-                let (target, client) = (Socket::bind(local).unwrap(), Socket::bind(local).unwrap());
-                let target_addr = target.local_addr().unwrap();
-                let relay = driver.run(async move { Ok(bound.start(target_addr, &Shape::default())) }).unwrap();
-                let train = Train::new(vec![7; 1200 * datagrams], 1200, None);
-                let until = clock::now() + Duration::from_secs(SECONDS);
-                let send = async {
-                    while clock::now() < until {
-                        client.send(&train, addr).await.unwrap();
-                        tokio::task::yield_now().await;
-                    }
-                };
-                let (mut received, mut buffers) = (0, socket::Buffers::new());
-                let count = async {
-                    while let Ok(trains) = target.receive(&mut buffers).await {
-                        received += trains.map(|(train, _)| train.datagrams()).sum::<usize>();
-                    }
-                };
-                tokio::select! {
-                    () = send => {}
-                    () = count => {}
-                }
-                eprintln!("{:?}", relay.counts()[0]);
-                received
-            });
-            eprintln!("trains of {datagrams}: {} datagrams a second", received as u64 / SECONDS);
-        }
-    }
-
     #[tokio::test]
     async fn datagrams_go_there_and_back_and_take_their_time() {
         let local = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));

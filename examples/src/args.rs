@@ -23,7 +23,7 @@ pub(crate) struct LogArgs {
 #[derive(Debug, Clone, Copy, clap::Args)]
 pub(crate) struct LinkArgs {
     /// Congestion control of what is sent: cubic within a datacenter, bbr over long links that lose packets; newreno to compare
-    #[arg(long, value_name = "NAME", default_value = "cubic", global = true, value_parser = congestion)]
+    #[arg(long, value_name = "NAME", default_value = "cubic", global = true)]
     pub(crate) congestion: Congestion,
     /// Bytes that may be in flight on one stream: bandwidth times delay at least; a connection has eight times as many
     #[arg(long, value_name = "BYTES", default_value = "8MiB", global = true)]
@@ -37,15 +37,6 @@ impl LinkArgs {
         transport.stream_window_bytes = u32::try_from(self.stream_window_bytes.0).unwrap_or(u32::MAX);
         transport.connection_window_bytes = transport.stream_window_bytes.saturating_mul(8);
         transport
-    }
-}
-
-fn congestion(text: &str) -> Result<Congestion, String> {
-    match text {
-        "cubic" => Ok(Congestion::Cubic),
-        "bbr" => Ok(Congestion::Bbr),
-        "newreno" => Ok(Congestion::NewReno),
-        _ => Err("one of cubic, bbr, newreno".to_owned()),
     }
 }
 

@@ -123,7 +123,7 @@ impl AsyncUdpSocket for FilteredSocket {
     ) -> Poll<io::Result<usize>> {
         loop {
             ready!(self.io.poll_recv_ready(cx))?;
-            // Nothing is there after all, or an earlier packet was not taken in somewhere: what follows is read all the same.
+            // Nothing has come after all, or the system reports that a packet sent before was refused. Neither ends the socket.
             let Ok(received) = self.receive(bufs, meta) else { continue };
             self.counters.udp_receives.add(1);
             self.counters.udp_bytes_received.add(meta[..received].iter().map(|meta| meta.len as u64).sum());
@@ -170,7 +170,7 @@ impl fmt::Debug for Writable {
 
 impl UdpPoller for Writable {
     fn poll_writable(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        // As a rule it does, as far as is known, and there is nothing to wait for.
+        // As a rule the socket is known to take more. Then there is nothing to wait for, and no future is made.
         if self.waits.is_none() && self.socket.io.try_io(Interest::WRITABLE, || Ok(())).is_ok() {
             return Poll::Ready(Ok(()));
         }

@@ -4,13 +4,11 @@ use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 
 use artillery_core::{config::TransportConfig, identity::Identity};
 
-use super::{
-    BlockingKv,
-    runtime::{Driven, within_runtime},
-};
+use super::{BlockingKv, runtime::within_runtime};
 use crate::{
     ClientError, Routing,
     client::{self, Spread},
+    driven::Driven,
 };
 
 /// A connection to a cluster for plain threads. One thread, in a small runtime of its own, drives its sockets; it ends
@@ -108,7 +106,7 @@ impl ClientBuilder {
         if within_runtime() {
             return Err(StartError::WithinRuntime);
         }
-        let runtime = Driven::start().map_err(StartError::Runtime)?;
+        let runtime = Driven::start("artillery-client").map_err(StartError::Runtime)?;
         let client = runtime.handle().block_on(self.inner.connect())?;
         Ok(Client { client, runtime })
     }

@@ -5,10 +5,11 @@ use std::{fmt, future::poll_fn, pin::Pin, time::Duration};
 use bytes::Bytes;
 use futures_core::Stream;
 
-use super::runtime::{Driven, within_runtime};
+use super::runtime::within_runtime;
 use crate::{
     Batch, Committed, Conflict, Cut, Error, Frontier, GroupOutcome, Kv, Read, ReadMode, RequestId, Resolution, Script,
     Session, Taken, Version, Versioned,
+    driven::Driven,
     error::NotApplied,
     kv::{KeyPage, Scan, Watch},
     replica::NotLocal,

@@ -52,9 +52,8 @@ pub(super) struct Numbered {
     _place: Place,
 }
 
-/// A place among the requests of a session that are under way.
-#[derive(Debug)]
-pub(super) struct Place(#[expect(dead_code, reason = "dropped, it is given back")] OwnedSemaphorePermit);
+/// A place among the requests of a session that are under way. Dropped, it is given back.
+pub(super) type Place = OwnedSemaphorePermit;
 
 impl Requests {
     /// The session in a chain; the caller sees to its being opened.
@@ -115,23 +114,18 @@ impl ClientSession {
 
     /// A place for one more request, if there is one now.
     pub(super) fn try_place(&self) -> Option<Place> {
-        self.places.clone().try_acquire_owned().ok().map(Place)
+        self.places.clone().try_acquire_owned().ok()
     }
 
     /// Waits for a place, in the order of the calls. `None`: there never will be one.
     pub(super) async fn place(&self) -> Option<Place> {
-        self.places.clone().acquire_owned().await.ok().map(Place)
+        self.places.clone().acquire_owned().await.ok()
     }
 
     /// The next request.
     pub(super) fn begin(self: &Arc<Self>, id: Version, place: Place) -> Numbered {
         let (number, lowest) = lock(&self.numbers).begin();
         Numbered { session: self.clone(), key: RequestKey { session: id, number, lowest }, _place: place }
-    }
-
-    /// Whether this is the session that `other` is.
-    pub(super) fn is_same(self: &Arc<Self>, other: &Arc<Self>) -> bool {
-        Arc::ptr_eq(self, other)
     }
 }
 
@@ -238,7 +232,7 @@ mod tests {
         let place = first.await.unwrap();
         assert!(poll_once(second.as_mut()).is_pending());
         assert_eq!(session.begin(id, place).key.number, MAX_UNDER_WAY as u64 + 1);
-        second.await.unwrap();
+        drop(second.await.unwrap());
     }
 
     fn poll_once<F: Future>(future: std::pin::Pin<&mut F>) -> std::task::Poll<F::Output> {

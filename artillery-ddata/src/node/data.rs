@@ -25,7 +25,7 @@ use super::{
 };
 use crate::{
     ChainConfig, ChainId, Epoch, Place, Routing,
-    client::router::{HowToRead, Router},
+    client::router::Router,
     config::Config,
     control::{
         ConfigLog, Configs, Founder, Founding, Timing,
@@ -43,7 +43,7 @@ use crate::{
         serve::{Server, Sizes},
     },
     kv::Call,
-    replica::{self, Halt, Query, ReadMode},
+    replica,
     store::Store,
 };
 
@@ -60,7 +60,7 @@ pub(crate) struct Data {
     pub(super) local: Arc<Local>,
     pub(super) chains: Arc<Chains>,
     pub(super) cluster: OnceLock<Cluster>,
-    router: OnceLock<Arc<Router>>,
+    pub(super) router: OnceLock<Arc<Router>>,
     pub(super) server: Arc<OnceLock<Arc<Server>>>,
     pub(super) hub: OnceLock<Arc<Hub>>,
     pub(super) door: Arc<OnceLock<Arc<Door>>>,
@@ -372,41 +372,6 @@ impl Data {
         (handle, shown)
     }
 
-    /// A member is ready when its chains are open, a spare when a member has answered it.
-    async fn become_ready(self: Arc<Self>, ready: Ready, chains: Vec<watch::Receiver<Standing>>) {
-        let became = async {
-            if chains.is_empty() {
-                self.reach_a_member().await;
-            }
-            let mut chains = chains;
-            for standing in &mut chains {
-                if let Err(why) = opened(standing).await {
-                    return self.fail(NeverReady::Halted(why.to_string()));
-                }
-            }
-            self.advance(Phase::Ready(ready));
-        };
-        self.unless_stopped(became).await;
-    }
-
-    /// Until the node stops, at most.
-    pub(super) async fn unless_stopped(&self, what: impl Future<Output = ()>) {
-        let mut phases = self.phases();
-        tokio::select! {
-            biased;
-            _ = phases.wait_for(Phase::is_final) => {}
-            () = what => {}
-        }
-    }
-
-    pub(super) async fn reach_a_member(&self) {
-        let Some(router) = self.router.get() else { return };
-        let how = HowToRead { mode: ReadMode::Strong, timeout: self.config.timeout, session: None };
-        while let Err(error) = router.read(Query::Key(Bytes::new()), &how).await {
-            tracing::debug!(%error, "no member answers yet");
-        }
-    }
-
     pub(super) fn routing(&self) -> Option<Arc<Routing>> {
         self.local.routing().borrow().clone()
     }
@@ -428,15 +393,5 @@ impl Data {
             }
         }
         states
-    }
-}
-
-async fn opened(standing: &mut watch::Receiver<Standing>) -> Result<(), Halt> {
-    let settled = standing.wait_for(|standing| standing.open.is_some() || standing.halted.is_some()).await;
-    match settled.map(|standing| standing.halted.clone()) {
-        Ok(None) => Ok(()),
-        Ok(Some(why)) => Err(why),
-        // The chain's task ends when the node stops.
-        Err(_) => std::future::pending().await,
     }
 }

@@ -1,20 +1,16 @@
 //! The threads that a node works on (docs/adr/0039-threads-of-a-node.md).
 
-use std::{io, thread, time::Duration};
+use std::io;
 
-use tokio::{
-    runtime::{Builder, Handle},
-    sync::oneshot,
-};
+use tokio::runtime::Handle;
 
-use crate::config::Threads;
+use crate::{config::Threads, driven::Driven};
 
 /// The runtimes of one node. Those of its own end when this is dropped, and all tasks in them.
 pub(super) struct Workers {
     sockets: Handle,
     chains: Vec<Handle>,
-    /// The ends of the threads.
-    _own: Vec<oneshot::Sender<()>>,
+    _own: Vec<Driven>,
 }
 
 impl Workers {
@@ -27,17 +23,16 @@ impl Workers {
             }
             Threads::Own { chains: most } => most.min(chains as usize),
         };
-        let (sockets, end) = thread("artillery")?;
-        let mut workers = Self { sockets, chains: Vec::new(), _own: vec![end] };
-        for number in 0..count {
-            let (chains, end) = thread(&format!("artillery-{number}"))?;
-            workers.chains.push(chains);
-            workers._own.push(end);
-        }
-        if workers.chains.is_empty() {
-            workers.chains.push(workers.sockets.clone());
-        }
-        Ok(workers)
+        let sockets = Driven::start("artillery")?;
+        let chains = (0..count).map(|number| Driven::start(&format!("artillery-{number}")));
+        let chains = chains.collect::<io::Result<Vec<_>>>()?;
+        let handles = |threads: &[Driven]| threads.iter().map(|thread| thread.handle().clone()).collect();
+        let sharing = std::slice::from_ref(&sockets);
+        Ok(Self {
+            sockets: sockets.handle().clone(),
+            chains: handles(if chains.is_empty() { sharing } else { &chains }),
+            _own: chains.into_iter().chain([sockets]).collect(),
+        })
     }
 
     /// Where everything runs that isn't a chain.
@@ -51,35 +46,6 @@ impl Workers {
     }
 }
 
-/// What was told to stop when the node was dropped has so long for its last words to peers.
-const LAST_WORDS: Duration = Duration::from_millis(100);
-
-/// A thread with a runtime that lives until the sender is dropped.
-///
-/// The runtime is made on its thread: where there is no thread to be had it would be dropped within the caller's runtime, which panics.
-fn thread(name: &str) -> io::Result<(Handle, oneshot::Sender<()>)> {
-    let (end, ended) = oneshot::channel::<()>();
-    let (made, runtime) = std::sync::mpsc::sync_channel(1);
-    let run = move || {
-        let runtime = match Builder::new_current_thread().enable_all().build() {
-            Ok(runtime) => runtime,
-            Err(error) => return drop(made.send(Err(error))),
-        };
-        if made.send(Ok(runtime.handle().clone())).is_ok() {
-            runtime.block_on(async {
-                // The sender says nothing; it is only dropped.
-                let _ = ended.await;
-                tokio::time::sleep(LAST_WORDS).await;
-            });
-        }
-        // A name that is just being looked up must not keep the thread.
-        runtime.shutdown_background();
-    };
-    thread::Builder::new().name(name.to_owned()).spawn(run)?;
-    let handle = runtime.recv().map_err(io::Error::other)??;
-    Ok((handle, end))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -91,7 +57,8 @@ mod tests {
         let tasks: Vec<_> = all.iter().map(|thread| thread.spawn(std::future::pending::<()>())).collect();
         let mut names = Vec::new();
         for thread in &all {
-            names.push(thread.spawn(async { thread::current().name().map(str::to_owned) }).await.unwrap().unwrap());
+            names
+                .push(thread.spawn(async { std::thread::current().name().map(str::to_owned) }).await.unwrap().unwrap());
         }
         assert_eq!(names, ["artillery-0", "artillery-1", "artillery"]);
         drop(workers);

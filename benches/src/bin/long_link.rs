@@ -51,12 +51,7 @@ fn link(text: &str) -> Result<Link, String> {
     if delay_ms > 10_000 || loss_ppm > 1_000_000 {
         return Err("at most 10000 ms, and 1000000 of a million".to_owned());
     }
-    let congestion = match name {
-        "cubic" => Congestion::Cubic,
-        "bbr" => Congestion::Bbr,
-        "newreno" => Congestion::NewReno,
-        _ => return Err(format!("{name}: one of cubic, bbr, newreno")),
-    };
+    let congestion = name.parse::<Congestion>().map_err(|error| error.to_string())?;
     Ok(Link { delay_ms, loss_ppm, congestion })
 }
 

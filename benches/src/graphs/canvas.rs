@@ -21,7 +21,7 @@ const FOOTER: u32 = 48;
 const FONT: &str = "sans-serif";
 pub(super) const GREY: RGBColor = RGBColor(110, 110, 110);
 const PALE: RGBColor = RGBColor(225, 225, 225);
-/// Readers who see red and green alike can tell them apart too.
+/// Readers with red-green blindness can tell them apart too.
 pub(super) const COLOURS: [RGBColor; 4] =
     [RGBColor(213, 94, 0), RGBColor(0, 114, 178), RGBColor(0, 158, 115), RGBColor(204, 121, 167)];
 

@@ -154,10 +154,7 @@ fn speed_ups(results: &Results, share: f64) -> Vec<Line> {
 fn footer(results: &Results) -> [String; 3] {
     let (machine, settings) = (&results.machine, &results.settings);
     [
-        format!(
-            "{} UTC, commit {}, {} × {}, {}, load {} before",
-            machine.date, machine.commit, machine.cores, machine.processor, machine.kernel, machine.load_before
-        ),
+        machine.to_string(),
         format!(
             "Everything on loopback. Medians of {} samples of {} ms; bars from the least to the greatest. {} keys. {}.",
             settings.rounds, settings.sample_ms, settings.keys, settings.transport

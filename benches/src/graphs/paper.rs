@@ -44,10 +44,7 @@ type Picture = Result<Option<String>, Box<dyn Error>>;
 fn footer(results: &Results) -> [String; 3] {
     let (machine, settings) = (&results.machine, &results.settings);
     [
-        format!(
-            "{} UTC, commit {}, {} × {}, {}, load {} before",
-            machine.date, machine.commit, machine.cores, machine.processor, machine.kernel, machine.load_before
-        ),
+        machine.to_string(),
         format!(
             "Medians of {} samples of {} ms; bars from the least to the greatest. {} clients for each member, each with a link of its own.{}",
             settings.rounds,

@@ -36,6 +36,13 @@ pub struct Machine {
     pub load_before: f64,
 }
 
+impl fmt::Display for Machine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { date, commit, kernel, processor, cores, load_before, .. } = self;
+        write!(f, "{date} UTC, commit {commit}, {cores} × {processor}, {kernel}, load {load_before} before")
+    }
+}
+
 /// How a run was made.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Settings {

@@ -300,7 +300,7 @@ impl Router {
                 return Err(refused(Refusal::Busy));
             };
             // Meanwhile the session may have been left for another one.
-            if session.is_same(&self.requests.session(chain)) {
+            if Arc::ptr_eq(&session, &self.requests.session(chain)) {
                 return Ok(session.begin(id, place));
             }
         }

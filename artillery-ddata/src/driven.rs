@@ -1,0 +1,57 @@
+//! A runtime on a thread of its own.
+
+use std::{
+    io,
+    sync::{Arc, mpsc},
+    thread,
+    time::Duration,
+};
+
+use tokio::{
+    runtime::{Builder, Handle},
+    sync::oneshot,
+};
+
+/// Tasks that were told to stop when the last clone went have so long for their last words to peers.
+const LAST_WORDS: Duration = Duration::from_millis(100);
+
+/// A runtime that one thread drives until the last clone is gone. It ends on that thread, so that the last clone may be
+/// dropped anywhere.
+#[derive(Clone, Debug)]
+pub(crate) struct Driven {
+    handle: Handle,
+    _until_dropped: Arc<oneshot::Sender<()>>,
+}
+
+impl Driven {
+    /// Starts the thread, under this name.
+    ///
+    /// The runtime is made there. If it were made here and there is no thread to be had, it would be dropped here, and dropping a
+    /// runtime within another one panics.
+    pub(crate) fn start(name: &str) -> io::Result<Self> {
+        let (until_dropped, dropped) = oneshot::channel::<()>();
+        let (made, runtime) = mpsc::sync_channel(1);
+        let drive = move || {
+            let runtime = match Builder::new_current_thread().enable_all().build() {
+                Ok(runtime) => runtime,
+                Err(error) => return drop(made.send(Err(error))),
+            };
+            if made.send(Ok(runtime.handle().clone())).is_ok() {
+                runtime.block_on(async {
+                    // The sender says nothing; it is only dropped.
+                    let _ = dropped.await;
+                    tokio::time::sleep(LAST_WORDS).await;
+                });
+            }
+            // A name that is just being looked up must not keep the thread.
+            runtime.shutdown_background();
+        };
+        thread::Builder::new().name(name.to_owned()).spawn(drive)?;
+        let handle = runtime.recv().map_err(io::Error::other)??;
+        Ok(Self { handle, _until_dropped: Arc::new(until_dropped) })
+    }
+
+    pub(crate) fn handle(&self) -> &Handle {
+        &self.handle
+    }
+}

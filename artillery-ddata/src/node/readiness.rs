@@ -1,0 +1,63 @@
+//! When a node with a configuration that never changes is ready, and when any node has reached a member.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use tokio::sync::watch;
+
+use super::{
+    data::Data,
+    phase::{NeverReady, Phase, Ready},
+};
+use crate::{
+    client::router::HowToRead,
+    driver::chain::Standing,
+    replica::{Halt, Query, ReadMode},
+};
+
+impl Data {
+    /// A member is ready when its chains are open, a spare when a member has answered it.
+    pub(super) async fn become_ready(self: Arc<Self>, ready: Ready, chains: Vec<watch::Receiver<Standing>>) {
+        let became = async {
+            if chains.is_empty() {
+                self.reach_a_member().await;
+            }
+            let mut chains = chains;
+            for standing in &mut chains {
+                if let Err(why) = opened(standing).await {
+                    return self.fail(NeverReady::Halted(why.to_string()));
+                }
+            }
+            self.advance(Phase::Ready(ready));
+        };
+        self.unless_stopped(became).await;
+    }
+
+    /// Until the node stops, at most.
+    pub(super) async fn unless_stopped(&self, what: impl Future<Output = ()>) {
+        let mut phases = self.phases();
+        tokio::select! {
+            biased;
+            _ = phases.wait_for(Phase::is_final) => {}
+            () = what => {}
+        }
+    }
+
+    pub(super) async fn reach_a_member(&self) {
+        let Some(router) = self.router.get() else { return };
+        let how = HowToRead { mode: ReadMode::Strong, timeout: self.config.timeout, session: None };
+        while let Err(error) = router.read(Query::Key(Bytes::new()), &how).await {
+            tracing::debug!(%error, "no member answers yet");
+        }
+    }
+}
+
+async fn opened(standing: &mut watch::Receiver<Standing>) -> Result<(), Halt> {
+    let settled = standing.wait_for(|standing| standing.open.is_some() || standing.halted.is_some()).await;
+    match settled.map(|standing| standing.halted.clone()) {
+        Ok(None) => Ok(()),
+        Ok(Some(why)) => Err(why),
+        // The chain's task ends when the node stops.
+        Err(_) => std::future::pending().await,
+    }
+}
