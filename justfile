@@ -40,7 +40,7 @@ graphs *ARGS:
 
 # Every figure that has a goal, beside it: measures for forty minutes; --stored prints what stands there.
 goals *ARGS:
-    cargo build --release -p artillery-examples --bins -p artillery-benches --bins
+    cargo build --profile tuned -p artillery-examples -p artillery-benches --bins
     benches/goals {{ARGS}}
 
 # Only measures, into benches/results/throughput.json.
