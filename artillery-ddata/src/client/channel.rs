@@ -21,6 +21,7 @@ use artillery_core::{
 };
 use tokio::{runtime::Handle, task::JoinSet, time::Instant};
 
+pub(crate) use self::calls::Call;
 use self::{
     apart::{Apart, Returns},
     lane::Lane,
@@ -119,8 +120,33 @@ impl Channel {
             // Boxed: the future of a small call would have room for it, too.
             return Box::pin(self.apart.ask(question, bytes, deadline, doubts)).await;
         }
-        let lane = if question.operation.is_write() { &self.writes } else { &self.reads };
+        let lane = self.lane(&question.operation);
         lane.ask(question, budget::on_the_wire(&question.operation), deadline, doubts).await
+    }
+
+    /// Begins to ask, for a caller that polls the call in place. Its node is told of `deadline`; time is up at `until`. `None`: the
+    /// question is large, or would have to wait, or the caller runs elsewhere than what keeps the time.
+    pub(crate) fn begin(&self, question: Question, deadline: Instant, until: Instant) -> Option<Call> {
+        if budget::of_operation(&question.operation) > SMALL || !self.is_connected() {
+            return None;
+        }
+        let bytes = budget::on_the_wire(&question.operation);
+        self.lane(&question.operation).begin(question, bytes, deadline, until)
+    }
+
+    /// What comes of a call that was begun for this question, as [`ask`](Self::ask) says it.
+    pub(crate) async fn outcome<'a>(
+        &self,
+        question: &Question,
+        call: Call,
+        (until, deadline): (Instant, Instant),
+        doubts: Option<impl FnOnce() -> Doubts<'a>>,
+    ) -> Outcome {
+        self.lane(&question.operation).outcome(call, until, deadline, doubts).await
+    }
+
+    fn lane(&self, operation: &Operation) -> &Lane {
+        if operation.is_write() { &self.writes } else { &self.reads }
     }
 }
 

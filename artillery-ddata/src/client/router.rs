@@ -1,13 +1,17 @@
 //! Finds who is to be asked, and asks until the answer is certain or the time is up.
 
-mod data;
+mod account;
 mod doubts;
+mod first;
 #[cfg(feature = "testing")]
 mod observed;
 mod once;
 mod peers;
 mod pick;
+mod placing;
+mod read;
 mod routes;
+mod write;
 
 use std::{
     collections::BTreeMap,
@@ -20,10 +24,13 @@ use artillery_core::{clock, transport::Endpoint};
 use bytes::Bytes;
 use tokio::{runtime::Handle, time::Instant};
 
-pub(crate) use self::data::{HowToRead, HowToWrite};
-pub(crate) use self::routes::{Asked, Routes};
 pub(super) use self::routes::{ask_on, ask_once};
-use self::{doubts::DoubtfulCalls, once::Tried, peers::Peers, pick::Attempts};
+use self::{doubts::DoubtfulCalls, first::First, once::Tried, peers::Peers, pick::Attempts};
+pub(crate) use self::{
+    read::{BegunRead, HowToRead},
+    routes::{Asked, Routes},
+    write::{BegunWrite, HowToWrite},
+};
 use super::{channel::Question, requests::Requests};
 use crate::{
     Error, MemberId, NodeId, Place, Routing, Timestamp,
@@ -63,6 +70,16 @@ pub(crate) struct Router {
     /// Who writes down what is asked and answered, in a test.
     #[cfg(feature = "testing")]
     pub(crate) observer: std::sync::OnceLock<crate::testing::Observer>,
+}
+
+/// What is known of a request when its attempts begin.
+enum Earlier {
+    /// There was none.
+    None,
+    /// The first one was begun.
+    First(Box<First>),
+    /// There were some, of which nothing is known.
+    Unremembered,
 }
 
 /// How a call ended that has no answer.
@@ -146,23 +163,30 @@ impl Router {
     /// a write that has a request id, whatever became of it. What is handed on for others is tried once: they can try
     /// again, and know best whether they want to.
     pub(crate) async fn call(&self, question: Question, deadline: Instant) -> Result<Answer, Failed> {
-        self.call_again(question, deadline, None, |_, _| false).await
+        self.call_again(question, deadline, Earlier::None, |_, _| false).await
     }
 
-    /// The same for a request of which it is known already what came of `earlier` attempts. `leaves` is asked when its session
-    /// is full, with the attempts so far: whether it is to be made in another one rather than here again.
+    /// The same for a request of which something is known or under way already. `leaves` is asked when its session is full, with the
+    /// attempts so far: whether it is to be made in another one rather than here again.
     async fn call_again(
         &self,
         mut question: Question,
         deadline: Instant,
-        earlier: Option<Tries>,
+        earlier: Earlier,
         leaves: impl Fn(&mut Question, &Tries) -> bool,
     ) -> Result<Answer, Failed> {
-        let mut tries = earlier.unwrap_or_else(|| Tries::new(repeat(&question.operation)));
+        let (mut tries, mut first) = match earlier {
+            Earlier::None => (Tries::new(repeat(&question.operation)), None),
+            Earlier::First(first) => (Tries::new(repeat(&question.operation)), Some(first)),
+            Earlier::Unremembered => (Tries::settling(), None),
+        };
         let mut attempts = Attempts::default();
         let mut unknown = Unknown::TimedOut;
         loop {
-            let (tried, asked) = self.attempt(&question, &attempts, deadline).await;
+            let (tried, asked) = match first.take() {
+                Some(first) => Box::pin(self.await_first(first, &question)).await,
+                None => self.attempt(&question, &attempts, deadline).await,
+            };
             let mut refusal = None;
             // What is said if this was the last attempt.
             let (verdict, error) = match tried {
@@ -270,8 +294,12 @@ fn repeat(operation: &Operation) -> Repeat {
 
 /// When so much time will have passed; of what no clock can hold, in thirty years.
 pub(crate) fn from_now(timeout: Duration) -> Instant {
+    after(Instant::now(), timeout)
+}
+
+fn after(now: Instant, timeout: Duration) -> Instant {
     const FAR: Duration = Duration::from_secs(30 * 365 * 24 * 3600);
-    Instant::now() + timeout.min(FAR)
+    now + timeout.min(FAR)
 }
 
 /// A deadline by the clock of chains.

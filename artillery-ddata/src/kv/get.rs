@@ -12,7 +12,7 @@ use tokio::task::coop;
 use super::{Kv, Read, ReadState, Served, Versioned, how_to_read};
 use crate::{
     Error, MemberId, Place, Session,
-    client::router::{Answer, HowToRead},
+    client::router::{Answer, BegunRead, HowToRead},
     error::NotApplied,
     replica::{self, Query, ReadMode, Reply, Way},
 };
@@ -55,10 +55,18 @@ impl<'a> Get<'a> {
         Some(Read::new(found, ReadState::Clean, Served::new(node, place, Way::Local)))
     }
 
+    fn query(&self) -> Query {
+        Query::Key(Bytes::copy_from_slice(self.key))
+    }
+
     fn ask(&self) -> Asked {
-        let router = self.kv.router.clone();
-        let (key, how) = (Bytes::copy_from_slice(self.key), self.how.clone());
-        Box::pin(async move { router.read(Query::Key(key), &how).await.and_then(read) })
+        let (router, query, how) = (self.kv.router.clone(), self.query(), self.how.clone());
+        Box::pin(async move { router.read(query, &how).await.and_then(read) })
+    }
+
+    fn ask_on(&self, begun: BegunRead) -> Asked {
+        let (router, query, mode) = (self.kv.router.clone(), self.query(), self.how.mode);
+        Box::pin(async move { router.read_on(query, mode, begun).await.and_then(read) })
     }
 }
 
@@ -67,7 +75,7 @@ impl<'a> IntoFuture for Get<'a> {
     type IntoFuture = GetFuture<'a>;
 
     fn into_future(self) -> GetFuture<'a> {
-        GetFuture(State::First(self))
+        GetFuture { get: self, state: State::New }
     }
 }
 
@@ -75,10 +83,17 @@ type Asked = Pin<Box<dyn Future<Output = Result<Read, Error>> + Send>>;
 
 /// A read under way.
 #[must_use = "futures do nothing unless polled"]
-pub struct GetFuture<'a>(State<'a>);
+pub struct GetFuture<'a> {
+    get: Get<'a>,
+    state: State,
+}
 
-enum State<'a> {
-    First(Get<'a>),
+#[expect(clippy::large_enum_variant, reason = "most calls are over before they need an allocation")]
+enum State {
+    New,
+    /// A member was asked, whose answer may be the last.
+    Begun(BegunRead),
+    /// It takes longer, or wants more than that.
     Asked(Asked),
 }
 
@@ -86,9 +101,10 @@ impl Future for GetFuture<'_> {
     type Output = Result<Read, Error>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let Self { get, state } = &mut *self;
         loop {
-            match &mut self.0 {
-                State::First(get) => {
+            *state = match state {
+                State::New => {
                     if get.how.mode == ReadMode::Strong {
                         // A loop of reads that are all ready at once would starve its runtime without this.
                         let budget = ready!(coop::poll_proceed(context));
@@ -97,8 +113,19 @@ impl Future for GetFuture<'_> {
                             return Poll::Ready(Ok(read));
                         }
                     }
-                    let asked = get.ask();
-                    self.0 = State::Asked(asked);
+                    match get.kv.router.begin_read(get.key, &get.how) {
+                        Some(begun) => State::Begun(begun),
+                        None => State::Asked(get.ask()),
+                    }
+                }
+                State::Begun(begun) => {
+                    if let Some(answer) = ready!(get.kv.router.poll_read(begun, context)) {
+                        return Poll::Ready(read(answer));
+                    }
+                    match std::mem::replace(state, State::New) {
+                        State::Begun(begun) => State::Asked(get.ask_on(begun)),
+                        other => other,
+                    }
                 }
                 State::Asked(asked) => return asked.as_mut().poll(context),
             }

@@ -1,13 +1,18 @@
 //! Writes.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll, ready},
+    time::Duration,
+};
 
 use bytes::Bytes;
 
 use super::{Batch, Call, Committed, Conflict, Kv, Script, Taken, Versioned};
 use crate::{
     Error, RequestId, Session, Version,
-    client::router::{Answer, HowToWrite, Router},
+    client::router::{Answer, BegunWrite, HowToWrite, Router},
     error::Unknown,
     replica::{self, Computed, GroupOutcome, Reply, Write},
 };
@@ -29,63 +34,114 @@ impl Prepared {
         Self { router: kv.router.clone(), write, how }
     }
 
-    async fn run(self) -> Result<Outcome, Error> {
-        let (answer, id) = self.router.write(self.write, self.how).await?;
-        outcome(answer, id)
+    fn make<T: 'static>(self, result: fn(Outcome) -> Result<T, Error>) -> Call<Result<T, Error>> {
+        let Self { router, write, how } = self;
+        Box::pin(Writing { router, how, state: State::New(write), result })
     }
+}
 
-    /// For writes with a condition.
-    async fn run_conditional(self) -> Result<Result<Committed, Conflict>, Error> {
-        Ok(self.run().await?.map(|done| with(done, ())))
-    }
+/// A write under way.
+struct Writing<T> {
+    router: Arc<Router>,
+    how: HowToWrite,
+    state: State,
+    result: fn(Outcome) -> Result<T, Error>,
+}
 
-    /// For writes without one: nothing else than a commit answers them, and what was computed is of the kind that was
-    /// asked for, unless another write was made under the same id.
-    async fn run_for<T>(self, result: impl FnOnce(&Computed) -> Option<T>) -> Result<Committed<T>, Error> {
-        match self.run().await? {
-            Ok(done) => match result(&done.result) {
-                Some(result) => Ok(with(done, result)),
-                None => Err(Error::refused(crate::Refusal::OtherRequest, None)),
-            },
-            // Only a repetition of another write's id brings that one's answer.
-            Err(_) => Err(Error::refused(crate::Refusal::OtherRequest, None)),
-        }
-    }
+#[expect(clippy::large_enum_variant, reason = "most calls are over before they need an allocation")]
+enum State {
+    New(Write),
+    /// Its head was asked, whose answer may be the last.
+    Begun(BegunWrite),
+    /// It takes longer, or wants more than that.
+    Asked(Call<Result<(Answer, RequestId), Error>>),
+    Over,
+}
 
-    async fn run_for_nothing(self) -> Result<Committed, Error> {
-        self.run_for(|computed| matches!(computed, Computed::Nothing).then_some(())).await
-    }
+impl<T> Future for Writing<T> {
+    type Output = Result<T, Error>;
 
-    async fn run_for_length(self) -> Result<Committed<u64>, Error> {
-        self.run_for(|computed| if let Computed::Length(length) = computed { Some(*length) } else { None }).await
-    }
-
-    async fn run_for_number(self) -> Result<Committed<i64>, Error> {
-        self.run_for(|computed| if let Computed::Number(number) = computed { Some(*number) } else { None }).await
-    }
-
-    /// A record says that a script ran, and no more.
-    async fn run_script(self) -> Result<Result<Committed<Vec<GroupOutcome>>, Conflict>, Error> {
-        match self.run().await? {
-            Ok(mut done) => match std::mem::replace(&mut done.result, Computed::Nothing) {
-                Computed::Ran(outcomes) => Ok(Ok(with(done, outcomes))),
-                Computed::RanForgotten => Err(Error::unknown(Unknown::ResultsLost(done.version), done.request_id)),
-                _ => Err(Error::refused(crate::Refusal::OtherRequest, None)),
-            },
-            Err(conflict) => Ok(Err(conflict)),
-        }
-    }
-
-    async fn run_for_taken(self) -> Result<Committed<Taken>, Error> {
-        self.run_for(|computed| match computed {
-            Computed::Took(None) => Some(Taken::Nothing),
-            Computed::Took(Some((version, value))) => {
-                Some(Taken::Value(Versioned { version: *version, value: value.clone() }))
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let Self { router, how, state, result } = &mut *self;
+        loop {
+            let done = match state {
+                State::Begun(begun) => ready!(router.poll_write(begun, context)).map(Ok),
+                State::Asked(asked) => Some(ready!(asked.as_mut().poll(context))),
+                State::New(_) | State::Over => None,
+            };
+            if let Some(done) = done {
+                *state = State::Over;
+                return Poll::Ready(done.and_then(|(answer, id)| outcome(answer, id)).and_then(*result));
             }
-            Computed::TookForgotten(version) => Some(Taken::Forgotten(*version)),
-            _ => None,
-        })
-        .await
+            *state = match std::mem::replace(state, State::Over) {
+                State::New(write) => match router.begin_write(write, how) {
+                    Ok(begun) => State::Begun(begun),
+                    Err(write) => {
+                        let (router, how) = (router.clone(), how.clone());
+                        State::Asked(Box::pin(async move { router.write(write, how).await }))
+                    }
+                },
+                State::Begun(begun) => {
+                    let router = router.clone();
+                    State::Asked(Box::pin(async move { router.write_on(begun).await }))
+                }
+                // It was polled after its end.
+                State::Asked(_) | State::Over => return Poll::Pending,
+            };
+        }
+    }
+}
+
+/// For writes with a condition.
+fn conditional(outcome: Outcome) -> Result<Result<Committed, Conflict>, Error> {
+    Ok(outcome.map(|done| with(done, ())))
+}
+
+/// For writes without one: nothing else than a commit answers them, and what was computed is of the kind that was asked
+/// for, unless another write was made under the same id.
+fn computed<T>(outcome: Outcome, result: impl FnOnce(&Computed) -> Option<T>) -> Result<Committed<T>, Error> {
+    match outcome {
+        Ok(done) => match result(&done.result) {
+            Some(result) => Ok(with(done, result)),
+            None => Err(Error::refused(crate::Refusal::OtherRequest, None)),
+        },
+        // Only a repetition of another write's id brings that one's answer.
+        Err(_) => Err(Error::refused(crate::Refusal::OtherRequest, None)),
+    }
+}
+
+fn nothing(outcome: Outcome) -> Result<Committed, Error> {
+    computed(outcome, |computed| matches!(computed, Computed::Nothing).then_some(()))
+}
+
+fn length(outcome: Outcome) -> Result<Committed<u64>, Error> {
+    computed(outcome, |computed| if let Computed::Length(length) = computed { Some(*length) } else { None })
+}
+
+fn number(outcome: Outcome) -> Result<Committed<i64>, Error> {
+    computed(outcome, |computed| if let Computed::Number(number) = computed { Some(*number) } else { None })
+}
+
+fn taken(outcome: Outcome) -> Result<Committed<Taken>, Error> {
+    computed(outcome, |computed| match computed {
+        Computed::Took(None) => Some(Taken::Nothing),
+        Computed::Took(Some((version, value))) => {
+            Some(Taken::Value(Versioned { version: *version, value: value.clone() }))
+        }
+        Computed::TookForgotten(version) => Some(Taken::Forgotten(*version)),
+        _ => None,
+    })
+}
+
+/// A record says that a script ran, and no more.
+fn ran(outcome: Outcome) -> Result<Result<Committed<Vec<GroupOutcome>>, Conflict>, Error> {
+    match outcome {
+        Ok(mut done) => match std::mem::replace(&mut done.result, Computed::Nothing) {
+            Computed::Ran(outcomes) => Ok(Ok(with(done, outcomes))),
+            Computed::RanForgotten => Err(Error::unknown(Unknown::ResultsLost(done.version), done.request_id)),
+            _ => Err(Error::refused(crate::Refusal::OtherRequest, None)),
+        },
+        Err(conflict) => Ok(Err(conflict)),
     }
 }
 
@@ -105,7 +161,7 @@ pub(super) fn outcome(answer: Answer, id: RequestId) -> Result<Outcome, Error> {
 }
 
 macro_rules! call {
-    ($(#[$doc:meta])* $name:ident -> $output:ty, $run:ident) => {
+    ($(#[$doc:meta])* $name:ident -> $output:ty, $result:ident) => {
         $(#[$doc])*
         #[derive(Debug, Clone)]
         #[must_use = "a call does nothing until it is awaited"]
@@ -137,7 +193,7 @@ macro_rules! call {
             type IntoFuture = Call<Self::Output>;
 
             fn into_future(self) -> Self::IntoFuture {
-                Box::pin(self.0.$run())
+                self.0.make($result)
             }
         }
     };
@@ -145,42 +201,42 @@ macro_rules! call {
 
 call! {
     /// A put that is about to be made.
-    Put -> Committed, run_for_nothing
+    Put -> Committed, nothing
 }
 
 call! {
     /// A deletion that is about to be made.
-    Delete -> Committed, run_for_nothing
+    Delete -> Committed, nothing
 }
 
 call! {
     /// A compare-and-swap that is about to be made.
-    CompareAndSwap -> Result<Committed, Conflict>, run_conditional
+    CompareAndSwap -> Result<Committed, Conflict>, conditional
 }
 
 call! {
     /// An append that is about to be made; its result is the length of the value, in bytes.
-    Append -> Committed<u64>, run_for_length
+    Append -> Committed<u64>, length
 }
 
 call! {
     /// An increment that is about to be made; its result is the new number.
-    Increment -> Committed<i64>, run_for_number
+    Increment -> Committed<i64>, number
 }
 
 call! {
     /// A get-and-delete that is about to be made; its result is what was there.
-    GetDelete -> Committed<Taken>, run_for_taken
+    GetDelete -> Committed<Taken>, taken
 }
 
 call! {
     /// A batch that is about to be written.
-    WriteBatch -> Result<Committed, Conflict>, run_conditional
+    WriteBatch -> Result<Committed, Conflict>, conditional
 }
 
 call! {
     /// A script that is about to be run; its result says what came of its groups, in their order.
-    RunScript -> Result<Committed<Vec<GroupOutcome>>, Conflict>, run_script
+    RunScript -> Result<Committed<Vec<GroupOutcome>>, Conflict>, ran
 }
 
 impl Put {

@@ -194,6 +194,13 @@ impl Observer {
         self.home.is_some_and(|home| self.witness.lock().paused.contains(&home))
     }
 
+    /// Whether its process goes on and no request or answer is to be lost or doubled.
+    pub(crate) fn is_calm(&self) -> bool {
+        let state = self.witness.lock();
+        let goes_on = self.home.is_none_or(|home| !state.paused.contains(&home));
+        goes_on && state.fates.is_empty() && state.losses == 0.0 && state.doubles == 0.0
+    }
+
     pub(crate) fn begin(&self, ask: Ask, id: Option<RequestId>) -> Noted {
         let line = self.witness.with_book(|book| book.begin(self.client, clock::now(), ask, id));
         Noted { witness: self.witness.clone(), line }

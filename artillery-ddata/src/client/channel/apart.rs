@@ -102,7 +102,8 @@ impl Apart {
     async fn send(&self, question: &Question, deadline: Instant, handed_over: &AtomicBool) -> Outcome {
         let Ok(connection) = self.link.connected().await else { return Outcome::NotSent(NotSent::Stopped) };
         let number = self.numbers.fetch_add(1, Ordering::Relaxed) + 1;
-        let encoded = match encode(&request(number, question.clone(), deadline), self.max_frame) {
+        let left = deadline.saturating_duration_since(Instant::now());
+        let encoded = match encode(&request(number, question.clone(), left), self.max_frame) {
             Ok(encoded) => encoded,
             Err(reason) => return Outcome::NotSent(reason),
         };

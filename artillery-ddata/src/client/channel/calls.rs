@@ -10,7 +10,7 @@ mod tests;
 use std::{
     collections::{BTreeMap, VecDeque},
     sync::{
-        Mutex, PoisonError,
+        Arc, Mutex, PoisonError,
         atomic::{AtomicU64, Ordering},
     },
     task::Waker,
@@ -23,7 +23,7 @@ use tokio::{
     time::{Instant, sleep_until},
 };
 
-pub(super) use self::call::Call;
+pub(crate) use self::call::Call;
 use super::{NotSent, Outcome, Question};
 use crate::{
     budget::{self, Share},
@@ -161,7 +161,13 @@ impl Calls {
     /// Begins a call; `None`: nothing will be sent any more.
     ///
     /// Its node is told of `deadline`; time is up at `until`.
-    pub(super) fn begin(&self, question: Question, deadline: Instant, until: Instant, room: Room) -> Option<Call<'_>> {
+    pub(super) fn begin(
+        self: &Arc<Self>,
+        question: Question,
+        deadline: Instant,
+        until: Instant,
+        room: Room,
+    ) -> Option<Call> {
         let (key, is_idle, is_sooner) = self.with(|state| {
             if state.is_closed {
                 return None;
@@ -178,7 +184,7 @@ impl Calls {
         if is_sooner {
             self.sooner.notify_one();
         }
-        Some(Call { calls: self, key: Some(key) })
+        Some(Call { calls: self.clone(), key: Some(key) })
     }
 
     /// Waits until something is to be sent; `false`: nothing will be any more.

@@ -91,13 +91,31 @@ impl Lane {
             },
         };
         let until = doubts.as_ref().map_or(deadline, |(patience, _)| deadline.min(Instant::now() + *patience));
-        let Some(mut call) = self.calls.begin(question.clone(), deadline, until, room) else {
-            return Outcome::NotSent(NotSent::Stopped);
-        };
+        match self.calls.begin(question.clone(), deadline, until, room) {
+            Some(call) => self.outcome(call, until, deadline, doubts.map(|(_, doubts)| doubts)).await,
+            None => Outcome::NotSent(NotSent::Stopped),
+        }
+    }
+
+    /// Begins to ask what takes so many bytes, for a caller that polls the call in place; `None`: there is no room now, or this
+    /// caller has to keep the time by itself.
+    pub(super) fn begin(&self, question: Question, bytes: usize, deadline: Instant, until: Instant) -> Option<Call> {
+        let room = self.keeps_time().then(|| self.room_now(bytes)).flatten()?;
+        self.calls.begin(question, deadline, until, room)
+    }
+
+    /// What comes of a call until `until`. Then its caller has doubts, and waits for as long as what these do, at most until `deadline`.
+    pub(super) async fn outcome<'a>(
+        &self,
+        mut call: Call,
+        until: Instant,
+        deadline: Instant,
+        doubts: Option<impl FnOnce() -> Doubts<'a>>,
+    ) -> Outcome {
         if let Some(outcome) = self.in_time(&mut call, until).await {
             return outcome;
         }
-        let Some((_, doubts)) = doubts.filter(|_| until < deadline) else { return call.give_up(Unknown::TimedOut) };
+        let Some(doubts) = doubts.filter(|_| until < deadline) else { return call.give_up(Unknown::TimedOut) };
         call.extend(deadline);
         let in_time = async {
             tokio::select! {
@@ -114,11 +132,16 @@ impl Lane {
 
     /// What comes of a call in time. A caller of another runtime keeps the time by itself: it may be that nothing drives the
     /// lane's any more.
-    async fn in_time(&self, call: &mut Call<'_>, until: Instant) -> Option<Outcome> {
-        if Handle::try_current().is_ok_and(|here| here.id() == self.runtime) {
+    async fn in_time(&self, call: &mut Call, until: Instant) -> Option<Outcome> {
+        if self.keeps_time() {
             return call.in_time().await;
         }
         Box::pin(timeout_at(until, call.in_time())).await.ok().flatten()
+    }
+
+    /// Whether the lane keeps the time of this caller, which runs where its task does.
+    fn keeps_time(&self) -> bool {
+        Handle::try_current().is_ok_and(|here| here.id() == self.runtime)
     }
 
     fn room_now(&self, bytes: usize) -> Option<Room> {
@@ -195,8 +218,9 @@ impl LaneTask {
         let (mut batch, mut questions) = (FrameBatch::new(), Vec::with_capacity(BATCH));
         while self.calls.wait().await {
             self.calls.send(BATCH_BYTES, &self.numbers, &mut questions);
+            let now = Instant::now();
             for (number, question, deadline) in questions.drain(..) {
-                match encode(&request(number, question, deadline), self.max_frame) {
+                match encode(&request(number, question, deadline.saturating_duration_since(now)), self.max_frame) {
                     Ok(encoded) => batch.push(&encoded.header, &encoded.body),
                     Err(reason) => self.calls.not_sent(number, reason),
                 }
@@ -208,9 +232,8 @@ impl LaneTask {
     }
 }
 
-/// The request that a question becomes.
-pub(super) fn request(number: u64, question: Question, deadline: Instant) -> Request {
-    let left = deadline.saturating_duration_since(Instant::now());
+/// The request that a question becomes which has so long left.
+pub(super) fn request(number: u64, question: Question, left: Duration) -> Request {
     let left = left.saturating_sub(MARGIN.min(left / 10));
     let deadline_ms = u32::try_from(left.as_millis()).unwrap_or(u32::MAX);
     let Question { chain, forwarded, operation, .. } = question;

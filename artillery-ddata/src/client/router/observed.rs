@@ -8,7 +8,7 @@ use crate::{
     client::channel::Question,
     error::Unknown,
     replica::Reply,
-    testing::{Ask, Noted},
+    testing::{Ask, Noted, Observer},
 };
 
 impl Router {
@@ -34,6 +34,11 @@ impl Router {
         (tried, asked)
     }
 
+    /// Whether a first attempt may be polled in place: nothing is to be done before it or after it.
+    pub(super) fn is_calm(&self) -> bool {
+        self.observer.get().is_none_or(Observer::is_calm)
+    }
+
     /// Begins to write a call down.
     pub(super) fn note(&self, ask: impl FnOnce() -> Ask, id: Option<RequestId>) -> Option<Noted> {
         Some(self.observer.get()?.begin(ask(), id))
@@ -41,9 +46,9 @@ impl Router {
 }
 
 /// How a read ended.
-pub(super) fn noted_read(noted: Option<Noted>, chain: ChainId, outcome: &Result<Answer, Error>) {
+pub(super) fn noted_read(noted: Option<Noted>, chain: ChainId, outcome: Result<&Reply, &Error>) {
     if let Some(noted) = noted {
-        noted.end(chain, outcome.as_ref().map(|answer| &answer.reply), None);
+        noted.end(chain, outcome, None);
     }
 }
 

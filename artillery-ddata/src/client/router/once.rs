@@ -19,7 +19,7 @@ use crate::{
 };
 
 /// A write that its head hasn't answered for so long is reason enough to ask who is head now.
-const WRITE_PATIENCE: Duration = Duration::from_millis(250);
+pub(super) const WRITE_PATIENCE: Duration = Duration::from_millis(250);
 /// A read that one member hasn't answered for so long is put to another one.
 const READ_PATIENCE: Duration = Duration::from_millis(250);
 /// The next one is given longer: they may all have much to do.
@@ -76,14 +76,23 @@ impl Router {
             Err(error) => return Tried::Nothing(error),
         };
         let until = patience.map_or(deadline, |patience| deadline.min(Instant::now() + patience));
-        // A write that may be asked for again.
-        let doubts = (repeat(&question.operation) == Repeat::Recorded)
-            .then_some((WRITE_PATIENCE, || -> Doubts<'_> { Box::pin(self.deposed(question.chain, epoch, member)) }));
-        match channel.ask(question, until, doubts).await {
+        let doubts = may_doubt(question).then_some((WRITE_PATIENCE, self.doubts(question.chain, epoch, member)));
+        let outcome = channel.ask(question, until, doubts).await;
+        self.tried(outcome, question.chain, member, place)
+    }
+
+    /// What a caller does that has waited for its head for some time: it waits until there is another one.
+    pub(super) fn doubts<'a>(&'a self, chain: ChainId, epoch: Epoch, member: MemberId) -> impl FnOnce() -> Doubts<'a> {
+        move || Box::pin(self.deposed(chain, epoch, member))
+    }
+
+    /// What came of asking a member.
+    pub(super) fn tried(&self, outcome: Outcome, chain: ChainId, member: MemberId, place: Place) -> Tried {
+        match outcome {
             Outcome::Answered(response) => match response.answer {
                 ResponseAnswer::Reply(reply) => {
                     let node = response.by.unwrap_or(member);
-                    let place = if node == member { place } else { self.place(question.chain, node) };
+                    let place = if node == member { place } else { self.place(chain, node) };
                     Tried::Answered(Answer { reply, node, place })
                 }
                 _ => Tried::Unanswered(Unknown::NoAnswer),
@@ -98,8 +107,13 @@ impl Router {
     }
 }
 
+/// Whether it is a write that may be asked for again: then its caller comes to doubt that its head is the head.
+pub(super) fn may_doubt(question: &Question) -> bool {
+    repeat(&question.operation) == Repeat::Recorded
+}
+
 /// How long one member's answer is waited for where another may be asked. Who asks for changes wants to wait.
-fn patience(question: &Question, attempts: &Attempts) -> Option<Duration> {
+pub(super) fn patience(question: &Question, attempts: &Attempts) -> Option<Duration> {
     let waits = matches!(question.operation, Operation::Read { query: Query::Changes(_), .. });
     let patience = (READ_PATIENCE * (1 << attempts.count().min(8))).min(LONGEST_READ_PATIENCE);
     (!question.operation.is_write() && !waits).then_some(patience)

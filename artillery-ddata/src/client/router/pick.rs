@@ -11,7 +11,7 @@ use smallvec::SmallVec;
 
 use super::Router;
 use crate::{
-    ChainConfig, Epoch, MemberId, Mode, NodeId, Place, Role,
+    ChainConfig, Epoch, MemberId, Mode, NodeId, Place, Role, Routing,
     client::{Spread, channel::Question},
     driver::handle::ChainHandle,
     replica::{ReadMode, Refusal},
@@ -112,10 +112,15 @@ impl Order {
 
 impl Router {
     pub(super) fn pick(&self, question: &Question, attempts: &Attempts) -> Pick {
-        let known = self.known();
-        let Some(config) = known.as_ref().and_then(|routing| routing.chain(question.chain)) else {
-            return Pick::Nobody;
-        };
+        match self.known() {
+            Some(routing) => self.pick_by(&routing, question, attempts),
+            None => Pick::Nobody,
+        }
+    }
+
+    /// The same by this routing.
+    pub(super) fn pick_by(&self, routing: &Routing, question: &Question, attempts: &Attempts) -> Pick {
+        let Some(config) = routing.chain(question.chain) else { return Pick::Nobody };
         if let Some(member) = question.only {
             return self.pick_member(config, member, false);
         }

@@ -3,6 +3,7 @@
 use std::{
     future::poll_fn,
     pin::Pin,
+    sync::Arc,
     task::{Context, Poll},
 };
 
@@ -12,13 +13,13 @@ use super::{Caller, Calls, NotSent, Outcome, Stage};
 use crate::error::Unknown;
 
 /// One call, for its caller. Dropped, it is given up.
-pub(in super::super) struct Call<'a> {
-    pub(super) calls: &'a Calls,
+pub(crate) struct Call {
+    pub(super) calls: Arc<Calls>,
     /// `None` once it is over.
     pub(super) key: Option<usize>,
 }
 
-impl Call<'_> {
+impl Call {
     /// What comes of it until its time is up; `None`: nothing so far.
     pub(in super::super) async fn in_time(&mut self) -> Option<Outcome> {
         poll_fn(|context| self.poll(context)).await
@@ -36,7 +37,8 @@ impl Call<'_> {
         }
     }
 
-    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Option<Outcome>> {
+    /// The same for one that is polled in place.
+    pub(crate) fn poll(&mut self, context: &mut Context<'_>) -> Poll<Option<Outcome>> {
         let Some(key) = self.key else { return Poll::Ready(None) };
         let polled = self.calls.with(|state| {
             let Some(call) = state.calls.get_mut(key) else { return Poll::Ready(None) };
@@ -99,7 +101,7 @@ impl Call<'_> {
     }
 }
 
-impl Drop for Call<'_> {
+impl Drop for Call {
     fn drop(&mut self) {
         self.leave();
     }

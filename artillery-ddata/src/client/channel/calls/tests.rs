@@ -11,17 +11,17 @@ use crate::{
 
 /// A lane of two places.
 struct Desk {
-    calls: Calls,
+    calls: Arc<Calls>,
     places: Arc<Semaphore>,
     numbers: AtomicU64,
 }
 
 impl Desk {
     fn new() -> Self {
-        Self { calls: Calls::default(), places: Arc::new(Semaphore::new(2)), numbers: AtomicU64::new(0) }
+        Self { calls: Arc::default(), places: Arc::new(Semaphore::new(2)), numbers: AtomicU64::new(0) }
     }
 
-    fn begin(&self, after: Duration) -> Call<'_> {
+    fn begin(&self, after: Duration) -> Call {
         let place = self.places.clone().try_acquire_owned().expect("a place");
         let question = Question { chain: ChainId(0), forwarded: false, only: None, operation: Operation::Status };
         let until = Instant::now() + after;
