@@ -164,7 +164,7 @@ impl ClientBuilder {
                 endpoint.set_cluster_id(routing.cluster);
                 let first = Arc::new(routing);
                 let routes = Routes::Asked(Asked::new(first.clone(), self.candidates.clone()));
-                let router = Router::new(routes, endpoint.clone(), None, self.spread);
+                let router = Router::of_client(routes, endpoint.clone(), self.spread);
                 Ok(Client { router, endpoint, first, candidates: self.candidates, name })
             }
             Err(error) => {

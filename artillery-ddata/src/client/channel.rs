@@ -69,6 +69,13 @@ pub(crate) enum NotSent {
     },
 }
 
+/// What carries the requests of a node or client.
+pub(crate) struct Carrier {
+    pub(crate) runtime: Handle,
+    /// A thread of its own drives it, whatever becomes of its callers.
+    pub(crate) is_driven: bool,
+}
+
 /// The way to one node. Reads have a stream of their own, so that they needn't stand behind writes.
 pub(crate) struct Channel {
     link: Link,
@@ -80,14 +87,14 @@ pub(crate) struct Channel {
 }
 
 impl Channel {
-    pub(crate) fn new(link: Link, config: &TransportConfig, runtime: &Handle) -> Self {
+    pub(crate) fn new(link: Link, config: &TransportConfig, carrier: &Carrier) -> Self {
         let numbers = Arc::new(AtomicU64::new(0));
-        let lane = |priority| Lane::spawn(link.clone(), priority, config, numbers.clone(), runtime);
+        let lane = |priority| Lane::spawn(link.clone(), priority, config, numbers.clone(), carrier);
         let (reads, writes) = (lane(1), lane(0));
         let apart = Apart::new(link.clone(), config, numbers.clone());
         let asked = [reads.calls().clone(), writes.calls().clone()];
         let mut returns = JoinSet::new();
-        returns.spawn_on(Returns::new(link.clone(), asked, apart.waiting().clone()).run(), runtime);
+        returns.spawn_on(Returns::new(link.clone(), asked, apart.waiting().clone()).run(), &carrier.runtime);
         Self { link, reads, writes, apart, _returns: returns }
     }
 

@@ -31,7 +31,7 @@ pub(crate) use self::{
     routes::{Asked, Routes},
     write::{BegunWrite, HowToWrite},
 };
-use super::{channel::Question, requests::Requests};
+use super::{channel::{Carrier, Question}, requests::Requests};
 use crate::{
     Error, MemberId, NodeId, Place, Routing, Timestamp,
     driver::local::Local,
@@ -60,7 +60,7 @@ pub(crate) struct Router {
     routes: Routes,
     /// The largest value that is taken, in bytes, where that is known here.
     max_value_bytes: Option<u64>,
-    runtime: Handle,
+    carrier: Carrier,
     /// Looked up at each request by [`Router::peers`]; replaced as a whole by [`Router::change_peers`].
     peers: RwLock<Arc<Peers>>,
     changing: Mutex<()>,
@@ -103,16 +103,22 @@ impl Failed {
 
 impl Router {
     /// The router of a node: what is here is asked here, and the routing comes from `local`. To be called within the
-    /// runtime whose tasks are to carry its requests.
-    pub(crate) fn of_node(local: Arc<Local>, endpoint: Endpoint, max_value_bytes: u64) -> Arc<Self> {
-        Self::new(Routes::Node(local), endpoint, Some(max_value_bytes), super::Spread::Sticky)
+    /// runtime whose tasks are to carry its requests, and which a thread of its own drives or not.
+    pub(crate) fn of_node(local: Arc<Local>, endpoint: Endpoint, max_value_bytes: u64, is_driven: bool) -> Arc<Self> {
+        Self::made(Routes::Node(local), endpoint, Some(max_value_bytes), super::Spread::Sticky, is_driven)
     }
 
-    pub(crate) fn new(
+    /// The router of a client, in the runtime whose tasks are to carry its requests.
+    pub(crate) fn of_client(routes: Routes, endpoint: Endpoint, spread: super::Spread) -> Arc<Self> {
+        Self::made(routes, endpoint, None, spread, false)
+    }
+
+    fn made(
         routes: Routes,
         endpoint: Endpoint,
         max_value_bytes: Option<u64>,
         spread: super::Spread,
+        is_driven: bool,
     ) -> Arc<Self> {
         let order = pick::Order::new(endpoint.id().node, spread);
         let peers = RwLock::new(Arc::new(Peers { endpoint: Some(endpoint), channels: BTreeMap::new() }));
@@ -120,7 +126,7 @@ impl Router {
             me: me.clone(),
             routes,
             max_value_bytes,
-            runtime: Handle::current(),
+            carrier: Carrier { runtime: Handle::current(), is_driven },
             peers,
             changing: Mutex::default(),
             order,
@@ -133,7 +139,7 @@ impl Router {
 
     /// The runtime that carries its requests.
     pub(crate) fn runtime(&self) -> &Handle {
-        &self.runtime
+        &self.carrier.runtime
     }
 
     /// Whether nothing is asked any more.

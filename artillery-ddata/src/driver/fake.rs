@@ -189,7 +189,7 @@ impl FakeNode {
         let streams = Arc::new(Streams(std::sync::OnceLock::new()));
         let endpoint = Endpoint::bind(TransportConfig::default(), identity, info, streams.clone()).expect("a socket");
         let local = Arc::new(Local::new(me, name.to_owned()));
-        let router = Router::of_node(local.clone(), endpoint.clone(), MAX_VALUE);
+        let router = Router::of_node(local.clone(), endpoint.clone(), MAX_VALUE, false);
         (Self { local, router, endpoint, server: None, serving: Arc::default() }, streams)
     }
 

@@ -26,7 +26,7 @@ use super::{
 use crate::{
     ChainConfig, ChainId, Epoch, Place, Routing,
     client::router::Router,
-    config::Config,
+    config::{Config, Threads},
     control::{
         ConfigLog, Configs, Founder, Founding, Timing,
         formation::{self, After, Formation, FormationMessage, InvalidSettings},
@@ -157,7 +157,9 @@ impl Data {
     /// Begins to look for the cluster, or to found it.
     pub(crate) fn start(self: &Arc<Self>, cluster: &Cluster, seed: u128) -> Result<Arc<Router>, InvalidSettings> {
         let endpoint = cluster.endpoint().clone();
-        let router = Router::of_node(self.local.clone(), endpoint.clone(), self.config.limits.max_value_bytes as u64);
+        let is_driven = self.config.threads != Threads::Shared;
+        let max_value_bytes = self.config.limits.max_value_bytes as u64;
+        let router = Router::of_node(self.local.clone(), endpoint.clone(), max_value_bytes, is_driven);
         let hub = Arc::new(Hub::new(endpoint));
         // Set once, here: nobody else holds this yet.
         let _ = (self.router.set(router.clone()), self.hub.set(hub.clone()), self.cluster.set(cluster.clone()));

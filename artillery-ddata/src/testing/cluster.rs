@@ -221,7 +221,7 @@ impl Inner {
 /// A client's way to the cluster, which knows from the start where that is.
 fn client(endpoint: Endpoint, routing: &Arc<Routing>) -> Arc<Router> {
     let routes = Routes::Asked(Asked::new(routing.clone(), Candidates::new()));
-    Router::new(routes, endpoint, None, Spread::Sticky)
+    Router::of_client(routes, endpoint, Spread::Sticky)
 }
 
 /// Nobody dials a client.

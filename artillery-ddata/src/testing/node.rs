@@ -74,7 +74,7 @@ impl Member {
         });
         let endpoint = network.endpoint(&name, local_info(cluster, id.incarnation, PeerKind::Node), service);
         let local = Arc::new(Local::new(id, name.clone()));
-        let router = Router::of_node(local.clone(), endpoint.clone(), MAX_VALUE);
+        let router = Router::of_node(local.clone(), endpoint.clone(), MAX_VALUE, false);
         let store: Arc<dyn Store> = Arc::new(MemoryStore::with_seed(seed));
         let status = Box::new(|| -> crate::kv::Call<Bytes> { Box::pin(async { Bytes::from_static(b"{}") }) });
         let sizes = Sizes::new(QUEUE_BYTES, &TransportConfig::default());

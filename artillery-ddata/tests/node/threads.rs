@@ -1,10 +1,10 @@
 //! On which threads a node works.
 
-use std::thread;
+use std::{thread, time::Duration};
 
-use artillery_ddata::{Node, NodeBuilder, blocking, config::Threads};
+use artillery_ddata::{Node, NodeBuilder, Place, blocking, config::Threads};
 
-use crate::support::within;
+use crate::support::{TestCluster, within};
 
 const SECRET: &str = "of a node and its threads";
 
@@ -43,4 +43,15 @@ async fn chains_with_threads_of_their_own_serve_all_keys() {
         assert_eq!(within(kv.get(&key)).await.unwrap().version(), put.version);
     }
     node.leave().await;
+}
+
+/// The application's runtime keeps no time of what its node asks others: the node's own thread does.
+#[tokio::test(flavor = "current_thread")]
+async fn a_call_of_a_node_with_threads_of_its_own_ends_in_time_though_its_head_is_silent() {
+    let cluster = TestCluster::start(3).await;
+    let kv = cluster.node(Place::Tail).kv();
+    within(kv.put("k", "v")).await.unwrap();
+    cluster.cut(Place::Head, Place::Tail);
+    let lost = within(kv.put("k", "w").timeout(Duration::from_millis(200))).await;
+    assert!(lost.is_err(), "{lost:?}");
 }

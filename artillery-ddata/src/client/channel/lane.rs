@@ -18,7 +18,7 @@ use tokio::{
 };
 
 use super::{
-    Doubts, NotSent, Outcome, Question,
+    Carrier, Doubts, NotSent, Outcome, Question,
     calls::{Call, Calls, Room},
 };
 use crate::{
@@ -47,8 +47,8 @@ pub(super) struct Lane {
     places: Arc<Semaphore>,
     /// And their bytes.
     outstanding: Budget,
-    /// Where its task keeps the time.
-    runtime: runtime::Id,
+    /// Of whose callers its task keeps the time, `None`: of all.
+    keeps_time_in: Option<runtime::Id>,
 }
 
 impl Lane {
@@ -57,16 +57,17 @@ impl Lane {
         priority: i32,
         config: &TransportConfig,
         numbers: Arc<AtomicU64>,
-        runtime: &Handle,
+        carrier: &Carrier,
     ) -> Self {
         let calls = Arc::new(Calls::default());
         let task = LaneTask { link, priority, max_frame: config.max_frame_bytes, calls: calls.clone(), numbers };
-        runtime.spawn(task.run());
+        carrier.runtime.spawn(task.run());
         // What the node doesn't take in must leave room in the connection's window for other streams; and no more than its
         // stream takes in before the node reads on, so that what is under way is not held up here instead.
         let outstanding = unreceived_bytes(config).min(config.stream_window_bytes as usize);
         let places = Arc::new(Semaphore::new(MAX_OUTSTANDING));
-        Self { calls, places, outstanding: Budget::fine(outstanding), runtime: runtime.id() }
+        let keeps_time_in = (!carrier.is_driven).then(|| carrier.runtime.id());
+        Self { calls, places, outstanding: Budget::fine(outstanding), keeps_time_in }
     }
 
     pub(super) const fn calls(&self) -> &Arc<Calls> {
@@ -130,8 +131,7 @@ impl Lane {
         }
     }
 
-    /// What comes of a call in time. A caller of another runtime keeps the time by itself: it may be that nothing drives the
-    /// lane's any more.
+    /// What comes of a call in time. A caller that the lane doesn't keep the time of does so by itself.
     async fn in_time(&self, call: &mut Call, until: Instant) -> Option<Outcome> {
         if self.keeps_time() {
             return call.in_time().await;
@@ -139,9 +139,10 @@ impl Lane {
         Box::pin(timeout_at(until, call.in_time())).await.ok().flatten()
     }
 
-    /// Whether the lane keeps the time of this caller, which runs where its task does.
+    /// Whether its task keeps the time of this caller. In another runtime than the caller's it may be that nothing drives it any more,
+    /// unless that has a thread of its own.
     fn keeps_time(&self) -> bool {
-        Handle::try_current().is_ok_and(|here| here.id() == self.runtime)
+        self.keeps_time_in.is_none_or(|runtime| Handle::try_current().is_ok_and(|here| here.id() == runtime))
     }
 
     fn room_now(&self, bytes: usize) -> Option<Room> {

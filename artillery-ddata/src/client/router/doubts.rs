@@ -61,7 +61,7 @@ impl Router {
         // A node hears of a new routing without asking.
         if matches!(self.routes, Routes::Asked(_)) && !doubts.is_asking.swap(true, Ordering::SeqCst) {
             let me = self.me.clone();
-            self.runtime.spawn(async move {
+            self.carrier.runtime.spawn(async move {
                 while let Some(router) = me.upgrade().filter(|router| router.doubts.go_on()) {
                     router.refresh_routing(Instant::now() + ASK_EVERY * 10).await;
                     drop(router);

@@ -60,7 +60,7 @@ impl Router {
             let known = routing.as_ref().and_then(|routing| routing.nodes.get(&node));
             let Some(known) = known else { return Err(Error::not_applied(NotApplied::UnknownNode(node))) };
             let link = endpoint.link(node, known.addrs.clone());
-            let channel = Arc::new(Channel::new(link, endpoint.config(), &self.runtime));
+            let channel = Arc::new(Channel::new(link, endpoint.config(), &self.carrier));
             peers.channels.insert(node, channel.clone());
             Ok(channel)
         })

@@ -137,7 +137,7 @@ impl Router {
             drop(timeout_at(until, asked.asking.lock()).await);
             return;
         }
-        let going_on = self.runtime.spawn(async move {
+        let going_on = self.carrier.runtime.spawn(async move {
             drop(me.refresh_within(REFRESH).await);
             if let Routes::Asked(asked) = &me.routes {
                 asked.under_way.store(false, Ordering::Release);
@@ -182,7 +182,7 @@ impl Router {
         let (members, spares): (Vec<_>, Vec<_>) = others.into_iter().partition(|&&node| is_member(node));
         for &node in connected.into_iter().chain(members.into_iter().chain(spares).take(STRANGERS)) {
             let Ok(channel) = self.channel(node) else { continue };
-            asked.spawn_on(async move { ask_routing(&channel, deadline).await }, &self.runtime);
+            asked.spawn_on(async move { ask_routing(&channel, deadline).await }, &self.carrier.runtime);
         }
         let mut heard: Option<Routing> = None;
         let mut until = deadline;
