@@ -21,7 +21,7 @@ use artillery_core::{
 };
 use tokio::{runtime::Handle, task::JoinSet, time::Instant};
 
-pub(crate) use self::calls::Call;
+pub(crate) use self::calls::{Call, Room};
 use self::{
     apart::{Apart, Returns},
     lane::Lane,
@@ -70,10 +70,18 @@ pub(crate) enum NotSent {
 }
 
 /// What carries the requests of a node or client.
+#[derive(Debug, Clone)]
 pub(crate) struct Carrier {
     pub(crate) runtime: Handle,
     /// A thread of its own drives it, whatever becomes of its callers.
     pub(crate) is_driven: bool,
+}
+
+impl Carrier {
+    /// Whether its tasks keep the time of this caller. In another runtime than the caller's it may be that nothing drives them any more.
+    pub(crate) fn keeps_time(&self) -> bool {
+        self.is_driven || Handle::try_current().is_ok_and(|here| here.id() == self.runtime.id())
+    }
 }
 
 /// The way to one node. Reads have a stream of their own, so that they needn't stand behind writes.
@@ -131,14 +139,18 @@ impl Channel {
         lane.ask(question, budget::on_the_wire(&question.operation), deadline, doubts).await
     }
 
-    /// Begins to ask, for a caller that polls the call in place. Its node is told of `deadline`; time is up at `until`. `None`: the
-    /// question is large, or would have to wait, or the caller runs elsewhere than what keeps the time.
-    pub(crate) fn begin(&self, question: Question, deadline: Instant, until: Instant) -> Option<Call> {
-        if budget::of_operation(&question.operation) > SMALL || !self.is_connected() {
+    /// Room for a small question that can be asked now; `None`: it is large, or would have to wait.
+    pub(crate) fn room_now(&self, operation: &Operation) -> Option<Room> {
+        if budget::of_operation(operation) > SMALL || !self.is_connected() {
             return None;
         }
-        let bytes = budget::on_the_wire(&question.operation);
-        self.lane(&question.operation).begin(question, bytes, deadline, until)
+        self.lane(operation).room_now(budget::on_the_wire(operation))
+    }
+
+    /// Begins to ask, for a caller that polls the call in place, and whose time the [carrier](Carrier::keeps_time) keeps. The node is told
+    /// of `deadline`; time is up at `until`. `None`: nothing is asked here any more.
+    pub(crate) fn begin(&self, room: Room, question: Question, deadline: Instant, until: Instant) -> Option<Call> {
+        self.lane(&question.operation).calls().begin(question, deadline, until, room)
     }
 
     /// What comes of a call that was begun for this question, as [`ask`](Self::ask) says it.

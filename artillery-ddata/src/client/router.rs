@@ -31,7 +31,10 @@ pub(crate) use self::{
     routes::{Asked, Routes},
     write::{BegunWrite, HowToWrite},
 };
-use super::{channel::{Carrier, Question}, requests::Requests};
+use super::{
+    channel::{Carrier, Question},
+    requests::Requests,
+};
 use crate::{
     Error, MemberId, NodeId, Place, Routing, Timestamp,
     driver::local::Local,

@@ -1,3 +1,4 @@
+mod in_place;
 mod large;
 mod rooms;
 mod settling;

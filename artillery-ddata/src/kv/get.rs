@@ -95,6 +95,7 @@ enum State {
     Begun(BegunRead),
     /// It takes longer, or wants more than that.
     Asked(Asked),
+    Over,
 }
 
 impl Future for GetFuture<'_> {
@@ -119,14 +120,14 @@ impl Future for GetFuture<'_> {
                     }
                 }
                 State::Begun(begun) => {
-                    if let Some(answer) = ready!(get.kv.router.poll_read(begun, context)) {
-                        return Poll::Ready(read(answer));
-                    }
-                    match std::mem::replace(state, State::New) {
-                        State::Begun(begun) => State::Asked(get.ask_on(begun)),
-                        other => other,
+                    let answer = ready!(get.kv.router.poll_read(begun, context));
+                    match (answer, std::mem::replace(state, State::Over)) {
+                        (Some(answer), _) => return Poll::Ready(read(answer)),
+                        (None, State::Begun(begun)) => State::Asked(get.ask_on(begun)),
+                        (None, other) => other,
                     }
                 }
+                State::Over => panic!("a read was polled after its end"),
                 State::Asked(asked) => return asked.as_mut().poll(context),
             }
         }

@@ -85,8 +85,7 @@ impl<T> Future for Writing<T> {
                     let router = router.clone();
                     State::Asked(Box::pin(async move { router.write_on(begun).await }))
                 }
-                // It was polled after its end.
-                State::Asked(_) | State::Over => return Poll::Pending,
+                State::Asked(_) | State::Over => panic!("a write was polled after its end"),
             };
         }
     }

@@ -128,6 +128,21 @@ impl Witness {
     /// Which fate a write that is to be sent now has, if any; one that is applied stays the next one.
     fn fate(&self) -> Option<Fate> {
         let mut state = self.lock();
+        self.draw(&mut state);
+        match state.fates.front() {
+            Some(Fate::Applied) | None => None,
+            Some(_) => state.fates.pop_front(),
+        }
+    }
+
+    /// Whether a write that is to be sent now is late or lost. It stays the next one.
+    fn holds_up(&self) -> bool {
+        let mut state = self.lock();
+        self.draw(&mut state);
+        !matches!(state.fates.front(), Some(Fate::Applied) | None)
+    }
+
+    fn draw(&self, state: &mut State) {
         if state.fates.is_empty() && state.losses > 0.0 && self.network.chance() < state.losses {
             let fate = match (self.network.chance() * 3.0) as u32 {
                 0 => Fate::Applied,
@@ -135,10 +150,6 @@ impl Witness {
                 _ => Fate::Lost,
             };
             state.fates.push_back(fate);
-        }
-        match state.fates.front() {
-            Some(Fate::Applied) | None => None,
-            Some(_) => state.fates.pop_front(),
         }
     }
 
@@ -194,13 +205,6 @@ impl Observer {
         self.home.is_some_and(|home| self.witness.lock().paused.contains(&home))
     }
 
-    /// Whether its process goes on and no request or answer is to be lost or doubled.
-    pub(crate) fn is_calm(&self) -> bool {
-        let state = self.witness.lock();
-        let goes_on = self.home.is_none_or(|home| !state.paused.contains(&home));
-        goes_on && state.fates.is_empty() && state.losses == 0.0 && state.doubles == 0.0
-    }
-
     pub(crate) fn begin(&self, ask: Ask, id: Option<RequestId>) -> Noted {
         let line = self.witness.with_book(|book| book.begin(self.client, clock::now(), ask, id));
         Noted { witness: self.witness.clone(), line }
@@ -228,19 +232,29 @@ impl Observer {
         true
     }
 
+    /// Before a write that is polled in place: whether it has to wait, or is not to be sent.
+    pub(crate) fn holds_up(&self) -> bool {
+        self.is_paused() || self.witness.holds_up()
+    }
+
     /// After an answer to a try: whether it is lost, and the time of the call with it.
     pub(crate) async fn after(&self, question: &Question, reply: &Reply, deadline: Instant) -> bool {
+        let lost = self.takes_away(question, reply);
+        if lost {
+            sleep_until(deadline).await;
+        }
+        lost
+    }
+
+    /// The same for one that is polled in place, whose call waits by itself.
+    pub(crate) fn takes_away(&self, question: &Question, reply: &Reply) -> bool {
         if !is_numbered(question) || !matches!(reply, Reply::Committed(_) | Reply::Conflict { .. }) {
             return false;
         }
         if self.witness.doubles() {
             self.witness.bring(question.clone(), Instant::now() + self.witness.moment_up_to(LATEST));
         }
-        let lost = self.witness.takes_answer();
-        if lost {
-            sleep_until(deadline).await;
-        }
-        lost
+        self.witness.takes_answer()
     }
 }
 

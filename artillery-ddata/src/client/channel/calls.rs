@@ -32,7 +32,7 @@ use crate::{
 };
 
 /// What a call takes up: a place among those that may be outstanding, and its bytes.
-pub(super) type Room = (OwnedSemaphorePermit, Share);
+pub(crate) type Room = (OwnedSemaphorePermit, Share);
 
 /// The calls of one lane.
 #[derive(Default)]

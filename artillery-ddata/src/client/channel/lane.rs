@@ -12,7 +12,6 @@ use artillery_core::{
     transport::{CloseCode, Connection, FrameBatch, FrameReader, FrameWriter, Link, StreamKind},
 };
 use tokio::{
-    runtime::{self, Handle},
     sync::Semaphore,
     time::{Instant, timeout_at},
 };
@@ -47,8 +46,7 @@ pub(super) struct Lane {
     places: Arc<Semaphore>,
     /// And their bytes.
     outstanding: Budget,
-    /// Of whose callers its task keeps the time, `None`: of all.
-    keeps_time_in: Option<runtime::Id>,
+    carrier: Carrier,
 }
 
 impl Lane {
@@ -66,8 +64,7 @@ impl Lane {
         // stream takes in before the node reads on, so that what is under way is not held up here instead.
         let outstanding = unreceived_bytes(config).min(config.stream_window_bytes as usize);
         let places = Arc::new(Semaphore::new(MAX_OUTSTANDING));
-        let keeps_time_in = (!carrier.is_driven).then(|| carrier.runtime.id());
-        Self { calls, places, outstanding: Budget::fine(outstanding), keeps_time_in }
+        Self { calls, places, outstanding: Budget::fine(outstanding), carrier: carrier.clone() }
     }
 
     pub(super) const fn calls(&self) -> &Arc<Calls> {
@@ -98,13 +95,6 @@ impl Lane {
         }
     }
 
-    /// Begins to ask what takes so many bytes, for a caller that polls the call in place; `None`: there is no room now, or this
-    /// caller has to keep the time by itself.
-    pub(super) fn begin(&self, question: Question, bytes: usize, deadline: Instant, until: Instant) -> Option<Call> {
-        let room = self.keeps_time().then(|| self.room_now(bytes)).flatten()?;
-        self.calls.begin(question, deadline, until, room)
-    }
-
     /// What comes of a call until `until`. Then its caller has doubts, and waits for as long as what these do, at most until `deadline`.
     pub(super) async fn outcome<'a>(
         &self,
@@ -133,19 +123,14 @@ impl Lane {
 
     /// What comes of a call in time. A caller that the lane doesn't keep the time of does so by itself.
     async fn in_time(&self, call: &mut Call, until: Instant) -> Option<Outcome> {
-        if self.keeps_time() {
+        if self.carrier.keeps_time() {
             return call.in_time().await;
         }
         Box::pin(timeout_at(until, call.in_time())).await.ok().flatten()
     }
 
-    /// Whether its task keeps the time of this caller. In another runtime than the caller's it may be that nothing drives it any more,
-    /// unless that has a thread of its own.
-    fn keeps_time(&self) -> bool {
-        self.keeps_time_in.is_none_or(|runtime| Handle::try_current().is_ok_and(|here| here.id() == runtime))
-    }
-
-    fn room_now(&self, bytes: usize) -> Option<Room> {
+    /// Room for what takes so many bytes, if there is any now.
+    pub(super) fn room_now(&self, bytes: usize) -> Option<Room> {
         let share = self.outstanding.try_take(bytes)?;
         Some((self.places.clone().try_acquire_owned().ok()?, share))
     }

@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{
     ChainId, Epoch, MemberId, NodeId, Place, Routing,
-    client::channel::{Call, Channel, Question},
+    client::channel::{Call, Channel, Question, Room},
     tries::{Repeat, Tries, Verdict},
 };
 
@@ -43,6 +43,7 @@ pub(crate) struct First {
 /// The way to the node that is asked first.
 pub(super) struct Way {
     channel: Arc<Channel>,
+    room: Room,
     member: MemberId,
     place: Place,
     epoch: Epoch,
@@ -61,20 +62,21 @@ impl First {
 }
 
 impl Router {
-    /// The way to another node that there is a connection to; `None`: this node is asked, or nobody, or somebody who isn't connected.
+    /// The way to another node that can be asked now. `None`: no other one is to be asked, or something would have to be waited for.
     pub(super) fn way(&self, routing: &Routing, question: &Question) -> Option<Way> {
         match self.pick_by(routing, question, &Attempts::default()) {
             Pick::There { member, place, epoch, others } => {
-                let channel = self.peers().channels.get(&member.node).filter(|channel| channel.is_connected())?.clone();
-                Some(Way { channel, member, place, epoch, others })
+                let channel = self.peers().channels.get(&member.node)?.clone();
+                let room = channel.room_now(&question.operation)?;
+                Some(Way { channel, room, member, place, epoch, others })
             }
             Pick::Here(..) | Pick::Nobody => None,
         }
     }
 
-    /// Asks that node; `None`: it was not asked, and the question is to be asked as any other.
+    /// Asks that node; `None`: nothing is asked any more.
     pub(super) fn begin(&self, way: Way, question: Question, timeout: Duration) -> Option<First> {
-        let Way { channel, member, place, epoch, others } = way;
+        let Way { channel, room, member, place, epoch, others } = way;
         let (chain, repeat) = (question.chain, repeat(&question.operation));
         let now = Instant::now();
         let deadline = after(now, timeout);
@@ -85,7 +87,7 @@ impl Router {
             let until = patience.map_or(deadline, |patience| deadline.min(now + patience));
             (until, until)
         };
-        let call = channel.begin(question, told, until)?;
+        let call = channel.begin(room, question, told, until)?;
         if let Some(local) = self.local() {
             local.count_forwarded();
         }

@@ -34,9 +34,19 @@ impl Router {
         (tried, asked)
     }
 
-    /// Whether a first attempt may be polled in place: nothing is to be done before it or after it.
-    pub(super) fn is_calm(&self) -> bool {
-        self.observer.get().is_none_or(Observer::is_calm)
+    /// Whether the process stands still.
+    pub(super) fn is_paused(&self) -> bool {
+        self.observer.get().is_some_and(Observer::is_paused)
+    }
+
+    /// Whether a write has to wait before its first attempt, or never comes to that: then it isn't polled in place.
+    pub(super) fn is_held_up(&self) -> bool {
+        self.observer.get().is_some_and(Observer::holds_up)
+    }
+
+    /// Whether the answer to a write that is polled in place is lost, and the time of the call with it.
+    pub(super) fn takes_away(&self, question: impl FnOnce() -> Question, reply: &Reply) -> bool {
+        self.observer.get().is_some_and(|observer| observer.takes_away(&question(), reply))
     }
 
     /// Begins to write a call down.

@@ -104,10 +104,10 @@ impl Router {
     /// other.
     pub(crate) fn begin_read(&self, key: &[u8], how: &HowToRead) -> Option<BegunRead> {
         #[cfg(feature = "testing")]
-        if !self.is_calm() {
+        if self.is_paused() {
             return None;
         }
-        if how.session.is_some() {
+        if how.session.is_some() || !self.carrier.keeps_time() {
             return None;
         }
         let routing = self.known()?;

@@ -51,8 +51,12 @@ struct Placed {
 
 impl Placed {
     fn under(self, key: RequestKey) -> Question {
+        self.question(Some(key))
+    }
+
+    fn question(self, request: Option<RequestKey>) -> Question {
         let Self { chain, history, write, .. } = self;
-        let operation = Operation::Write { request: Some(key), history, write };
+        let operation = Operation::Write { request, history, write };
         Question { chain, forwarded: false, only: None, operation }
     }
 }
@@ -63,6 +67,9 @@ pub(crate) struct BegunWrite {
     placed: Placed,
     numbered: Numbered,
     account: Account,
+    /// A test has taken its answer away.
+    #[cfg(feature = "testing")]
+    is_lost: bool,
 }
 
 impl BegunWrite {
@@ -84,11 +91,8 @@ impl Router {
     /// Begins to write under a new id and outside of sessions, for a caller that polls the write in place. Gives back what is to be
     /// [written](Self::write) as any other.
     pub(crate) fn begin_write(&self, write: Write, how: &HowToWrite) -> Result<BegunWrite, Write> {
-        #[cfg(feature = "testing")]
-        if !self.is_calm() {
-            return Err(write);
-        }
-        if how.session.is_some() || how.request_id.is_some() || self.check(&write).is_err() {
+        let is_in_session = how.session.is_some() || how.request_id.is_some();
+        if is_in_session || !self.carrier.keeps_time() || self.check(&write).is_err() {
             return Err(write);
         }
         let Some(routing) = self.known() else { return Err(write) };
@@ -97,14 +101,29 @@ impl Router {
         if self.local().is_some_and(|local| local.place(chain) == Place::Head) {
             return Err(write);
         }
-        let Some(numbered) = self.number_now(chain) else { return Err(write) };
         let placed = Placed { cluster: routing.cluster, chain, history: None, write };
-        let question = placed.clone().under(numbered.key);
-        let way = self.way(&routing, &question);
-        match way.and_then(|way| self.begin(way, question, how.timeout)) {
+        let mut question = placed.clone().question(None);
+        // The number is taken last: one that no write has would count as a request.
+        let Some(way) = self.way(&routing, &question) else { return Err(placed.write) };
+        #[cfg(feature = "testing")]
+        if self.is_held_up() {
+            return Err(placed.write);
+        }
+        let Some(numbered) = self.number_now(chain) else { return Err(placed.write) };
+        if let Operation::Write { request, .. } = &mut question.operation {
+            *request = Some(numbered.key);
+        }
+        match self.begin(way, question, how.timeout) {
             Some(first) => {
                 let account = self.account_of_write(&placed.write, None);
-                Ok(BegunWrite { first, placed, numbered, account })
+                Ok(BegunWrite {
+                    first,
+                    placed,
+                    numbered,
+                    account,
+                    #[cfg(feature = "testing")]
+                    is_lost: false,
+                })
             }
             None => Err(placed.write),
         }
@@ -117,6 +136,12 @@ impl Router {
         context: &mut Context<'_>,
     ) -> Poll<Option<(Answer, RequestId)>> {
         let answer = ready!(self.poll_first(&mut begun.first, context));
+        #[cfg(feature = "testing")]
+        let answer = answer.filter(|answer| {
+            let question = || begun.placed.clone().under(begun.numbered.key);
+            begun.is_lost = self.takes_away(question, &answer.reply);
+            !begun.is_lost
+        });
         Poll::Ready(answer.map(|answer| {
             let id = begun.id();
             self.write_ended(&mut begun.account, Ok((&answer, id)));
@@ -126,8 +151,12 @@ impl Router {
 
     /// Goes on with a write.
     pub(crate) async fn write_on(&self, begun: BegunWrite) -> Result<(Answer, RequestId), Error> {
-        let BegunWrite { first, placed, numbered, mut account } = begun;
+        let BegunWrite { first, placed, numbered, mut account, .. } = begun;
         let deadline = first.deadline();
+        #[cfg(feature = "testing")]
+        if begun.is_lost {
+            tokio::time::sleep_until(deadline).await;
+        }
         let outcome = self.write_anew(placed, deadline, Some((numbered, Box::new(first)))).await;
         self.write_ended(&mut account, outcome.as_ref().map(|(answer, id)| (answer, *id)));
         outcome
