@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use artillery_core::config::TransportConfig;
 use tokio::runtime::Builder;
 
 use super::*;
@@ -45,4 +46,115 @@ async fn writes_take_one_number_each_however_they_begin() {
         numbers.push(kv.put("k", vec![7; bytes]).await.unwrap().request_id.number);
     }
     assert_eq!(numbers, [1, 2, 3, 4, 5]);
+}
+
+/// The only member, which says what the test has it say. Its client has a session and a connection: all that it asks begins in place.
+struct Head {
+    client: Client,
+    reader: FrameReader,
+    writer: FrameWriter,
+    node: FakeNode,
+    seed: FakeNode,
+    _streams: mpsc::Receiver<IncomingStream>,
+}
+
+impl Head {
+    async fn start() -> Self {
+        let cluster = unique("client");
+        let (node, mut streams) = silent(&cluster);
+        let seed = FakeNode::start(&cluster, "seed");
+        seed.form(&routing(config(&[node.me()], 1), &[&node, &seed]));
+        let transport = TransportConfig { stream_window_bytes: 256 << 10, ..TransportConfig::default() };
+        let builder = Client::builder().cluster(&cluster).secret(SECRET).seed(seed.addr()).transport(transport);
+        let client = builder.connect().await.unwrap();
+        let put = tokio::spawn(client.kv().put("k", "v").into_future());
+        let IncomingStream { mut reader, writer, .. } = streams.recv().await.unwrap();
+        let mut writer = writer.unwrap();
+        open_session(&mut reader, &mut writer).await;
+        let mut head = Self { client, reader, writer, node, seed, _streams: streams };
+        let (number, _) = head.next().await;
+        head.answer(number, committed()).await;
+        put.await.unwrap().unwrap();
+        head
+    }
+
+    /// The next write that it is asked for.
+    async fn next(&mut self) -> (u64, RequestKey) {
+        let request = decode_request(&self.reader.next().await.unwrap().unwrap()).unwrap();
+        let Operation::Write { request: Some(key), .. } = request.operation else { panic!("{request:?}") };
+        (request.number, key)
+    }
+
+    async fn answer(&mut self, number: u64, reply: Reply) {
+        let answer = ResponseAnswer::Reply(reply);
+        let response = encode_response(&Response { number, by: None, answer }).unwrap();
+        self.writer.send(&response.header, &response.body).await.unwrap();
+    }
+}
+
+fn committed() -> Reply {
+    Reply::Committed(Committed { version: SESSION, copies: 1, replayed: false, result: Computed::Nothing })
+}
+
+#[tokio::test]
+async fn a_first_answer_that_is_a_refusal_is_not_the_last() {
+    let mut head = Head::start().await;
+    let put = tokio::spawn(head.client.kv().put("k", "w").into_future());
+    let (number, key) = head.next().await;
+    head.answer(number, Reply::Refused(Refusal::Busy)).await;
+    let (number, again) = head.next().await;
+    assert_eq!(again, key);
+    head.answer(number, committed()).await;
+    let done = put.await.unwrap().unwrap();
+    assert_eq!((done.request_id.session, done.request_id.number), (key.session, key.number));
+}
+
+/// What is said of later attempts doesn't speak of the first one.
+#[tokio::test]
+async fn a_first_attempt_without_an_answer_leaves_the_outcome_unknown() {
+    let mut head = Head::start().await;
+    let kv = head.client.kv();
+    let put = tokio::spawn(kv.put("k", "w").timeout(Duration::from_millis(600)).into_future());
+    let (_, first) = head.next().await;
+    let refusing = async {
+        loop {
+            let (number, _) = head.next().await;
+            head.answer(number, Reply::Refused(Refusal::Busy)).await;
+        }
+    };
+    let outcome = tokio::select! {
+        () = refusing => unreachable!(),
+        outcome = tokio::time::timeout(Duration::from_secs(30), put) => outcome.unwrap().unwrap(),
+    };
+    let Err(Error::OutcomeUnknown { request_id, .. }) = outcome else { panic!("{outcome:?}") };
+    assert_eq!((request_id.session, request_id.number), (first.session, first.number));
+    let get = kv.get("k").timeout(Duration::from_millis(100)).into_future();
+    let unread = tokio::time::timeout(Duration::from_secs(30), get).await.unwrap();
+    assert!(unread.unwrap_err().is_not_applied());
+}
+
+#[tokio::test]
+async fn a_write_that_began_in_place_hears_of_the_next_head() {
+    let mut head = Head::start().await;
+    let put = tokio::spawn(head.client.kv().put("k", "w").timeout(Duration::from_secs(20)).into_future());
+    head.next().await;
+    head.seed.form(&routing(config(&[head.seed.me()], 2), &[&head.node, &head.seed]));
+    // It knows nothing of the session.
+    let outcome = put.await.unwrap();
+    let is_heard = matches!(&outcome, Err(Error::OutcomeUnknown { reason: Unknown::SessionExpired, .. }));
+    assert!(is_heard, "{outcome:?}");
+}
+
+#[tokio::test]
+async fn writes_that_begin_in_place_take_no_more_room_than_there_is() {
+    let head = Head::start().await;
+    let mut puts = JoinSet::new();
+    for n in 0..12_u32 {
+        let put = head.client.kv().put(n.to_be_bytes(), vec![7; 60_000]).timeout(Duration::from_millis(500));
+        puts.spawn(put.into_future());
+    }
+    let outcomes = puts.join_all().await;
+    let sent = outcomes.iter().filter(|outcome| matches!(outcome, Err(Error::OutcomeUnknown { .. }))).count();
+    let busy = outcomes.iter().filter(|o| matches!(o, Err(Error::Refused { reason: Refusal::Busy, .. }))).count();
+    assert!(sent <= 4 && sent + busy == 12, "{outcomes:?}");
 }
