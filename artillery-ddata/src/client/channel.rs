@@ -73,7 +73,7 @@ pub(crate) enum NotSent {
 #[derive(Debug, Clone)]
 pub(crate) struct Carrier {
     pub(crate) runtime: Handle,
-    /// A thread of its own drives it, whatever becomes of its callers.
+    /// A thread of its own drives it, even if its callers' runtimes are not driven any more.
     pub(crate) is_driven: bool,
 }
 

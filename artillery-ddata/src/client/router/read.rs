@@ -156,7 +156,7 @@ impl Router {
         answer.map_err(|error| self.unserved(chain, mode, error))
     }
 
-    /// Why nobody served a read. A member without a lease may ask those who have one; where none of them was found,
+    /// Why a read was not served. A member without a lease may ask those who have one; where none of them was found,
     /// that it has none says more than that it waited.
     fn unserved(&self, chain: ChainId, mode: ReadMode, error: Error) -> Error {
         let is_silence =
