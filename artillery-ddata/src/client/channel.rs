@@ -78,7 +78,8 @@ pub(crate) struct Carrier {
 }
 
 impl Carrier {
-    /// Whether its tasks keep the time of this caller. In another runtime than the caller's it may be that nothing drives them any more.
+    /// Whether its tasks keep the time of this caller. If they run in another runtime than the caller, that runtime may not be driven any
+    /// more, so the caller has to keep the time by itself.
     pub(crate) fn keeps_time(&self) -> bool {
         self.is_driven || Handle::try_current().is_ok_and(|here| here.id() == self.runtime.id())
     }

@@ -156,8 +156,8 @@ impl Router {
         answer.map_err(|error| self.unserved(chain, mode, error))
     }
 
-    /// Why a read was not served. A member without a lease may ask those who have one; where none of them was found,
-    /// that it has none says more than that it waited.
+    /// Why a read was not served. A member without a lease asks members that have one. If it found none of those, the caller is told
+    /// that the lease is missing: this explains more than a time-out does.
     fn unserved(&self, chain: ChainId, mode: ReadMode, error: Error) -> Error {
         let is_silence =
             matches!(error, Error::NotApplied { reason: NotApplied::TimedOut | NotApplied::Unreachable { .. } });

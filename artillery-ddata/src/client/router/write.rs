@@ -103,7 +103,7 @@ impl Router {
         }
         let placed = Placed { cluster: routing.cluster, chain, history: None, write };
         let mut question = placed.clone().question(None);
-        // The number is taken last: one that no write has would count as a request.
+        // The number is taken last. A number that no write has would count as an answered request.
         let Some(way) = self.way(&routing, &question) else { return Err(placed.write) };
         #[cfg(feature = "testing")]
         if self.is_held_up() {
