@@ -234,6 +234,12 @@ pub(crate) fn of_reply(reply: &Reply) -> usize {
         }
 }
 
+/// Bytes of one kind of requests, or of answers, that may be under way on a connection at a time, so that what one kind
+/// leaves unread has not the whole of the connection's window: small reads, small writes and large requests are three.
+pub(crate) const fn unreceived_bytes(transport: &artillery_core::config::TransportConfig) -> usize {
+    transport.connection_window_bytes as usize / 4
+}
+
 #[cfg(test)]
 mod tests {
     use bytes::Bytes;

@@ -1,12 +1,7 @@
 //! A client: the data of a cluster from beside it.
 
 mod builder;
-mod candidates;
-pub(crate) mod channel;
-mod numbers;
 mod recovery;
-mod requests;
-pub(crate) mod router;
 #[cfg(test)]
 mod tests;
 
@@ -17,14 +12,14 @@ use artillery_core::{
     identity::Identity,
     transport::{Counters, Endpoint},
 };
-pub use builder::{ClientBuilder, Spread};
-pub use candidates::Candidates;
+pub use builder::ClientBuilder;
 pub use recovery::Survey;
 
+pub use crate::rpc::{Candidates, router::Spread};
 use crate::{
     Epoch, Error, Kv, NodeId, Routing,
-    client::router::Router,
     control::message::{Arrange, ArrangeError},
+    rpc::router::Router,
 };
 
 /// A connection to a cluster, without a share in it. Clones are the same client; it ends with the last of them and of

@@ -28,10 +28,10 @@ pub use write::{Append, CompareAndSwap, Delete, GetDelete, Increment, Put, RunSc
 
 use crate::{
     Error, Place, Refusal, RequestId, Session, Version,
-    client::router::{HowToRead, Router},
-    driver::handle::ChainHandle,
     error::Unknown,
+    local::handle::ChainHandle,
     replica::{NotLocal, ReadMode},
+    rpc::router::{HowToRead, Router},
     wire::keep::{SHORT, copied},
 };
 

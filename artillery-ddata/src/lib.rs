@@ -100,9 +100,11 @@ mod driven;
 mod driver;
 pub mod error;
 pub mod kv;
+mod local;
 pub mod map;
 pub mod metrics;
 pub mod node;
+mod rpc;
 pub mod status;
 #[cfg(feature = "testing")]
 pub mod testing;

@@ -4,7 +4,6 @@ mod builder;
 mod data;
 mod following;
 mod founding;
-mod phase;
 mod readiness;
 mod recovering;
 mod report;
@@ -17,14 +16,12 @@ use std::{net::SocketAddr, sync::Arc};
 
 use artillery_core::{MemberId, cluster::Cluster, error::IdentityError, identity::Identity, transport::Counters};
 
-pub(crate) use self::phase::Phase;
-pub use self::{
-    builder::{NodeBuilder, StartError},
-    phase::{NeverReady, Ready, Stopped},
-};
+pub use self::builder::{NodeBuilder, StartError};
 use self::{data::Data, threads::Workers};
+pub use crate::driver::phase::{NeverReady, Ready, Stopped};
 use crate::{
-    ClusterId, Place, Routing, config::Config, control::Timing, kv::Kv, metrics::NodeMetrics, status::NodeStatus,
+    ClusterId, Place, Routing, config::Config, control::Timing, driver::phase::Phase, kv::Kv, metrics::NodeMetrics,
+    status::NodeStatus,
 };
 
 /// A member of a cluster, or a spare, in this process. Clones are the same node; dropping the last one is a crash.

@@ -65,20 +65,16 @@
 //! nothing. Changes that a [`Watch`](crate::Watch) hands out are not checked. [`BlockingKv`](crate::BlockingKv) needs
 //! threads, and so real time.
 
-mod book;
 mod cluster;
 mod explore;
 mod node;
-mod observer;
 #[cfg(test)]
 mod tests;
 mod trouble;
 mod verdict;
 
+pub use crate::rpc::observer::Fate;
 pub use artillery_checker::{self as checker, history};
-pub(crate) use book::Ask;
 pub use cluster::{Builder, CheckFailed, Checked, Cluster};
 pub use explore::explore;
-pub use observer::Fate;
-pub(crate) use observer::{Noted, Observer};
 pub use trouble::Trouble;

@@ -11,27 +11,16 @@ use artillery_core::{
 };
 use tokio::time::{Instant, sleep_until, timeout_at};
 
-use super::{
-    Candidates, Client, ClientError,
-    router::{Asked, Router, Routes, ask_on},
+use super::{Candidates, Client, ClientError, Spread};
+use crate::{
+    Routing,
+    rpc::router::{Asked, Router, Routes, ask_on, from_now},
 };
-use crate::{Routing, client::router::from_now};
 
 /// How long one candidate may take.
 const PATIENCE: Duration = Duration::from_secs(2);
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
 const LONGEST_PAUSE: Duration = Duration::from_millis(500);
-
-/// Which member serves a client's reads.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-#[non_exhaustive]
-pub enum Spread {
-    /// Always the same while it is reached; another one for each client.
-    #[default]
-    Sticky,
-    /// One after the other.
-    RoundRobin,
-}
 
 /// A client that is about to connect.
 #[derive(Debug, Clone)]

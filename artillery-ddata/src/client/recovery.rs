@@ -5,10 +5,7 @@ use std::{net::SocketAddr, time::Duration};
 use artillery_core::error::ConnectError;
 use tokio::{task::JoinSet, time::timeout_at};
 
-use super::{
-    Client,
-    router::{ask_once, from_now},
-};
+use super::Client;
 use crate::{
     ClusterId, Error, MemberId, NodeId,
     control::{
@@ -17,6 +14,7 @@ use crate::{
         succession::NotFounded,
     },
     error::NotApplied,
+    rpc::router::{ask_once, from_now},
     wire::request::{Operation, ResponseAnswer},
 };
 

@@ -16,13 +16,11 @@ use tokio::{
 };
 
 pub(crate) use self::parts::{Command, Inlets, Ordered, Parts, Rule};
-use super::{
-    handle::{ChainHandle, Lines, Queue, Queued, ReadRequest, Responder, WriteQueues, WriteRequest},
-    lanes::{Lanes, LinkState, UPDATES_ROOM},
-};
+use super::lanes::{Lanes, LinkState, UPDATES_ROOM};
 use crate::{
     ChainId,
     control::log::LogIndex,
+    local::handle::{ChainHandle, Lines, Queue, Queued, ReadRequest, Responder, WriteQueues, WriteRequest},
     replica::{Event, Gate, Status},
     wire::message::ChainFrame,
 };

@@ -32,7 +32,6 @@ pub(crate) use self::{
 use super::{
     chain::Ordered,
     lanes::{Hub, Lanes},
-    local::Local,
     receive::Chains,
 };
 use crate::{
@@ -42,7 +41,8 @@ use crate::{
         embedded::Seat,
         message::{Renewal, Renewed, ReorderError},
     },
-    node::Phase,
+    driver::phase::Phase,
+    local::Local,
     wire::control::{Answer, Call},
 };
 

@@ -18,18 +18,19 @@ use artillery_proto::runner::{ChainRunner, Lease, Order, Output, Turn};
 use bytes::Bytes;
 use tokio::sync::{mpsc, oneshot};
 
-use super::{
-    handle::{ChainHandle, Lines, Queue, Queued, ReadRequest, Responder, WriteQueues, WriteRequest},
-    local::Local,
-    serve::{Server, Sizes},
-};
+use super::serve::Server;
 use crate::{
     ChainConfig, ChainId, ChainMember, ClusterId, Epoch, Incarnation, Kv, MemberId, Mode, NodeAddress, NodeId, Role,
     Routing, Timestamp,
-    client::router::Router,
     control::log::LogIndex,
     kv::Call,
+    local::{
+        Local,
+        handle::{ChainHandle, Lines, Queue, Queued, ReadRequest, Responder, WriteQueues, WriteRequest},
+        room::Sizes,
+    },
     replica::{Gate, Settings},
+    rpc::router::Router,
     store::{MemoryStore, Store},
     wire::streams::REQUESTS,
 };

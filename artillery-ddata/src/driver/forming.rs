@@ -14,7 +14,7 @@ use crate::{
         Founder, Founding,
         formation::{Candidate, Formation, FormationMessage, Input, Output},
     },
-    node::Phase,
+    driver::phase::Phase,
 };
 
 pub(crate) struct Forming {

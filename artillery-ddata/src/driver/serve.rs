@@ -1,10 +1,9 @@
 //! Serves the requests of one stream: of clients, and of nodes that hand requests on.
 
-mod answers;
 mod operators;
 mod place;
 mod ready;
-mod room;
+mod writer;
 
 use std::{sync::Arc, time::Duration};
 
@@ -15,61 +14,51 @@ use tokio::{
     time::{Instant, timeout, timeout_at},
 };
 
-pub(crate) use self::{
-    answers::Answering,
-    room::{Sizes, unreceived_bytes},
-};
-use self::{
-    answers::Answers,
-    place::For,
-    ready::Ready,
-    room::{Kind, Room, Rooms},
-};
-use super::{
-    handle::{ChainHandle, ReadRequest, Responder, WriteRequest},
-    local::Local,
-};
+use self::{place::For, ready::Ready};
 use crate::{
     ChainId, ClusterId, Epoch, Error,
     budget::{self, Share},
-    client::{
-        channel::Question,
-        router::{Answer, Failed, Router, on_the_clock},
-    },
     control::{
         Founder, History, chain_of,
         message::{Arrange, ArrangeError},
         recovery::{NotRecovered, Recovered, Standing},
         succession::NotFounded,
     },
+    driver::BoxFuture,
     error::NotApplied,
-    kv::Call,
+    local::{
+        LONGEST_WAIT, Local,
+        answering::{Answering, Answers},
+        handle::{ChainHandle, ReadRequest, Responder, WriteRequest},
+        room::{Kind, Room, Rooms, Sizes},
+    },
     replica::{Query, Read, ReadMode, Refusal, Reply, Way},
+    rpc::{
+        channel::Question,
+        router::{Answer, Failed, Router, on_the_clock},
+    },
     wire::request::{MAX_OUTSTANDING, Operation, Request, SMALL, decode_request},
 };
-
-/// No request waits here longer, whatever its sender says: nobody can make a node remember it for ever.
-const LONGEST_WAIT: Duration = Duration::from_secs(300);
 
 /// A watch is told after so long that nothing was committed, and asks again. The questions of a client that is gone take up their
 /// room no longer than that.
 const LONGEST_WATCH: Duration = Duration::from_secs(10);
 
 /// Says, as JSON, how this node stands.
-pub(crate) type StatusSource = Box<dyn Fn() -> Call<Bytes> + Send + Sync>;
+pub(crate) type StatusSource = Box<dyn Fn() -> BoxFuture<Bytes> + Send + Sync>;
 
 /// Does what an operator wants.
-pub(crate) type Arranger = Box<dyn Fn(Arrange) -> Call<Result<Option<Epoch>, ArrangeError>> + Send + Sync>;
+pub(crate) type Arranger = Box<dyn Fn(Arrange) -> BoxFuture<Result<Option<Epoch>, ArrangeError>> + Send + Sync>;
 /// Says what a node has, and has it go on alone, when the others are lost for good.
 pub(crate) trait Recovery: Send + Sync {
     /// What it has; `None`: it belongs to no cluster whose configuration may change.
-    fn standing(&self) -> Call<Option<Standing>>;
+    fn standing(&self) -> BoxFuture<Option<Standing>>;
 
     /// Goes on alone, if the named cluster was in this history and can't go on otherwise.
-    fn recover(&self, cluster: ClusterId, history: History) -> Call<Result<Recovered, NotRecovered>>;
+    fn recover(&self, cluster: ClusterId, history: History) -> BoxFuture<Result<Recovered, NotRecovered>>;
 
     /// Stops, to found a cluster that succeeds this one or to join that, if no life that ever served is there.
-    fn found(&self, cluster: ClusterId, founds: bool) -> Call<Result<Vec<Founder>, NotFounded>>;
+    fn found(&self, cluster: ClusterId, founds: bool) -> BoxFuture<Result<Vec<Founder>, NotFounded>>;
 }
 
 /// What answers the requests that come to a node.
@@ -92,7 +81,7 @@ impl Server {
         sizes: Sizes,
         status: StatusSource,
     ) -> Self {
-        let rooms = Rooms::new(sizes, local.clone());
+        let rooms = Rooms::new(sizes, local.tally.clone());
         Self { local, router, max_value_bytes, status, arrange: None, recovery: None, rooms }
     }
 
@@ -126,7 +115,7 @@ impl Server {
         // the farewell back whenever the congestion window is full, a probe of the path's packet size being enough.
         let ready = Ready::new(room.clone());
         let reading = self.read(&mut reader, answers, &ready, &outstanding, &room);
-        let writing = answers::write(writer, waiting, &ready, &outstanding, &room, &connection);
+        let writing = writer::write(writer, waiting, &ready, &outstanding, &room, &connection);
         tokio::pin!(reading, writing);
         let serving = async {
             tokio::select! {

@@ -12,9 +12,9 @@ use tokio::task::coop;
 use super::{Kv, Read, ReadState, Served, Versioned, how_to_read};
 use crate::{
     Error, MemberId, Place, Session,
-    client::router::{Answer, BegunRead, HowToRead},
     error::NotApplied,
     replica::{self, Query, ReadMode, Reply, Way},
+    rpc::router::{Answer, BegunRead, HowToRead},
 };
 
 /// A read that is about to be made: set what differs from the handle's defaults, and await it.

@@ -7,8 +7,8 @@ use bytes::Bytes;
 use super::{Call, Kv, get::no_read, how_to_read};
 use crate::{
     Error, Session,
-    client::router::{Answer, HowToRead, from_now},
     replica::{Hashed, HashedPage, Query, ReadMode, Reply},
+    rpc::router::{Answer, HowToRead, from_now},
     store::position,
 };
 

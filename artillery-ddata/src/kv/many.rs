@@ -11,8 +11,8 @@ use super::{
 };
 use crate::{
     Error, Sequence, Session,
-    client::router::{Answer, HowToRead},
     replica::{self, Query, ReadMode, Reply},
+    rpc::router::{Answer, HowToRead},
 };
 
 /// What a read of many keys found: all of it at one point of the history of their chain.

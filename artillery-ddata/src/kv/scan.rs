@@ -20,8 +20,8 @@ use super::{
 };
 use crate::{
     ChainId, Error, MemberId, Session, Version,
-    client::router::{Answer, HowToRead, from_now},
     replica::{self, Page, Query, ReadMode, Reply, Snapshot},
+    rpc::router::{Answer, HowToRead, from_now},
     store::Record,
 };
 

@@ -21,9 +21,9 @@ use super::{
 };
 use crate::{
     ChainId, Error, Frontier, Refusal, Routing, Sequence, Version,
-    client::router::{Answer, HowToRead, from_now},
     error::{NotApplied, WayOn},
     replica::{self, Changes, Query, ReadMode, Reply},
+    rpc::router::{Answer, HowToRead, from_now},
     store::Record,
 };
 

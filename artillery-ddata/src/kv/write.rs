@@ -12,9 +12,9 @@ use bytes::Bytes;
 use super::{Batch, Call, Committed, Conflict, Kv, Script, Taken, Versioned};
 use crate::{
     Error, RequestId, Session, Version,
-    client::router::{Answer, BegunWrite, HowToWrite, Router},
     error::Unknown,
     replica::{self, Computed, GroupOutcome, Reply, Write},
+    rpc::router::{Answer, BegunWrite, HowToWrite, Router},
 };
 
 /// A write and the way to its head.

@@ -18,32 +18,28 @@ use tokio::{
     sync::{mpsc, oneshot, watch},
 };
 
-use super::{
-    phase::{NeverReady, Phase, Ready, Stopped},
-    recovering::Parts,
-    service::DataService,
-};
+use super::{recovering::Parts, service::DataService};
 use crate::{
     ChainConfig, ChainId, Epoch, Place, Routing,
-    client::router::Router,
     config::{Config, Threads},
     control::{
         ConfigLog, Configs, Founder, Founding, Timing,
         formation::{self, After, Formation, FormationMessage, InvalidSettings},
         message::ArrangeError,
     },
+    driver::BoxFuture,
+    driver::phase::{NeverReady, Phase, Ready, Stopped},
     driver::{
         chain::{self, Command, Rule, Standing},
         control::{self, Door},
         forming::Forming,
-        handle::ChainHandle,
         lanes::{Hub, Lanes},
-        local::Local,
         receive::Chains,
-        serve::{Server, Sizes},
+        serve::Server,
     },
-    kv::Call,
+    local::{Local, handle::ChainHandle, room::Sizes},
     replica,
+    rpc::router::Router,
     store::Store,
 };
 
@@ -131,7 +127,7 @@ impl Data {
 
     fn server(self: &Arc<Self>, router: Arc<Router>) -> Arc<Server> {
         let data = Arc::downgrade(self);
-        let status = Box::new(move || -> Call<Bytes> {
+        let status = Box::new(move || -> BoxFuture<Bytes> {
             let data = data.clone();
             Box::pin(async move {
                 let Some(data) = data.upgrade() else { return Bytes::new() };
@@ -142,7 +138,7 @@ impl Data {
         let max_value_bytes = self.config.limits.max_value_bytes as u64;
         let sizes = Sizes::new(self.config.limits.queue_bytes, &self.config.transport);
         let data = Arc::downgrade(self);
-        let arrange = Box::new(move |wish| -> Call<Result<Option<Epoch>, ArrangeError>> {
+        let arrange = Box::new(move |wish| -> BoxFuture<Result<Option<Epoch>, ArrangeError>> {
             let data = data.clone();
             Box::pin(async move {
                 let Some(data) = data.upgrade() else { return Err(ArrangeError::Stopped) };

@@ -14,11 +14,7 @@ use artillery_proto::{
 };
 use tokio::sync::{mpsc, oneshot, watch};
 
-use super::{
-    data::Data,
-    phase::{NeverReady, Phase, Ready, Stopped},
-    recovering,
-};
+use super::{data::Data, recovering};
 use crate::{
     ChainConfig, ChainId, ClusterId, Epoch, Role, Routing,
     control::{
@@ -26,6 +22,7 @@ use crate::{
         embedded::{Embedded, EmbeddedSettings, Seat},
         message::{Arrange, ArrangeError},
     },
+    driver::phase::{NeverReady, Phase, Ready, Stopped},
     driver::{
         chain::{Rule, Standing},
         control::{COMMANDS, Calls, Command, Control, Door, End, LogPeers, Parts, State},

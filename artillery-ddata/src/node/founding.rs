@@ -8,13 +8,14 @@ use std::{
 use artillery_core::clock;
 use tokio::time::sleep;
 
-use super::{data::Data, phase::Stopped, recovering::Parts};
+use super::{data::Data, recovering::Parts};
 use crate::{
     ClusterId, Timestamp,
     control::{
         Founder,
         succession::{self, NotFounded},
     },
+    driver::phase::Stopped,
 };
 
 /// If an answer is lost, the operator doesn't hear what became of the order.

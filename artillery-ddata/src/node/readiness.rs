@@ -5,14 +5,12 @@ use std::sync::Arc;
 use bytes::Bytes;
 use tokio::sync::watch;
 
-use super::{
-    data::Data,
-    phase::{NeverReady, Phase, Ready},
-};
+use super::data::Data;
 use crate::{
-    client::router::HowToRead,
     driver::chain::Standing,
+    driver::phase::{NeverReady, Phase, Ready},
     replica::{Halt, Query, ReadMode},
+    rpc::router::HowToRead,
 };
 
 impl Data {

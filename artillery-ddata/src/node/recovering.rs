@@ -13,10 +13,7 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-use super::{
-    data::Data,
-    phase::{Phase, Stopped},
-};
+use super::data::Data;
 use crate::{
     ChainConfig, ClusterId, MemberId, Timestamp,
     control::{
@@ -25,8 +22,9 @@ use crate::{
         recovery::{self, NotRecovered, Plan, Recovered, Standing},
         succession::NotFounded,
     },
+    driver::BoxFuture,
+    driver::phase::{Phase, Stopped},
     driver::{control::Calls, serve::Recovery},
-    kv::Call,
     replica::Status,
     wire::control,
 };
@@ -60,12 +58,12 @@ impl Parts {
 }
 
 impl Recovery for Weak<Data> {
-    fn standing(&self) -> Call<Option<Standing>> {
+    fn standing(&self) -> BoxFuture<Option<Standing>> {
         let data = self.clone();
         Box::pin(async move { data.upgrade()?.standing().await })
     }
 
-    fn recover(&self, cluster: ClusterId, history: History) -> Call<Result<Recovered, NotRecovered>> {
+    fn recover(&self, cluster: ClusterId, history: History) -> BoxFuture<Result<Recovered, NotRecovered>> {
         let data = self.clone();
         Box::pin(async move {
             let Some(data) = data.upgrade() else { return Err(NotRecovered::Nobody) };
@@ -81,7 +79,7 @@ impl Recovery for Weak<Data> {
         })
     }
 
-    fn found(&self, cluster: ClusterId, founds: bool) -> Call<Result<Vec<Founder>, NotFounded>> {
+    fn found(&self, cluster: ClusterId, founds: bool) -> BoxFuture<Result<Vec<Founder>, NotFounded>> {
         let data = self.clone();
         Box::pin(async move {
             let Some(data) = data.upgrade() else { return Err(NotFounded::Stopped) };
@@ -97,7 +95,7 @@ impl Recovery for Weak<Data> {
 
 impl Data {
     /// For whoever asks as a node.
-    pub(super) fn standing_source(self: &Arc<Self>) -> Box<dyn Fn() -> Call<Option<Standing>> + Send + Sync> {
+    pub(super) fn standing_source(self: &Arc<Self>) -> Box<dyn Fn() -> BoxFuture<Option<Standing>> + Send + Sync> {
         let data = Arc::downgrade(self);
         Box::new(move || data.standing())
     }

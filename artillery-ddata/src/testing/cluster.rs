@@ -21,15 +21,15 @@ pub use builder::Builder;
 pub use check::{CheckFailed, Checked};
 
 use super::{
-    Fate, Observer, Trouble,
+    Fate, Trouble,
     node::{Member, local_info},
-    observer::Witness,
 };
 use crate::{
     Kv, Routing,
-    client::{
-        Candidates, Spread,
-        router::{Asked, Router, Routes},
+    rpc::{
+        Candidates,
+        observer::{Observer, Witness},
+        router::{Asked, Router, Routes, Spread},
     },
 };
 
@@ -213,7 +213,9 @@ impl Inner {
     }
 
     fn history(&self) -> String {
-        let lines = |book: &mut super::book::Book| book.entries.iter().map(|entry| format!("{entry}\n")).collect();
+        let lines = |book: &mut crate::rpc::observer::book::Book| {
+            book.entries.iter().map(|entry| format!("{entry}\n")).collect()
+        };
         self.witness.with_book(lines)
     }
 }

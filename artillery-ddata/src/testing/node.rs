@@ -13,19 +13,19 @@ use tokio::{
     sync::{mpsc, oneshot, watch},
 };
 
-use super::observer::{Observer, Witness};
 use crate::{
     ChainConfig, ClusterId, Kv, Routing,
-    client::router::Router,
     driver::{
         chain::{self, Command, Parts, Rule, Standing},
         lanes::Hub,
-        local::Local,
         receive::Chains,
-        serve::{Server, Sizes},
+        serve::Server,
     },
+    local::{Local, room::Sizes},
     node::service::DataService,
     replica::{Settings, Status},
+    rpc::observer::{Observer, Witness},
+    rpc::router::Router,
     store::{MemoryStore, Store},
 };
 
@@ -76,7 +76,7 @@ impl Member {
         let local = Arc::new(Local::new(id, name.clone()));
         let router = Router::of_node(local.clone(), endpoint.clone(), MAX_VALUE, false);
         let store: Arc<dyn Store> = Arc::new(MemoryStore::with_seed(seed));
-        let status = Box::new(|| -> crate::kv::Call<Bytes> { Box::pin(async { Bytes::from_static(b"{}") }) });
+        let status = Box::new(|| -> crate::driver::BoxFuture<Bytes> { Box::pin(async { Bytes::from_static(b"{}") }) });
         let sizes = Sizes::new(QUEUE_BYTES, &TransportConfig::default());
         let serving = Server::new(local.clone(), router.clone(), MAX_VALUE, sizes, status);
         // Set once, here.

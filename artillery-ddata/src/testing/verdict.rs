@@ -14,14 +14,12 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 
-use super::{
-    book::{Ask, Entry, Told, text},
-    checker::{self, Budget},
-};
+use super::checker::{self, Budget};
 use crate::{
     ChainId, Version,
     control::chain_of,
     replica::{Computed, Query, Reply, Step, Write},
+    rpc::observer::book::{Ask, Entry, Told, text},
 };
 
 /// Which write of unknown outcome made a version of a key.

@@ -14,7 +14,7 @@ use tokio::{
 use super::Command;
 use crate::{
     control::{embedded::Seat, recovery::Standing},
-    kv::Call,
+    driver::BoxFuture,
     wire::control::{self, Answer, decode_call, encode_answer},
 };
 
@@ -23,7 +23,7 @@ pub(crate) struct Door {
     pub(crate) commands: mpsc::Sender<Command>,
     pub(crate) log: Seat,
     /// What this node has.
-    pub(crate) standing: Box<dyn Fn() -> Call<Option<Standing>> + Send + Sync>,
+    pub(crate) standing: Box<dyn Fn() -> BoxFuture<Option<Standing>> + Send + Sync>,
     /// Nobody waits longer for an answer.
     pub(crate) patience: Duration,
 }

@@ -3,7 +3,7 @@
 use super::Server;
 use crate::{
     control::{message::ArrangeError, recovery::NotRecovered, succession::NotFounded},
-    driver::serve::Answering,
+    local::answering::Answering,
     wire::request::{Operation, ResponseAnswer},
 };
 

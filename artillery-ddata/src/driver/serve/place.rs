@@ -5,9 +5,9 @@ use bytes::Bytes;
 use super::Server;
 use crate::{
     ChainId, Mode, Place,
-    client::router::{check_key, check_value},
-    driver::handle::ChainHandle,
+    local::handle::ChainHandle,
     replica::{ReadMode, Refusal},
+    rpc::router::{check_key, check_value},
     wire::request::{Operation, Request},
 };
 

@@ -5,12 +5,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use artillery_core::transport::FrameBatch;
 use tokio::sync::Semaphore;
 
-use super::{
-    answers::Answers,
-    room::{Kind, Room},
-};
 use crate::{
     budget::{self, Share},
+    local::{
+        answering::Answers,
+        room::{Kind, Room},
+    },
     replica::Reply,
     wire::request::{Response, ResponseAnswer, SMALL, encode_response},
 };

@@ -130,7 +130,12 @@ impl Builder {
             calm: AtomicBool::new(false),
             _clock: clock,
         });
-        inner.witness.employ(inner.client("courier"));
+        let courier = inner.client("courier");
+        inner.witness.employ(Arc::new(move |question, deadline| {
+            let courier = courier.clone();
+            // What comes of it is told to no caller.
+            Box::pin(async move { drop(courier.call(question, deadline).await) })
+        }));
         inner.set_trouble(&self.trouble);
         if self.trouble.interruptions {
             tokio::spawn(trouble::interrupt(Arc::downgrade(&inner)));

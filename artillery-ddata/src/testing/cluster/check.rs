@@ -9,12 +9,9 @@ use super::{Cluster, Inner, Trouble};
 use crate::{
     ChainId, Sequence,
     replica::Status,
+    rpc::observer::book::{Ask, Entry, Told, text},
     store::Record,
-    testing::{
-        book::{Ask, Entry, Told, text},
-        node::Member,
-        verdict,
-    },
+    testing::{node::Member, verdict},
 };
 
 /// How long the members may take to agree, in virtual time.

@@ -8,7 +8,7 @@ use super::{Makers, Sight, changed, conflicting, scripts, search::Search, sights
 use crate::{
     Version,
     replica::{Computed, Expected, Reply, Step, Write},
-    testing::book::{Ask, Entry, NEVER, Told, text},
+    rpc::observer::book::{Ask, Entry, NEVER, Told, text},
 };
 
 /// What happened to one key at one version.

@@ -8,10 +8,8 @@ use super::{Makers, changed, conflicting, made, sights};
 use crate::{
     Version,
     replica::{Computed, Expected, Query, ReadMode, Reply, Step, Write},
-    testing::{
-        book::{Ask, Entry, Told},
-        history::{Answer, Call, Cut, History, Look, Operation, Value},
-    },
+    rpc::observer::book::{Ask, Entry, Told},
+    testing::history::{Answer, Call, Cut, History, Look, Operation, Value},
 };
 
 /// The history, and the key behind each of its numbers.

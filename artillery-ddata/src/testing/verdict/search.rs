@@ -12,7 +12,7 @@ use super::{
     contents::{Content, Hidden, Known, Point, What, apply, pass},
     scripts,
 };
-use crate::{Version, replica::Write, testing::book::text};
+use crate::{Version, replica::Write, rpc::observer::book::text};
 
 /// States that the search goes through for one key at most.
 const BUDGET: usize = 200_000;

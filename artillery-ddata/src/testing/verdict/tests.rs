@@ -8,8 +8,8 @@ use super::judge;
 use crate::{
     Sequence, Timestamp, Version,
     replica::{Committed, Computed, Query, Read, ReadMode, Reply, Step, Way, Write},
+    rpc::observer::book::{Ask, Entry, NEVER, Told},
     store::Held,
-    testing::book::{Ask, Entry, NEVER, Told},
 };
 
 /// Calls one after the other, unless they say otherwise.

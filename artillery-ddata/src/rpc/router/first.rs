@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{
     ChainId, Epoch, MemberId, NodeId, Place, Routing,
-    client::channel::{Call, Channel, Question, Room},
+    rpc::channel::{Call, Channel, Question, Room},
     tries::{Repeat, Tries, Verdict},
 };
 

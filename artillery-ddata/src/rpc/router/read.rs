@@ -19,11 +19,11 @@ use super::{
 };
 use crate::{
     ChainId, ClusterId, Error, MemberId, Place, Routing, Session,
-    client::channel::Question,
     control::chain_of,
-    driver::handle::ChainHandle,
     error::NotApplied,
+    local::handle::ChainHandle,
     replica::{Query, ReadMode, Refusal},
+    rpc::channel::Question,
     wire::request::Operation,
 };
 

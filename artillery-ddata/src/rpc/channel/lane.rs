@@ -22,7 +22,7 @@ use super::{
 };
 use crate::{
     budget::Budget,
-    driver::serve::unreceived_bytes,
+    budget::unreceived_bytes,
     error::Unknown,
     wire::{
         request::{EncodeError, Encoded, MAX_OUTSTANDING, Request, Response, decode_response, encode_request},

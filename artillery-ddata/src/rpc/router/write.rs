@@ -21,10 +21,10 @@ use super::{
 };
 use crate::{
     ChainId, ClusterId, Error, Place, RequestId, Routing, Session,
-    client::{channel::Question, requests::Numbered},
     control::chain_of,
     error::{NotApplied, Unknown},
     replica::{Refusal, Reply, Write},
+    rpc::{channel::Question, requests::Numbered},
     tries::Tries,
     update::RequestKey,
     wire::request::Operation,

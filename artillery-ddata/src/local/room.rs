@@ -14,7 +14,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 use super::LONGEST_WAIT;
 use crate::{
     budget::{self, Budget, Share},
-    driver::local::Local,
+    metrics::Tally,
     replica::{Query, Refusal, Reply},
     wire::{
         request::{Encoded, encode_answer_to},
@@ -42,20 +42,14 @@ const LARGE_ANSWERS: usize = 4;
 
 impl Sizes {
     pub(crate) fn new(queue_bytes: usize, transport: &TransportConfig) -> Self {
-        Self { queue: queue_bytes, frame: transport.max_frame_bytes, sent: unreceived_bytes(transport) }
+        Self { queue: queue_bytes, frame: transport.max_frame_bytes, sent: budget::unreceived_bytes(transport) }
     }
 }
 
-/// Bytes of one kind of requests, or of answers, that may be under way on a connection at a time, so that what one kind
-/// leaves unread has not the whole of the connection's window: small reads, small writes and large requests are three.
-pub(crate) const fn unreceived_bytes(transport: &TransportConfig) -> usize {
-    transport.connection_window_bytes as usize / 4
-}
-
 /// The rooms of all connections from which there are requests.
-pub(super) struct Rooms {
+pub(crate) struct Rooms {
     sizes: Sizes,
-    local: Arc<Local>,
+    tally: Arc<Tally>,
     /// What those of clients may take up together, and those of nodes. What nodes hand on has room of its own: two nodes that hand
     /// requests on to each other would wait for each other otherwise.
     clients: Kinds,
@@ -64,13 +58,13 @@ pub(super) struct Rooms {
 }
 
 impl Rooms {
-    pub(super) fn new(sizes: Sizes, local: Arc<Local>) -> Self {
+    pub(crate) fn new(sizes: Sizes, tally: Arc<Tally>) -> Self {
         let whole = || Kinds::new(|kind| Budget::new(sizes.of(kind)));
-        Self { sizes, local, clients: whole(), nodes: whole(), by_connection: Mutex::default() }
+        Self { sizes, tally, clients: whole(), nodes: whole(), by_connection: Mutex::default() }
     }
 
     /// The room that all streams of a connection share, as long as one of them has it, or one of its requests.
-    pub(super) fn of(&self, connection: &Connection) -> Arc<Room> {
+    pub(crate) fn of(&self, connection: &Connection) -> Arc<Room> {
         // A panic leaves nothing half done in there.
         let mut rooms = self.by_connection.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(room) = rooms.get(&connection.id()).and_then(Weak::upgrade) {
@@ -78,13 +72,13 @@ impl Rooms {
         }
         rooms.retain(|_, room| room.strong_count() > 0);
         let whole = if connection.peer().kind == PeerKind::Node { &self.nodes } else { &self.clients };
-        let room = Arc::new(Room::new(self.sizes, whole, self.local.clone()));
+        let room = Arc::new(Room::new(self.sizes, whole, self.tally.clone()));
         rooms.insert(connection.id(), Arc::downgrade(&room));
         room
     }
 
     /// What all connections together have taken.
-    pub(super) fn taken_bytes(&self) -> impl Iterator<Item = (&'static str, usize)> {
+    pub(crate) fn taken_bytes(&self) -> impl Iterator<Item = (&'static str, usize)> {
         let rooms = self.by_connection.lock().unwrap_or_else(PoisonError::into_inner);
         let unreceived = rooms.values().filter_map(Weak::upgrade).map(|room| room.sent.taken()).sum();
         let taken = |kind| self.clients.of(kind).taken() + self.nodes.of(kind).taken();
@@ -94,7 +88,7 @@ impl Rooms {
 
 /// A kind of requests or answers that has a room of its own.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Kind {
+pub(crate) enum Kind {
     /// Small writes that are handed on.
     Forwards,
     /// Reads until they are answered.
@@ -155,29 +149,29 @@ pub(crate) struct Room {
     kinds: Kinds,
     sent: Budget,
     /// The longest frame that is sent, in bytes.
-    pub(super) frame: usize,
+    pub(crate) frame: usize,
     /// Where its requests are counted.
-    pub(super) local: Arc<Local>,
+    pub(crate) tally: Arc<Tally>,
 }
 
 impl Room {
-    fn new(sizes: Sizes, whole: &Kinds, local: Arc<Local>) -> Self {
+    fn new(sizes: Sizes, whole: &Kinds, tally: Arc<Tally>) -> Self {
         Self {
             kinds: Kinds::new(|kind| whole.of(kind).part(sizes.of(kind) / PART)),
             sent: Budget::new(sizes.sent),
             frame: sizes.frame,
-            local,
+            tally,
         }
     }
 
     /// The room for one kind.
-    pub(super) fn of(&self, kind: Kind) -> &Budget {
+    pub(crate) fn of(&self, kind: Kind) -> &Budget {
         self.kinds.of(kind)
     }
 
     /// The room that a read takes until it is answered: a large one came with it. A watch may wait for long: it doesn't wait for
     /// room, which other watches have.
-    pub(super) async fn of_read(&self, query: &Query, share: Share, deadline: Instant) -> Result<Share, Reply> {
+    pub(crate) async fn of_read(&self, query: &Query, share: Share, deadline: Instant) -> Result<Share, Reply> {
         let bytes = budget::of_query(query);
         match query {
             _ if !share.is_none() => Ok(share),
@@ -187,7 +181,7 @@ impl Room {
     }
 
     /// Sends an answer on a stream of its own, in a task of its own: there are no more of them than their bytes have room.
-    pub(super) fn send_apart(
+    pub(crate) fn send_apart(
         self: &Arc<Self>,
         connection: &Connection,
         number: u64,

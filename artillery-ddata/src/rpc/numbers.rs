@@ -2,7 +2,9 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
-use super::requests::MAX_UNDER_WAY;
+/// Requests of one session that are under way at a time. The nodes keep a record of each until a later request says that it was
+/// answered, which takes as long as another one is under way. Twice as many fit a session of a node with default limits.
+pub(super) const MAX_UNDER_WAY: usize = 1 << 14;
 
 /// Unknown outcomes that stay askable, at most.
 const KEPT: usize = 1024;

@@ -28,7 +28,7 @@ use super::{
 };
 use crate::{
     budget::Budget,
-    driver::serve::unreceived_bytes,
+    budget::unreceived_bytes,
     error::Unknown,
     wire::{
         request::decode_answer_to,

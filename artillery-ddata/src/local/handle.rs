@@ -15,7 +15,7 @@ use tokio::sync::{
     oneshot,
 };
 
-use super::serve::Answering;
+use super::answering::Answering;
 use crate::{
     ChainId, Sequence,
     budget::{self, Budget, Share},

@@ -42,7 +42,7 @@ impl Candidates {
         self.list.borrow().clone()
     }
 
-    pub(super) fn watch(&self) -> watch::Receiver<Vec<SocketAddr>> {
+    pub(crate) fn watch(&self) -> watch::Receiver<Vec<SocketAddr>> {
         self.list.subscribe()
     }
 }

@@ -29,7 +29,7 @@ pub(crate) struct Local {
     /// Requests that were handed on to another node.
     forwarded: AtomicU64,
     /// What callers asked here, and what came of it.
-    pub(crate) tally: Tally,
+    pub(crate) tally: Arc<Tally>,
 }
 
 /// A chain of which this node is a member, and its place there: local reads say it, and look nothing up for it.
@@ -49,7 +49,7 @@ impl Local {
             routing: watch::Sender::new(None),
             yields: watch::Sender::new(false),
             forwarded: AtomicU64::new(0),
-            tally: Tally::default(),
+            tally: Arc::default(),
         }
     }
 

@@ -24,11 +24,11 @@ use artillery_core::{clock, transport::Endpoint};
 use bytes::Bytes;
 use tokio::{runtime::Handle, time::Instant};
 
-pub(super) use self::routes::{ask_on, ask_once};
+pub use self::pick::Spread;
 use self::{doubts::DoubtfulCalls, first::First, once::Tried, peers::Peers, pick::Attempts};
 pub(crate) use self::{
     read::{BegunRead, HowToRead},
-    routes::{Asked, Routes},
+    routes::{Asked, Routes, ask_on, ask_once},
     write::{BegunWrite, HowToWrite},
 };
 use super::{
@@ -37,8 +37,8 @@ use super::{
 };
 use crate::{
     Error, MemberId, NodeId, Place, Routing, Timestamp,
-    driver::local::Local,
     error::{NotApplied, Unknown, WayOn},
+    local::Local,
     replica::{Refusal, Reply, Write},
     tries::{Ending, Repeat, Tries, Verdict},
     update::MAX_KEY,
@@ -72,7 +72,7 @@ pub(crate) struct Router {
     doubts: DoubtfulCalls,
     /// Who writes down what is asked and answered, in a test.
     #[cfg(feature = "testing")]
-    pub(crate) observer: std::sync::OnceLock<crate::testing::Observer>,
+    pub(crate) observer: std::sync::OnceLock<crate::rpc::observer::Observer>,
 }
 
 /// What is known of a request when its attempts begin.
@@ -108,11 +108,11 @@ impl Router {
     /// The router of a node: what is here is asked here, and the routing comes from `local`. To be called within the
     /// runtime whose tasks are to carry its requests, and which a thread of its own drives or not.
     pub(crate) fn of_node(local: Arc<Local>, endpoint: Endpoint, max_value_bytes: u64, is_driven: bool) -> Arc<Self> {
-        Self::made(Routes::Node(local), endpoint, Some(max_value_bytes), super::Spread::Sticky, is_driven)
+        Self::made(Routes::Node(local), endpoint, Some(max_value_bytes), Spread::Sticky, is_driven)
     }
 
     /// The router of a client, in the runtime whose tasks are to carry its requests.
-    pub(crate) fn of_client(routes: Routes, endpoint: Endpoint, spread: super::Spread) -> Arc<Self> {
+    pub(crate) fn of_client(routes: Routes, endpoint: Endpoint, spread: Spread) -> Arc<Self> {
         Self::made(routes, endpoint, None, spread, false)
     }
 
@@ -120,7 +120,7 @@ impl Router {
         routes: Routes,
         endpoint: Endpoint,
         max_value_bytes: Option<u64>,
-        spread: super::Spread,
+        spread: Spread,
         is_driven: bool,
     ) -> Arc<Self> {
         let order = pick::Order::new(endpoint.id().node, spread);

@@ -12,11 +12,22 @@ use smallvec::SmallVec;
 use super::Router;
 use crate::{
     ChainConfig, Epoch, MemberId, Mode, NodeId, Place, Role, Routing,
-    client::{Spread, channel::Question},
-    driver::handle::ChainHandle,
+    local::handle::ChainHandle,
     replica::{ReadMode, Refusal},
+    rpc::channel::Question,
     wire::request::Operation,
 };
+
+/// Which member serves a client's reads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum Spread {
+    /// Always the same while it is reached; another one for each client.
+    #[default]
+    Sticky,
+    /// One after the other.
+    RoundRobin,
+}
 
 const FIRST_PAUSE: Duration = Duration::from_millis(2);
 const LONGEST_PAUSE: Duration = Duration::from_millis(200);

@@ -1,8 +1,10 @@
 //! Stands beside every handle of a test's cluster: writes down what is asked and answered, and loses answers.
 
+pub(crate) mod book;
+
 use std::{
     collections::{BTreeSet, VecDeque},
-    pin::pin,
+    pin::{Pin, pin},
     sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
     time::Duration,
 };
@@ -14,10 +16,10 @@ use tokio::{
     time::{Instant, sleep_until, timeout_at},
 };
 
-use super::book::{Ask, Book, Line};
+use self::book::{Ask, Book, Line};
+use super::channel::Question;
 use crate::{
     ChainId, Error, NodeId, RequestId, Sequence,
-    client::{channel::Question, router::Router},
     replica::{Query, Read, ReadMode, Reply, Way, Write},
     store::Held,
     wire::request::Operation,
@@ -38,15 +40,17 @@ pub enum Fate {
 /// How long after its caller gave up a late request arrives, at most.
 const LATEST: Duration = Duration::from_secs(2);
 
+/// Makes a request, until a deadline; the answer goes nowhere.
+pub(crate) type Courier = Arc<dyn Fn(Question, Instant) -> Pin<Box<dyn Future<Output = ()> + Send>> + Send + Sync>;
+
 /// One for all handles of a cluster.
-#[derive(Debug)]
 pub(crate) struct Witness {
     state: Mutex<State>,
     network: Network,
     /// Something stands still no more, or is late no more.
     changed: Notify,
     /// Brings late and doubled requests.
-    courier: OnceLock<Arc<Router>>,
+    courier: OnceLock<Courier>,
 }
 
 #[derive(Debug, Default)]
@@ -76,7 +80,7 @@ impl Witness {
         f(&mut self.lock().book)
     }
 
-    pub(crate) fn employ(&self, courier: Arc<Router>) {
+    pub(crate) fn employ(&self, courier: Courier) {
         // Once, when the cluster is made.
         let _ = self.courier.set(courier);
     }
@@ -175,8 +179,7 @@ impl Witness {
         tokio::spawn(async move {
             sleep_until(at).await;
             // Whatever comes of it is told to nobody.
-            let brought = courier.call(question, Instant::now() + Duration::from_secs(5)).await;
-            tracing::trace!(?brought, "a late request");
+            courier(question, Instant::now() + Duration::from_secs(5)).await;
             witness.lock().to_bring -= 1;
             witness.changed.notify_waiters();
         });
@@ -291,5 +294,11 @@ impl LocalRead {
         let held = held.clone().filter(|held| held.value.is_some());
         let reply = Reply::Read(Read { held, clean: true, way: Way::Local, as_of });
         self.observer.begin(ask, None).end(chain, Ok(&reply), None);
+    }
+}
+
+impl std::fmt::Debug for Witness {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Witness").finish_non_exhaustive()
     }
 }

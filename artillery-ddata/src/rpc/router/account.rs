@@ -8,7 +8,7 @@ pub(super) struct Account {
     /// `None`: it isn't counted.
     timing: Option<Timing>,
     #[cfg(feature = "testing")]
-    noted: Option<crate::testing::Noted>,
+    noted: Option<crate::rpc::observer::Noted>,
 }
 
 impl Router {
@@ -17,7 +17,7 @@ impl Router {
         Account {
             timing: self.local().and_then(|_| Timing::of(operation)),
             #[cfg(feature = "testing")]
-            noted: self.note(|| crate::testing::Ask::of(operation), None),
+            noted: self.note(|| crate::rpc::observer::book::Ask::of(operation), None),
         }
     }
 
@@ -27,7 +27,7 @@ impl Router {
         Account {
             timing: self.local().and_then(|_| Timing::of_write(write)),
             #[cfg(feature = "testing")]
-            noted: self.note(|| crate::testing::Ask::Write(write.clone()), id),
+            noted: self.note(|| crate::rpc::observer::book::Ask::Write(write.clone()), id),
         }
     }
 

@@ -10,10 +10,10 @@ use tokio::{
 use super::{Answer, Attempts, Router, on_the_clock, pick::Pick, repeat};
 use crate::{
     ChainId, Epoch, Error, MemberId, NodeId, Place,
-    client::channel::{Doubts, NotSent, Outcome, Question},
-    driver::handle::{ChainHandle, ReadRequest, Responder, WriteRequest},
     error::{NotApplied, Unknown},
+    local::handle::{ChainHandle, ReadRequest, Responder, WriteRequest},
     replica::{Query, Refusal},
+    rpc::channel::{Doubts, NotSent, Outcome, Question},
     tries::Repeat,
     wire::request::{Operation, ResponseAnswer},
 };

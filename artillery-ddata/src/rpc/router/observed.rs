@@ -5,10 +5,12 @@ use tokio::time::Instant;
 use super::{Answer, Router, Tried};
 use crate::{
     ChainId, Error, NodeId, RequestId,
-    client::channel::Question,
     error::Unknown,
     replica::Reply,
-    testing::{Ask, Noted, Observer},
+    rpc::{
+        channel::Question,
+        observer::{Noted, Observer, book::Ask},
+    },
 };
 
 impl Router {

@@ -21,13 +21,13 @@ use tokio::{
 use super::{Router, from_now};
 use crate::{
     ChainConfig, ChainId, Epoch, Error, NodeId, Routing,
-    client::{
+    control::message::{Arrange, ArrangeError},
+    error::NotApplied,
+    local::Local,
+    rpc::{
         Candidates,
         channel::{Channel, NO_DOUBTS, Outcome, Question},
     },
-    control::message::{Arrange, ArrangeError},
-    driver::local::Local,
-    error::NotApplied,
     wire::{
         request::{Operation, Request, ResponseAnswer, decode_response, encode_request},
         streams::REQUESTS,
@@ -284,7 +284,7 @@ async fn ask_routing(channel: &Channel, deadline: Instant) -> Option<Routing> {
 }
 
 /// Asks for the routing on a connection of its own; `None`: the cluster isn't formed yet.
-pub(in crate::client) async fn ask_on(
+pub(crate) async fn ask_on(
     connection: &Connection,
     until: Instant,
     anyway: bool,
@@ -297,7 +297,7 @@ pub(in crate::client) async fn ask_on(
 }
 
 /// Asks one thing, on a stream of its own.
-pub(in crate::client) async fn ask_once(
+pub(crate) async fn ask_once(
     connection: &Connection,
     operation: Operation,
     until: Instant,

@@ -10,7 +10,7 @@ use artillery_core::{error::ConnectError, transport::Endpoint};
 use tokio::time::{Instant, timeout_at};
 
 use super::Router;
-use crate::{Error, NodeId, client::channel::Channel, error::NotApplied};
+use crate::{Error, NodeId, error::NotApplied, rpc::channel::Channel};
 
 /// A connection that isn't there yet is waited for so long before somebody else is tried, or the routing is asked for.
 const CONNECT_PATIENCE: Duration = Duration::from_millis(250);

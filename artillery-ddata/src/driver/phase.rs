@@ -82,7 +82,7 @@ pub enum NeverReady {
 }
 
 impl NeverReady {
-    pub(super) fn refused(seeds: &[SeedStatus]) -> Self {
+    pub(crate) fn refused(seeds: &[SeedStatus]) -> Self {
         let said = seeds.iter().map(|seed| match &seed.state {
             SeedState::Refused { reason, .. } => format!("{}: {reason}", seed.seed),
             other => format!("{}: {other:?}", seed.seed),
@@ -108,10 +108,10 @@ pub enum Stopped {
     /// What keeps the configuration log here has failed: the node can't take part in its cluster any more.
     LogFailed,
     /// An operator gave its cluster up: its next life is to found the one that succeeds it
-    /// ([`NodeBuilder::found_after`](super::NodeBuilder::found_after)).
+    /// ([`NodeBuilder::found_after`](crate::node::NodeBuilder::found_after)).
     Founds,
     /// Another cluster succeeds its own, of which it held nothing: its next life is to join that
-    /// ([`NodeBuilder::join_after`](super::NodeBuilder::join_after)).
+    /// ([`NodeBuilder::join_after`](crate::node::NodeBuilder::join_after)).
     Succeeded,
 }
 
