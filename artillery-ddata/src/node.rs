@@ -4,8 +4,10 @@ mod builder;
 mod data;
 mod following;
 mod founding;
+mod random;
 mod readiness;
 mod recovering;
+mod recovery_access;
 mod report;
 pub(crate) mod service;
 #[cfg(test)]

@@ -53,10 +53,7 @@ use self::{
     types::{Outcome, Peer, Proposal, Raft, RaftId, RaftLogId},
 };
 pub(crate) use self::{
-    histories::Histories,
-    network::{CallError, Peers},
-    seat::Seat,
-    settings::EmbeddedSettings,
+    histories::Histories, messages::CallError, network::Peers, seat::Seat, settings::EmbeddedSettings,
 };
 use super::{
     Founder, Founding, History,

@@ -11,7 +11,7 @@ use artillery_core::{
     transport::LinkFilter,
 };
 
-use super::{Inner, Node, data::Data, threads::Workers};
+use super::{Inner, Node, data::Data, random, threads::Workers};
 use crate::{
     ClusterId, Mode,
     config::{Config, ConfigProblem, Threads},
@@ -215,7 +215,7 @@ impl NodeBuilder {
             (None, None) => return Err(StartError::NoIdentity),
         };
         let identity = self.also_trusted.iter().try_fold(identity, |all, secret| all.also_trust_secret(secret))?;
-        let store = self.store.unwrap_or_else(|| Arc::new(MemoryStore::with_seed(random())));
+        let store = self.store.unwrap_or_else(|| Arc::new(MemoryStore::with_seed(random::random())));
         let data = Data::new(&self.config, &identity, incarnation, store, self.after, threads.chains());
         let mut cluster = Cluster::builder()
             .cluster(self.config.cluster.clone())
@@ -235,7 +235,7 @@ impl NodeBuilder {
             cluster = cluster.filter(filter);
         }
         let cluster = cluster.start().await?;
-        let router = data.start(&cluster, wide(random(), random()))?;
+        let router = data.start(&cluster, random::wide())?;
         let kv = Kv::new(router).with_timeout(self.config.timeout);
         Ok(Node { inner: Arc::new(Inner { cluster, data, kv, _threads: threads }) })
     }
@@ -243,18 +243,9 @@ impl NodeBuilder {
 
 /// A memory node forgets at exit, so each start is the first of a new store.
 fn new_life() -> Incarnation {
-    Incarnation { store: wide(random(), random()), starts: 1 }
-}
-
-fn wide(high: u64, low: u64) -> u128 {
-    (u128::from(high) << 64) | u128::from(low)
+    Incarnation { store: random::wide(), starts: 1 }
 }
 
 fn random_name(incarnation: Incarnation) -> String {
     format!("node-{:016x}", (incarnation.store >> 64) as u64)
-}
-
-#[allow(clippy::disallowed_methods, reason = "names and ids of nodes: the one place where a node draws at random")]
-pub(super) fn random() -> u64 {
-    rand::random()
 }

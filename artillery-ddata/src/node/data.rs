@@ -18,7 +18,7 @@ use tokio::{
     sync::{mpsc, oneshot, watch},
 };
 
-use super::{recovering::Parts, service::DataService};
+use super::{recovery_access::RecoveryAccess, service::DataService};
 use crate::{
     ChainConfig, ChainId, Epoch, Place, Routing,
     config::{Config, Threads},
@@ -68,7 +68,7 @@ pub(crate) struct Data {
     after: Option<After>,
     /// How the configuration stands, once there is one that may change.
     pub(super) log: OnceLock<Arc<dyn ConfigLog>>,
-    pub(super) recovery: OnceLock<Parts>,
+    pub(super) recovery: OnceLock<RecoveryAccess>,
     pub(super) state: OnceLock<watch::Receiver<control::State>>,
     /// How each chain stands that is served here, once there are any.
     pub(super) standings: OnceLock<Vec<watch::Receiver<Standing>>>,

@@ -14,7 +14,7 @@ use artillery_proto::{
 };
 use tokio::sync::{mpsc, oneshot, watch};
 
-use super::{data::Data, recovering};
+use super::{data::Data, recovery_access::RecoveryAccess};
 use crate::{
     ChainConfig, ChainId, ClusterId, Epoch, Role, Routing,
     control::{
@@ -113,7 +113,7 @@ impl Data {
         let _ =
             self.door.set(Arc::new(Door { commands, log: log.clone(), standing: self.standing_source(), patience }));
         let _ = self.log.set(Arc::new(log.clone()));
-        let _ = self.recovery.set(recovering::Parts::new(log.clone(), calls.clone()));
+        let _ = self.recovery.set(RecoveryAccess::new(log.clone(), calls.clone()));
         tokio::spawn(self.clone().notice_recoveries(log.histories()));
         let control = Control::new(Parts {
             cluster: founding.cluster,
@@ -156,7 +156,7 @@ impl Data {
             heartbeat: lease / 10,
             election_min: lease / 6,
             election_max: lease / 4,
-            seed: super::builder::random(),
+            seed: super::random::random(),
             ..EmbeddedSettings::default()
         }
     }

@@ -8,7 +8,7 @@ use std::{
 use artillery_core::clock;
 use tokio::time::sleep;
 
-use super::{data::Data, recovering::Parts};
+use super::{data::Data, recovery_access::RecoveryAccess};
 use crate::{
     ClusterId, Timestamp,
     control::{
@@ -25,13 +25,13 @@ impl Data {
     /// Stops, to found the cluster that succeeds the named one or to join that, if no life that ever served is there. The nodes
     /// that answered, this one first.
     pub(super) async fn found(&self, cluster: ClusterId, founds: bool) -> Result<Vec<Founder>, NotFounded> {
-        let parts = self.recovery.get().ok_or(NotFounded::Static)?;
-        let _turn = parts.turn().await;
+        let access = self.recovery.get().ok_or(NotFounded::Static)?;
+        let _turn = access.turn().await;
         let begun = clock::now();
-        self.may_give_up(parts, cluster, founds, begun).await?;
+        self.may_give_up(access, cluster, founds, begun).await?;
         // Nodes that hear a member say so by then; and what that one was granted before is out.
         self.outlast_leases(begun).await;
-        let answered = self.may_give_up(parts, cluster, founds, begun).await?;
+        let answered = self.may_give_up(access, cluster, founds, begun).await?;
         tracing::warn!(%cluster, founds, "an operator accepted losses: this node gives its cluster up for another one");
         Ok(answered)
     }
@@ -47,12 +47,12 @@ impl Data {
 
     async fn may_give_up(
         &self,
-        parts: &Parts,
+        access: &RecoveryAccess,
         cluster: ClusterId,
         founds: bool,
         begun: Timestamp,
     ) -> Result<Vec<Founder>, NotFounded> {
-        let standings = self.survey(parts).await;
+        let standings = self.survey(access).await;
         let by = succession::found(cluster, &standings, clock::now() - begun, self.lease(), founds)?;
         // A node that is about to end founds nothing, and leads no node to where it doesn't go.
         if self.phases().borrow().is_final() || self.is_leaving.load(Ordering::Relaxed) {

@@ -13,49 +13,24 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-use super::data::Data;
+use super::{data::Data, random, recovery_access::RecoveryAccess};
 use crate::{
     ChainConfig, ClusterId, MemberId, Timestamp,
     control::{
         ConfigLog, Configs, Founder, History,
-        embedded::{Histories, Seat},
+        embedded::Histories,
         recovery::{self, NotRecovered, Plan, Recovered, Standing},
         succession::NotFounded,
     },
     driver::BoxFuture,
     driver::phase::{Phase, Stopped},
-    driver::{control::Calls, serve::Recovery},
+    driver::serve::Recovery,
     replica::Status,
     wire::control,
 };
 
 /// How long a chain may take to serve again when its node has gone on alone, in leases.
 const PATIENCE: u32 = 5;
-
-/// What a recovery needs.
-pub(crate) struct Parts {
-    seat: Seat,
-    calls: Arc<Calls>,
-    /// One at a time.
-    turn: tokio::sync::Mutex<()>,
-}
-
-impl Parts {
-    pub(super) fn new(seat: Seat, calls: Arc<Calls>) -> Self {
-        Self { seat, calls, turn: tokio::sync::Mutex::default() }
-    }
-
-    /// Waits until no other order of an operator is under way.
-    pub(super) async fn turn(&self) -> tokio::sync::MutexGuard<'_, ()> {
-        self.turn.lock().await
-    }
-
-    /// The newest that this node knows of the configuration.
-    fn configs(&self, acted: &Arc<Configs>) -> Arc<Configs> {
-        let logged = self.seat.configs();
-        if logged.applied() > acted.applied() { logged } else { acted.clone() }
-    }
-}
 
 impl Recovery for Weak<Data> {
     fn standing(&self) -> BoxFuture<Option<Standing>> {
@@ -116,8 +91,8 @@ impl Data {
 
     /// What this node has; `None`: it belongs to no cluster whose configuration may change.
     async fn standing(&self) -> Option<Standing> {
-        let (parts, state) = (self.recovery.get()?, self.state.get()?);
-        let log = parts.seat.log();
+        let (access, state) = (self.recovery.get()?, self.state.get()?);
+        let log = access.seat.log();
         let leads = match log.leads() {
             Some(term) => timeout(self.lease() / 2, log.confirm(term)).await.is_ok_and(|led| led.is_ok()),
             None => false,
@@ -125,7 +100,7 @@ impl Data {
         let states = self.chain_states().await;
         // Behind all that takes time: what has come meanwhile is proof as well.
         let (acted, now) = (state.borrow().clone(), clock::now());
-        let configs = parts.configs(&acted.configs);
+        let configs = access.configs(&acted.configs);
         let of_chain = |config: &ChainConfig| {
             let enters = |state: &&Status| state.config.as_ref().is_some_and(|entered| entered.chain == config.chain);
             states.iter().find(enters)
@@ -142,18 +117,18 @@ impl Data {
 
     /// Goes on alone, if the named cluster can't go on otherwise and nobody who answers has a better history.
     async fn recover(&self, cluster: ClusterId, history: History) -> Result<Recovered, NotRecovered> {
-        let (parts, state) = self.recovery.get().zip(self.state.get()).ok_or(NotRecovered::Static)?;
-        let _turn = parts.turn().await;
+        let (access, state) = self.recovery.get().zip(self.state.get()).ok_or(NotRecovered::Static)?;
+        let _turn = access.turn().await;
         let begun = clock::now();
-        self.plan(parts, cluster, history, begun).await?;
+        self.plan(access, cluster, history, begun).await?;
         // Whoever had been granted a lease before has none any more; and whoever can answer has had its time.
         self.outlast_leases(begun).await;
-        let plan = self.plan(parts, cluster, history, begun).await?;
-        let configs = parts.configs(&state.borrow().configs);
-        let next = plan.history.next(u128::from(super::builder::random()) << 64 | u128::from(super::builder::random()));
+        let plan = self.plan(access, cluster, history, begun).await?;
+        let configs = access.configs(&state.borrow().configs);
+        let next = plan.history.next(random::wide());
         let configs = configs.recovered(next, self.id(), plan.newest, plan.upto);
         let applied = configs.applied();
-        parts.seat.recover(configs).await.map_err(|error| NotRecovered::Failed(error.to_string()))?;
+        access.seat.recover(configs).await.map_err(|error| NotRecovered::Failed(error.to_string()))?;
         let mut state = state.clone();
         let serves = state.wait_for(|state| state.configs.applied() >= applied && state.lease > clock::now());
         match timeout(self.lease() * PATIENCE, serves).await {
@@ -170,12 +145,12 @@ impl Data {
 
     async fn plan(
         &self,
-        parts: &Parts,
+        access: &RecoveryAccess,
         cluster: ClusterId,
         history: History,
         begun: Timestamp,
     ) -> Result<Plan, NotRecovered> {
-        let standings = self.survey(parts).await;
+        let standings = self.survey(access).await;
         let plan = recovery::plan(cluster, &standings, clock::now() - begun)?;
         if plan.history != history {
             return Err(NotRecovered::OtherHistory { found: plan.history });
@@ -187,10 +162,10 @@ impl Data {
     }
 
     /// The standings of this node and of all that answer, each as of the end of the survey: a silent node takes a lease.
-    pub(super) async fn survey(&self, parts: &Parts) -> Vec<Standing> {
+    pub(super) async fn survey(&self, access: &RecoveryAccess) -> Vec<Standing> {
         let mut asked = JoinSet::new();
-        for (id, addrs) in self.others(parts) {
-            let (calls, patience) = (parts.calls.clone(), self.lease());
+        for (id, addrs) in self.others(access) {
+            let (calls, patience) = (access.calls.clone(), self.lease());
             asked.spawn(async move {
                 match calls.ask(id, &addrs, &control::Call::Survey, patience).await {
                     Ok(control::Answer::Surveyed(standing)) => Some(*standing),
@@ -213,8 +188,8 @@ impl Data {
     }
 
     /// Whoever the log or the membership knows of, and where: in the lives that the log knows, which may keep it.
-    fn others(&self, parts: &Parts) -> BTreeMap<MemberId, Vec<SocketAddr>> {
-        let configs = parts.seat.configs();
+    fn others(&self, access: &RecoveryAccess) -> BTreeMap<MemberId, Vec<SocketAddr>> {
+        let configs = access.seat.configs();
         let acted = self.state.get().map(|state| state.borrow().configs.clone()).unwrap_or_default();
         let members = self.cluster.get().map(|cluster| cluster.members()).unwrap_or_default();
         let met = members.iter().map(|member| (member.id, vec![member.addr]));

@@ -2,6 +2,7 @@
 
 mod builder;
 mod check;
+mod interruptions;
 
 use std::{
     collections::BTreeSet,

@@ -5,7 +5,10 @@
 //! tries where those of unknown outcome may stand, and looks at *what* was computed and read: an append or increment that
 //! was applied twice or not at all shows there.
 
+mod content;
 mod contents;
+mod passing;
+mod points;
 mod registers;
 mod scripts;
 mod search;

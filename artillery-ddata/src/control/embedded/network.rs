@@ -2,7 +2,6 @@
 
 use std::{sync::Arc, time::Duration};
 
-use artillery_core::codec::CodecError;
 use bytes::Bytes;
 use openraft::{
     RaftNetwork, RaftNetworkFactory,
@@ -16,11 +15,11 @@ use openraft::{
 
 use super::{
     Histories,
-    messages::{self, Answer, Envelope, Question},
+    messages::{self, Answer, CallError, Envelope, Question},
     types::{Peer, RaftId, TypeConfig},
 };
 use crate::{
-    ClusterId, MemberId,
+    ClusterId,
     control::{Founder, History, log::BoxFuture},
 };
 
@@ -30,29 +29,6 @@ use crate::{
 pub(crate) trait Peers: Send + Sync + 'static {
     /// Asks exactly this life of a node.
     fn call(&self, to: &Founder, message: Bytes) -> BoxFuture<'static, Result<Bytes, CallError>>;
-}
-
-/// A message of the log's group came to nothing.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum CallError {
-    /// It didn't get there, or its answer not back.
-    #[error("unreachable: {0}")]
-    Unreachable(String),
-    /// The bytes are no message.
-    #[error("no message of the configuration log: {0}")]
-    Malformed(#[from] CodecError),
-    /// The message is none that its sender could have sent.
-    #[error("a message of the configuration log, but {0}")]
-    Senseless(&'static str),
-    /// Another node was meant, another life of this one, or another cluster.
-    #[error("{0} was meant")]
-    NotMe(MemberId),
-    /// Whoever asks or is asked belongs to another history.
-    #[error("the cluster was recovered, and this is of another history")]
-    OtherHistory,
-    /// This node keeps no log any more.
-    #[error("the configuration log stopped: {0}")]
-    Stopped(String),
 }
 
 /// Makes the connections of one node.

@@ -2,7 +2,7 @@
 
 use std::{fmt, io::Cursor};
 
-use openraft::{AsyncRuntime, Entry, LogId, TokioRuntime};
+use openraft::{Entry, LogId};
 use serde::{Deserialize, Serialize};
 
 use super::runtime::Runtime;
@@ -30,7 +30,6 @@ pub(super) type Raft = openraft::Raft<TypeConfig>;
 pub(super) type RaftLogId = LogId<RaftId>;
 pub(super) type Membership = openraft::StoredMembership<RaftId, Peer>;
 pub(super) type StorageError = openraft::StorageError<RaftId>;
-pub(super) type TokioTimeout<R, F> = <TokioRuntime as AsyncRuntime>::Timeout<R, F>;
 
 /// A node of the group is one life of a node: who forgot its votes is somebody else (docs/DESIGN.md §5.3, trap 21).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

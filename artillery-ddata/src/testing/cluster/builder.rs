@@ -11,12 +11,12 @@ use tokio::{
     time::Instant,
 };
 
-use super::{Cluster, Inner, Trouble, Witness};
+use super::{Cluster, Inner, Trouble, Witness, interruptions};
 use crate::{
     Mode, Routing,
     control::{ChainSettings, Configs, Founder, Founding},
     replica::Settings,
-    testing::{node::Member, trouble},
+    testing::node::Member,
 };
 
 /// A cluster that is about to start.
@@ -138,7 +138,7 @@ impl Builder {
         }));
         inner.set_trouble(&self.trouble);
         if self.trouble.interruptions {
-            tokio::spawn(trouble::interrupt(Arc::downgrade(&inner)));
+            tokio::spawn(interruptions::interrupt(Arc::downgrade(&inner)));
         }
         Cluster { inner }
     }

@@ -9,7 +9,7 @@ use bytes::Bytes;
 
 use super::{
     Sight,
-    contents::{Content, appended, holds, incremented, number_of},
+    content::{Content, appended, holds, incremented, number_of},
 };
 use crate::{
     Version,

@@ -9,7 +9,9 @@ use bytes::Bytes;
 
 use super::{
     Makers,
-    contents::{Content, Hidden, Known, Point, What, apply, pass},
+    content::Content,
+    passing::{apply, pass},
+    points::{Hidden, Known, Point, What},
     scripts,
 };
 use crate::{Version, replica::Write, rpc::observer::book::text};
