@@ -5,9 +5,9 @@ use std::sync::Arc;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::{
-    replica::{Computed, GroupOutcome, Query, Reply, Write, bytes_of},
+    api::{Computed, GroupOutcome, Query, Reply, Write, bytes_of},
+    message::request::Operation,
     store::Held,
-    wire::request::Operation,
 };
 
 /// Bytes are counted in so many at a time.

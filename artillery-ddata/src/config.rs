@@ -6,7 +6,7 @@ use artillery_core::config::TransportConfig;
 
 use crate::{
     control::{ChainSettings, Timing},
-    update::MAX_KEY,
+    types::update::MAX_KEY,
 };
 
 /// How a node finds its cluster, what it settles if it forms one, and how much memory it may take.

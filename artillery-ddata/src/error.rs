@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use artillery_core::error::{CloseReason, ConnectError};
 
-use crate::{NodeId, RequestId, replica::Refusal};
+use crate::{NodeId, RequestId, api::Refusal};
 
 /// Why a call has no result. The kind says what became of the data, which is what a caller must know first; the reason
 /// says why. The handle has already retried, until the timeout, whatever could be retried safely.

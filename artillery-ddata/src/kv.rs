@@ -28,11 +28,12 @@ pub use write::{Append, CompareAndSwap, Delete, GetDelete, Increment, Put, RunSc
 
 use crate::{
     Error, Place, Refusal, RequestId, Session, Version,
+    api::ReadMode,
     error::Unknown,
     local::handle::ChainHandle,
-    replica::{NotLocal, ReadMode},
+    replica::NotLocal,
     rpc::router::{HowToRead, Router},
-    wire::keep::{SHORT, copied},
+    types::keep::{SHORT, copied},
 };
 
 /// How long a call tries, unless the handle or the call says otherwise.

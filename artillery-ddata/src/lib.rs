@@ -111,12 +111,14 @@ pub mod testing;
 
 pub use artillery_core as core;
 pub use artillery_core::{ClusterId, Incarnation, MemberId, NodeId, Timestamp};
-pub(crate) use artillery_proto::replica;
+pub use artillery_proto::types::update;
 pub use artillery_proto::{
     ChainConfig, ChainId, ChainMember, Computed, Epoch, Expected, Frontier, GroupFailure, GroupOutcome, Mode,
     NodeAddress, NotLocal, ParseFrontierError, ParseRequestIdError, Place, ReadMode, Refusal, RequestId, Role, Routing,
-    Sequence, Session, StepOutcome, Version, Way, chain, store, tries, update, version, wire,
+    Sequence, Session, StepOutcome, Version, Way, store,
 };
+pub(crate) use artillery_proto::{api, replica, types};
+pub use artillery_proto::{message, wire};
 pub use blocking::BlockingKv;
 pub use client::{Client, ClientBuilder, ClientError};
 pub use error::Error;

@@ -16,13 +16,10 @@ use artillery_core::{
         Service, StreamKind,
     },
 };
-use artillery_ddata::{
-    ChainId, Epoch, Node, Place, Sequence,
-    wire::{
-        chain,
-        message::{ChainFrame, ChainMessage, Control},
-        streams,
-    },
+use artillery_ddata::{ChainId, Epoch, Node, Place, Sequence};
+use artillery_proto::{
+    message::{ChainFrame, ChainMessage, Control},
+    wire::{chain, streams},
 };
 use bytes::Bytes;
 use rand_chacha::{

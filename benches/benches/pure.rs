@@ -147,8 +147,8 @@ fn replica_step(c: &mut Criterion) {
 fn codec(c: &mut Criterion) {
     use artillery_proto::{
         Epoch, Version,
-        update::{Change, Outcome, Update, UpdateKind},
-        wire::message::{ChainFrame, ChainMessage, Updates},
+        message::{ChainFrame, ChainMessage, Updates},
+        types::update::{Change, Outcome, Update, UpdateKind},
     };
     let update = |n: usize| Update {
         version: Version::new(1, n as u64 + 1),

@@ -4,8 +4,9 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use artillery_proto::{
     ChainConfig, ChainId, ChainMember, ClusterId, Epoch, Incarnation, MemberId, Mode, NodeId, Role, Timestamp,
+    api::{Reply, Write},
     control::log::LogIndex,
-    replica::{Gate, Reply, Settings, Write},
+    replica::{Gate, Settings},
     runner::{ChainRunner, Lease, Link, Order, Output, ReadRequest, Turn, WriteRequest},
     store::MemoryStore,
 };

@@ -4,11 +4,12 @@ use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 use artillery_proto::{
     ChainConfig, ChainId, ChainMember, ClusterId, Epoch, Incarnation, MemberId, Mode, NodeId, Role, Timestamp,
+    api::{Query, ReadMode, Reply, Write},
     control::log::LogIndex,
-    replica::{Gate, Query, ReadMode, Reply, Settings, Write},
+    message::{ChainFrame, MAX_CHUNK},
+    replica::{Gate, Settings},
     runner::{ChainRunner, Lease, Link, Order, Output, ReadRequest, Turn, WriteRequest},
     store::MemoryStore,
-    wire::message::{ChainFrame, MAX_CHUNK},
 };
 use bytes::Bytes;
 use rustix::time::{ClockId, clock_gettime};

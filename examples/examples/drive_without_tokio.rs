@@ -23,12 +23,14 @@ use artillery_core::frame::FrameDecoder;
 use artillery_proto::{
     ChainConfig, ChainId, ChainMember, ClusterId, Epoch, Incarnation, MemberId, Mode, NodeId, ReadMode, Role,
     Timestamp,
+    api::{Query, Reply, Write},
     control::log::LogIndex,
-    replica::{Gate, Query, Reply, Settings, Write},
+    message::ChainFrame,
+    replica::{Gate, Settings},
     runner::{ChainRunner, Lease, Link, Order, Output, ReadRequest, Turn, WriteRequest},
     store::MemoryStore,
-    update::RequestKey,
-    wire::{chain, message::ChainFrame},
+    types::update::RequestKey,
+    wire::chain,
 };
 
 type Outcome<T> = Result<T, Box<dyn Error>>;

@@ -19,9 +19,9 @@ use artillery_proto::{
         log::LogEntry,
         message::{Renewal, Renewed},
     },
+    message::ChainFrame,
     node::{self, Node as Decider},
     runner::Link,
-    wire::message::ChainFrame,
 };
 
 pub use self::member::Health;

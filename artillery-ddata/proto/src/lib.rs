@@ -10,24 +10,22 @@
 //! - [`control`]: who forms a cluster, which chain stands where, who holds a lease;
 //! - [`wire`]: what members, nodes and clients say to each other.
 
-pub mod chain;
+pub mod api;
 pub mod control;
+pub mod message;
 pub mod node;
 pub mod replica;
-mod request_id;
-mod routing;
 pub mod runner;
-mod session;
 pub mod store;
-pub mod tries;
-pub mod update;
-pub mod version;
+pub mod types;
 pub mod wire;
 
+pub use api::{
+    Computed, Expected, GroupFailure, GroupOutcome, NodeAddress, ReadMode, Refusal, Routing, StepOutcome, Way,
+};
 pub use artillery_core::{ClusterId, Incarnation, MemberId, NodeId, Timestamp};
-pub use chain::{ChainConfig, ChainId, ChainMember, Mode, Place, Role};
-pub use replica::{Computed, Expected, GroupFailure, GroupOutcome, NotLocal, ReadMode, Refusal, StepOutcome, Way};
-pub use request_id::{ParseRequestIdError, RequestId};
-pub use routing::{NodeAddress, Routing};
-pub use session::{Frontier, ParseFrontierError, Session};
-pub use version::{Epoch, Sequence, Version};
+pub use replica::NotLocal;
+pub use types::{
+    ChainConfig, ChainId, ChainMember, Epoch, Frontier, Mode, ParseFrontierError, ParseRequestIdError,
+    ParseVersionError, Place, RequestId, Role, Sequence, Session, Version,
+};

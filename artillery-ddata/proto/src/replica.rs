@@ -64,17 +64,16 @@ pub use resync::ResyncProgress;
 use resync::{Filling, Outgoing, Resyncs};
 use sessions::Sessions;
 use trailing::Trailing;
-#[doc(hidden)]
-pub use types::bytes_of;
 pub use types::*;
 use watch::Watchers;
 use writes::{Asker, Writes};
 
 use crate::{
     ChainConfig, ChainId, Epoch, MemberId, Role, Sequence, Timestamp,
+    api::{Refusal, Reply},
+    message::{self, ChainFrame, ChainMessage},
     store::Store,
-    update::Update,
-    wire::message::{self, ChainFrame, ChainMessage},
+    types::update::Update,
 };
 
 /// One member of one chain.

@@ -37,10 +37,11 @@ pub use self::{
 };
 use crate::{
     ChainId, ClusterId, Epoch, MemberId, Timestamp,
+    api::{Refusal, Reply},
     control::message::Promotion,
-    replica::{Event, Gate, Halt, Input, Output as Said, Refusal, Replica, Reply, Settings, Token},
+    message::ChainFrame,
+    replica::{Event, Gate, Halt, Input, Output as Said, Replica, Settings, Token},
     store::Store,
-    wire::message::ChainFrame,
 };
 
 /// Writes that are taken in one after the other before anything is sent.

@@ -7,11 +7,5 @@
 pub mod chain;
 pub mod control;
 pub mod formation;
-#[doc(hidden)]
-pub mod keep;
-pub mod message;
-mod outline;
-mod raw;
 pub mod request;
-mod snapshot;
 pub mod streams;

@@ -10,8 +10,9 @@ use artillery_proto::{
         formation::{FormationMessage, Progress, Proposal},
         message::Renewed,
     },
+    message::control::Answer,
     wire::{
-        control::{Answer, decode_answer, encode_answer},
+        control::{decode_answer, encode_answer},
         formation,
     },
 };

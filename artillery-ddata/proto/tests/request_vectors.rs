@@ -7,15 +7,15 @@ use std::{fmt::Debug, fs, path::PathBuf, time::Duration};
 use artillery_core::frame::{Frame, FrameDecoder};
 use artillery_proto::{
     ChainId, ClusterId, Incarnation, MemberId, NodeId, ReadMode, Refusal, Sequence, Version, Way,
-    replica::{
+    api::{
         Changes, Committed, Computed, Cut, Expected, Group, GroupFailure, Hashed, HashedPage, Page, Query, Read, Reply,
         Requirement, Scan, Script, ScriptStep, Snapshot, Step, StepOutcome, Watch, Write,
     },
+    message::request::{Operation, Request, Response, ResponseAnswer},
     store::{Held, Record},
-    update::{Failure, RequestKey},
+    types::update::{Failure, RequestKey},
     wire::request::{
-        Encoded, Operation, Request, Response, ResponseAnswer, decode_answer_to, decode_request, decode_response,
-        encode_answer_to, encode_request, encode_response,
+        Encoded, decode_answer_to, decode_request, decode_response, encode_answer_to, encode_request, encode_response,
     },
 };
 use bytes::Bytes;

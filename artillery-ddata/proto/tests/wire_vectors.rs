@@ -7,15 +7,13 @@ use std::{fs, path::PathBuf};
 use artillery_core::frame::FrameDecoder;
 use artillery_proto::{
     ChainId, Epoch, Sequence, Version,
-    store::{Held, Record},
-    update::{Change, Failure, Outcome, RequestKey, Update, UpdateKind},
-    wire::{
-        chain::{decode, encode},
-        message::{
-            Answer, Beginning, ChainFrame, ChainMessage, Chunk, Control, Cut, Lengths, Mark, Outline, Part, Partial,
-            Position, Progress, RecordPiece, SessionEntry, SnapshotContent, SnapshotPart, Updates,
-        },
+    message::{
+        Answer, Beginning, ChainFrame, ChainMessage, Chunk, Control, Cut, Lengths, Mark, Outline, Part, Partial,
+        Position, Progress, RecordPiece, SessionEntry, SnapshotContent, SnapshotPart, Updates,
     },
+    store::{Held, Record},
+    types::update::{Change, Failure, Outcome, RequestKey, Update, UpdateKind},
+    wire::chain::{decode, encode},
 };
 use bytes::Bytes;
 

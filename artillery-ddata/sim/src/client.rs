@@ -14,8 +14,10 @@ use std::{
 
 use artillery_proto::{
     MemberId, Sequence, Timestamp, Version,
-    replica::{ReadMode, Refusal, Reply, Write},
-    tries::{Ending, Repeat, Tries, Verdict},
+    api::{
+        ReadMode, Refusal, Reply, Write,
+        retry::{Ending, Repeat, Tries, Verdict},
+    },
 };
 
 pub use ask::{Ask, Asked, Part, PartCall, Request, request};

@@ -4,10 +4,11 @@ use std::{collections::VecDeque, sync::Arc};
 
 use artillery_proto::{
     ChainId, Incarnation, MemberId, NodeId, Timestamp,
-    replica::{Gate, Reply, Settings},
+    api::Reply,
+    message::ChainFrame,
+    replica::{Gate, Settings},
     runner::{ChainRunner, Lease, Link, Order, ReadRequest, Turn, WriteRequest},
     store::MemoryStore,
-    wire::message::ChainFrame,
 };
 
 use crate::{

@@ -14,7 +14,7 @@ use artillery_proto::{
     Sequence, Version,
     replica::{Halt, Status},
     store::Record,
-    update::Update,
+    types::update::Update,
 };
 use bytes::Bytes;
 

@@ -4,7 +4,7 @@ use std::fmt::{self, Write as _};
 
 use artillery_proto::{
     MemberId,
-    wire::message::{ChainFrame, ChainMessage, Chunk},
+    message::{ChainFrame, ChainMessage, Chunk},
 };
 
 /// Collects the story, or nothing.

@@ -1,9 +1,9 @@
 //! Frames as bytes: what the members of a chain say survives the way over a wire.
 
 use artillery_core::frame::{Frame, FrameDecoder, prefix};
-use artillery_proto::wire::{
-    chain::{decode, encode},
+use artillery_proto::{
     message::ChainFrame,
+    wire::chain::{decode, encode},
 };
 
 use crate::oracle::{Failure, Oracle};

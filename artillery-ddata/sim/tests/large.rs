@@ -11,10 +11,11 @@ use std::{
 
 use artillery_proto::{
     ChainId, Timestamp,
-    replica::{Gate, Query, ReadMode, Reply, Settings, Write},
+    api::{Query, ReadMode, Reply, Write},
+    message::{ChainFrame, ChainMessage, MAX_CHUNK},
+    replica::{Gate, Settings},
     runner::{ChainRunner, Output, ReadRequest, WriteRequest},
     store::MemoryStore,
-    wire::message::{ChainFrame, ChainMessage, MAX_CHUNK},
 };
 use bytes::Bytes;
 

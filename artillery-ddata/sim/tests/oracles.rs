@@ -6,7 +6,7 @@ use artillery_proto::{
     ChainId, Sequence, Version,
     replica::{Halt, Status},
     store::{Held, MemoryStore, Record, Size, Store, StoreBatch, StoreOp},
-    update::{Change, Outcome, RequestKey, Update, UpdateKind},
+    types::update::{Change, Outcome, RequestKey, Update, UpdateKind},
 };
 use artillery_sim::{
     faults::{Fault, Planned},

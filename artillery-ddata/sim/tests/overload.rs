@@ -11,10 +11,11 @@ use std::{
 
 use artillery_proto::{
     ChainId, Sequence, Timestamp, Version,
-    replica::{Gate, Reply, Settings, Write},
+    api::{Reply, Write},
+    message::{ChainFrame, MAX_CHUNK},
+    replica::{Gate, Settings},
     runner::{ChainRunner, Line, Output, WriteRequest},
     store::{MemoryStore, Store},
-    wire::message::{ChainFrame, MAX_CHUNK},
 };
 use bytes::Bytes;
 

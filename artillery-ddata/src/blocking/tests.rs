@@ -6,9 +6,9 @@ use tokio::sync::oneshot;
 use super::*;
 use crate::{
     Batch, Error, Map, ReadMode, Refusal, Resolution, Session, Taken, Version,
+    api::Way,
     driver::fake::{FakeNode, SECRET, alone, unique},
     error::NotApplied,
-    replica::Way,
 };
 
 /// A node in a runtime of its own, on a thread of its own, until it is dropped.

@@ -14,8 +14,8 @@ use crate::{
         succession::NotFounded,
     },
     error::NotApplied,
+    message::request::{Operation, ResponseAnswer},
     rpc::router::{ask_once, from_now},
-    wire::request::{Operation, ResponseAnswer},
 };
 
 /// What the nodes of a cluster have.

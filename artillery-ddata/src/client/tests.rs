@@ -16,14 +16,15 @@ use tokio::{sync::mpsc, task::JoinSet};
 use super::*;
 use crate::{
     Group, NodeAddress, Place, ReadMode, Refusal, Script, Session, StepOutcome, Version,
+    api::{Committed, Computed, Reply, Way, Write},
     control::History,
     driver::fake::{self, FakeNode, SECRET, alone, config, member, routing, unique},
     error::{NotApplied, Unknown},
     kv::ReadState,
-    replica::{Committed, Computed, Reply, Way, Write},
-    update::RequestKey,
+    message::request::{Operation, Response, ResponseAnswer},
+    types::update::RequestKey,
     wire::{
-        request::{Operation, Response, ResponseAnswer, decode_request, encode_response},
+        request::{decode_request, encode_response},
         streams::REQUESTS,
     },
 };

@@ -21,8 +21,8 @@ use crate::{
     ChainId,
     control::log::LogIndex,
     local::handle::{ChainHandle, Lines, Queue, Queued, ReadRequest, Responder, WriteQueues, WriteRequest},
+    message::ChainFrame,
     replica::{Event, Gate, Status},
-    wire::message::ChainFrame,
 };
 
 /// Frames from peers that wait for the task; each is of about [`UPDATES_ROOM`] bytes at most.

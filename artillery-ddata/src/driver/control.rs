@@ -43,7 +43,7 @@ use crate::{
     },
     driver::phase::Phase,
     local::Local,
-    wire::control::{Answer, Call},
+    message::control::{Answer, Call},
 };
 
 /// Renewals of others that wait for theirs; those given up are forgotten first.

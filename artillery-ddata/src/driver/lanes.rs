@@ -26,11 +26,10 @@ use tokio::{
 
 use crate::{
     control::formation::FormationMessage,
+    message::{ChainFrame, MAX_CHUNK},
     wire::{
         chain::{self, Encoded, EncodedBody},
-        formation,
-        message::{ChainFrame, MAX_CHUNK},
-        streams,
+        formation, streams,
     },
 };
 

@@ -17,6 +17,7 @@ use tokio::{
 use self::{place::For, ready::Ready};
 use crate::{
     ChainId, ClusterId, Epoch, Error,
+    api::{Query, Read, ReadMode, Refusal, Reply, Way},
     budget::{self, Share},
     control::{
         Founder, History, chain_of,
@@ -32,12 +33,12 @@ use crate::{
         handle::{ChainHandle, ReadRequest, Responder, WriteRequest},
         room::{Kind, Room, Rooms, Sizes},
     },
-    replica::{Query, Read, ReadMode, Refusal, Reply, Way},
+    message::request::{MAX_OUTSTANDING, Operation, Request, SMALL},
     rpc::{
         channel::Question,
         router::{Answer, Failed, Router, on_the_clock},
     },
-    wire::request::{MAX_OUTSTANDING, Operation, Request, SMALL, decode_request},
+    wire::request::decode_request,
 };
 
 /// A watch is told after so long that nothing was committed, and asks again. The questions of a client that is gone take up their

@@ -12,8 +12,8 @@ use tokio::task::coop;
 use super::{Kv, Read, ReadState, Served, Versioned, how_to_read};
 use crate::{
     Error, MemberId, Place, Session,
+    api::{self, Query, ReadMode, Reply, Way},
     error::NotApplied,
-    replica::{self, Query, ReadMode, Reply, Way},
     rpc::router::{Answer, BegunRead, HowToRead},
 };
 
@@ -151,7 +151,7 @@ pub(super) fn no_read(reply: &Reply, node: MemberId) -> Error {
 fn read(answer: Answer) -> Result<Read, Error> {
     let Answer { reply, node, place } = answer;
     match reply {
-        Reply::Read(replica::Read { held, clean, way, .. }) => {
+        Reply::Read(api::Read { held, clean, way, .. }) => {
             let (state, served) = served(clean, node, place, way);
             Ok(Read::new(held.and_then(Versioned::visible), state, served))
         }

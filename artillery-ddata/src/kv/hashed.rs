@@ -7,7 +7,7 @@ use bytes::Bytes;
 use super::{Call, Kv, get::no_read, how_to_read};
 use crate::{
     Error, Session,
-    replica::{Hashed, HashedPage, Query, ReadMode, Reply},
+    api::{Hashed, HashedPage, Query, ReadMode, Reply},
     rpc::router::{Answer, HowToRead, from_now},
     store::position,
 };

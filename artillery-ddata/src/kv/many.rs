@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     Error, Sequence, Session,
-    replica::{self, Query, ReadMode, Reply},
+    api::{self, Query, ReadMode, Reply},
     rpc::router::{Answer, HowToRead},
 };
 
@@ -71,7 +71,7 @@ impl GetMany {
     async fn run(self) -> Result<Cut, Error> {
         let Answer { reply, node, place } = self.kv.router.read(Query::Keys(self.keys), &self.how).await?;
         match reply {
-            Reply::Cut(replica::Cut { found, clean, way, as_of }) => {
+            Reply::Cut(api::Cut { found, clean, way, as_of }) => {
                 let found = found.into_iter().map(|held| held.and_then(Versioned::visible)).collect();
                 let (state, served) = served(clean, node, place, way);
                 Ok(Cut { found, state, served, as_of })

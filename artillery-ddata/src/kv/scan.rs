@@ -20,7 +20,7 @@ use super::{
 };
 use crate::{
     ChainId, Error, MemberId, Session, Version,
-    replica::{self, Page, Query, ReadMode, Reply, Snapshot},
+    api::{self, Page, Query, ReadMode, Reply, Snapshot},
     rpc::router::{Answer, HowToRead, from_now},
     store::Record,
 };
@@ -181,7 +181,7 @@ impl Source for State {
             };
             let limit = u32::try_from(self.left).unwrap_or(PAGE).min(PAGE);
             let (prefix, after) = (self.prefix.clone(), cursor.after.clone());
-            let query = Query::Scan(replica::Scan { prefix, after, limit, snapshot });
+            let query = Query::Scan(api::Scan { prefix, after, limit, snapshot });
             let only = cursor.snapshot.map(|(member, _)| member);
             let router = &self.kv.router;
             let Answer { reply, node, .. } =

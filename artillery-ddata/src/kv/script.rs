@@ -3,7 +3,7 @@
 use bytes::Bytes;
 
 use super::{copy, pair};
-use crate::replica::{self, Expected, Requirement, ScriptStep};
+use crate::api::{self, Expected, Requirement, ScriptStep};
 
 /// Groups of steps that run one after the other where the chain is ordered, and whose results come back. Its keys belong to
 /// one chain. A plain value: run it by [`Kv::run`](crate::Kv::run), as often as you like.
@@ -32,7 +32,7 @@ use crate::replica::{self, Expected, Requirement, ScriptStep};
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[must_use = "a script does nothing until it is run"]
-pub struct Script(replica::Script);
+pub struct Script(api::Script);
 
 impl Script {
     /// An empty script.
@@ -62,7 +62,7 @@ impl Script {
         self.0.groups.is_empty()
     }
 
-    pub(super) fn into_inner(self) -> replica::Script {
+    pub(super) fn into_inner(self) -> api::Script {
         self.0
     }
 }
@@ -70,7 +70,7 @@ impl Script {
 impl FromIterator<Group> for Script {
     fn from_iter<I: IntoIterator<Item = Group>>(groups: I) -> Self {
         let groups = groups.into_iter().map(|group| group.0).collect();
-        Self(replica::Script { require: Vec::new(), groups })
+        Self(api::Script { require: Vec::new(), groups })
     }
 }
 
@@ -78,7 +78,7 @@ impl FromIterator<Group> for Script {
 /// changes nothing, and the script goes on behind it. Requirements and steps see what came before them in the script.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[must_use = "a group does nothing until its script is run"]
-pub struct Group(replica::Group);
+pub struct Group(api::Group);
 
 impl Group {
     /// An empty group.

@@ -11,10 +11,10 @@ use bytes::Bytes;
 use super::*;
 use crate::{
     ChainId, Error, NodeId, Refusal,
+    api::{Computed, Expected, GroupFailure, StepOutcome, Way},
     driver::fake::{self, FakeNode, alone, unique},
     error::NotApplied,
-    replica::{Computed, Expected, GroupFailure, StepOutcome, Way},
-    update::Failure,
+    types::update::Failure,
 };
 
 #[tokio::test]

@@ -21,8 +21,8 @@ use super::{
 };
 use crate::{
     ChainId, Error, Frontier, Refusal, Routing, Sequence, Version,
+    api::{self, Changes, Query, ReadMode, Reply},
     error::{NotApplied, WayOn},
-    replica::{self, Changes, Query, ReadMode, Reply},
     rpc::router::{Answer, HowToRead, from_now},
     store::Record,
 };
@@ -236,7 +236,7 @@ impl State {
         shown: u32,
         patience: Duration,
     ) -> Result<Option<Changes>, Error> {
-        let query = Query::Changes(replica::Watch { prefix: self.prefix.clone(), after, shown });
+        let query = Query::Changes(api::Watch { prefix: self.prefix.clone(), after, shown });
         let deadline = from_now(patience);
         let asked = self.kv.router.read_in(routing, chain, query, &self.how, None, deadline).await;
         let Answer { reply, node, .. } = match asked {

@@ -12,8 +12,8 @@ use bytes::Bytes;
 use super::{Batch, Call, Committed, Conflict, Kv, Script, Taken, Versioned};
 use crate::{
     Error, RequestId, Session, Version,
+    api::{self, Computed, GroupOutcome, Reply, Write},
     error::Unknown,
-    replica::{self, Computed, GroupOutcome, Reply, Write},
     rpc::router::{Answer, BegunWrite, HowToWrite, Router},
 };
 
@@ -150,7 +150,7 @@ fn with<T>(done: Committed<Computed>, result: T) -> Committed<T> {
 
 pub(super) fn outcome(answer: Answer, id: RequestId) -> Result<Outcome, Error> {
     match answer.reply {
-        Reply::Committed(replica::Committed { version, copies, replayed, result }) => {
+        Reply::Committed(api::Committed { version, copies, replayed, result }) => {
             Ok(Ok(Committed::new(version, copies, id, replayed, result)))
         }
         Reply::Conflict { at, step, version, value, .. } => Ok(Err(Conflict::of(version, value, step, at, id))),

@@ -7,10 +7,10 @@ use tokio::sync::mpsc;
 use super::room::{Kind, Room};
 use crate::{
     MemberId,
+    api::{Query, Refusal, Reply, Write},
     budget::{self, Share, UNIT},
+    message::request::{MAX_OUTSTANDING, Operation, Request, Response, ResponseAnswer, SMALL},
     metrics::Timing,
-    replica::{Query, Refusal, Reply, Write},
-    wire::request::{MAX_OUTSTANDING, Operation, Request, Response, ResponseAnswer, SMALL},
 };
 
 /// What is reserved for the answer of a read that has to wait, or of a write that has something to tell, in bytes: more than most of

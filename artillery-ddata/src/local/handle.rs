@@ -18,8 +18,9 @@ use tokio::sync::{
 use super::answering::Answering;
 use crate::{
     ChainId, Sequence,
+    api::{Refusal, Reply, Write},
     budget::{self, Budget, Share},
-    replica::{Gate, NotLocal, Refusal, Reply, Settings, Write},
+    replica::{Gate, NotLocal, Settings},
     store::{Held, Store},
 };
 

@@ -13,9 +13,9 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 use super::LONGEST_WAIT;
 use crate::{
+    api::{Query, Refusal, Reply},
     budget::{self, Budget, Share},
     metrics::Tally,
-    replica::{Query, Refusal, Reply},
     wire::{
         request::{Encoded, encode_answer_to},
         streams::{ANSWERS, APART_PRIORITY},

@@ -32,7 +32,7 @@ use std::{fmt, marker::PhantomData};
 use bytes::Bytes;
 use serde::{Serialize, de::DeserializeOwned};
 
-use crate::update::MAX_KEY;
+use crate::types::update::MAX_KEY;
 
 mod de;
 mod like;

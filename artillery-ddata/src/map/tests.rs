@@ -6,9 +6,10 @@ use serde::{Deserialize, Serialize};
 use super::*;
 use crate::{
     Batch, Error, Kv, Refusal, Session, Version,
+    api::{ReadMode, Way},
     driver::fake::{FakeNode, alone, unique},
     error::NotApplied,
-    replica::{NotLocal, ReadMode, Way},
+    replica::NotLocal,
 };
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

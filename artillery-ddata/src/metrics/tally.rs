@@ -12,8 +12,8 @@ use artillery_proto::node::{Reason, Why};
 use super::{Histogram, OperationKind, OperationMetrics};
 use crate::{
     Error,
-    replica::{Query, Reply, Write},
-    wire::request::Operation,
+    api::{Query, Reply, Write},
+    message::request::Operation,
 };
 
 /// Upper bounds of latencies, in seconds.

@@ -7,9 +7,12 @@ use tokio::sync::watch;
 
 use super::data::Data;
 use crate::{
-    driver::chain::Standing,
-    driver::phase::{NeverReady, Phase, Ready},
-    replica::{Halt, Query, ReadMode},
+    api::{Query, ReadMode},
+    driver::{
+        chain::Standing,
+        phase::{NeverReady, Phase, Ready},
+    },
+    replica::Halt,
     rpc::router::HowToRead,
 };
 

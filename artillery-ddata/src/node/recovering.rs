@@ -25,8 +25,8 @@ use crate::{
     driver::BoxFuture,
     driver::phase::{Phase, Stopped},
     driver::serve::Recovery,
+    message::control,
     replica::Status,
-    wire::control,
 };
 
 /// How long a chain may take to serve again when its node has gone on alone, in leases.

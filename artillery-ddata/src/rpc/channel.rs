@@ -29,7 +29,7 @@ use self::{
 use crate::{
     ChainId, MemberId, budget,
     error::Unknown,
-    wire::request::{Operation, Response, SMALL},
+    message::request::{Operation, Response, SMALL},
 };
 
 /// What is asked of a node.

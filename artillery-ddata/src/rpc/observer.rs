@@ -20,9 +20,9 @@ use self::book::{Ask, Book, Line};
 use super::channel::Question;
 use crate::{
     ChainId, Error, NodeId, RequestId, Sequence,
-    replica::{Query, Read, ReadMode, Reply, Way, Write},
+    api::{Query, Read, ReadMode, Reply, Way, Write},
+    message::request::Operation,
     store::Held,
-    wire::request::Operation,
 };
 
 /// What becomes of a write whose outcome its caller is not told.

@@ -8,7 +8,7 @@ use std::{
 use tokio::sync::{OnceCell, OwnedSemaphorePermit, Semaphore};
 
 use super::numbers::{MAX_UNDER_WAY, Numbers};
-use crate::{ChainId, Version, update::RequestKey};
+use crate::{ChainId, Version, types::update::RequestKey};
 
 /// The sessions of one client.
 #[derive(Debug, Default)]

@@ -37,12 +37,14 @@ use super::{
 };
 use crate::{
     Error, MemberId, NodeId, Place, Routing, Timestamp,
+    api::{
+        Refusal, Reply, Write,
+        retry::{Ending, Repeat, Tries, Verdict},
+    },
     error::{NotApplied, Unknown, WayOn},
     local::Local,
-    replica::{Refusal, Reply, Write},
-    tries::{Ending, Repeat, Tries, Verdict},
-    update::MAX_KEY,
-    wire::request::Operation,
+    message::request::Operation,
+    types::update::MAX_KEY,
 };
 
 /// With less time left nothing is tried any more: the outcome would rather be unknown than good.

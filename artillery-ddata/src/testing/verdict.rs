@@ -20,8 +20,8 @@ use bytes::Bytes;
 use super::checker::{self, Budget};
 use crate::{
     ChainId, Version,
+    api::{Computed, Query, Reply, Step, Write},
     control::chain_of,
-    replica::{Computed, Query, Reply, Step, Write},
     rpc::observer::book::{Ask, Entry, Told, text},
 };
 

@@ -18,7 +18,7 @@ use artillery_benches::{
 };
 use artillery_ddata::Kv;
 use artillery_proto::{
-    replica::{Hashed, Query, Reply, Scan, Snapshot},
+    api::{Hashed, Query, Reply, Scan, Snapshot},
     store::position,
 };
 use bytes::Bytes;

@@ -21,12 +21,10 @@ use artillery_core::{
 };
 use artillery_ddata::{
     ChainId, Client, ReadMode,
-    wire::{
-        request::{Operation, Request, encode_request},
-        streams,
-    },
+    message::request::{Operation, Request},
+    wire::{request::encode_request, streams},
 };
-use artillery_proto::replica::Query;
+use artillery_proto::api::Query;
 use tokio::{
     task::JoinSet,
     time::{Instant, timeout},

@@ -5,12 +5,13 @@ use std::{sync::Arc, time::Duration};
 use artillery_core::transport::{Connection, Endpoint, FrameReader, FrameWriter, StreamKind};
 use artillery_ddata::{
     ChainId, ReadMode, Sequence,
+    message::request::{Operation, Request, Response, ResponseAnswer},
     wire::{
-        request::{Operation, Request, Response, ResponseAnswer, decode_response, encode_request},
+        request::{decode_response, encode_request},
         streams::REQUESTS,
     },
 };
-use artillery_proto::replica::{Query, Reply, Watch, Write};
+use artillery_proto::api::{Query, Reply, Watch, Write};
 use tokio::{
     task::JoinSet,
     time::{Instant, timeout},

@@ -1,6 +1,6 @@
 //! What must always be true (docs/DESIGN.md §3 and §4), and what must happen in some run.
 
-use artillery_proto::{Sequence, update::Update};
+use artillery_proto::{Sequence, types::update::Update};
 
 use super::{Node, World};
 use crate::{

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use artillery_proto::{
     ReadMode, Timestamp,
+    api::{Query, Reply, Write},
     control::{Configs, log::LogEntry},
     node::{Fate, Input, Output as Says},
-    replica::{Query, Reply, Write},
     runner::{Link, Order, Output, ReadRequest, Turn, Word, WriteRequest},
     store::Held,
 };

@@ -1,4 +1,4 @@
-//! Who founds a cluster: settled once, by all of its founders, without anybody to ask.
+//! Forming a cluster: settled once, by all of its founders, without a coordinator.
 //!
 //! [`Formation`] is the state machine of one node, sans-IO: hand in what happened with [`Formation::handle`], take the
 //! outputs with [`Formation::poll_output`] until there are none, hand in [`Input::Tick`] at [`Formation::next_tick`].
@@ -6,50 +6,51 @@
 //! # How
 //!
 //! A free node that sees [`Settings::expect`] free nodes, itself among them, proposes a [`Founding`]: a fresh random
-//! cluster id and the exact lives of that many nodes. Whoever is named and free accepts; a node accepts one proposal at
-//! a time and refuses the others for ever. Each founder tells the others, again and again, all that it knows: who has
-//! accepted, and its vote. Who knows that all accepted votes *form*; a majority of such votes forms the cluster. When
-//! that takes too long, or a founder is found to be replaced, any founder asks for votes in a ballot of its own, and
-//! *abandon* can win (module `poll`: single-decree Paxos, with the founders as acceptors). So whatever a dead proposer
-//! began is finished by the others, one way or the other, as long as a majority of them lives and can talk.
+//! cluster id and the exact incarnations of that many nodes, the founders. A free node that is named accepts. A node accepts
+//! one proposal at a time and refuses the others for ever. Each founder tells the others, again and again, all that it knows:
+//! which founders have accepted, and its vote. A founder that knows that all accepted votes *form*; a majority of such votes
+//! forms the cluster. When that takes too long, or a founder is found to be replaced, any founder asks for votes in a ballot
+//! of its own, and *abandon* can win (module `poll`: single-decree Paxos, with the founders as acceptors). So the others
+//! finish what a dead proposer began, one way or the other, as long as a majority of them lives and can talk.
 //!
 //! A node gives an accepted proposal up only when it knows one of these:
 //!
 //! 1. A majority of its founders has voted to abandon it: they refuse it for ever.
 //! 2. A founder says that it has no part in it and never will ([`FormationMessage::Refused`], or that it belongs to
-//!    another cluster). A life of a node says so only of proposals that it never accepted, which then can never be
+//!    another cluster). An incarnation says so only of proposals that it never accepted, which then can never be
 //!    accepted by all, and of those that it gave up for one of these reasons.
-//! 3. So many founders' lives are over (replaced by newer lives) that no majority of them is left.
+//! 3. So many founders' incarnations are over (replaced by newer ones) that no majority of them is left.
 //!
 //! # Why two groups can't form
 //!
 //! Call a proposal *formed* when a majority of its founders has voted so in one ballot.
 //!
-//! - **All accepted.** A vote to form is first cast by somebody who knows that all accepted; later ballots take it over.
-//! - **One verdict.** By Paxos, a formed proposal is never abandoned by vote. A life of a node votes at most once in a
-//!   ballot and never below what it promised; a new life never speaks for an old one.
-//! - **A formed proposal `p` is given up by nobody, as long as a majority of its founders' lives goes on.** Not by 1 (one
-//!   verdict). Not by 2: the first who did would have met a founder that never accepted `p` (all accepted) or gave it up
-//!   before. Not by 3.
-//! - **So two proposals that are both formed share no life**, unless one of them had lost the majority of its founders,
-//!   for good, before the other was accepted by all: a life that stands in both accepted one of them after it had given
-//!   the other up. Each names `expect` lives; hence fewer than 2 × `expect` lives never form two groups that can act.
+//! - **All accepted.** The first vote to form comes from a founder that knows that all accepted; later ballots take it over.
+//! - **One verdict.** By Paxos, a formed proposal is never abandoned by vote. An incarnation votes at most once in a
+//!   ballot and never below what it promised; a new incarnation never speaks for an old one.
+//! - **No founder gives up a formed proposal `p`, as long as a majority of its founders' incarnations goes on.** Not by 1
+//!   (one verdict). Not by 2: the first to do so would have met a founder that never accepted `p` (all accepted) or gave
+//!   it up before. Not by 3.
+//! - **So two proposals that are both formed share no incarnation**, unless one of them had lost the majority of its
+//!   founders, for good, before the other was accepted by all: an incarnation named in both accepted one of them after it
+//!   had given the other up. Each names `expect` incarnations; hence fewer than 2 × `expect` of them never form two groups
+//!   that can act.
 //!
 //! Why not simply stop at the first sign of failure, or at a majority that accepted no longer? Of three founders A, B, C,
 //! A may know that all accepted, and be cut off before it says so. If forming needed no votes, A would have formed the
-//! cluster while B and C, a majority, give up: a member of a group that never is. If B, alone with C's replacement, gave up on
-//! the ground that C is gone, the same could happen with A and B of five: hence votes, and 3 only when no majority is
-//! left. Even numbers of founders need no rule of their own: of two, each is needed for any verdict, and if one is
-//! replaced no majority is left; of four, three.
+//! cluster while B and C, a majority, give up: A would be a member of a group that never exists. If B, alone with C's
+//! replacement, gave up on the ground that C is gone, the same could happen with A and B of five. Hence votes, and 3 only
+//! when no majority is left. Even numbers of founders need no rule of their own: of two, each is needed for any verdict,
+//! and if one is replaced no majority is left; of four, three are needed.
 //!
-//! What no protocol can do is remember for a node that forgot: a memory node that restarted counts as another life. And
+//! No protocol can remember for a node that forgot: a memory node that restarted counts as another incarnation. And
 //! [`Input::Replaced`] must be certain: a process that was merely paused must not act again once its node has begun
-//! another life (the driver stops a process that meets a newer life of its own node).
+//! another incarnation (the driver stops a process that meets a newer incarnation of its own node).
 //!
 //! # Why it ends
 //!
-//! Proposals are staggered by rank and delayed at random after each failure, nodes that didn't answer are asked last, and
-//! ballots begin at random times that grow with each round: once messages arrive, a proposer or a ballot is soon alone.
+//! Proposals are staggered by rank and delayed at random after each failure. Nodes that didn't answer are asked last. Ballots
+//! begin at random times that grow with each round. So, once messages arrive, a proposer or a ballot is soon alone.
 
 mod attempt;
 mod interface;
@@ -81,14 +82,14 @@ pub use self::{
 use super::{Founder, Founding};
 use crate::{ClusterId, MemberId, Timestamp};
 
-/// Nodes, and lives of nodes, that are remembered while no cluster is formed.
+/// The most nodes, and incarnations, that are remembered while no cluster is formed.
 const MAX_NODES: usize = 4096;
 /// The most founders of a cluster.
 pub const MAX_FOUNDERS: u16 = 256;
-/// Members of formed clusters that are asked at a time.
+/// The most members of formed clusters that are asked at a time.
 const ASKED: usize = 3;
 
-/// The part that one life of one node has in forming a cluster.
+/// The part of one incarnation in forming a cluster.
 #[derive(Debug)]
 pub struct Formation {
     me: Founder,
@@ -96,15 +97,15 @@ pub struct Formation {
     random: Random,
     state: State,
     seen: Seen,
-    /// The highest attempt of each proposer's life that was accepted or refused here: none at or below it will be
-    /// accepted any more.
+    /// The highest attempt of each proposing incarnation that was accepted or refused here: no attempt up to it is accepted
+    /// any more.
     answered: BTreeMap<MemberId, u64>,
     attempts: u64,
     failures: u32,
     refused: Option<(MemberId, Reason)>,
     propose_at: Option<Timestamp>,
     ask_at: Timestamp,
-    /// This node gives way to another cluster: it tells no other node which one it belongs to.
+    /// This node gives way to another cluster: it tells no node which cluster it belongs to.
     yields: bool,
     outputs: VecDeque<Output>,
     mutant: Option<Mutant>,
@@ -143,7 +144,7 @@ impl Formation {
         })
     }
 
-    /// A node that belongs to a cluster from an earlier life: it never forms another, and tells whoever asks.
+    /// A node that belongs to a cluster since an earlier incarnation: it never forms another, and names its own when asked.
     ///
     /// # Errors
     /// [`InvalidSettings`].
@@ -166,7 +167,7 @@ impl Formation {
         self.advance(now);
     }
 
-    /// What is to be done, oldest first; to be emptied after each [`handle`](Self::handle).
+    /// The next order to the driver, oldest first. To be called until there is none after each [`handle`](Self::handle).
     pub fn poll_output(&mut self) -> Option<Output> {
         self.outputs.pop_front()
     }
@@ -190,7 +191,7 @@ impl Formation {
         }
     }
 
-    /// How far this node is.
+    /// How far this node has come.
     pub fn phase(&self) -> Phase {
         match &self.state {
             State::Free => {
@@ -202,7 +203,7 @@ impl Formation {
         }
     }
 
-    /// The lives that the accepted proposal names: of each, the driver says when it is [`Input::Replaced`].
+    /// The incarnations that the accepted proposal names. The driver must hand in [`Input::Replaced`] for each that ends.
     pub fn named(&self) -> impl Iterator<Item = MemberId> + '_ {
         let attempt = match &self.state {
             State::Accepted(attempt) => Some(attempt),
@@ -211,7 +212,7 @@ impl Formation {
         attempt.into_iter().flat_map(|attempt| &attempt.founding().members).map(|founder| founder.id)
     }
 
-    /// Where a life of a node may be found: as seen, or as the proposal or the founding says.
+    /// The addresses of an incarnation: as seen, or as the proposal or the founding says.
     pub fn addrs(&self, id: MemberId) -> Option<&[SocketAddr]> {
         let founding = match &self.state {
             State::Accepted(attempt) => Some(attempt.founding()),
@@ -222,7 +223,7 @@ impl Formation {
         self.seen.addrs(id).or_else(named)
     }
 
-    /// Takes a rule out, to see that its checks notice.
+    /// Takes a guard out, for tests that show that they catch its absence.
     #[cfg(any(test, feature = "mutants"))]
     pub fn mutate(&mut self, mutant: Mutant) {
         self.mutant = Some(mutant);
@@ -231,7 +232,7 @@ impl Formation {
     fn see(&mut self, now: Timestamp, candidate: Candidate) {
         let cluster = candidate.cluster;
         if cluster.is_some_and(|cluster| self.is_given_up(cluster)) {
-            // It may be free again soon, in another life.
+            // The node may be free again soon, in another incarnation.
             return self.seen.remove(candidate.founder.id);
         }
         if candidate.founder.id.node != self.me.id.node && self.seen.insert(candidate) && cluster.is_some() {
@@ -243,7 +244,7 @@ impl Formation {
         self.settings.after.as_ref().is_some_and(|after| after.lineage.contains(&cluster))
     }
 
-    /// Whether this node has no part in founding a cluster, but joins the one that succeeds its former one.
+    /// Whether this node founds no cluster, but joins the one that succeeds its former one.
     fn only_joins(&self) -> bool {
         self.settings.after.as_ref().is_some_and(|after| !after.founds)
     }
@@ -302,7 +303,7 @@ impl Formation {
         }
     }
 
-    /// Does what is due.
+    /// Sends what is due, and carries out a verdict.
     fn advance(&mut self, now: Timestamp) {
         if let State::Accepted(attempt) = &mut self.state {
             attempt.advance(now, &mut self.random, &mut self.outputs);

@@ -4,7 +4,7 @@ use std::{fmt, str::FromStr};
 
 use serde::{Deserialize, Serialize};
 
-use crate::{ClusterId, request_id::parse_hex};
+use crate::{ClusterId, types::hex::parse_hex};
 
 /// The id of a history. A recovery begins another one; what was acknowledged in the one before may be missing in it, so
 /// nothing is compared or resent across the two. Written `GENERATION-ID`.

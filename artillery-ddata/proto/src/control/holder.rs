@@ -1,7 +1,7 @@
-//! The part of a node that asks for leases: whom, when, and what the answers come to. Sans-IO.
+//! The part of a node that asks for leases: it chooses the nodes to ask and the times, and takes in the answers. Sans-IO.
 //!
-//! A lease runs from the moment at which its renewal was *sent*, by this node's own clock (docs/DESIGN.md §6): whatever
-//! delays the way there and back only makes it shorter.
+//! A lease runs from the moment at which its renewal was *sent*, by this node's own clock (docs/DESIGN.md §6): delays there
+//! and back only shorten it.
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -16,28 +16,27 @@ use super::{
 };
 use crate::{MemberId, NodeId, Timestamp};
 
-/// After so many renewals without an answer others are asked besides the leader: it may be gone, or its answers only take
-/// long.
+/// After so many renewals without an answer other nodes are asked beside the leader. It may be gone, or only answer slowly.
 const PATIENCE: u32 = 2;
 
-/// Renewals whose answers are still taken in.
+/// Renewals whose answers still count.
 const REMEMBERED: usize = 64;
 
-/// What an answer came to.
+/// What an answer to a renewal changes at this node.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Learned {
-    /// The lease of this node runs until then now: later than before.
+    /// The new end of this node's lease, if that is later than before.
     pub lease: Option<Timestamp>,
     /// When that lease was asked for: this node served then.
     pub asked: Timestamp,
-    /// What the log comes to, newer than what was known.
+    /// The configurations, if newer than those known here.
     pub configs: Option<Arc<Configs>>,
-    /// The log needs this node no more, which is about to leave.
+    /// The log can spare this leaving node.
     pub released: bool,
-    /// A leader agrees to the change that this node wants to leave by: its chains are to act by no lease any more, and
+    /// The leader agrees that this node leaves: its chains are to act by no lease any more, then
     /// [`Holder::resign`] follows.
     pub resigns: bool,
-    /// That change can't be made any more: this node serves again as soon as it gets a lease, and wants to leave as before.
+    /// This node can't be removed any more: it serves again once it gets a lease, and asks to leave as before.
     pub serves_again: bool,
 }
 
@@ -47,23 +46,23 @@ pub(crate) struct Learned {
 pub(crate) struct Holder {
     me: Founder,
     configs: Arc<Configs>,
-    /// The last entry that all chains of this node act by.
+    /// The last log entry that all chains of this node act by.
     acted: LogIndex,
     leader: Option<MemberId>,
-    /// Lives of nodes that seem to be there: suggestions of whom to ask.
+    /// Incarnations that seem to be there, by membership: candidates to ask.
     met: BTreeMap<NodeId, MemberId>,
     /// Renewals since the leader answered last.
     silent: u32,
-    /// Who was asked last besides.
+    /// The node that was last asked beside the leader.
     probed: Option<MemberId>,
-    /// Renewals that are due now.
+    /// The receivers of the renewals that are due now.
     due: VecDeque<MemberId>,
-    /// Nodes that are to be asked beside these, and since when.
+    /// Nodes that are to be asked once besides, from `asks_at` on.
     asks: VecDeque<MemberId>,
     asks_at: Timestamp,
     sent_at: Timestamp,
     number: u64,
-    /// The highest number answered, and by whom: it means nothing to others.
+    /// The node that answered last, and the highest number that it answered: the number means nothing to other nodes.
     answered: Option<(MemberId, u64)>,
     sent: BTreeMap<u64, Timestamp>,
     next_at: Timestamp,
@@ -73,7 +72,7 @@ pub(crate) struct Holder {
 }
 
 impl Holder {
-    /// A node that knows this much of the log and has acted by it.
+    /// The lease client of a node that has acted by `configs`.
     pub(crate) fn new(me: Founder, configs: Arc<Configs>) -> Self {
         Self {
             me,
@@ -97,22 +96,22 @@ impl Holder {
         }
     }
 
-    /// What the log comes to, as far as is known here.
+    /// The newest configurations known here.
     pub(crate) fn configs(&self) -> &Arc<Configs> {
         &self.configs
     }
 
-    /// When [`renew`](Self::renew) has something to say next.
+    /// When [`renew`](Self::renew) is due next.
     pub(crate) fn next_tick(&self) -> Timestamp {
         if self.due.is_empty() { self.next_at } else { self.sent_at }
     }
 
-    /// When [`next_ask`](Self::next_ask) has something to say next.
+    /// When [`next_ask`](Self::next_ask) is due next.
     pub(crate) fn ask_at(&self) -> Option<Timestamp> {
         (!self.asks.is_empty()).then_some(self.asks_at)
     }
 
-    /// Takes in what the log comes to, from whatever node: what was applied anywhere is true. Whether it is news.
+    /// Takes in configurations from any node: an entry applied anywhere is decided. Returns whether they are newer.
     pub(crate) fn learn(&mut self, configs: &Arc<Configs>) -> bool {
         let news = configs.applied() > self.configs.applied();
         if news {
@@ -123,7 +122,7 @@ impl Holder {
         news
     }
 
-    /// All chains of this node act by the log up to here: whoever it expels has been refused since.
+    /// All chains of this node act by the log up to `applied`: they refuse every member that it removes.
     pub(crate) fn acts_by(&mut self, now: Timestamp, applied: LogIndex) {
         if applied > self.acted {
             self.acted = applied;
@@ -131,13 +130,13 @@ impl Holder {
         }
     }
 
-    /// A node seems to be there, in this life.
+    /// A node seems to be there, in this incarnation.
     pub(crate) fn meets(&mut self, id: MemberId) {
         self.met.insert(id.node, id);
     }
 
-    /// Somebody is said to lead, by those who keep the log. A new leader is asked at once: the lease that the one before
-    /// it granted has run through an election already.
+    /// The log's group names `leader`. A new leader is asked at once: the lease that the old one granted has been running
+    /// through an election.
     pub(crate) fn leads(&mut self, now: Timestamp, leader: MemberId) {
         if self.leader != Some(leader) {
             self.leader = Some(leader);
@@ -146,12 +145,12 @@ impl Holder {
         }
     }
 
-    /// By the cluster's lease, not by the one that this node was started with (trap 63).
+    /// The time between two renewals, by the cluster's lease. The one that this node was started with doesn't count (trap 63).
     fn renew_every(&self) -> Duration {
         self.configs.timing().renew()
     }
 
-    /// The next renewal that comes before its time.
+    /// The earliest time for a renewal out of turn.
     fn soon(&self, now: Timestamp) -> Timestamp {
         now.max(self.sent_at + self.renew_every() / 4)
     }
@@ -163,7 +162,7 @@ impl Holder {
         }
     }
 
-    /// Asks these nodes too, as soon as there is room: whether they are there.
+    /// Asks these nodes once too, to find out whether they live.
     pub(crate) fn ask(&mut self, now: Timestamp, nodes: impl IntoIterator<Item = MemberId>) {
         for id in nodes {
             if id != self.me.id && !self.asks.contains(&id) {
@@ -179,17 +178,17 @@ impl Holder {
         Some((to, self.renewal(now, to)))
     }
 
-    /// When that renewal of this node was sent; `None`: too long ago to count.
+    /// When renewal `number` was sent; `None`: too long ago to count.
     pub(crate) fn sent(&self, number: u64) -> Option<Timestamp> {
         self.sent.get(&number).copied()
     }
 
-    /// Somebody waits for what the next renewal says: it is due now.
+    /// Makes the next renewal due now: another node waits for it.
     pub(crate) fn hurry(&mut self, now: Timestamp) {
         self.next_at = now;
     }
 
-    /// Whether this node wants to leave, and how far that has come.
+    /// Whether this node wants to leave, and how far it has come.
     pub(crate) fn leaves(&self) -> Leave {
         self.leave
     }
@@ -202,8 +201,7 @@ impl Holder {
         }
     }
 
-    /// Says with the next renewal, which is due now, that this node serves nothing any more, as a leader has agreed. Its
-    /// chains act by no lease any more.
+    /// Resigns with the next renewal, which is due now: the leader has agreed, and this node's chains act by no lease any more.
     pub(crate) fn resign(&mut self, now: Timestamp) {
         if self.leave.is_asked() {
             self.leave = self.leave.resigned();
@@ -212,15 +210,15 @@ impl Holder {
         }
     }
 
-    /// Wants to leave no more, and serves again if it has resigned.
+    /// Takes the wish to leave back, and a resignation with it.
     pub(crate) fn stay(&mut self, now: Timestamp) {
         if self.leave.is_asked() {
             self.take_back(now, self.leave.back(Stage::Stays));
         }
     }
 
-    /// A lease that was asked for before this may be one that a leader no longer reckons with: the removal of this node may
-    /// be decided by what it said until now (trap 62). So no answer to an earlier renewal counts.
+    /// Drops the answers to all earlier renewals. The leader may no longer wait for a lease asked for before this: it may remove
+    /// this node by the resignation that is now taken back (trap 62).
     fn take_back(&mut self, now: Timestamp, leave: Leave) {
         self.leave = leave;
         self.sent.clear();
@@ -228,7 +226,7 @@ impl Holder {
         self.next_at = now;
     }
 
-    /// A renewal that is due, and to whom; to be called until there is none.
+    /// The next due renewal and its receiver. To be called until there is none.
     pub(crate) fn renew(&mut self, now: Timestamp) -> Option<(MemberId, Renewal)> {
         if self.due.is_empty() && now >= self.next_at {
             self.next_at = now + self.renew_every();
@@ -257,10 +255,10 @@ impl Holder {
         }
     }
 
-    /// The leader, until somebody names another one; and when it is slow or unknown, one node after the other.
+    /// Chooses the receivers of the next renewal: the leader and, if that is slow or unknown, one node after the other.
     ///
-    /// However long a leader doesn't answer, it goes on being asked: if it lives, it hears by this alone that this node
-    /// does, and would remove it otherwise.
+    /// A silent leader is asked on and on. If it lives, it learns only by these renewals that this node lives too, and would
+    /// remove it otherwise.
     fn choose(&mut self) {
         self.silent = self.silent.saturating_add(1);
         self.due.extend(self.leader);
@@ -287,9 +285,9 @@ impl Holder {
                 self.leader = Some(from);
                 self.silent = 0;
             }
-            // Somebody else is to be asked, soon: it may be told the same of us or of another one.
-            // While its leader answers, what others say may be of before it led.
+            // While the leader answers, another node's redirect may be older than its term.
             Some(_) if is_led => {}
+            // Redirected: wait before the next renewal. Two nodes may redirect to each other.
             Some(leader) if self.leader != Some(leader) => {
                 self.leader = Some(leader);
                 self.silent = 0;
@@ -339,13 +337,13 @@ impl Holder {
 
 #[cfg(feature = "mutants")]
 impl Holder {
-    /// Test-only: writes down all that its conduct depends on, but for what the entries say that it
-    /// knows of: two holders that write the same and share a log go on in the same way.
+    /// Test-only: writes down all that its conduct depends on, except the content of the log's entries.
+    /// Two of them that write the same and share a log go on in the same way.
     ///
     /// # Errors
     /// What `out` fails with.
     pub(crate) fn describe(&self, out: &mut dyn std::fmt::Write) -> std::fmt::Result {
-        // Names every field: a new one that is forgotten here doesn't compile.
+        // Names every field, so that a forgotten new one doesn't compile.
         let Self {
             me,
             configs,

@@ -1,8 +1,8 @@
 //! A head that orders nothing for a moment, so that all members come to the same last version before they change places
 //! (docs/DESIGN.md §5.10).
 
-use super::{Event, Refusal, Replica};
-use crate::{Epoch, Timestamp};
+use super::{Event, Replica};
+use crate::{Epoch, Timestamp, api::Refusal};
 
 /// For how long nothing is ordered.
 #[derive(Clone, Copy, Debug)]

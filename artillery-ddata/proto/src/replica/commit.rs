@@ -6,7 +6,7 @@ use super::{Halt, Mutant, Replica};
 use crate::{
     Sequence, Timestamp,
     store::{Held, StoreBatch, StoreOp},
-    update::Update,
+    types::update::Update,
 };
 
 impl Replica {

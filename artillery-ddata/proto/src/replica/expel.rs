@@ -1,7 +1,10 @@
 //! Out of the chain, for now: a newer configuration doesn't name this member (docs/DESIGN.md §5.3, §5.4).
 
-use super::{Event, Mutant, Place, Refusal, Replica, Reply};
-use crate::{Epoch, Version};
+use super::{Event, Mutant, Place, Replica};
+use crate::{
+    Epoch, Version,
+    api::{Refusal, Reply},
+};
 
 impl Replica {
     /// Local readers first, then everybody who waits. History and store are kept for a return; nothing is rolled back

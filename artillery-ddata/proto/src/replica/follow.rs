@@ -3,8 +3,8 @@
 use super::{Halt, Mutant, Replica, links::Cursor};
 use crate::{
     MemberId, Role, Timestamp,
+    message::{Control, Cut, Partial, Position},
     store::{StoreBatch, StoreOp},
-    wire::message::{Control, Cut, Partial, Position},
 };
 
 impl Replica {

@@ -1,11 +1,15 @@
 //! Pages of keys in hash order.
 
 use super::{
-    Hashed, HashedPage, Mutant, Replica, Way,
+    Mutant, Replica,
     look::{PAGE_ENTRIES, PAGE_STEPS},
     portion::Portion,
 };
-use crate::{Sequence, store::StoreError};
+use crate::{
+    Sequence,
+    api::{Hashed, HashedPage, Way},
+    store::StoreError,
+};
 
 impl Replica {
     /// Keys of one position come together, as the next page begins at a position: a page exceeds its limits for that.

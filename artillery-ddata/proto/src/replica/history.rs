@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use crate::{Epoch, Sequence, Version, update::Update, wire::message::Position};
+use crate::{Epoch, Sequence, Version, message::Position, types::update::Update};
 
 /// A contiguous tail end of the chain's history, and the table of its epochs.
 #[derive(Clone, Debug, Default)]
@@ -143,7 +143,7 @@ mod tests {
     use smallvec::smallvec;
 
     use super::*;
-    use crate::update::{Change, Outcome, UpdateKind};
+    use crate::types::update::{Change, Outcome, UpdateKind};
 
     fn update(version: Version) -> Update {
         let change = Change { key: "k".into(), value: Some("value".into()) };

@@ -4,8 +4,8 @@ use bytes::Bytes;
 
 use crate::{
     Version,
-    update::Update,
-    wire::message::{Outline, Partial},
+    message::{Outline, Partial},
+    types::update::Update,
 };
 
 /// An update that comes in pieces.
@@ -101,7 +101,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::update::{Change, Outcome, UpdateKind};
+    use crate::types::update::{Change, Outcome, UpdateKind};
 
     fn update(changes: Vec<Change>) -> Update {
         Update {
@@ -146,7 +146,7 @@ mod tests {
     #[test]
     fn memory_grows_with_what_has_come() {
         let outline = Outline {
-            changes: vec![crate::wire::message::Lengths { key: 0, value: Some(u32::MAX) }],
+            changes: vec![crate::message::Lengths { key: 0, value: Some(u32::MAX) }],
             ..Outline::of(&update(vec![]))
         };
         let mut incoming = Incoming::new(Version::new(1, 1), outline);

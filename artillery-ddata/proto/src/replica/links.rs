@@ -5,7 +5,7 @@ use smallvec::SmallVec;
 
 use crate::{
     Epoch, MemberId, Sequence, Timestamp,
-    wire::message::{Answer, ChainFrame, ChainMessage, Control, Cut, Partial},
+    message::{Answer, ChainFrame, ChainMessage, Control, Cut, Partial},
 };
 
 /// Another member of the configuration, as this one knows it.

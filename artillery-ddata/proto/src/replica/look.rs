@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 
-use super::{Cut, Page, Query, Read, Refusal, Replica, Reply, Scan, Snapshot, Way, portion::Portion};
+use super::{Replica, portion::Portion};
 use crate::{
     MemberId, Sequence, Timestamp,
+    api::{Cut, Page, Query, Read, Refusal, Reply, Scan, Snapshot, Way},
     store::{Held, StoreError},
 };
 

@@ -3,12 +3,13 @@
 use smallvec::smallvec;
 
 use super::{
-    Asker, Halt, Mutant, Refusal, Replica, Reply, Token, Write,
+    Asker, Halt, Mutant, Replica, Token,
     resolve::{MAX_STEPS, Resolved, Terms, lengths, resolve},
 };
 use crate::{
     Sequence, Timestamp, Version,
-    update::{MAX_KEY, Outcome, RequestKey, Update, UpdateKind},
+    api::{Refusal, Reply, Write},
+    types::update::{MAX_KEY, Outcome, RequestKey, Update, UpdateKind},
 };
 
 impl Replica {

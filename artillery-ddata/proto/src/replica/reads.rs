@@ -11,10 +11,16 @@ use bytes::Bytes;
 use rounds::Rounds;
 
 use super::{
-    Mutant, Output, Query, ReadCounts, ReadMode, Refusal, Replica, Reply, Snapshot, Token, Way,
+    Mutant, Output, ReadCounts, Replica, Token,
     look::{Apart, Seen},
 };
-use crate::{Mode, Sequence, Timestamp, store::StoreError, update::MAX_KEY, wire::message::Answer};
+use crate::{
+    Mode, Sequence, Timestamp,
+    api::{Query, ReadMode, Refusal, Reply, Snapshot, Way},
+    message::Answer,
+    store::StoreError,
+    types::update::MAX_KEY,
+};
 
 /// Keys that are read together at most.
 const MAX_KEYS: usize = 4096;

@@ -8,11 +8,11 @@ use smallvec::SmallVec;
 
 use draft::{Drafts, Joins};
 
-use super::{Expected, GroupOutcome, Step, Write, bytes_of};
 use crate::{
     Version,
+    api::{Expected, GroupOutcome, Step, Write, bytes_of},
     store::{Held, StoreError},
-    update::{Change, Failure, MAX_KEY, Outcome},
+    types::update::{Change, Failure, MAX_KEY, Outcome},
 };
 
 /// Steps of a batch or of a script at most.

@@ -16,7 +16,7 @@ use bytes::Bytes;
 use self::{by_use::ByUse, ring::Ring};
 use crate::{
     Sequence, Version,
-    update::{Outcome, RequestKey, Update, UpdateKind},
+    types::update::{Outcome, RequestKey, Update, UpdateKind},
 };
 
 /// Records of one session at most.

@@ -12,8 +12,8 @@ use bytes::Bytes;
 
 use crate::{
     MemberId, Sequence, Timestamp, Version,
-    update::Update,
-    wire::message::{ChainFrame, ChainMessage, Chunk, MAX_CHUNK, Outline, Part, Partial, Updates},
+    message::{ChainFrame, ChainMessage, Chunk, MAX_CHUNK, Outline, Part, Partial, Updates},
+    types::update::Update,
 };
 
 /// The most updates in one frame: their headers must stay far below the limit for headers.

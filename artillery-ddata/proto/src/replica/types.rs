@@ -1,25 +1,14 @@
 //! What a replica is told and what it says: plain data.
 
-mod read;
-mod reply;
-mod script;
-mod write;
-
 use std::{sync::Arc, time::Duration};
 
-pub use self::script::bytes_of;
-pub use self::{
-    read::{Hashed, Query, ReadMode, Scan, Snapshot, Watch},
-    reply::{Changes, Committed, Computed, Cut, HashedPage, Page, Read, Refusal, Reply, Way},
-    script::{Group, GroupFailure, GroupOutcome, Requirement, Script, ScriptStep, StepOutcome},
-    write::{Expected, Step, Write},
-};
 use super::ResyncProgress;
 use crate::{
     ChainConfig, Epoch, MemberId, Sequence, Timestamp, Version,
+    api::{Query, ReadMode, Reply, Write},
+    message::{ChainFrame, MAX_CHUNK},
     store::{Size, StoreError},
-    update::RequestKey,
-    wire::message::{ChainFrame, MAX_CHUNK},
+    types::update::RequestKey,
 };
 
 /// Names a request of the driver's own; given back with its reply.
@@ -29,7 +18,7 @@ pub(crate) struct Token(pub u64);
 /// Settings of a replica.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Bytes of updates above the watermark that a head takes in before it answers [`Refusal::Busy`].
+    /// Bytes of updates above the watermark that a head takes in before it answers [`Refusal::Busy`](crate::Refusal::Busy).
     pub window: usize,
     /// Bytes of committed updates that are kept for resends.
     pub backlog: usize,
@@ -47,7 +36,7 @@ pub struct Settings {
     /// least. What it has no room for is asked for by the next question.
     pub answer: usize,
     /// Bytes of watches that may wait for changes at a time; beyond them, another one is answered
-    /// [`Busy`](Refusal::Busy).
+    /// [`Busy`](crate::Refusal::Busy).
     pub watches: usize,
     /// So many changes are looked at for one question of a watch, and those of one update more: however long the history is, others
     /// have their turn.

@@ -8,11 +8,12 @@ use std::{collections::BTreeMap, ops::Bound};
 
 use bytes::Bytes;
 
-use super::{Changes, Mutant, Output, Refusal, Replica, Reply, Token, Watch, portion::Portion, reads::Asked};
+use super::{Mutant, Output, Replica, Token, portion::Portion, reads::Asked};
 use crate::{
     Sequence, Timestamp,
+    api::{Changes, Refusal, Reply, Watch},
     store::{Held, Record},
-    update::{Change, Update},
+    types::update::{Change, Update},
 };
 
 /// What a question that waits takes beside its prefix, in bytes.

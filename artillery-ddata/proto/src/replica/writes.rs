@@ -6,14 +6,15 @@ use bytes::Bytes;
 use smallvec::{SmallVec, smallvec};
 
 use super::{
-    Committed, Computed, Mutant, Output, Refusal, Replica, Reply, Token, Write,
+    Mutant, Output, Replica, Token,
     resolve::Seen,
     sessions::{Known, Record},
 };
 use crate::{
     Sequence, Timestamp, Version,
+    api::{Committed, Computed, Refusal, Reply, Write},
     store::StoreError,
-    update::{Failure, MAX_TAKEN, Outcome, RequestKey, Update},
+    types::update::{Failure, MAX_TAKEN, Outcome, RequestKey, Update},
 };
 
 /// Writes that wait for their commit.

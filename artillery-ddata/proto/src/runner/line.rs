@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-use crate::replica::{Settings, Write};
+use crate::{api::Write, replica::Settings};
 
 /// In which line a write waits.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -32,7 +32,7 @@ impl Line {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::replica::{Group, Script, ScriptStep, Step};
+    use crate::api::{Group, Script, ScriptStep, Step};
 
     #[test]
     fn a_write_counts_for_what_it_comes_to() {

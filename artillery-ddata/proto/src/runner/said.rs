@@ -2,8 +2,9 @@
 
 use crate::{
     Epoch,
+    api::Reply,
     control::{log::LogIndex, message::Promotion},
-    replica::{Event, Halt, Progress, Reply},
+    replica::{Event, Halt, Progress},
 };
 
 /// What a chain says to its node.

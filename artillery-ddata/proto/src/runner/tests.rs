@@ -5,8 +5,8 @@ use std::cell::Cell;
 use super::*;
 use crate::{
     ChainConfig, ChainMember, Incarnation, Mode, NodeId, ReadMode, Role, Sequence,
+    api::{Query, Read, Watch, Way, Write},
     control::log::LogIndex,
-    replica::{Query, Read, Watch, Way, Write},
     store::MemoryStore,
 };
 
@@ -278,7 +278,7 @@ fn a_watch_that_waits_while_another_history_begins_is_refused() {
 #[cfg(feature = "mutants")]
 mod without {
     use super::*;
-    use crate::replica::Changes;
+    use crate::api::Changes;
 
     fn without(mutant: Mutant) -> Rig {
         let mut rig = Rig::new();

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use crate::{
     ChainConfig, ClusterId, Epoch, MemberId, Sequence, Timestamp,
+    api::{Query, ReadMode, Write},
     control::log::LogIndex,
-    replica::{Query, ReadMode, Write},
-    update::RequestKey,
-    wire::message::ChainFrame,
+    message::ChainFrame,
+    types::update::RequestKey,
 };
 
 /// A lease of this node, by its own clock.

@@ -134,7 +134,7 @@ pub fn a_deleted_key_is_a_version(store: &dyn Store) {
 
 /// No byte has a meaning in a key, and values come back as they were.
 pub fn any_bytes_are_a_key(store: &dyn Store) {
-    let long = vec![0xff; crate::update::MAX_KEY];
+    let long = vec![0xff; crate::types::update::MAX_KEY];
     let all: [&[u8]; 7] = [b"", b"\0", b"\0\0", b"a", b"a\0", b"\xff", &long];
     let big = "x".repeat(1 << 20);
     apply(store, CHAIN, 0, all.iter().zip(1..).map(|(key, sequence)| put(key, sequence, &big[sequence as usize..])));

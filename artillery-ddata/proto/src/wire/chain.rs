@@ -8,13 +8,10 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use smallvec::{SmallVec, smallvec};
 
-use super::{
-    message::{ChainFrame, ChainMessage, Chunk, Control, Lengths, MAX_CHUNK, Part, Updates},
-    outline::Pieces,
-};
 use crate::{
     ChainId, Epoch, Sequence, Version,
-    update::{Change, MAX_KEY, Outcome, RequestKey, Update, UpdateKind},
+    message::{ChainFrame, ChainMessage, Chunk, Control, Lengths, MAX_CHUNK, Part, Pieces, Updates},
+    types::update::{Change, MAX_KEY, Outcome, RequestKey, Update, UpdateKind},
 };
 
 mod snapshot;

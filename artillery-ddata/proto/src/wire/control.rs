@@ -14,6 +14,7 @@ use crate::control::{
     message::{Renewal, Renewed},
     recovery::Standing,
 };
+use crate::message::control::{Answer, Call};
 
 /// The longest message of the log's group, in bytes.
 pub const MAX_LOG_MESSAGE: usize = MAX_HEADER;
@@ -21,30 +22,6 @@ pub const MAX_LOG_MESSAGE: usize = MAX_HEADER;
 pub const MAX_ADDRS: usize = 16;
 /// The longest name of a node, in bytes.
 pub const MAX_NAME: usize = 255;
-
-/// What one node asks of another one.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Call {
-    /// It lives, and asks for a lease; of which history it is, if of any yet.
-    Renewal(Option<History>, Renewal),
-    /// A message of the group that keeps the log.
-    Log(Bytes),
-    /// What has it, in case that others are lost for good?
-    Survey,
-}
-
-/// What the other one says to it. Who has nothing to say ends the stream instead.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Answer {
-    /// To [`Call::Renewal`], and of which history the one is who says it, if of any yet.
-    Renewed(Option<History>, Box<Renewed>),
-    /// To [`Call::Log`].
-    Log(Bytes),
-    /// To [`Call::Survey`].
-    Surveyed(Box<Standing>),
-    /// To whoever belongs to a history that is over: the cluster was recovered as this one.
-    OtherHistory(History),
-}
 
 /// A frame that holds no call, or no answer.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

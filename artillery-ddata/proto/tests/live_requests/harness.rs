@@ -13,15 +13,14 @@ use std::{
 use artillery_core::{codec::MAX_HEADER, frame::Frame};
 use artillery_proto::{
     ChainConfig, ChainId, ChainMember, Epoch, Incarnation, MemberId, Mode, NodeId, Role, Sequence, Timestamp,
+    api::{Query, Reply, Write},
     control::log::LogIndex,
-    replica::{Event, Gate, Query, Reply, Settings, Write},
+    message::request::{Operation, Request, Response, ResponseAnswer},
+    replica::{Event, Gate, Settings},
     runner::{ChainRunner, Lease, Line, Link, Order, Output, ReadRequest, Turn, WriteRequest},
     store::{MemoryStore, Store},
-    update::MAX_KEY,
-    wire::request::{
-        Encoded, Operation, Request, Response, ResponseAnswer, decode_request, decode_response, encode_request,
-        encode_response,
-    },
+    types::update::MAX_KEY,
+    wire::request::{Encoded, decode_request, decode_response, encode_request, encode_response},
 };
 use bytes::Bytes;
 

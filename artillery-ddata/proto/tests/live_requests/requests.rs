@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use artillery_proto::{
     ChainId, ClusterId, Expected, ReadMode, Sequence, Version,
-    replica::{Group, Hashed, Query, Requirement, Scan, Script, ScriptStep, Snapshot, Step, Watch, Write},
-    update::{MAX_KEY, RequestKey},
-    wire::request::{Operation, Request},
+    api::{Group, Hashed, Query, Requirement, Scan, Script, ScriptStep, Snapshot, Step, Watch, Write},
+    message::request::{Operation, Request},
+    types::update::{MAX_KEY, RequestKey},
 };
 use bytes::Bytes;
 

@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 
 use artillery_proto::{
     Computed, Refusal, StepOutcome, Version,
-    replica::{Changes, Committed, Cut, HashedPage, Page, Read, Reply, Settings},
+    api::{Changes, Committed, Cut, HashedPage, Page, Read, Reply},
+    replica::Settings,
     store::{Held, Record},
-    update::MAX_KEY,
+    types::update::MAX_KEY,
 };
 use bytes::Bytes;
 

@@ -4,8 +4,10 @@ use std::ops::Bound;
 
 use artillery_proto::{
     Sequence, Version,
-    replica::{Expected, Group, Hashed, Query, ReadMode, Requirement, Scan, Script, ScriptStep, Snapshot, Step, Write},
-    tries::Repeat,
+    api::{
+        Expected, Group, Hashed, Query, ReadMode, Requirement, Scan, Script, ScriptStep, Snapshot, Step, Write,
+        retry::Repeat,
+    },
 };
 
 use super::keys::{Keys, PREFIX, encode, key_bytes, place};

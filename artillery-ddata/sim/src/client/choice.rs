@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use artillery_proto::replica::{ReadMode, Snapshot};
+use artillery_proto::api::{ReadMode, Snapshot};
 
 use super::{
     Client, Mix, Walking,

@@ -2,7 +2,7 @@
 
 use artillery_proto::{
     Incarnation, NodeId, Sequence,
-    replica::{Committed, Computed, Read, Way},
+    api::{Committed, Computed, Read, Way},
     store::Held,
 };
 

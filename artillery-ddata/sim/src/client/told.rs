@@ -2,9 +2,9 @@
 
 use artillery_proto::{
     Sequence, Version,
-    replica::{Committed, Computed, GroupFailure, HashedPage, Page, Reply, StepOutcome},
+    api::{Committed, Computed, GroupFailure, HashedPage, Page, Reply, StepOutcome},
     store::Held,
-    update,
+    types::update,
 };
 use bytes::Bytes;
 

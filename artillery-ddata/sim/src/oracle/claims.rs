@@ -2,7 +2,7 @@
 
 use artillery_proto::{
     Sequence, Version,
-    replica::Changes,
+    api::Changes,
     store::{Held, Record},
 };
 use bytes::Bytes;
@@ -53,7 +53,7 @@ impl ChainOracle {
             Some(held) => held.version >= newest,
             None => {
                 let later = self.places(key).iter().filter_map(|&at| self.log.get(at));
-                let deleted = |update: &artillery_proto::update::Update| {
+                let deleted = |update: &artillery_proto::types::update::Update| {
                     update.changes.iter().any(|change| change.key == key && change.value.is_none())
                 };
                 newest.is_none()
@@ -98,7 +98,7 @@ impl ChainOracle {
     /// Whether `key` has been there all the time since `since`.
     pub fn was_there_throughout(&self, key: &[u8], since: Sequence) -> bool {
         let later = self.places(key).iter().filter(|&&at| at as u64 >= since.0).filter_map(|&at| self.log.get(at));
-        let deletes = |update: &artillery_proto::update::Update| {
+        let deletes = |update: &artillery_proto::types::update::Update| {
             update.changes.iter().any(|change| change.key == key && change.value.is_none())
         };
         self.newest(key, since).is_some_and(|(_, value)| value.is_some()) && !later.into_iter().any(deletes)

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use artillery_proto::{MemberId, Sequence, Version, replica::Status, update::Update};
+use artillery_proto::{MemberId, Sequence, Version, replica::Status, types::update::Update};
 
 use super::{ChainOracle, Failure, HaltText, Oracle};
 

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use artillery_proto::{
     Sequence, Version,
     replica::Status,
-    update::{MAX_TAKEN, Outcome, Update, UpdateKind},
+    types::update::{MAX_TAKEN, Outcome, Update, UpdateKind},
 };
 
 use super::{ChainOracle, Failure, Oracle};

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use artillery_proto::{
     Sequence,
-    replica::{Computed, HashedPage, Page, Read, ReadMode, Refusal, Reply},
+    api::{Computed, HashedPage, Page, Read, ReadMode, Refusal, Reply},
     store::Held,
 };
 

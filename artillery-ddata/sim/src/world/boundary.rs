@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use artillery_proto::{ChainId, MemberId, wire::message::ChainMessage};
+use artillery_proto::{ChainId, MemberId, message::ChainMessage};
 
 use super::{Event, World};
 use crate::faults::Fault;

@@ -4,10 +4,10 @@ use std::{fmt::Write as _, sync::Arc};
 
 use artillery_proto::{
     MemberId, Sequence,
-    replica::{Begun, NotLocal, Query, Read, ReadMode, Reply, Snapshot, Way},
+    api::{Query, Read, ReadMode, Reply, Snapshot, Way, retry::Tries},
+    replica::{Begun, NotLocal},
     runner::{ReadRequest, WriteRequest},
-    tries::Tries,
-    update::RequestKey,
+    types::update::RequestKey,
 };
 
 use super::{Arrival, Event, Phase, World};

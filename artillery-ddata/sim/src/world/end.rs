@@ -2,7 +2,8 @@
 
 use artillery_proto::{
     ChainId, Sequence,
-    replica::{ReadMode, Status},
+    api::ReadMode,
+    replica::Status,
     store::{Record, Store, StoreError},
 };
 

@@ -1,6 +1,6 @@
 //! What is going to happen in a world.
 
-use artillery_proto::{MemberId, replica::Reply, update::RequestKey, wire::message::ChainFrame};
+use artillery_proto::{MemberId, api::Reply, message::ChainFrame, types::update::RequestKey};
 
 use super::{boundary::ResyncEnd, clients::Stalled, control, founding};
 use crate::{client::Request, faults::Fault, network::Flight, node::Origin};

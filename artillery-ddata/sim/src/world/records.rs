@@ -3,9 +3,8 @@
 use std::sync::Arc;
 
 use artillery_proto::{
-    replica::{ReadMode, Refusal, Reply, Snapshot, Way},
-    tries::Ending,
-    update::RequestKey,
+    api::{ReadMode, Refusal, Reply, Snapshot, Way, retry::Ending},
+    types::update::RequestKey,
 };
 
 use super::{Arrival, Event, Phase, Served, World};

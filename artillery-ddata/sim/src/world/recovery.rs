@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use artillery_proto::{Mode, replica::Reply};
+use artillery_proto::{Mode, api::Reply};
 
 use super::World;
 use crate::{

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use artillery_proto::{MemberId, replica::ReadMode};
+use artillery_proto::{MemberId, api::ReadMode};
 
 use super::World;
 use crate::{

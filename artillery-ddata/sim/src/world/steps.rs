@@ -4,10 +4,10 @@ use std::fmt::Write as _;
 
 use artillery_proto::{
     MemberId, Timestamp,
+    message::{ChainFrame, ChainMessage},
     replica::Event as ReplicaEvent,
     runner::{ChainRunner, Link, Output},
-    update::Update,
-    wire::message::{ChainFrame, ChainMessage},
+    types::update::Update,
 };
 
 use super::{Addressed, Event, World};

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use artillery_proto::{
     Sequence,
-    replica::{Changes, Query, ReadMode, Refusal, Reply, Watch},
+    api::{Changes, Query, ReadMode, Refusal, Reply, Watch},
     runner::ReadRequest,
 };
 use bytes::Bytes;

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use artillery_proto::{
     ChainConfig, ChainId, ChainMember, ClusterId, Epoch, Incarnation, MemberId, Mode, NodeId, Role, Timestamp,
     control::log::LogIndex,
+    message::{ChainFrame, ChainMessage},
     runner::{Lease, Link, Order, ReadRequest, Turn, WriteRequest},
-    update::Update,
-    wire::message::{ChainFrame, ChainMessage},
+    types::update::Update,
 };
 
 pub(crate) const MEMBERS: usize = 3;

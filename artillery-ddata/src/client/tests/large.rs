@@ -7,12 +7,10 @@ use artillery_core::{
 
 use super::*;
 use crate::{
-    replica::Read,
+    api::Read,
+    message::request::SMALL,
     store::Held,
-    wire::{
-        request::{SMALL, encode_answer_to},
-        streams::ANSWERS,
-    },
+    wire::{request::encode_answer_to, streams::ANSWERS},
 };
 
 const LARGE: usize = 300_000;

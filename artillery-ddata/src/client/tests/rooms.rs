@@ -11,8 +11,9 @@ use std::sync::atomic::Ordering;
 use super::*;
 use crate::{
     ChainId, Sequence,
-    replica::{Query, Watch},
-    wire::request::{Request, decode_response, encode_request},
+    api::{Query, Watch},
+    message::request::Request,
+    wire::request::{decode_response, encode_request},
 };
 
 /// More than the parts into which a node divides its room.

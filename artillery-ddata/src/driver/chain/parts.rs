@@ -9,9 +9,9 @@ use tokio::sync::{mpsc, oneshot, watch};
 use crate::{
     ChainConfig, ChainId, ClusterId,
     driver::lanes::Lanes,
+    message::ChainFrame,
     replica::{Settings, Status},
     store::Store,
-    wire::message::ChainFrame,
 };
 
 /// A peer's frame, or a question.

@@ -9,8 +9,9 @@ use std::{
 use super::*;
 use crate::{
     ChainId, ClusterId,
+    api::{Query, Read, ReadMode, Reply, Way},
     driver::fake::{config, member},
-    replica::{Query, Read, ReadMode, Reply, Settings, Way},
+    replica::Settings,
     store::MemoryStore,
 };
 

@@ -20,8 +20,9 @@ use crate::{
         embedded::{CallError, Peers},
         log::BoxFuture,
     },
+    message::control::{Answer, Call},
     wire::{
-        control::{Answer, Call, DecodeError, decode_answer, encode_call},
+        control::{DecodeError, decode_answer, encode_call},
         streams,
     },
 };

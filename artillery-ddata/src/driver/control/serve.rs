@@ -15,7 +15,8 @@ use super::Command;
 use crate::{
     control::{embedded::Seat, recovery::Standing},
     driver::BoxFuture,
-    wire::control::{self, Answer, decode_call, encode_answer},
+    message::control::{Answer, Call},
+    wire::control::{decode_call, encode_answer},
 };
 
 /// Where calls go in.
@@ -57,9 +58,9 @@ pub(crate) async fn serve(from: MemberId, mut stream: IncomingStream, door: &Doo
 }
 
 impl Door {
-    async fn answer(&self, from: MemberId, call: control::Call) -> Option<Answer> {
+    async fn answer(&self, from: MemberId, call: Call) -> Option<Answer> {
         match call {
-            control::Call::Renewal(theirs, renewal) => {
+            Call::Renewal(theirs, renewal) => {
                 let histories = self.log.histories();
                 if let Some(Err(over)) = theirs.map(|theirs| histories.meet(theirs)) {
                     return over.map(Answer::OtherHistory);
@@ -69,8 +70,8 @@ impl Door {
                 self.commands.try_send(Command::Renewal { from, renewal, answer }).ok()?;
                 renewed.await.ok().map(|renewed| Answer::Renewed(histories.mine(), Box::new(renewed)))
             }
-            control::Call::Survey => (self.standing)().await.map(|standing| Answer::Surveyed(Box::new(standing))),
-            control::Call::Log(message) => match self.log.serve(from, message).await {
+            Call::Survey => (self.standing)().await.map(|standing| Answer::Surveyed(Box::new(standing))),
+            Call::Log(message) => match self.log.serve(from, message).await {
                 Ok(answer) => Some(Answer::Log(answer)),
                 Err(error) => {
                     tracing::debug!(peer = %from, %error, "a message of the log's group was not taken");

@@ -14,7 +14,7 @@ use super::*;
 use crate::{
     ChainId, Epoch,
     driver::fake::{SECRET, member, unique},
-    wire::message::{ChainMessage, Control},
+    message::{ChainMessage, Control},
 };
 
 /// They have four times as many lanes as streams may be open.

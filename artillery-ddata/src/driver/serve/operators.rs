@@ -4,7 +4,7 @@ use super::Server;
 use crate::{
     control::{message::ArrangeError, recovery::NotRecovered, succession::NotFounded},
     local::answering::Answering,
-    wire::request::{Operation, ResponseAnswer},
+    message::request::{Operation, ResponseAnswer},
 };
 
 impl Server {

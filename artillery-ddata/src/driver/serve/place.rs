@@ -5,10 +5,10 @@ use bytes::Bytes;
 use super::Server;
 use crate::{
     ChainId, Mode, Place,
+    api::{ReadMode, Refusal},
     local::handle::ChainHandle,
-    replica::{ReadMode, Refusal},
+    message::request::{Operation, Request},
     rpc::router::{check_key, check_value},
-    wire::request::{Operation, Request},
 };
 
 /// Which node is to answer a request.

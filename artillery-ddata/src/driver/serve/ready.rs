@@ -6,13 +6,14 @@ use artillery_core::transport::FrameBatch;
 use tokio::sync::Semaphore;
 
 use crate::{
+    api::Reply,
     budget::{self, Share},
     local::{
         answering::Answers,
         room::{Kind, Room},
     },
-    replica::Reply,
-    wire::request::{Response, ResponseAnswer, SMALL, encode_response},
+    message::request::{Response, ResponseAnswer, SMALL},
+    wire::request::encode_response,
 };
 
 /// So many bytes of them wait at most; beyond that the others wait for their turn, as all that isn't ready does.

@@ -11,13 +11,14 @@ use tokio::{sync::Semaphore, time::timeout};
 
 use super::ready::Ready;
 use crate::{
+    api::{Refusal, Reply},
     local::{
         LONGEST_WAIT,
         answering::{Answered, Waiting},
         room::Room,
     },
-    replica::{Refusal, Reply},
-    wire::request::{EncodeError, Encoded, Response, ResponseAnswer, SMALL, encode_response},
+    message::request::{Response, ResponseAnswer, SMALL},
+    wire::request::{EncodeError, Encoded, encode_response},
 };
 
 /// Responses that are written together at most.
@@ -125,7 +126,7 @@ mod tests {
     use super::*;
     use crate::{
         Version,
-        replica::{Committed, Computed, Read, Way},
+        api::{Committed, Computed, Read, Way},
         store::Held,
         wire::request::decode_response,
     };

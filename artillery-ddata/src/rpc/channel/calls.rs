@@ -28,7 +28,7 @@ use super::{NotSent, Outcome, Question};
 use crate::{
     budget::{self, Share},
     error::Unknown,
-    wire::request::Response,
+    message::request::Response,
 };
 
 /// What a call takes up: a place among those that may be outstanding, and its bytes.

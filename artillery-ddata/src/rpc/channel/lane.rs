@@ -21,11 +21,11 @@ use super::{
     calls::{Call, Calls, Room},
 };
 use crate::{
-    budget::Budget,
-    budget::unreceived_bytes,
+    budget::{Budget, unreceived_bytes},
     error::Unknown,
+    message::request::{MAX_OUTSTANDING, Request, Response},
     wire::{
-        request::{EncodeError, Encoded, MAX_OUTSTANDING, Request, Response, decode_response, encode_request},
+        request::{EncodeError, Encoded, decode_response, encode_request},
         streams::REQUESTS,
     },
 };

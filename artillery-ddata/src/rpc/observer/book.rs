@@ -6,8 +6,8 @@ use bytes::Bytes;
 
 use crate::{
     ChainId, Error, Refusal, RequestId, Sequence, Timestamp,
-    replica::{Query, ReadMode, Reply, Write},
-    wire::request::Operation,
+    api::{Query, ReadMode, Reply, Write},
+    message::request::Operation,
 };
 
 /// What was asked.

@@ -1,7 +1,7 @@
 //! What is counted of the calls of a node's own handles, and written down of all calls in a test.
 
 use super::{Answer, Router};
-use crate::{ChainId, Error, RequestId, metrics::Timing, replica::Write, wire::request::Operation};
+use crate::{ChainId, Error, RequestId, api::Write, message::request::Operation, metrics::Timing};
 
 /// Of one call.
 pub(super) struct Account {

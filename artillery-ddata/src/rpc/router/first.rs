@@ -17,8 +17,8 @@ use super::{
 };
 use crate::{
     ChainId, Epoch, MemberId, NodeId, Place, Routing,
+    api::retry::{Repeat, Tries, Verdict},
     rpc::channel::{Call, Channel, Question, Room},
-    tries::{Repeat, Tries, Verdict},
 };
 
 /// An attempt at another node.

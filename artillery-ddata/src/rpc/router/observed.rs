@@ -5,8 +5,8 @@ use tokio::time::Instant;
 use super::{Answer, Router, Tried};
 use crate::{
     ChainId, Error, NodeId, RequestId,
+    api::Reply,
     error::Unknown,
-    replica::Reply,
     rpc::{
         channel::Question,
         observer::{Noted, Observer, book::Ask},

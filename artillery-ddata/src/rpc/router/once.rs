@@ -10,12 +10,11 @@ use tokio::{
 use super::{Answer, Attempts, Router, on_the_clock, pick::Pick, repeat};
 use crate::{
     ChainId, Epoch, Error, MemberId, NodeId, Place,
+    api::{Query, Refusal, retry::Repeat},
     error::{NotApplied, Unknown},
     local::handle::{ChainHandle, ReadRequest, Responder, WriteRequest},
-    replica::{Query, Refusal},
+    message::request::{Operation, ResponseAnswer},
     rpc::channel::{Doubts, NotSent, Outcome, Question},
-    tries::Repeat,
-    wire::request::{Operation, ResponseAnswer},
 };
 
 /// A write that its head hasn't answered for so long is reason enough to ask who is head now.

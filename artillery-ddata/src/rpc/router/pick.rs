@@ -12,10 +12,10 @@ use smallvec::SmallVec;
 use super::Router;
 use crate::{
     ChainConfig, Epoch, MemberId, Mode, NodeId, Place, Role, Routing,
+    api::{ReadMode, Refusal},
     local::handle::ChainHandle,
-    replica::{ReadMode, Refusal},
+    message::request::Operation,
     rpc::channel::Question,
-    wire::request::Operation,
 };
 
 /// Which member serves a client's reads.

@@ -8,9 +8,9 @@ use tokio::time::Instant;
 use super::{LEAST_TRY, Router};
 use crate::{
     ChainId, ClusterId, Error, Routing, Sequence, Session,
+    api::{Refusal, Reply},
     control::chain_of,
     error::NotApplied,
-    replica::{Refusal, Reply},
 };
 
 impl Router {

@@ -19,12 +19,12 @@ use super::{
 };
 use crate::{
     ChainId, ClusterId, Error, MemberId, Place, Routing, Session,
+    api::{Query, ReadMode, Refusal},
     control::chain_of,
     error::NotApplied,
     local::handle::ChainHandle,
-    replica::{Query, ReadMode, Refusal},
+    message::request::Operation,
     rpc::channel::Question,
-    wire::request::Operation,
 };
 
 /// What a read is asked for with.

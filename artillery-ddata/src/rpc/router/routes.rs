@@ -24,12 +24,13 @@ use crate::{
     control::message::{Arrange, ArrangeError},
     error::NotApplied,
     local::Local,
+    message::request::{Operation, Request, ResponseAnswer},
     rpc::{
         Candidates,
         channel::{Channel, NO_DOUBTS, Outcome, Question},
     },
     wire::{
-        request::{Operation, Request, ResponseAnswer, decode_response, encode_request},
+        request::{decode_response, encode_request},
         streams::REQUESTS,
     },
 };

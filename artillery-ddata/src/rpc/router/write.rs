@@ -21,13 +21,12 @@ use super::{
 };
 use crate::{
     ChainId, ClusterId, Error, Place, RequestId, Routing, Session,
+    api::{Refusal, Reply, Write, retry::Tries},
     control::chain_of,
     error::{NotApplied, Unknown},
-    replica::{Refusal, Reply, Write},
+    message::request::Operation,
     rpc::{channel::Question, requests::Numbered},
-    tries::Tries,
-    update::RequestKey,
-    wire::request::Operation,
+    types::update::RequestKey,
 };
 
 /// What a write is asked for with.

@@ -135,7 +135,7 @@ impl Inner {
         let of = |entry: &Entry| -> Vec<Bytes> {
             match (&entry.ask, &entry.told) {
                 (Ask::Write(write), _) => write.keys().cloned().collect(),
-                (Ask::Read { .. }, Told::Reply(crate::replica::Reply::Page(page))) => {
+                (Ask::Read { .. }, Told::Reply(crate::api::Reply::Page(page))) => {
                     page.records.iter().map(|record| record.key.clone()).collect()
                 }
                 (Ask::Read { query, .. }, _) => query.keys().to_vec(),

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-use crate::{Version, replica::Expected};
+use crate::{Version, api::Expected};
 
 /// What a key holds. The version is unknown behind a write whose version nobody saw.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]

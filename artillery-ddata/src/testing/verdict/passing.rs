@@ -8,7 +8,7 @@ use super::{
     points::{Point, What},
     scripts,
 };
-use crate::replica::{Computed, Step, Write};
+use crate::api::{Computed, Step, Write};
 
 /// Goes past a point whose write is known: what the key may hold behind it.
 pub(super) fn pass(point: &Point<'_>, key: &Bytes, content: &Content) -> Result<Vec<Content>, String> {

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use super::{Sight, changed, conflicting, sights};
 use crate::{
     Version,
-    replica::{Computed, Reply, Write},
+    api::{Computed, Reply, Write},
     rpc::observer::book::{Ask, Entry, NEVER, Told, text},
 };
 

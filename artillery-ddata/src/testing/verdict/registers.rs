@@ -7,7 +7,7 @@ use bytes::Bytes;
 use super::{Makers, changed, conflicting, made, sights};
 use crate::{
     Version,
-    replica::{Computed, Expected, Query, ReadMode, Reply, Step, Write},
+    api::{Computed, Expected, Query, ReadMode, Reply, Step, Write},
     rpc::observer::book::{Ask, Entry, Told},
     testing::history::{Answer, Call, Cut, History, Look, Operation, Value},
 };

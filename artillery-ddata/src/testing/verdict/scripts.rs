@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     Version,
-    replica::{Committed, Computed, Group, GroupFailure, GroupOutcome, Script, ScriptStep, StepOutcome},
+    api::{Committed, Computed, Group, GroupFailure, GroupOutcome, Script, ScriptStep, StepOutcome},
 };
 
 /// Contents that one script may have left which are looked at, at most.

@@ -14,7 +14,7 @@ use super::{
     points::{Hidden, Known, Point, What},
     scripts,
 };
-use crate::{Version, replica::Write, rpc::observer::book::text};
+use crate::{Version, api::Write, rpc::observer::book::text};
 
 /// States that the search goes through for one key at most.
 const BUDGET: usize = 200_000;

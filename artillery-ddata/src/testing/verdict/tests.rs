@@ -7,7 +7,7 @@ mod scripts;
 use super::judge;
 use crate::{
     Sequence, Timestamp, Version,
-    replica::{Committed, Computed, Query, Read, ReadMode, Reply, Step, Way, Write},
+    api::{Committed, Computed, Query, Read, ReadMode, Reply, Step, Way, Write},
     rpc::observer::book::{Ask, Entry, NEVER, Told},
     store::Held,
 };

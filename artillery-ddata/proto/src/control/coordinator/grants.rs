@@ -1,4 +1,4 @@
-//! Leases: who gets one, and when they are out.
+//! Leases: which members get one, and when it has expired.
 
 use std::time::Duration;
 
@@ -11,20 +11,20 @@ use crate::{
     },
 };
 
-/// Renewals on their way to an answer.
+/// Renewals that wait for the round that confirms this leader.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Grants {
-    /// Received before the round that is under way began.
+    /// Renewals received before the present round began.
     asked: Vec<Waiting>,
-    /// Received since.
+    /// Renewals received since: the next round answers them.
     next: Vec<Waiting>,
     round: Option<u64>,
-    /// The newest round that was confirmed.
+    /// The newest confirmed round.
     confirmed: u64,
 }
 
 impl Grants {
-    /// The newest round by which a quorum has said that this node leads; 0: none in this term.
+    /// The newest round in which a quorum has confirmed that this node leads; 0: none in this term.
     pub(super) fn confirmed(&self) -> u64 {
         self.confirmed
     }
@@ -38,7 +38,7 @@ struct Waiting {
     received: Timestamp,
 }
 
-/// Renewals that wait, at most: each node has one or two under way.
+/// The most renewals that wait for the next round. Each node has one or two under way.
 const MOST: usize = 4096;
 
 impl Coordinator {
@@ -46,8 +46,8 @@ impl Coordinator {
         let Renewal { number, answered, me, applied, leave, promotions, reports } = renewal;
         let mutant = self.mutant;
         let Some(leading) = self.leading.as_mut().filter(|_| me.id == from) else {
-            // The log names an elected node as leader before that node has committed anything. Until then no quorum is known to
-            // follow it, so it doesn't name itself.
+            // The log names an elected node as leader before that node has committed anything. Until then no quorum is known
+            // to follow it, so it doesn't name itself.
             let leader = self.leader.filter(|&leader| leader != self.me);
             return self.answer(now, from, number, applied, leader, None);
         };
@@ -57,7 +57,7 @@ impl Coordinator {
         seen.founder = me;
         seen.leaver.on_renewal(now, leave, is_fresh, mutant);
         seen.reports(now, reports);
-        // An answer of before this term says nothing of what this leader wanted (trap 55).
+        // An answer given before this term shows nothing of what this leader asked for (trap 55).
         seen.shown = if is_fresh { answered } else { 0 };
         if self.mutant == Some(Mutant::PromoteInAnyEpoch) {
             seen.promotions.extend(promotions);
@@ -77,7 +77,7 @@ impl Coordinator {
         self.confirm();
     }
 
-    /// Answers a renewal by what a quorum has said of this leader: if it doesn't lead any more, it doesn't know who does.
+    /// Answers a renewal after a round. A node that leads no more names no leader: it doesn't know the new one.
     fn say(&mut self, now: Timestamp, waiting: Waiting, leads: bool) {
         let Waiting { from, number, applied, .. } = waiting;
         if !leads {
@@ -86,7 +86,7 @@ impl Coordinator {
         if let Some(seen) = self.leading.as_mut().and_then(|leading| leading.nodes.get_mut(&from)) {
             seen.answered(now, number);
         }
-        // What held when it was received may hold no longer.
+        // Check again: the member may have been fenced or removed since the renewal came.
         if self.may_have_lease(waiting) {
             self.grant(now, waiting);
         } else {
@@ -94,7 +94,7 @@ impl Coordinator {
         }
     }
 
-    /// Whether a lease may be granted: to a serving member that acts by the entry that made it one, and isn't to go.
+    /// Whether the sender may get a lease: it serves, acts by the entry that made it a serving member, and is not to be removed.
     fn may_have_lease(&self, waiting: Waiting) -> bool {
         let Some(leading) = &self.leading else { return false };
         let goes = leading.fenced.contains_key(&waiting.from)
@@ -132,7 +132,7 @@ impl Coordinator {
         let Waiting { from, number, applied, received } = waiting;
         let runs = if self.is(Mutant::ForgetDrift) { self.settings.lease } else { self.settings.lease_and_drift() };
         if let Some(seen) = self.leading.as_mut().and_then(|leading| leading.nodes.get_mut(&from)) {
-            // It was sent before it was received.
+            // The member's lease began earlier: when it sent the renewal.
             seen.out = seen.out.max(received + runs);
         }
         self.answer(now, from, number, applied, Some(self.me), Some(self.settings.lease));
@@ -148,7 +148,7 @@ impl Coordinator {
         lease: Option<Duration>,
     ) {
         let configs = (self.configs.applied() > applied).then(|| Box::new((*self.configs).clone()));
-        // Whoever isn't known yet, or doesn't act by all that is known here, is about to change something.
+        // An unknown node, or one that acts by an older configuration, is about to change something.
         let is_part = configs.is_none() && self.configs.node(to).is_some();
         let settled = match (leader == Some(self.me), is_part) {
             (false, _) => Err(Unsettled::Unled),

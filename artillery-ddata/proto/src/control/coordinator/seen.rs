@@ -1,4 +1,4 @@
-//! What this term's leader knows of a node.
+//! A node as this term's leader knows it.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -8,7 +8,7 @@ use crate::{
     control::{Founder, message::Promotion},
 };
 
-/// Answers that are remembered.
+/// Answers that are remembered for each node.
 const ANSWERS: usize = 16;
 
 /// A node that has renewed in this term.
@@ -17,20 +17,20 @@ pub(super) struct Seen {
     pub(super) founder: Founder,
     pub(super) first: Timestamp,
     pub(super) heard: Timestamp,
-    /// Leases granted by this leader are certainly out then.
+    /// When the leases granted by this leader have certainly expired.
     pub(super) out: Timestamp,
     pub(super) leaver: Leaver,
     pub(super) promotions: Vec<Promotion>,
     pub(super) told: BTreeMap<ChainId, Told>,
-    /// The answer that it knew when it told that.
+    /// The answer of this leader that the last report shows; 0: none.
     pub(super) shown: u64,
-    /// The highest of its renewals that was answered.
+    /// The highest of the node's renewals that was answered.
     pub(super) newest: u64,
-    /// Its newest renewals that were answered, and when.
+    /// The node's newest answered renewals, and when each was answered.
     answered: VecDeque<(u64, Timestamp)>,
-    /// It lived at some moment after this one: it has shown an answer that was given then (trap 42).
+    /// The node certainly lived after this moment: it has shown an answer given then (trap 42).
     pub(super) proven: Timestamp,
-    /// The first answer to it that it has not shown since.
+    /// When the first answer was given that the node has not shown yet.
     pub(super) unshown: Option<Timestamp>,
 }
 
@@ -52,7 +52,7 @@ impl Seen {
         }
     }
 
-    /// After a pause of the leader nothing that the node shows is proof that it lives.
+    /// After a pause of the leader no earlier answer proves that the node lives.
     pub(super) fn wake(&mut self, now: Timestamp) {
         self.answered.clear();
         self.unshown = None;
@@ -67,7 +67,7 @@ impl Seen {
         }
     }
 
-    /// It has shown that it knows the answer to this renewal of its own. Whether this leader gave that answer, in this term.
+    /// The node has shown the answer to its renewal `number`. Returns whether this leader gave that answer in this term.
     pub(super) fn shows(&mut self, number: u64) -> bool {
         let Some(&(_, at)) = self.answered.iter().find(|&&(answered, _)| answered == number) else { return false };
         self.proven = self.proven.max(at);

@@ -1,9 +1,9 @@
 //! Gray failures: members that live and yet hold their chain up (docs/DESIGN.md §5.9, docs/adr/0017-slow-members.md).
 //!
-//! Two kinds of them. A hop is *dead* when what one member has held, or opened, for long doesn't get to the next one,
-//! and that one doesn't come on at all. A chain is *slow* when its head has for long committed clearly less than before,
-//! though something was under way all the time; then whoever stands between two slow ways is to blame, if exactly one
-//! does: on a machine on which all are equally slow nobody is.
+//! There are two kinds. A hop is *dead* when an update, or the opening, that one member has had for long doesn't reach its
+//! successor, and the successor makes no progress at all. A chain is *slow* when its head has for long committed clearly
+//! less than before, though something was under way all the time. Then the member between two slow paths is to blame, if
+//! there is exactly one. On a machine that slows all members alike there is none.
 
 use std::{
     collections::{BTreeMap, btree_map::Entry},
@@ -21,64 +21,64 @@ use crate::{
 
 /// Two broken hops within so many times `slow` have one cause.
 const SOON: u32 = 4;
-/// Away for so many times `slow` at first; each time that it holds the chain up again soon afterwards, twice as long.
+/// The first quarantine of a node lasts so many times `slow`. It doubles each time that the node soon holds its chain up again.
 const AWAY: u32 = 5;
-/// Never longer than so many times the first time: meanwhile its chain has one copy less than it is to have.
+/// The longest quarantine is so many times the first one: its chain has a copy less meanwhile (trap 49).
 const LONGEST: u32 = 4;
-/// Who behaved for so many times as long as it was away is trusted as if it had never been.
+/// A node that behaved for so many times its last quarantine starts afresh.
 const TRUSTED: u32 = 4;
-/// A way that takes less than this part of `slow` is no slow one.
+/// A path that takes less than this part of `slow` is not slow.
 const QUICK: u32 = 40;
-/// A slow way takes so many times as long as usual.
+/// A slow path takes so many times as long as usual.
 const UNUSUAL: u32 = 8;
-/// Where all other ways are as usual, one that takes so many times as long as usual is slow
+/// Where all other paths are as usual, a path that takes so many times as long as usual is slow,
 const FAR: u32 = 32;
 /// unless it takes less than this part of `slow`.
 const NEAR: u32 = 200;
-/// And no less than this part of what the slowest one takes.
+/// A slow path takes at least this part of what the slowest one takes.
 const AS_SLOW: u32 = 4;
-/// It stands between the same ones for this part of `slow`: queues grow for a while until they tell where.
+/// A suspect has stood between slow paths for this part of `slow`: queues must grow for a while before they show the cause.
 const STEADY: u32 = 2;
 
-/// What a member said last of a chain.
+/// The last report of a member on a chain.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Told {
     pub(super) report: Report,
-    /// When it said something new last.
+    /// When the member last reported progress.
     moved: Timestamp,
-    /// When it said first that this epoch is open.
+    /// When the member first reported that this epoch is open.
     opened: Timestamp,
 }
 
-/// One chain in one epoch.
+/// What the leader has observed of one chain in one epoch.
 #[derive(Clone, Debug)]
 pub(super) struct Watched {
     epoch: Epoch,
-    /// Who is to be moved out.
+    /// The member that is to be moved out.
     pub(super) blame: Option<Blame>,
-    /// Who stands between slow ways, all the time since then.
+    /// The member that has stood between slow paths without a break, and since when.
     suspect: Option<(MemberId, Timestamp)>,
-    /// The ends of the hop for which somebody was moved out last, and when.
+    /// The ends of the hop that was broken when a member was last moved out, and when that was.
     ends: Option<([MemberId; 2], Timestamp)>,
 }
 
-/// Who is to be moved out, and why.
+/// A member that is to be moved out, and why.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Blame {
     pub(super) member: MemberId,
     pub(super) why: Why,
-    /// The hop that is broken, if one is.
+    /// The ends of the broken hop, if there is one.
     ends: Option<[MemberId; 2]>,
     since: Timestamp,
 }
 
-/// A node that was moved out as unreached or slow: nothing that it says shows that it is well again.
+/// The quarantine of a node that was moved out as unreached or slow: no report of it can show that it is well again.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Outside {
     since: Timestamp,
     until: Timestamp,
     away: Duration,
-    /// It can come back before, behind anybody but this one.
+    /// Before `until` the node may return behind any tail but this one.
     apart: Option<MemberId>,
 }
 
@@ -88,7 +88,7 @@ impl Outside {
         Self { since: Timestamp::ZERO, until, away: Duration::ZERO, apart: None }
     }
 
-    /// Whether it may follow `tail` now.
+    /// Whether the node may follow `tail` now.
     pub(super) fn may_return(&self, now: Timestamp, tail: Option<MemberId>) -> bool {
         now >= self.until || self.apart.is_some_and(|other| Some(other) != tail)
     }
@@ -112,7 +112,7 @@ impl Outside {
 }
 
 impl Seen {
-    /// Takes in what it says of its chains.
+    /// Takes in the node's reports on its chains.
     pub(super) fn reports(&mut self, now: Timestamp, reports: Vec<Report>) {
         let before = std::mem::take(&mut self.told);
         let state = |report: &Report| (report.epoch, report.open, report.held, report.watermark);
@@ -127,13 +127,13 @@ impl Seen {
 }
 
 impl Coordinator {
-    /// The nodes that held up a chain and aren't to come back behind `tail` yet (docs/DESIGN.md §5.9).
+    /// The quarantined nodes: they held up a chain, and may not return behind `tail` yet (docs/DESIGN.md §5.9).
     pub(crate) fn kept_away(&self, now: Timestamp, tail: Option<MemberId>) -> impl Iterator<Item = NodeId> + '_ {
         let away = self.outside.iter().filter(move |(_, outside)| !outside.may_return(now, tail));
         away.map(|(&node, _)| node)
     }
 
-    /// Looks for who holds up a chain.
+    /// Looks for members that hold up a chain.
     pub(super) fn judge(&mut self, now: Timestamp) {
         let Some(leading) = &mut self.leading else { return };
         let longest = if self.mutant == Some(Mutant::KeepAwayForLong) { LONGEST * 16 } else { LONGEST };
@@ -147,7 +147,7 @@ impl Coordinator {
                 if let Some(blame) = chain.blame.take().filter(|blame| config.role(blame.member).is_none()) {
                     chain.ends = blame.ends.map(|ends| (ends, now));
                     let apart = blame.ends.and_then(|ends| ends.into_iter().find(|&end| end != blame.member));
-                    // What a deaf or a halted node says shows by itself whether it is well again.
+                    // The reports of a deaf or a halted node show by themselves whether it is well again.
                     if !matches!(blame.why, Why::Deaf | Why::Halted) {
                         Outside::again(self.outside.entry(blame.member.node), now, &self.settings, apart, longest);
                     }
@@ -169,20 +169,20 @@ impl Coordinator {
     }
 }
 
-/// The ways from each member to the next one, and from the tail back to the head: how long they take now, and as a rule.
+/// The paths from each member to its successor, and from the tail back to the head: how long each takes now, and usually.
 struct Ring(Vec<(Duration, Duration)>);
 
 impl Ring {
     fn of(reports: &[&Report]) -> Option<Self> {
         let (head, hops) = (reports.first()?, reports.split_last()?.1);
-        // There and back; of the watermark's way only one half is anybody's.
+        // A hop is measured there and back: its half is the path. The rest of a commit's time is the path from tail to head.
         let mut ways: Vec<_> = hops.iter().map(|report| (report.hop.takes() / 2, report.hop.usual / 2)).collect();
         let (there, usual) = ways.iter().fold((Duration::ZERO, Duration::ZERO), |(a, b), way| (a + way.0, b + way.1));
         ways.push((head.commit.takes().saturating_sub(there), head.commit.usual.saturating_sub(usual)));
         Some(Self(ways))
     }
 
-    /// Which of them are slow.
+    /// Which of the paths are slow.
     fn slow(&self, slow: Duration) -> Vec<bool> {
         let slowest = self.0.iter().map(|&(takes, _)| takes).max().unwrap_or_default();
         let stands_out = |&(takes, usual): &(Duration, Duration), times: u32, part: u32| {
@@ -202,7 +202,7 @@ impl View<'_> {
         self.nodes.get(&id).filter(|_| !self.is_gone(id)).and_then(|seen| seen.told.get(&config.chain))
     }
 
-    /// Who is to be moved out of a chain; never the only one of it that lives.
+    /// The member that is to be moved out of a chain; never its only living one.
     fn blame(
         &self,
         configs: &Configs,
@@ -212,7 +212,7 @@ impl View<'_> {
     ) -> Option<Blame> {
         let serving: Vec<MemberId> = config.serving().collect();
         if serving.iter().any(|&id| self.is_gone(id)) {
-            // First things first.
+            // A member that is gone is removed first: its neighbours look broken too.
             return None;
         }
         let found = self
@@ -234,8 +234,8 @@ impl View<'_> {
         Blame { member, why, ends, since: self.now }
     }
 
-    /// A member that is heard and hears nothing: it has no lease, and never will. It shows none of the answers that it was given
-    /// for so long. A leader that no quorum confirms gives no answers, and can't tell.
+    /// A member that is heard but hears nothing, so it never gets a lease. For `slow` it has shown none of this leader's answers.
+    /// A leader without a confirming quorum gives no answers, and finds no deaf member.
     fn deaf(&self, serving: &[MemberId]) -> Option<Blame> {
         let deaf = |id: &MemberId| {
             *id != self.me && self.nodes.get(id).and_then(|seen| seen.unshown).is_some_and(|since| self.is_long(since))
@@ -243,19 +243,19 @@ impl View<'_> {
         serving.iter().copied().find(deaf).map(|id| self.guilty(id, Why::Deaf, None))
     }
 
-    /// Whether it has shown that it hears, as none does that is about to be moved out for being deaf.
+    /// Whether the node has shown lately that it hears. A member that is about to be moved out as deaf has not.
     pub(super) fn hears(&self, id: MemberId) -> bool {
         let shows = |seen: &Seen| seen.proven > Timestamp::ZERO && self.now - seen.proven < self.settings.slow;
         id == self.me || self.nodes.get(&id).is_some_and(shows) || self.is(Mutant::TakeDeaf)
     }
 
-    /// Whether it has yet to show whether it hears.
+    /// Whether the node is so new that it may yet show that it hears.
     pub(super) fn is_new(&self, id: MemberId) -> bool {
         let new = |seen: &Seen| seen.proven == Timestamp::ZERO && self.now - seen.first < self.settings.slow;
         !self.hears(id) && self.nodes.get(&id).is_some_and(new)
     }
 
-    /// What one member has had for long doesn't get to the next one, and that one doesn't come on at all.
+    /// The end to blame for a dead hop: what one member has had for long doesn't reach its successor, which makes no progress.
     fn dead_hop(
         &self,
         config: &ChainConfig,
@@ -266,14 +266,14 @@ impl View<'_> {
             let (before, behind) = (self.told(config, from)?, self.told(config, to)?);
             let open = |told: &Told| told.report.epoch == config.epoch && told.report.open;
             let unopened = open(before) && self.is_long(before.opened) && !open(behind);
-            // What it waits for may have got there, and the word of it be lost: what came behind hasn't.
+            // The awaited update may have arrived, and only its acknowledgement be lost. So the successor must lack a later one.
             let waits = self.waits_long(&before.report.hop).is_some();
             let unsent = open(before) && waits && behind.report.held < before.report.held;
             Some((unopened || unsent) && self.is_long(behind.moved))
         };
         let hop = serving.windows(2).find(|hop| lacks(hop[0], hop[1]) == Some(true))?;
         let (from, to) = (hop[0], hop[1]);
-        // Who stands at the end of one broken hop after the other is no innocent neighbour.
+        // A member at the end of two broken hops in a row is the cause of both.
         let soon = last.filter(|(_, at)| self.now - *at < self.settings.slow * SOON);
         let again = |id: MemberId| soon.is_some_and(|(ends, _)| ends.contains(&id));
         let member = if again(from) && !again(to) { from } else { to };
@@ -284,7 +284,7 @@ impl View<'_> {
         way.waits.filter(|&(_, age)| age >= self.settings.slow).map(|(at, _)| at)
     }
 
-    /// A tail that waits for a joiner to hold what it is to commit, for too long.
+    /// The joiner of a tail that has waited for too long: it commits only what the joiner holds.
     fn dead_joiner(&self, config: &ChainConfig) -> Option<Blame> {
         let (tail, joiner) = (config.tail()?, config.syncing()?);
         let report = &self.told(config, tail).filter(|told| told.report.epoch == config.epoch)?.report;
@@ -292,7 +292,7 @@ impl View<'_> {
         waits.then(|| self.guilty(joiner, Why::Unreached, Some([tail, joiner])))
     }
 
-    /// A joiner that its tail has not heard for long, while another node could have its place.
+    /// A joiner that its tail has not heard for long, while another node could take its place (trap 50).
     fn unheard_joiner(&self, configs: &Configs, config: &ChainConfig) -> Option<Blame> {
         let (tail, joiner) = (config.tail()?, config.syncing()?);
         let report = &self.told(config, tail).filter(|told| told.report.epoch == config.epoch)?.report;
@@ -301,19 +301,19 @@ impl View<'_> {
             .then(|| self.guilty(joiner, Why::Unreached, Some([tail, joiner])))
     }
 
-    /// Whether it stopped serving a chain for good, in this life.
+    /// Whether this incarnation stopped serving a chain for good.
     pub(super) fn has_halted(&self, chain: ChainId, id: MemberId) -> bool {
         let told = self.nodes.get(&id).and_then(|seen| seen.told.get(&chain));
         told.is_some_and(|told| told.report.halted) && !self.is(Mutant::KeepHalted)
     }
 
-    /// A member, or the joiner, that stopped serving for good.
+    /// A serving member, or the joiner, that stopped serving for good.
     fn halted(&self, config: &ChainConfig) -> Option<Blame> {
         let mut members = config.members.iter().map(|member| member.id);
         members.find(|&id| self.has_halted(config.chain, id)).map(|id| self.guilty(id, Why::Halted, None))
     }
 
-    /// The member that makes the chain slow, and has for long.
+    /// The member that has made the chain slow for long.
     fn slow_member(
         &self,
         config: &ChainConfig,
@@ -322,19 +322,19 @@ impl View<'_> {
     ) -> Option<Blame> {
         let (member, since) = suspect?;
         let head = &self.told(config, *serving.first()?)?.report;
-        // Where nothing moves any more something is broken.
+        // If the tail makes no progress a hop is broken: that is no slow chain.
         let moves = self.now - self.told(config, *serving.last()?)?.moved < self.settings.slow / 2;
-        // Ways may be long for a moment, by chance, while the chain is slow for another reason.
+        // Paths may be slow for a moment by chance, while the chain is slow for another reason.
         let long = head.slowed >= self.settings.slow && self.now - since >= self.settings.slow / STEADY;
         (long && moves).then(|| self.guilty(member, Why::Slow, None))
     }
 
-    /// The member of a chain which is slowed the ways to both sides of which are slow, and of no other member. The way
-    /// back from the tail to the head closes the ring.
+    /// The suspect of a slow chain: the only member with slow paths on both sides. The path from the tail back to the head
+    /// closes the ring. If no member has two slow paths, the one at the end of the first slow path.
     fn between_slow_ways(&self, config: &ChainConfig) -> Option<MemberId> {
         let serving: Vec<MemberId> = config.serving().collect();
         if serving.len() < 3 {
-            // Of two nobody can say which.
+            // With two members nothing shows which of them is slow.
             return None;
         }
         let told: Vec<&Told> = serving.iter().map(|&id| self.told(config, id)).collect::<Option<_>>()?;
@@ -364,7 +364,7 @@ impl View<'_> {
     }
 }
 
-/// Those who are to be moved out of what they serve in.
+/// The members that are to be moved out of a chain.
 pub(super) fn blamed(watched: &BTreeMap<crate::ChainId, Watched>) -> impl Iterator<Item = MemberId> + '_ {
     watched.values().filter_map(|chain| chain.blame).map(|blame| blame.member)
 }

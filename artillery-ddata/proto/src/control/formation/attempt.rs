@@ -1,4 +1,4 @@
-//! One proposal that this node has accepted: what it says to the other founders, and when.
+//! One proposal that this node has accepted: what the node tells the other founders, and when.
 
 use std::{
     collections::{BTreeSet, VecDeque},
@@ -14,7 +14,7 @@ pub(super) struct Attempt {
     proposal: Proposal,
     me: u16,
     poll: Poll,
-    /// Founders whose lives are over.
+    /// Founders whose incarnations are over.
     replaced: BTreeSet<u16>,
     gather: Duration,
     repeat: Duration,
@@ -26,7 +26,7 @@ pub(super) struct Attempt {
 }
 
 impl Attempt {
-    /// The part of founder `me` in `proposal`, accepted at `now`: it is told at once.
+    /// The part of founder `me` in `proposal`, accepted at `now`. The other founders are told at once.
     pub(super) fn new(
         now: Timestamp,
         proposal: Proposal,
@@ -78,7 +78,7 @@ impl Attempt {
         (0..).zip(self.founding().members.iter().map(|founder| founder.id)).filter(|&(at, _)| at != self.me)
     }
 
-    /// Takes in what another founder says of this proposal; nobody else is listened to.
+    /// Takes in another founder's progress. Nodes that the proposal doesn't name are ignored.
     pub(super) fn receive(&mut self, now: Timestamp, from: MemberId, progress: &Progress) {
         let Some(from) = self.founding().find(from, self.mutant == Some(Mutant::AnyLife)) else { return };
         if self.poll.receive(from as u16, progress) {
@@ -86,7 +86,7 @@ impl Attempt {
         }
     }
 
-    /// Takes in that the life of a founder is over: if it isn't known to have accepted, it will hardly be now.
+    /// A founder's incarnation is over. If it isn't known to have accepted, it hardly will be: a ballot is soon held.
     pub(super) fn replaced(&mut self, now: Timestamp, id: MemberId, random: &mut Random) {
         let Some(at) = self.founding().position(id) else { return };
         if self.replaced.insert(at as u16) && !self.poll.has_accepted(at as u16) {
@@ -94,7 +94,7 @@ impl Attempt {
         }
     }
 
-    /// Says what is due, and begins a ballot if it took too long.
+    /// Sends what is due, and begins a ballot if the proposal took too long.
     pub(super) fn advance(&mut self, now: Timestamp, random: &mut Random, outputs: &mut VecDeque<Output>) {
         if now >= self.challenge_at {
             self.poll.challenge();
@@ -118,7 +118,7 @@ impl Attempt {
         }
     }
 
-    /// What becomes of it, as far as this node can know.
+    /// What becomes of the proposal, as far as this node knows.
     pub(super) fn verdict(&self) -> Option<Verdict> {
         let mut left = self.founding().members.len() - self.replaced.len();
         match self.mutant {

@@ -1,9 +1,9 @@
 //! What becomes of one accepted proposal: single-decree Paxos among its founders (Lamport 1998; used to commit as in
 //! Gray & Lamport, "Consensus on transaction commit", 2006).
 //!
-//! The lowest ballot belongs to all founders: whoever knows that all accepted votes [`Verdict::Form`] in it, unless it
-//! has promised a higher one. A higher ballot has one owner, asks a majority first, and must take over the verdict of
-//! the highest ballot that it finds. So once a majority has voted alike in any ballot, every later one says the same.
+//! The lowest ballot belongs to all founders: a founder that knows that all accepted votes [`Verdict::Form`] in it, unless
+//! it has promised a higher one. A higher ballot has one owner, which asks a majority first, and must take over the verdict
+//! of the highest ballot that it finds. So once a majority has voted alike in one ballot, every later ballot agrees.
 
 use std::collections::BTreeMap;
 
@@ -32,7 +32,7 @@ impl Poll {
         poll
     }
 
-    /// What to tell the others.
+    /// What to tell the other founders.
     pub(super) fn progress(&self) -> &Progress {
         &self.mine
     }
@@ -42,7 +42,7 @@ impl Poll {
         self.mine.accepted.contains(&at)
     }
 
-    /// Takes in what the founder `from` says. True: there is something new to tell.
+    /// Takes in the progress of founder `from`. True: there is something new to tell.
     pub(super) fn receive(&mut self, from: u16, theirs: &Progress) -> bool {
         if from >= self.founders || from == self.me {
             return false;
@@ -64,13 +64,13 @@ impl Poll {
         self.mine != before
     }
 
-    /// Begins a ballot of one's own: in the present ones no verdict comes.
+    /// Begins a ballot of its own: the present ones bring no verdict.
     pub(super) fn challenge(&mut self) {
         self.mine.promised = Ballot { round: self.mine.promised.round.saturating_add(1), owner: self.me };
         self.vote();
     }
 
-    /// What a majority has voted for in one ballot. Whatever was found once is found ever after, by everybody.
+    /// What a majority has voted for in one ballot. A verdict once found is final: every founder finds the same.
     pub(super) fn verdict(&self) -> Option<Verdict> {
         let votes = || self.peers.values().filter_map(|(_, vote)| *vote).chain(self.mine.vote);
         let chosen =
@@ -82,7 +82,7 @@ impl Poll {
         usize::from(self.founders) / 2 + 1
     }
 
-    /// Votes as somebody else did, if that is in the ballot that was promised last.
+    /// Votes as another founder did, if its vote is in the ballot that was promised last.
     fn join(&mut self, theirs: Option<Vote>) {
         let Some(theirs) = theirs else { return };
         let voted_below = self.mine.vote.is_none_or(|mine| mine.ballot < theirs.ballot);
@@ -91,7 +91,7 @@ impl Poll {
         }
     }
 
-    /// Votes in the lowest ballot, or in one's own, once that may be.
+    /// Votes in the lowest ballot, or in its own, once the rules allow it.
     fn vote(&mut self) {
         let ballot = self.mine.promised;
         if self.mine.vote.is_some_and(|vote| vote.ballot == ballot) {
@@ -119,7 +119,7 @@ impl Poll {
         Some(earlier.map_or(free, |vote| vote.verdict))
     }
 
-    /// Whether all are known to have accepted.
+    /// Whether all founders are known to have accepted.
     pub(super) fn all_accepted(&self) -> bool {
         if self.mutant == Some(Mutant::MajorityAccepts) {
             return self.mine.accepted.len() >= self.majority();

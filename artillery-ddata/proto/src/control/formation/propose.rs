@@ -5,11 +5,11 @@ use std::time::Duration;
 use super::{ASKED, Formation, FormationMessage, Founding, Proposal};
 use crate::{ClusterId, Timestamp};
 
-/// A node that founds after another cluster looks around for so many times as long as others wait.
+/// A node that founds a successor of its cluster first looks for one, so many times as long as other proposers wait.
 const FIRST_LOOK: u32 = 10;
 
 impl Formation {
-    /// A free node asks members of a cluster, if it sees any, and otherwise proposes one when enough are there.
+    /// A free node asks members of a cluster, if it sees any. Otherwise it proposes one when enough nodes are there.
     pub(super) fn look_around(&mut self, now: Timestamp) {
         let members: Vec<_> = self.seen.members().collect();
         if !members.is_empty() {
@@ -29,17 +29,17 @@ impl Formation {
                 Some(at) if now >= at => self.propose(now),
                 Some(_) => {}
             }
-            // A cluster of one, or no delay at all: nothing to wait for.
+            // A cluster of one, or no delay at all: propose at once.
             if self.propose_at == Some(now) {
                 self.propose(now);
             }
         }
     }
 
-    /// How long to wait before proposing, so that few do so at once.
+    /// How long to wait before proposing, so that few nodes propose at once.
     fn delay(&mut self) -> Duration {
         if self.settings.after.is_some() {
-            // Another one may have been founded already: then this node joins that.
+            // A successor may have been founded already: then this node joins that.
             return self.settings.settle * FIRST_LOOK;
         }
         if self.founders() == 1 {

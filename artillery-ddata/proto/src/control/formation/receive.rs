@@ -1,4 +1,4 @@
-//! What others say, and what is said to it: proposals are accepted or refused for ever.
+//! Answers to the messages of other nodes: a proposal is accepted, or refused for ever.
 
 use std::sync::Arc;
 
@@ -47,9 +47,9 @@ impl Formation {
         }
     }
 
-    /// Somebody takes this node for one that has accepted `id`, which it has no part in now.
+    /// The sender believes that this node has accepted `id`, in which it has no part now.
     fn answer_progress(&mut self, from: MemberId, id: ProposalId) {
-        // Whoever says so knows it from us: it was accepted here, and given up. Otherwise nothing is settled by it.
+        // The sender can know it only from this node: it accepted `id`, and has given it up. Otherwise there is no answer.
         if self.answered.get(&id.proposer).is_some_and(|&answered| id.attempt <= answered) {
             self.send(from, FormationMessage::Refused { id, reason: Reason::Over });
         }
@@ -64,7 +64,7 @@ impl Formation {
             return;
         }
         let answered = self.answered.get(&id.proposer).copied();
-        // A life that can't be remembered can't be refused for ever either: its proposals wait for a ballot.
+        // A proposer that can't be remembered can't be refused for ever either: its proposals wait for a ballot.
         if answered.is_none() && self.answered.len() >= MAX_NODES {
             return;
         }
@@ -82,7 +82,7 @@ impl Formation {
         }
     }
 
-    /// Whether it is a proposal at all: of a sane size, each node once, the proposer among them, and times that make sense.
+    /// Whether the proposal makes sense: its size, each node once, the proposer among them, and valid times.
     fn well_formed(&self, proposal: &Proposal) -> bool {
         let members = &proposal.founding.members;
         let mut nodes: Vec<_> = members.iter().map(|founder| founder.id.node).collect();
@@ -92,11 +92,11 @@ impl Formation {
             && members.len() <= usize::from(MAX_FOUNDERS)
             && proposal.founding.names(proposal.proposer)
             && proposal.founding.timing.validate().is_ok()
-            // A node that founds a cluster in the place of another one does so alone.
+            // A cluster that succeeds another one has one founder: it is never proposed to other nodes.
             && proposal.founding.succeeds.is_empty()
     }
 
-    /// Why a proposal that wasn't answered yet is refused.
+    /// Why a proposal that was not answered before is refused; `None`: it is accepted.
     fn objection(&self, proposal: &Proposal, progress: &Progress) -> Option<Reason> {
         let founding = &proposal.founding;
         let mine = &self.settings;

@@ -1,27 +1,27 @@
-//! Who is there, as discovery and gossip suggest, and whom to propose a cluster to.
+//! The nodes that seem to be there, as discovery and gossip suggest, and the founders to propose.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Candidate, MAX_NODES};
 use crate::{ClusterId, MemberId, NodeId, control::Founder};
 
-/// The nodes that seem to be there, each in its latest life.
+/// The nodes that seem to be there, each in its latest incarnation.
 #[derive(Debug, Default)]
 pub(super) struct Seen {
     nodes: BTreeMap<NodeId, Known>,
-    /// Lives that are certainly over.
+    /// Incarnations that are certainly over.
     replaced: BTreeSet<MemberId>,
 }
 
 #[derive(Debug)]
 struct Known {
     candidate: Candidate,
-    /// Proposals that failed because this node said nothing: others are asked first.
+    /// Proposals that failed because this node was silent: other nodes are asked first.
     misses: u32,
 }
 
 impl Seen {
-    /// Takes in what is said of a node; true: this life of it wasn't known, or not to belong to a cluster.
+    /// Takes in news of a node. True: this incarnation is new, or is now known to belong to a cluster.
     pub(super) fn insert(&mut self, candidate: Candidate) -> bool {
         let id = candidate.founder.id;
         if self.replaced.contains(&id) {
@@ -31,7 +31,7 @@ impl Seen {
         match self.nodes.get_mut(&id.node) {
             Some(known) if known.candidate.founder.id == id => {
                 let news = candidate.cluster.is_some() && known.candidate.cluster.is_none();
-                // A node never leaves its cluster in the same life: what says so is old.
+                // An incarnation never leaves its cluster: news without one is old.
                 let cluster = candidate.cluster.or(known.candidate.cluster);
                 known.candidate = Candidate { cluster, ..candidate };
                 news
@@ -52,7 +52,7 @@ impl Seen {
 
     pub(super) fn replace(&mut self, old: MemberId) {
         self.remove(old);
-        // Past the bound an old life is forgotten: then a proposal that names it waits for ballots instead.
+        // Past the bound an incarnation is forgotten: then a proposal that names it waits for ballots instead.
         if self.replaced.len() >= MAX_NODES {
             self.replaced.pop_first();
         }
@@ -75,7 +75,7 @@ impl Seen {
         }
     }
 
-    /// Notes that a proposal failed for want of an answer from `id`.
+    /// Notes that a proposal failed because `id` didn't answer.
     pub(super) fn miss(&mut self, id: MemberId) {
         if let Some(known) = self.nodes.get_mut(&id.node).filter(|known| known.candidate.founder.id == id) {
             known.misses = known.misses.saturating_add(1);
@@ -92,12 +92,12 @@ impl Seen {
         self.nodes.values().filter(|known| known.candidate.cluster.is_none()).count()
     }
 
-    /// How many of them stand before `me`.
+    /// How many free nodes have a lower id than `me`.
     pub(super) fn rank(&self, me: MemberId) -> usize {
         self.nodes.range(..me.node).filter(|(_, known)| known.candidate.cluster.is_none()).count()
     }
 
-    /// `me` and the `others` nodes that come first: those that answered before, the lowest ids among equals.
+    /// `me` and `others` free nodes: those with the fewest missed answers first, then the lowest ids.
     pub(super) fn founders(&self, me: &Founder, others: usize) -> Vec<Founder> {
         let mut free: Vec<_> = self.nodes.values().filter(|known| known.candidate.cluster.is_none()).collect();
         free.sort_by_key(|known| (known.misses, known.candidate.founder.id));

@@ -9,7 +9,7 @@ use super::{Reader, decimal, incremented};
 use crate::{
     Version,
     store::StoreError,
-    update::{Change, Failure},
+    types::update::{Change, Failure},
 };
 
 /// A value in pieces.

@@ -4,9 +4,9 @@ use bytes::Bytes;
 
 use super::{Reader, Resolved, Seen, Terms, draft::Drafts, holds, version_of};
 use crate::{
-    replica::{Group, GroupFailure, GroupOutcome, Requirement, Script, ScriptStep, StepOutcome},
+    api::{Group, GroupFailure, GroupOutcome, Requirement, Script, ScriptStep, StepOutcome},
     store::StoreError,
-    update::{Failure, Outcome},
+    types::update::{Failure, Outcome},
 };
 
 pub(super) fn script(script: Script, terms: Terms, read: impl Reader) -> Result<Resolved, StoreError> {

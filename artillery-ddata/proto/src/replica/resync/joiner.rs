@@ -10,15 +10,16 @@ use bytes::Bytes;
 use smallvec::SmallVec;
 
 use super::{
-    super::{Halt, History, Mutant, Refusal, Replica, Reply, sessions::Sessions},
+    super::{Halt, History, Mutant, Replica, sessions::Sessions},
     ResyncProgress,
 };
 use crate::{
     MemberId, Role, Sequence, Timestamp, Version,
+    api::{Refusal, Reply},
+    message::{Beginning, Mark, Progress, RecordPiece, SnapshotContent, SnapshotPart},
     replica::Event,
     store::{Held, Record, StoreBatch, StoreError, StoreOp},
-    update::Update,
-    wire::message::{Beginning, Mark, Progress, RecordPiece, SnapshotContent, SnapshotPart},
+    types::update::Update,
 };
 
 /// A store in resync, and what waits for its end.

@@ -8,12 +8,12 @@ use bytes::Bytes;
 use super::{super::Replica, ResyncProgress};
 use crate::{
     MemberId, Sequence, Timestamp, Version,
-    replica::{Event, links::Cursor},
-    store::{Record, StoreError},
-    wire::message::{
+    message::{
         Beginning, ChainFrame, ChainMessage, Mark, Partial, Progress, RecordPiece, SessionEntry, SnapshotContent,
         SnapshotPart,
     },
+    replica::{Event, links::Cursor},
+    store::{Record, StoreError},
 };
 
 /// What a record, or an entry of the table of sessions, takes up in a part beside its bytes.
@@ -214,7 +214,7 @@ impl Replica {
     }
 
     /// The next part of a snapshot for `to`: of about `room` bytes at most, and of
-    /// [`MAX_CHUNK`](crate::wire::message::MAX_CHUNK) and the length of two keys. To be asked for behind controls
+    /// [`MAX_CHUNK`](crate::message::MAX_CHUNK) and the length of two keys. To be asked for behind controls
     /// and updates, of a link that has room.
     pub(crate) fn poll_snapshot(&mut self, now: Timestamp, to: MemberId, room: usize) -> Option<ChainFrame> {
         let config = self.config.clone().filter(|_| self.halted.is_none())?;

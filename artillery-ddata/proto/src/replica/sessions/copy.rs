@@ -1,7 +1,7 @@
 //! The table as a snapshot carries it: what committed updates say, and nothing of pending ones.
 
 use super::{Record, SESSION_BYTES, Session, Sessions};
-use crate::wire::message::SessionEntry;
+use crate::message::SessionEntry;
 
 impl Sessions {
     /// All of it, in the order in which [`add`](Self::add) wants it.

@@ -8,7 +8,9 @@ use proptest::prelude::*;
 use super::{super::*, rig::*};
 use crate::{
     Version,
-    wire::request::{Response, ResponseAnswer, encode_response},
+    api::*,
+    message::request::{Response, ResponseAnswer},
+    wire::request::encode_response,
 };
 
 /// The largest value, and what an answer of many entries holds.

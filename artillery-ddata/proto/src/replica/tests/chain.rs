@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::{super::*, rig::*};
-use crate::{Epoch, Mode, Version, update::MAX_KEY};
+use crate::{Epoch, Mode, Version, api::*, types::update::MAX_KEY};
 use bytes::Bytes;
 
 #[test]
@@ -267,7 +267,7 @@ fn an_unknown_kind_of_update_stops_the_member() {
     let mut frames: Vec<_> = rig.wire.remove(&(1, 2)).unwrap().into_iter().collect();
     for frame in &mut frames {
         if let ChainMessage::Updates(updates) = &mut frame.message {
-            updates.updates[0].kind = crate::update::UpdateKind(200);
+            updates.updates[0].kind = crate::types::update::UpdateKind(200);
         }
     }
     for frame in frames {

@@ -11,7 +11,7 @@ use rand::{
 use rand_chacha::ChaCha8Rng;
 
 use super::{super::*, rig::*};
-use crate::{ChainMember, Epoch, Role, Version, update::RequestKey};
+use crate::{ChainMember, Epoch, Role, Version, api::*, types::update::RequestKey};
 
 const NODES: [u8; 5] = [1, 2, 3, 4, 5];
 const KEYS: [&str; 8] = ["a", "b", "c", "d", "e", "f", "g", "h"];
@@ -291,7 +291,7 @@ impl World {
                         return Err(format!("{at} was answered as committed, but isn't"));
                     }
                     self.check_taken(&committed.result)?;
-                    let opens = |update: &Update| update.kind == crate::update::UpdateKind::SESSION_OPEN;
+                    let opens = |update: &Update| update.kind == crate::types::update::UpdateKind::SESSION_OPEN;
                     if self.rig.updates.get(&at).is_some_and(opens) {
                         self.session = Some(at);
                     }

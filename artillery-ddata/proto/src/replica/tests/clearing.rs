@@ -8,8 +8,9 @@ use super::{
     rig::*,
 };
 use crate::{
+    api::*,
+    message::SnapshotContent,
     store::{MemoryStore, memory::work},
-    wire::message::SnapshotContent,
 };
 
 fn key(n: u64) -> Bytes {

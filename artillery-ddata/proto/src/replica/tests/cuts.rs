@@ -5,6 +5,7 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use super::{super::*, rig::*};
+use crate::api::*;
 
 fn keys(names: &[&'static str]) -> Query {
     Query::Keys(names.iter().map(|&name| name.into()).collect())

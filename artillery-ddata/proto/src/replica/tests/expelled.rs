@@ -1,7 +1,7 @@
 //! Out of the chain, and back.
 
 use super::{super::*, rig::*};
-use crate::{Epoch, Version};
+use crate::{Epoch, Version, api::*};
 
 #[test]
 fn an_expelled_member_serves_nothing_strong() {
@@ -83,7 +83,7 @@ fn an_expelled_member_comes_back_by_the_backlog_and_never_rolls_back_before() {
 fn a_write_pending_at_the_successor_is_known_to_the_new_head() {
     let mut rig = Rig::chain(&[1, 2, 3]);
     let session = rig.session(1);
-    let request = Some(crate::update::RequestKey { session, number: 1, lowest: 1 });
+    let request = Some(crate::types::update::RequestKey { session, number: 1, lowest: 1 });
     let append = || Write::Append { key: "k".into(), value: "x".into() };
     let first = rig.request(1, request, append());
     rig.run(1, 2);

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use proptest::prelude::*;
 
 use super::{super::*, rig::*};
-use crate::{Version, update::RequestKey};
+use crate::{Version, api::*, types::update::RequestKey};
 
 /// Numbers at the ends of their range, in its middle, and near those that the chain uses.
 fn number() -> impl Strategy<Value = u64> {

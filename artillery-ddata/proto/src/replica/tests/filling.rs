@@ -9,8 +9,9 @@ use super::{
 };
 use crate::{
     Version,
-    update::RequestKey,
-    wire::message::{SnapshotContent, SnapshotPart},
+    api::*,
+    message::{SnapshotContent, SnapshotPart},
+    types::update::RequestKey,
 };
 
 /// The history from before the snapshot is gone, what comes beside it isn't.

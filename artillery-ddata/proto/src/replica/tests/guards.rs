@@ -1,7 +1,7 @@
 //! Guards whose absence only an unlikely course of events shows: each of them once with the guard and once without.
 
 use super::{super::*, rig::*};
-use crate::{Epoch, Version};
+use crate::{Epoch, Version, api::*};
 
 fn rig(nodes: &[u8], mutant: Option<Mutant>) -> Rig {
     Rig::new(nodes, &Settings { mutant, ..Settings::default() })

@@ -4,8 +4,11 @@ use std::collections::BTreeSet;
 
 use bytes::Bytes;
 
-use super::{super::*, rig::*};
-use crate::store::{MemoryStore, position};
+use super::rig::*;
+use crate::{
+    api::*,
+    store::{MemoryStore, position},
+};
 
 fn page(rig: &Rig, token: u64) -> &HashedPage {
     match &rig.replies[&token] {

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 
 use super::{super::*, rig::*};
-use crate::update::RequestKey;
+use crate::{api::*, types::update::RequestKey};
 
 const VALUE: usize = 1000;
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::{super::*, rig::*};
 use crate::{
     Epoch, Version,
-    wire::message::{Chunk, Part, Partial},
+    message::{Chunk, Part, Partial},
 };
 
 const CHUNK: usize = 10;

@@ -3,7 +3,8 @@
 use super::{super::*, rig::*};
 use crate::{
     Epoch, Role, Version,
-    wire::message::{Control, Cut, Position},
+    api::*,
+    message::{Control, Cut, Position},
 };
 
 #[test]

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::{super::*, rig::*};
-use crate::{Epoch, Version};
+use crate::{Epoch, Version, api::*};
 
 /// A chain of 1 and 2 with one update, and 3 behind it; nobody has said anything in epoch 2.
 fn joined(settings: &Settings) -> Rig {

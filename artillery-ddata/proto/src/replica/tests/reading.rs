@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::{super::*, rig::*};
+use crate::api::*;
 /// A chain of three in which "k" = "old" is committed, and "new" has reached the middle but not the tail.
 fn dirty() -> Rig {
     let mut rig = Rig::chain(&[1, 2, 3]);

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 
 use super::{super::*, rig::*};
-use crate::{Version, update::RequestKey};
+use crate::{Version, api::*, types::update::RequestKey};
 
 fn key(session: Version, number: u64, lowest: u64) -> Option<RequestKey> {
     Some(RequestKey { session, number, lowest })
@@ -73,7 +73,7 @@ fn what_was_taken_comes_back_to_a_retry() {
     let mut rig = Rig::chain(&[1, 2]);
     let session = rig.session(1);
     rig.put(1, "small", "value");
-    let large = Bytes::from(vec![7; crate::update::MAX_TAKEN + 1]);
+    let large = Bytes::from(vec![7; crate::types::update::MAX_TAKEN + 1]);
     rig.write(1, Write::Put { key: "large".into(), value: large.clone() });
     rig.settle();
     let take = |key: &'static str| Write::GetDelete { key: key.into() };

@@ -7,8 +7,9 @@ use bytes::Bytes;
 use super::{super::*, rig::*};
 use crate::{
     Epoch, Version,
-    update::RequestKey,
-    wire::message::{SnapshotContent, SnapshotPart},
+    api::*,
+    message::{SnapshotContent, SnapshotPart},
+    types::update::RequestKey,
 };
 
 pub(super) fn small() -> Settings {

@@ -9,11 +9,12 @@ use std::{
 use bytes::Bytes;
 
 use super::super::*;
+use crate::api::*;
 use crate::{
     ChainMember, Epoch, Incarnation, Mode, NodeId, Role, Version,
+    message::{Control, SessionEntry, Updates},
     store::{Held, MemoryStore},
-    update::RequestKey,
-    wire::message::{Control, SessionEntry, Updates},
+    types::update::RequestKey,
 };
 
 pub(super) const FAR: Timestamp = Timestamp::from_nanos(u64::MAX / 2);

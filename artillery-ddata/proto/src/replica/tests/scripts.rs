@@ -5,7 +5,8 @@ use bytes::Bytes;
 use super::{super::*, rig::*};
 use crate::{
     Version,
-    update::{Failure, RequestKey},
+    api::*,
+    types::update::{Failure, RequestKey},
 };
 
 fn id(session: Version, number: u64) -> Option<RequestKey> {

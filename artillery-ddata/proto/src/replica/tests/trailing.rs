@@ -3,7 +3,8 @@
 use super::rig::Rig;
 use crate::{
     Sequence, Timestamp,
-    replica::{Input, NotLocal, Query, ReadMode, Reply, Token},
+    api::{Query, ReadMode, Reply},
+    replica::{Input, NotLocal, Token},
     store::{Held, Store},
 };
 

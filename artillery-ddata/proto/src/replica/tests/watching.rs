@@ -3,6 +3,7 @@
 use bytes::Bytes;
 
 use super::{super::*, rig::*};
+use crate::api::*;
 
 fn ask(rig: &mut Rig, n: u8, prefix: &'static str, after: Option<u64>) -> u64 {
     let watch = Watch { prefix: prefix.into(), after: after.map(Sequence), shown: 0 };
@@ -79,7 +80,7 @@ fn who_falls_behind_is_told() {
 fn a_halted_member_leaves_nobody_waiting() {
     let mut rig = Rig::chain(&[1, 2]);
     let waits = ask(&mut rig, 2, "", Some(0));
-    let ahead = crate::wire::message::Control { watermark: Sequence(9), ..Default::default() };
+    let ahead = crate::message::Control { watermark: Sequence(9), ..Default::default() };
     let message = ChainMessage::Control(ahead);
     let frame = ChainFrame { chain: ChainId(0), epoch: crate::Epoch(1), index: 1, message };
     rig.input(2, Input::Receive { from: member(1), frame });

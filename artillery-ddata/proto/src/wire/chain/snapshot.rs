@@ -8,12 +8,9 @@ use super::{
 };
 use crate::{
     Sequence, Version,
+    message::{Beginning, MAX_CHUNK, Mark, Pieces, RecordPiece, SessionEntry, SnapshotContent, SnapshotPart},
     store::{Held, Record},
-    update::MAX_TAKEN,
-    wire::{
-        message::{Beginning, MAX_CHUNK, Mark, RecordPiece, SessionEntry, SnapshotContent, SnapshotPart},
-        outline::Pieces,
-    },
+    types::update::MAX_TAKEN,
 };
 
 /// A part of a snapshot that can't stand in one.

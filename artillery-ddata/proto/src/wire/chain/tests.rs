@@ -2,10 +2,12 @@ use proptest::prelude::*;
 use smallvec::smallvec;
 
 use super::*;
-use crate::wire::keep::COPY_BELOW;
-use crate::wire::message::{
-    Answer, Beginning, Cut, Mark, Outline, Partial, Position, Progress, RecordPiece, SessionEntry, SnapshotContent,
-    SnapshotPart,
+use crate::{
+    message::{
+        Answer, Beginning, Cut, Mark, Outline, Partial, Position, Progress, RecordPiece, SessionEntry, SnapshotContent,
+        SnapshotPart,
+    },
+    types::keep::COPY_BELOW,
 };
 
 mod snapshots;

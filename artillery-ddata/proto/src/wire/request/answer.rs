@@ -6,14 +6,15 @@ use artillery_core::{codec, frame::Frame};
 use bytes::Bytes;
 
 use super::{
-    DecodeError, EncodeError, Encoded, Response, ResponseAnswer,
+    DecodeError, EncodeError, Encoded,
     body::{Pieces, Taker},
     header::{AnswerHeader, ComputedHeader, HeldHeader, RecordHeader, ResponseHeader, decoded, encoded},
     script::{outcome_headers, take_outcomes},
 };
 use crate::{
     Routing, Sequence,
-    replica::{Changes, Committed, Computed, Cut, HashedPage, Page, Read, Reply},
+    api::{Changes, Committed, Computed, Cut, HashedPage, Page, Read, Reply},
+    message::request::{Response, ResponseAnswer},
     store::{Held, Record},
 };
 

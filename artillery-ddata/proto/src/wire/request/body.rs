@@ -5,7 +5,7 @@ use std::ops::Range;
 use bytes::Bytes;
 
 use super::{DecodeError, EncodeError, EncodedBody};
-use crate::wire::keep::keep;
+use crate::types::keep::keep;
 
 /// Pieces of a body, in order. They are shared, not copied.
 #[derive(Default)]

@@ -9,14 +9,14 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use super::{DecodeError, EncodeError, Encoded, EncodedHeader, body::Pieces};
 use crate::{
     ChainId, ClusterId, Epoch, MemberId, Sequence, Version,
+    api::{Expected, GroupFailure, ReadMode, Refusal, Snapshot, Way},
     control::{
         Founder, History,
         message::{Arrange, ArrangeError},
         recovery::{NotRecovered, Recovered, Standing},
         succession::NotFounded,
     },
-    replica::{Expected, GroupFailure, ReadMode, Refusal, Snapshot, Way},
-    update::RequestKey,
+    types::update::RequestKey,
 };
 
 #[derive(Serialize, Deserialize)]

@@ -5,12 +5,15 @@ use std::num::NonZeroU32;
 use artillery_core::frame::Frame;
 
 use super::{
-    DecodeError, EncodeError, Encoded, Operation, Request,
+    DecodeError, EncodeError, Encoded,
     body::{Pieces, Taker},
     header::{OperationHeader, QueryHeader, RequestHeader, StepHeader, WriteHeader, decoded, encoded},
     script::{script_header, take_script},
 };
-use crate::replica::{Hashed, Query, Scan, Step, Watch, Write};
+use crate::{
+    api::{Hashed, Query, Scan, Step, Watch, Write},
+    message::request::{Operation, Request},
+};
 
 /// What a frame that carries `request` is made of. Keys and values are shared, not copied.
 ///

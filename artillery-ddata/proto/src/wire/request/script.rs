@@ -5,7 +5,7 @@ use super::{
     body::{Pieces, Taker},
     header::{GroupHeader, RequirementHeader, ScriptStepHeader, StepOutcomeHeader, WriteHeader},
 };
-use crate::replica::{Group, GroupFailure, GroupOutcome, Requirement, Script, ScriptStep, StepOutcome};
+use crate::api::{Group, GroupFailure, GroupOutcome, Requirement, Script, ScriptStep, StepOutcome};
 
 /// What a header says of a group.
 pub(super) type OutcomeHeader = Result<Vec<StepOutcomeHeader>, GroupFailure>;

@@ -4,18 +4,25 @@ use std::{
 };
 
 use artillery_core::frame::Frame;
+use bytes::Bytes;
 use proptest::{collection::vec, option, prelude::*};
 
 use super::*;
 use crate::{
-    ChainConfig, ChainMember, ClusterId, Epoch, Incarnation, Mode, NodeAddress, NodeId, Refusal, Role, Version, Way,
-    replica::{
+    ChainConfig, ChainId, ChainMember, ClusterId, Epoch, Incarnation, MemberId, Mode, NodeAddress, NodeId, Refusal,
+    Role, Routing, Sequence, Version, Way,
+    api::{
         Changes, Committed, Computed, Cut, Expected, Group, GroupFailure, GroupOutcome, Hashed, HashedPage, Page, Read,
         Requirement, Scan, Script, ScriptStep, Snapshot, Step, StepOutcome, Watch,
     },
+    api::{Query, ReadMode, Reply, Write},
+    message::request::*,
     store::{Held, Record},
-    update::Failure,
-    wire::keep::{COPY_BELOW, keep},
+    types::update::RequestKey,
+    types::{
+        keep::{COPY_BELOW, keep},
+        update::Failure,
+    },
 };
 
 fn whole(encoded: &Encoded) -> Frame {

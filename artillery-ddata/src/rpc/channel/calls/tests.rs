@@ -5,8 +5,8 @@ use tokio::sync::Semaphore;
 use super::*;
 use crate::{
     ChainId,
-    replica::{Refusal, Reply},
-    wire::request::{Operation, ResponseAnswer},
+    api::{Refusal, Reply},
+    message::request::{Operation, ResponseAnswer},
 };
 
 /// A lane of two places.

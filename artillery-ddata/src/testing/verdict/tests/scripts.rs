@@ -5,10 +5,8 @@ use bytes::Bytes;
 use super::{Run, append, increment, put};
 use crate::{
     Version,
-    replica::{
-        Computed, Expected, Group, GroupFailure, GroupOutcome, Requirement, Script, ScriptStep, StepOutcome, Write,
-    },
-    update::Failure,
+    api::{Computed, Expected, Group, GroupFailure, GroupOutcome, Requirement, Script, ScriptStep, StepOutcome, Write},
+    types::update::Failure,
 };
 
 fn k() -> Bytes {

@@ -7,7 +7,7 @@ use super::{
 };
 use crate::{
     Version,
-    replica::{Expected, Write},
+    api::{Expected, Write},
 };
 
 const AT: Version = Version::new(1, 9);

@@ -3,7 +3,7 @@
 use super::*;
 use crate::{
     store::{Held, Record},
-    update::MAX_TAKEN,
+    types::update::MAX_TAKEN,
 };
 
 fn mark() -> impl Strategy<Value = Mark> {

@@ -8,8 +8,10 @@
 //! ```
 //! use artillery_proto::{
 //!     Refusal,
-//!     replica::Reply,
-//!     tries::{Ending, Repeat, Tries, Verdict},
+//!     api::{
+//!         Reply,
+//!         retry::{Ending, Repeat, Tries, Verdict},
+//!     },
 //! };
 //!
 //! let mut tries = Tries::new(Repeat::Recorded);
@@ -21,7 +23,7 @@
 //! assert_eq!(tries.give_up(), Ending::Unknown(Some(Refusal::Busy)));
 //! ```
 
-use crate::replica::{Refusal, Reply};
+use crate::api::{Refusal, Reply};
 
 /// What it does to ask for the same thing twice.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -78,7 +80,7 @@ impl Tries {
         }
     }
 
-    /// Attempts were made, nobody remembers how many, and what came of them is to be [settled](crate::replica::Write::Resolve).
+    /// Attempts were made, nobody remembers how many, and what came of them is to be [settled](crate::api::Write::Resolve).
     pub const fn settling() -> Self {
         let mut tries = Self::new(Repeat::Recorded);
         tries.unanswered = true;
@@ -197,7 +199,7 @@ mod tests {
     use super::*;
     use crate::{
         Version,
-        replica::{Committed, Computed},
+        api::{Committed, Computed},
     };
 
     const SETTLED: [Refusal; 5] = [

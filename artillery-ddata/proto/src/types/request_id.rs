@@ -2,7 +2,8 @@
 
 use std::{fmt, str::FromStr};
 
-use crate::{ChainId, ClusterId, Version, update::RequestKey};
+use super::hex::parse_hex;
+use crate::{ChainId, ClusterId, Version, types::update::RequestKey};
 
 /// Names one write of one client. Written `CLUSTER/CHAIN/EPOCH.SEQUENCE/NUMBER`; store it where the write must be known
 /// to have happened once, even if this process ends meanwhile.
@@ -54,12 +55,6 @@ impl FromStr for RequestId {
         };
         parse().ok_or_else(|| ParseRequestIdError { text: text.to_owned() })
     }
-}
-
-/// A cluster id as it is written: 32 lower-case digits.
-pub(crate) fn parse_hex(text: &str) -> Option<u128> {
-    let is_digit = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
-    (text.len() == 32 && text.bytes().all(is_digit)).then(|| u128::from_str_radix(text, 16).ok())?
 }
 
 #[cfg(test)]

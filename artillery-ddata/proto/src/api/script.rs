@@ -3,7 +3,7 @@
 use bytes::Bytes;
 
 use super::Expected;
-use crate::{Version, update::Failure};
+use crate::{Version, types::update::Failure};
 
 /// Steps that run one after the other, in groups each of which fails alone. Readers see all that it changed or nothing.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]

@@ -3,10 +3,10 @@
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
-use super::keep::keep;
 use crate::{
     Version,
-    update::{Change, Outcome, RequestKey, Update, UpdateKind},
+    types::keep::keep,
+    types::update::{Change, Outcome, RequestKey, Update, UpdateKind},
 };
 
 /// The lengths of a key and of what it is to hold, in bytes.
@@ -73,17 +73,17 @@ impl Outline {
 }
 
 /// Takes a body apart whose length has been checked.
-pub(super) struct Pieces<'a> {
+pub(crate) struct Pieces<'a> {
     body: &'a Bytes,
     at: usize,
 }
 
 impl<'a> Pieces<'a> {
-    pub(super) fn of(body: &'a Bytes) -> Self {
+    pub(crate) fn of(body: &'a Bytes) -> Self {
         Self { body, at: 0 }
     }
 
-    pub(super) fn next(&mut self, lengths: &Lengths) -> Change {
+    pub(crate) fn next(&mut self, lengths: &Lengths) -> Change {
         let value_at = self.at + lengths.key as usize;
         let end = value_at + lengths.value.unwrap_or(0) as usize;
         let start = std::mem::replace(&mut self.at, end);

@@ -8,11 +8,11 @@
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
-pub use super::{
-    outline::{Lengths, Outline},
-    snapshot::{Beginning, Mark, Progress, RecordPiece, SessionEntry, SnapshotContent, SnapshotPart},
+use super::{
+    outline::Outline,
+    snapshot::{Progress, SnapshotPart},
 };
-use crate::{ChainId, Epoch, Sequence, Version, update::Update};
+use crate::{ChainId, Epoch, Sequence, Version, types::update::Update};
 
 /// A message and the configuration in which it was said.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
 use super::raw;
-use crate::{Epoch, Sequence, Version, store::Record, update::Outcome};
+use crate::{Epoch, Sequence, Version, store::Record, types::update::Outcome};
 
 /// A part of a snapshot, from a source to the joiner behind it.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -85,7 +85,7 @@ pub enum SessionEntry {
         version: Version,
         /// What came of it.
         outcome: Outcome,
-        /// The value that it took away, at most [`MAX_TAKEN`](crate::update::MAX_TAKEN) bytes.
+        /// The value that it took away, at most [`MAX_TAKEN`](crate::types::update::MAX_TAKEN) bytes.
         #[serde(with = "raw")]
         taken: Option<Bytes>,
     },

@@ -7,7 +7,8 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use crate::{ChainId, ClusterId, Sequence, request_id::parse_hex};
+use super::hex::parse_hex;
+use crate::{ChainId, ClusterId, Sequence};
 
 /// How far a session has seen: in each chain a sequence below which nothing may be shown to it any more.
 ///
