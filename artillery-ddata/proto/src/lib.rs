@@ -1,13 +1,12 @@
-//! The pure half of [Artillery](https://github.com/artillery/artillery): what decides, without a socket, a clock, a task
-//! or a thread in it.
+//! The pure half of [Artillery](https://github.com/artillery/artillery): it decides, and has no socket, clock, task or thread.
 //!
-//! Time, randomness and what came from others go in as arguments; what is to be sent, stored and answered comes out as
-//! values. The network half, `artillery-ddata`, and the simulator drive the same code. Applications use `artillery-ddata`.
+//! Time, randomness and messages go in as arguments; what is to be sent, stored and answered comes out as values. The
+//! network half, `artillery-ddata`, and the simulator drive the same code. Applications use `artillery-ddata`.
 //!
 //! - [`replica`]: the state machine of one member of one chain (CRAQ);
 //! - [`runner`]: the replica of a chain as it is driven, in the simulator as on the network;
 //! - [`store`]: versions of every key;
-//! - [`control`]: who forms a cluster, which chain stands where, who holds a lease;
+//! - [`control`]: forming a cluster, placing its chains, granting leases;
 //! - [`wire`]: what members, nodes and clients say to each other.
 
 pub mod api;

@@ -1,7 +1,7 @@
-//! What joins the configuration log, the lease of this node, the coordinator and the node's chains: which chain is told
-//! what and when, by which configuration the node says that it acts, and how it leaves. Sans-IO.
+//! The part of a node that connects the configuration log, the lease, the coordinator and the node's chains. It decides what
+//! each chain is told and when, which configuration the node claims to act by, and how the node leaves. Sans-IO.
 //!
-//! Whoever drives it hands in what happened ([`Node::handle`]), does what it says ([`Node::poll_output`]), sends its
+//! The driver hands in what happened ([`Node::handle`]), carries out the outputs ([`Node::poll_output`]), sends the
 //! renewals ([`Node::poll_renewal`]), and comes back at [`Node::next_tick`].
 
 mod acting;
@@ -23,14 +23,10 @@ use std::{
     sync::Arc,
 };
 
+pub use self::interface::{Event, Input, Output, State, Successor, Unready};
 #[cfg(feature = "mutants")]
 pub use self::mutant::Mutant;
 use self::{acting::Acting, leaving::Leaving, succession::Company};
-pub use self::{
-    interface::{Event, Input, Output, State},
-    ready::Unready,
-    succession::Successor,
-};
 #[cfg(feature = "mutants")]
 pub use crate::control::coordinator::Mutant as CoordinatorMutant;
 pub use crate::control::coordinator::{Fate, Reason, Settings, Why};
@@ -47,10 +43,10 @@ use crate::{
     runner::{Lease, Order, Word},
 };
 
-/// Renewals of this node that may wait for their answers at once.
+/// The most renewals of this node that wait for their answers at once.
 const RENEWALS: usize = 8;
 
-/// The part of a node that decides, beside its chains.
+/// The deciding part of a node, beside its chains.
 #[derive(Debug)]
 #[cfg_attr(feature = "mutants", derive(Clone))]
 pub struct Node {
@@ -59,10 +55,10 @@ pub struct Node {
     coordinator: Coordinator,
     voters: BTreeSet<MemberId>,
     leads: bool,
-    /// What chains were told, and haven't all said yet that they act by.
+    /// The configurations that the chains were told, until all chains act by them.
     acting: Option<Acting>,
     acted: Option<LogIndex>,
-    /// The addresses of nodes that the membership tells of.
+    /// The addresses of nodes, by the membership.
     met: BTreeMap<MemberId, SocketAddr>,
     /// Renewals that wait for their answers.
     renewals: usize,
@@ -71,9 +67,9 @@ pub struct Node {
     leaving: Leaving,
     /// When the coordinator wants to look at the clock.
     tick: Option<Timestamp>,
-    /// Chains that stopped, or aren't open, by the newest renewal of this node.
+    /// Chains that are stopped or not open, as of the newest renewal.
     closed: BTreeSet<ChainId>,
-    /// It has been ready.
+    /// The node has been ready before.
     was_ready: bool,
     company: Company,
     state: State,
@@ -83,7 +79,7 @@ pub struct Node {
 }
 
 impl Node {
-    /// A node that knows this much of the log, with a chain for each configuration. The chains are told of it at once.
+    /// A node with a chain for each of `configs`. The chains are told of them at once.
     pub fn new(me: Founder, configs: Arc<Configs>, settings: Settings) -> Self {
         let id = me.id;
         let mut node = Self {
@@ -112,17 +108,17 @@ impl Node {
         node
     }
 
-    /// How it stands.
+    /// The node's state, for status and metrics.
     pub fn state(&self) -> &State {
         &self.state
     }
 
-    /// What the log comes to, as far as this node knows: its chains may not act by it yet.
+    /// The newest configurations that this node knows: its chains may not act by them yet.
     pub fn configs(&self) -> &Arc<Configs> {
         self.holder.configs()
     }
 
-    /// The term in which this node decides, if it does.
+    /// The term in which this node is the leader, if it is.
     pub fn decides_in(&self) -> Option<Term> {
         self.coordinator.leads()
     }
@@ -132,12 +128,12 @@ impl Node {
         self.coordinator.proposes()
     }
 
-    /// Nodes that this one, as leader, lets no chain have for a while, but those that `tail` is to take.
+    /// The nodes that this leader keeps in quarantine, except those that may join behind `tail`.
     pub fn kept_away(&self, now: Timestamp, tail: Option<MemberId>) -> BTreeSet<NodeId> {
         self.coordinator.kept_away(now, tail).collect()
     }
 
-    /// Whether the membership tells of this node, in any of its lives.
+    /// Whether the membership knows `node`, in any incarnation.
     pub fn has_met(&self, node: NodeId) -> bool {
         self.met.keys().any(|id| id.node == node)
     }
@@ -151,7 +147,7 @@ impl Node {
             Input::VotersSet => self.decide(now, coordinator::Input::VotersSet),
             Input::Renewal { from, renewal } => {
                 self.hear_company(now, from);
-                // A node that gives way takes no other in, but the nodes of its cluster may find that it is there.
+                // A node that gives way lets no new node in, but the nodes of its own cluster may still find that it is there.
                 if !self.yields() || self.is_own(from) {
                     self.decide(now, coordinator::Input::Renewal { from, renewal });
                 }
@@ -185,12 +181,12 @@ impl Node {
         self.flush(now);
     }
 
-    /// What the driver is to do next.
+    /// The next order to the driver.
     pub fn poll_output(&mut self) -> Option<Output> {
         self.outputs.pop_front()
     }
 
-    /// When [`Input::Tick`] is wanted, and then [`poll_renewal`](Self::poll_renewal) may have something to say.
+    /// When [`Input::Tick`] is wanted; then [`poll_renewal`](Self::poll_renewal) may have a renewal.
     pub fn next_tick(&self) -> Option<Timestamp> {
         let renewal = self.may_renew().then(|| self.holder.next_tick());
         let asks = self.holder.ask_at().filter(|_| self.acted.is_some() && self.may_ask());
@@ -205,13 +201,13 @@ impl Node {
         self.look_for_company(now);
     }
 
-    /// Until the chains act by what is known from the beginning, nothing is said.
+    /// Whether a renewal may be sent. None is sent before the chains act by the first configurations.
     fn may_renew(&self) -> bool {
         self.acted.is_some() && self.renewals < RENEWALS
     }
 
-    /// A renewal that is due, the node that it is for, and where that may listen. `progress` says how far a chain of this node
-    /// has come. The driver hands in what came of it ([`Input::Renewed`]).
+    /// The next due renewal: its receiver, the receiver's addresses, and the message. `progress` gives the progress of a chain
+    /// of this node. The driver hands in the answer, or that there is none ([`Input::Renewed`]).
     pub fn poll_renewal(
         &mut self,
         now: Timestamp,
@@ -238,7 +234,7 @@ impl Node {
         Some((to, self.addrs(to), renewal))
     }
 
-    /// Adds how the chains of this node stand.
+    /// Adds a report on each chain of this node.
     fn report(&mut self, now: Timestamp, renewal: &mut Renewal, progress: impl Fn(ChainId) -> Option<Progress>) {
         let chains = self.holder.configs().iter().map(|config| config.chain);
         renewal.reports = chains.filter_map(|chain| progress(chain)?.report(chain, now)).collect();
@@ -257,7 +253,7 @@ impl Node {
         self.coordinator.handle(now, input);
     }
 
-    /// Takes in what is known of the log here.
+    /// Takes in this node's view of the log.
     fn hear_of_log(
         &mut self,
         now: Timestamp,
@@ -303,7 +299,7 @@ impl Node {
     fn answered(&mut self, now: Timestamp, from: MemberId, renewed: Renewed) {
         let Renewed { leader, farewell, number, .. } = renewed;
         let lease = self.holder.configs().timing().lease;
-        // What was said before a pause of this node tells nothing of now.
+        // An answer from before a pause of this node says nothing of the present.
         let is_old = self.holder.sent(renewed.number).is_none_or(|sent| now - sent > lease);
         let settled = if is_old { Err(Unsettled::Unled) } else { renewed.settled };
         self.close(now, &renewed.close);
@@ -315,7 +311,8 @@ impl Node {
         }
         self.state.leader = leader.or(self.state.leader);
         self.state.answered |= leader.is_some();
-        // Another node may take for leader one that is gone. A leader names itself after a quorum has confirmed it.
+        // Count only the leader's own answers. Another node may still name a dead leader; a leader names itself after a
+        // quorum has confirmed it.
         if leader == Some(from) {
             self.state.heard = now;
         }
@@ -323,7 +320,7 @@ impl Node {
             self.see_whether_serves();
             self.act();
         }
-        // Only a confirmed leader's word counts: this node may have become a voter since.
+        // Only a confirmed leader's recent answer counts: this node may have become a voter since.
         if leader == Some(from) && !is_old {
             self.hear_word(now, number, released, farewell);
         }
@@ -334,7 +331,7 @@ impl Node {
             self.outputs.push_back(Output::Event(Event::ServesAgain));
             self.serve_again();
         }
-        // Another node than the leader knows nothing of that; nor does the last answer say more after a while.
+        // Only the leader knows whether the cluster is settled. After a lease its last answer says nothing any more.
         if leader == Some(from) {
             self.see_whether_ready(now, settled);
         } else if now - self.state.heard >= self.holder.configs().timing().lease {
@@ -342,14 +339,14 @@ impl Node {
         }
     }
 
-    /// Has heads order nothing for a moment. The leader repeats the wish with each answer.
+    /// Closes the heads of these chains for one lease. The leader repeats the order with each answer.
     fn close(&mut self, now: Timestamp, close: &[Close]) {
         let until = now + self.holder.configs().timing().lease;
         let orders = close.iter().map(|close| Output::Order(close.chain, Order::Close { epoch: close.epoch, until }));
         self.outputs.extend(orders);
     }
 
-    /// Hands on what the coordinator wants done.
+    /// Passes the coordinator's outputs on. Answers to this node itself are taken in at once.
     fn flush(&mut self, now: Timestamp) {
         while let Some(output) = self.coordinator.poll_output() {
             let output = match output {

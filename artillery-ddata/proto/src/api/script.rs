@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-use super::Expected;
+use super::expected::Expected;
 use crate::{Version, types::update::Failure};
 
 /// Steps that run one after the other, in groups each of which fails alone. Readers see all that it changed or nothing.

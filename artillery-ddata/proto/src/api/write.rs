@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-use super::{Script, ScriptStep};
+use super::{Expected, Script, ScriptStep};
 use crate::Version;
 
 /// A write as it is asked for.
@@ -162,16 +162,4 @@ pub enum Step {
         /// How much.
         by: i64,
     },
-}
-
-/// How a key must be for a batch, a script or a group of one to happen.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, serde::Serialize, serde::Deserialize)]
-#[non_exhaustive]
-pub enum Expected {
-    /// It has no value.
-    Absent,
-    /// It has one.
-    Present,
-    /// It has a value of this version.
-    Version(Version),
 }

@@ -1,5 +1,5 @@
-//! Whether a cluster may be given up for a new one (docs/DESIGN.md §5.13): no life that ever served answers. Pure: the caller asks
-//! the nodes, and hands in what they said.
+//! Whether a cluster may be given up for a new one (docs/DESIGN.md §5.13): only if no incarnation that ever served answers.
+//! Pure: the caller asks the nodes, and hands in their answers.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::{Founder, recovery::Standing};
 use crate::{ClusterId, MemberId, Role};
 
-/// A member that was heard less than so many leases ago is there.
+/// A member that was heard less than so many leases ago counts as alive.
 pub const HEARD: u32 = 3;
 
 /// Why a cluster is not given up. Nothing was changed.
@@ -21,12 +21,12 @@ pub enum NotFounded {
     /// The nodes that answered belong to another cluster.
     #[error("cluster {asked} was named, and {found} is there")]
     DifferentCluster {
-        /// Which was named.
+        /// The named cluster.
         asked: ClusterId,
-        /// Which is there.
+        /// The cluster that is there.
         found: ClusterId,
     },
-    /// A node answers that has served a chain: it may hold what was acknowledged.
+    /// A node that has served a chain answers: it may hold acknowledged updates.
     #[error(
         "{node} has served a chain: it may hold data. If the configuration log is lost, `ctl recover` has it go on; where that finds no history, start this node again first"
     )]
@@ -42,7 +42,7 @@ pub enum NotFounded {
         /// How long ago.
         ago: Duration,
     },
-    /// Another cluster was founded in the place of this one already.
+    /// Another cluster succeeds this one already.
     #[error(
         "cluster {by} succeeds it already: start the nodes again that are to join that. If it is gone too, start them with their usual flags"
     )]
@@ -64,13 +64,12 @@ pub enum NotFounded {
     Stopped,
 }
 
-/// The node that founds the cluster that succeeds the named one, by what these nodes say: of those that answer, the one with the
-/// lowest id.
+/// The node that founds the cluster that succeeds the named one: of the nodes that answer, the one with the lowest id.
 ///
-/// A life that has served may hold what was acknowledged, so the cluster isn't given up while one answers any node. A node that
-/// never served hears a member that it reaches every two leases at least, so a word of less than [`HEARD`] leases ago counts. So does
-/// every word since the order was given, `waited` ago. Where `founds` is asked for, no node may know of a cluster that succeeds
-/// this one already.
+/// An incarnation that has served may hold acknowledged updates, so the cluster isn't given up while one answers any node. A
+/// node that never served hears each reachable member every two leases at least. So a message heard less than [`HEARD`] leases
+/// ago counts, and every one since the order was given, `waited` ago. If `founds`, no node may know of a cluster that
+/// succeeds this one already.
 ///
 /// # Errors
 /// [`NotFounded`].

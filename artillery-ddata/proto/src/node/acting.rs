@@ -9,16 +9,16 @@ use crate::{
     runner::Order,
 };
 
-/// What the chains have been told.
+/// The configurations that the chains have been told.
 #[derive(Clone, Debug)]
 pub(super) struct Acting {
     configs: Arc<Configs>,
-    /// The chains that have yet to say that they act by it.
+    /// The chains that have yet to report that they act by them.
     waits: BTreeSet<ChainId>,
 }
 
 impl Node {
-    /// Tells the chains what the log comes to, if they don't know it yet: one thing after the other.
+    /// Tells the chains the newest configurations, once they act by the ones that they were told before.
     pub(super) fn act(&mut self) {
         let configs = self.holder.configs().clone();
         if self.acting.is_some() || self.acted.is_some_and(|acted| acted >= configs.applied()) {
@@ -46,8 +46,8 @@ impl Node {
         }
     }
 
-    /// A chain acts by this. Once all do, every node that it expels has been refused since, so the node may say that it acts
-    /// by it.
+    /// A chain acts by the log up to `upto`. Once all chains do, they refuse every member removed by it, and the node may say
+    /// that it acts by it.
     pub(super) fn chain_acts(&mut self, now: Timestamp, chain: ChainId, upto: LogIndex) {
         let early = self.acts_early();
         let Some(acting) = self.acting.as_mut().filter(|acting| acting.configs.applied() == upto) else { return };
@@ -64,7 +64,7 @@ impl Node {
         self.holder.acts_by(now, configs.applied());
         self.state.configs = configs.clone();
         self.outputs.push_back(Output::Acts(configs));
-        // The first look is a lease after the node began.
+        // The node first looks for other members one lease after its beginning.
         self.begin_to_look(now);
         self.see_whether_left();
         self.act();

@@ -24,8 +24,8 @@ use snapshot::{HeardSnapshot, SaidSnapshot, check_mark, decode_snapshot, encode_
 
 /// The most updates in one frame.
 ///
-/// Whatever their numbers are, the header of updates that have one change each takes less than [`Update::cost`] says;
-/// so a sender that fills a frame by cost up to [`MAX_HEADER`] stays below that limit too.
+/// The header of updates with one change each takes less than [`Update::cost`] says, however large their numbers are. So a
+/// sender that fills a frame by cost up to [`MAX_HEADER`] stays below that limit too.
 pub const MAX_UPDATES: usize = 1 << 16;
 
 /// A message ready to be framed.
@@ -38,47 +38,47 @@ pub struct Encoded {
 }
 
 impl Encoded {
-    /// As it is received: for tests, since it copies.
+    /// The frame that the receiver gets. For tests: it copies the body.
     pub fn to_frame(&self) -> Frame {
         Frame { header: Bytes::copy_from_slice(&self.header), body: self.body.concat().into() }
     }
 }
 
-/// An encoded header. Up to 64 bytes take no allocation.
+/// An encoded header. Up to 64 bytes need no allocation.
 pub type EncodedHeader = SmallVec<[u8; 64]>;
 
-/// The pieces of a body, in order. Up to two, as a key and a value, take no allocation.
+/// The pieces of a body, in order. Up to two, a key and a value, need no allocation.
 pub type EncodedBody = SmallVec<[Bytes; 2]>;
 
 /// A message that can't be sent.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum EncodeError {
-    /// No history may stand like this in a frame.
+    /// The message's history breaks a rule.
     #[error(transparent)]
     History(#[from] HistoryError),
     /// The header can't be encoded.
     #[error(transparent)]
     Codec(#[from] CodecError),
-    /// The frame would be longer than its length field can say.
+    /// The frame is longer than its length field can express.
     #[error("a frame of {0} bytes")]
     TooLong(u64),
 }
 
-/// A frame that holds no message.
+/// A frame that holds no valid message.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DecodeError {
-    /// The header is none.
+    /// The header can't be decoded.
     #[error(transparent)]
     Codec(#[from] CodecError),
-    /// The header says what it says in another way than every sender does.
+    /// The header is encoded in another form than every sender uses.
     #[error("the header isn't in its shortest form")]
     NotCanonical,
-    /// No history may stand like this in a frame.
+    /// The message's history breaks a rule.
     #[error(transparent)]
     History(#[from] HistoryError),
-    /// The updates have another number of changes than the frame.
+    /// The updates claim another number of changes than the frame lists.
     #[error("the updates have {counted} changes, the frame has {listed}")]
     Changes {
         /// Changes that the updates claim.
@@ -89,7 +89,7 @@ pub enum DecodeError {
     /// Keys and values don't fill the body.
     #[error("keys and values of {stated} bytes in a body of {actual}")]
     BodyLength {
-        /// What the header says, in bytes.
+        /// The length by the header, in bytes.
         stated: u64,
         /// The length of the body in bytes.
         actual: u64,
@@ -100,18 +100,18 @@ pub enum DecodeError {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum HistoryError {
-    /// There are none.
+    /// There is no update.
     #[error("a frame without updates")]
     Empty,
     /// There are more than [`MAX_UPDATES`].
     #[error("{0} updates in a frame, at most {MAX_UPDATES} are allowed")]
     TooMany(u64),
-    /// Their sequences aren't consecutive, or not numbers that an update can have.
+    /// The sequences aren't consecutive, or not numbers that an update can have.
     #[error("an update with sequence {found} in the place of {expected}")]
     Sequence {
-        /// What should have stood there.
+        /// The sequence that should stand there.
         expected: Sequence,
-        /// What stood there.
+        /// The sequence that stands there.
         found: Sequence,
     },
     /// The epoch of an update is below that of the one before it.
@@ -119,7 +119,7 @@ pub enum HistoryError {
     Epoch {
         /// The epoch of the update before.
         before: Epoch,
-        /// Its own.
+        /// The update's own epoch.
         found: Epoch,
     },
     /// A key is longer than [`MAX_KEY`].
@@ -128,15 +128,15 @@ pub enum HistoryError {
     /// A piece of an update has no bytes, or more than [`MAX_CHUNK`].
     #[error("a piece of {0} bytes, 1 to {MAX_CHUNK} are allowed")]
     PieceLength(u64),
-    /// A piece doesn't lie within its update.
+    /// A piece ends behind its update.
     #[error("a piece that ends at byte {end} of an update of {len}")]
     PieceTooFar {
-        /// Where it ends.
+        /// Where the piece ends.
         end: u64,
         /// The bytes of all keys and values.
         len: u64,
     },
-    /// No snapshot has such a part.
+    /// The part of a snapshot breaks a rule.
     #[error(transparent)]
     Snapshot(#[from] SnapshotError),
 }
@@ -169,10 +169,10 @@ enum Heard {
 #[derive(Serialize, Deserialize)]
 struct UpdatesHeader {
     watermark: Sequence,
-    /// Of the update before the first; the sequences of the others follow.
+    /// The version before the first update; the sequences of the updates follow from it.
     after: Version,
     updates: Vec<UpdateHeader>,
-    /// Of all updates, in order.
+    /// The lengths of the changes of all updates, in order.
     changes: Vec<Lengths>,
 }
 
@@ -195,10 +195,10 @@ struct ChunkHeader<P> {
     part: P,
 }
 
-/// What a frame that carries `message` is made of. Keys and values are shared, not copied.
+/// Encodes `message`. Keys and values are shared, not copied.
 ///
 /// # Errors
-/// [`EncodeError`]: the message is none that [`decode`] would take in.
+/// [`EncodeError`]: [`decode`] would refuse the message.
 pub fn encode(message: &ChainFrame) -> Result<Encoded, EncodeError> {
     let (said, body) = match &message.message {
         ChainMessage::Updates(updates) => {
@@ -307,7 +307,7 @@ impl Order {
     }
 
     fn next(&mut self, version: Version) -> Result<(), HistoryError> {
-        // The last number is left out, so that there always is a next one.
+        // The highest number is never used, so that there always is a next one.
         if version.sequence != self.expected || version.sequence == Sequence::MAX {
             return Err(HistoryError::Sequence { expected: self.expected, found: version.sequence });
         }
@@ -320,12 +320,12 @@ impl Order {
     }
 }
 
-/// The message that a frame carries. Update kinds that this release doesn't know are kept as they are.
+/// Decodes the message that a frame carries. Update kinds that this release doesn't know are kept as they are.
 ///
-/// Large values are slices of the frame's memory, all others are copied (see the source for where the line is drawn).
+/// Large values are slices of the frame's memory; small ones are copied, so that they don't keep the frame.
 ///
 /// # Errors
-/// [`DecodeError`]. Whatever is taken in encodes to the same frame again.
+/// [`DecodeError`]. A decoded message encodes to the same frame again.
 pub fn decode(frame: &Frame) -> Result<ChainFrame, DecodeError> {
     let header: Header<Heard> = codec::decode(&frame.header)?;
     if !codec::is_encoding(&header, &frame.header) {

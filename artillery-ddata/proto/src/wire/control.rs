@@ -1,6 +1,6 @@
 //! Calls between nodes about the configuration, and their answers: one frame each.
 //!
-//! Messages of the group that keeps the log stand in the body, as that group encodes them.
+//! Messages of the log's group stand in the body, as that group encodes them.
 
 use artillery_core::{
     codec::{self, CodecError, MAX_HEADER},
@@ -18,19 +18,19 @@ use crate::message::control::{Answer, Call};
 
 /// The longest message of the log's group, in bytes.
 pub const MAX_LOG_MESSAGE: usize = MAX_HEADER;
-/// The most addresses that a node may say it has.
+/// The most addresses that a node may claim.
 pub const MAX_ADDRS: usize = 16;
 /// The longest name of a node, in bytes.
 pub const MAX_NAME: usize = 255;
 
-/// A frame that holds no call, or no answer.
+/// A frame that holds no valid call or answer.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DecodeError {
-    /// The header is none.
+    /// The header can't be decoded.
     #[error(transparent)]
     Codec(#[from] CodecError),
-    /// A body where there is none.
+    /// A body behind a message that has none.
     #[error("{0} bytes of body behind a message that has none")]
     Body(usize),
     /// A header whose numbers could be shorter.
@@ -45,7 +45,7 @@ pub enum DecodeError {
     /// A cluster's times make no sense.
     #[error("{field}: {0}", field = .0.field())]
     Timing(#[from] InvalidTiming),
-    /// A node says that it has a longer name or more addresses than nodes have.
+    /// A node claims a longer name or more addresses than are allowed.
     #[error("a node with a name of {name} bytes and {addrs} addresses")]
     Founder {
         /// Bytes of the name.
@@ -82,8 +82,10 @@ pub struct Encoded {
     pub body: Bytes,
 }
 
+/// Encodes a call.
+///
 /// # Errors
-/// [`CodecError`]: it is larger than the other side takes in.
+/// [`CodecError`]: the call is larger than the receiver accepts.
 pub fn encode_call(call: &Call) -> Result<Encoded, CodecError> {
     match call {
         Call::Renewal(history, renewal) => encode(&Said::Lease(*history, renewal), Bytes::new()),
@@ -92,8 +94,10 @@ pub fn encode_call(call: &Call) -> Result<Encoded, CodecError> {
     }
 }
 
+/// Encodes an answer.
+///
 /// # Errors
-/// [`CodecError`]: it is larger than the other side takes in.
+/// [`CodecError`]: the answer is larger than the receiver accepts.
 pub fn encode_answer(answer: &Answer) -> Result<Encoded, CodecError> {
     match answer {
         Answer::Renewed(history, renewed) => encode(&Said::Lease(*history, renewed), Bytes::new()),

@@ -12,10 +12,10 @@ use crate::control::formation::FormationMessage;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DecodeError {
-    /// The header is none.
+    /// The header can't be decoded.
     #[error(transparent)]
     Codec(#[from] CodecError),
-    /// These messages have no body.
+    /// A body behind a message that has none.
     #[error("{0} bytes of body behind a message that has none")]
     Body(usize),
 }

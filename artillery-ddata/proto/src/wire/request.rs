@@ -1,8 +1,8 @@
-//! What clients ask of nodes, and nodes of each other on their behalf, as frames.
+//! Requests of clients to nodes, and of nodes to each other on their behalf, as frames.
 //!
-//! Requests travel on streams of kind [`REQUESTS`](super::streams::REQUESTS), their responses come back on the same
-//! stream in any order, or, if they are [large](SMALL), on streams of kind [`ANSWERS`](super::streams::ANSWERS). A
-//! request's number is the sender's own, and must not be used again on a connection before its response has come.
+//! Requests travel on streams of kind [`REQUESTS`](super::streams::REQUESTS). Their responses come back on the same stream in
+//! any order or, if they are [large](SMALL), on streams of kind [`ANSWERS`](super::streams::ANSWERS). The sender chooses a
+//! request's number, and must not use it again on a connection before its response has come.
 
 mod answer;
 mod body;

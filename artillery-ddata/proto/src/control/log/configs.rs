@@ -1,4 +1,4 @@
-//! What the entries of the log come to.
+//! The configurations that the entries of the log make.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use crate::{
     control::{Founder, Founding, History, Timing, first_configs},
 };
 
-/// How far beyond the old group's numbers a recovered history begins: further than that will ever get.
+/// How far beyond the old group's numbers a recovered history begins: further than that group will ever get.
 const FAR: u64 = 1 << 20;
 
 /// The present configuration of each chain and the nodes of the cluster, as the entries up to some index make them.
@@ -25,7 +25,7 @@ pub struct Configs {
 }
 
 impl Configs {
-    /// What a founding makes: the first configuration of each chain, at index 1, and its founders.
+    /// The state after the founding: its founders, and the first configuration of each chain, at index 1.
     pub fn of(founding: &Founding) -> Self {
         let nodes = founding.members.iter().map(|founder| (founder.id.node, founder.clone()));
         let history = History::first(founding.cluster);
@@ -37,11 +37,11 @@ impl Configs {
         configs
     }
 
-    /// What is left when `by` alone goes on under a new history: it serves every chain, in an epoch and from a place of the
-    /// log that nothing which the old group may still decide can reach (docs/DESIGN.md §5.12). `seen` is the highest
-    /// epoch of any chain, and `upto` the last entry, that anybody was found to know of.
+    /// The state in which `by` alone goes on under a new history. It serves every chain, in an epoch and from a log index
+    /// beyond all that the old group may still decide (docs/DESIGN.md §5.12). `seen` is the highest epoch of any chain, and
+    /// `upto` the last entry, that any asked node knows.
     ///
-    /// All nodes stay known, so that they are told.
+    /// All nodes stay known, so that they hear of it.
     pub fn recovered(&self, history: History, by: MemberId, seen: Epoch, upto: LogIndex) -> Self {
         let applied = LogIndex(upto.0.max(self.applied.0) + FAR);
         let newest = self.chains.values().map(|config| config.epoch).max().max(Some(seen)).unwrap_or_default();
@@ -61,7 +61,7 @@ impl Configs {
         }
     }
 
-    /// The history that they belong to.
+    /// The history that the configurations belong to.
     pub fn history(&self) -> History {
         self.history
     }
@@ -86,37 +86,37 @@ impl Configs {
         self.chains.values()
     }
 
-    /// The nodes of the cluster, in the lives that were made known last.
+    /// The nodes of the cluster, each in its last known incarnation.
     pub fn nodes(&self) -> impl Iterator<Item = &Founder> {
         self.nodes.values()
     }
 
-    /// What is known of exactly this life of a node.
+    /// What is known of exactly this incarnation.
     pub fn node(&self, id: MemberId) -> Option<&Founder> {
         self.nodes.get(&id.node).filter(|founder| founder.id == id)
     }
 
-    /// Whether any configuration names this life of a node.
+    /// Whether any configuration names this incarnation.
     pub fn names(&self, id: MemberId) -> bool {
         self.chains.values().any(|config| config.role(id).is_some())
     }
 
-    /// The newest entry that made this life of a node a serving member of a chain, or took it out of one; `None`: it serves
-    /// nowhere.
+    /// The newest entry that made this incarnation a serving member of a chain, or removed it from one; `None`: it serves in no
+    /// chain.
     ///
-    /// A lease is the node's, for all its chains. A node that has not applied that entry may still act as what it was before, in
-    /// whatever chain, so it gets no lease (traps 28, 65).
+    /// A lease is the node's, for all its chains. A node that has not applied that entry may still act in its former role in
+    /// some chain, so it gets no lease (traps 28, 65).
     pub fn serves_since(&self, id: MemberId) -> Option<LogIndex> {
         self.since.get(&id).copied()
     }
 
-    /// Applies the next entry and returns the configurations that it made; those that it names for another epoch
-    /// than the present one came too late and change nothing. Entries that were applied before are ignored.
+    /// Applies the next entry and returns the configurations that it made. A change that replaces another epoch than the present
+    /// one came too late and changes nothing. Entries that were applied before are ignored.
     ///
-    /// The new epoch and index are settled here, whatever the proposal says of them: so no epoch is ever given twice.
+    /// The new epoch and index are set here, not by the proposal: so no epoch is ever given twice.
     ///
     /// # Errors
-    /// [`OutOfOrder`]: an entry is missing before this one. Nothing was changed.
+    /// [`OutOfOrder`]: an earlier entry is missing. Nothing was changed.
     pub fn apply(&mut self, entry: &LogEntry) -> Result<Vec<ChainConfig>, OutOfOrder> {
         if entry.index <= self.applied {
             return Ok(Vec::new());
@@ -164,7 +164,7 @@ impl Configs {
     }
 }
 
-/// An entry is missing.
+/// An entry came before its predecessor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("entry {found} of the configuration log came, {expected} is the next")]
 pub struct OutOfOrder {

@@ -11,7 +11,7 @@ use scc::{Comparable, Equivalent, Guard};
 
 use super::{
     MemoryStore,
-    chains::{Chain, lock},
+    chains::{Chain, Filled, lock},
     key::{Key, KeyBytes, KeyRef},
     sorted::Sorted,
 };
@@ -25,18 +25,6 @@ pub(super) const FILL: usize = 1024;
 
 /// Keys added, or taken from the order, at a time.
 const PAGE: usize = 128;
-
-/// How much of a chain stands in hash order.
-#[derive(Debug, Default)]
-pub(super) enum Filled {
-    /// Nothing: nobody has asked for it.
-    #[default]
-    Not,
-    /// All keys before this bound in byte order, and some behind it.
-    From(Bound<KeyBytes>),
-    /// All keys.
-    Whole,
-}
 
 /// A key and its place in the order.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]

@@ -13,23 +13,23 @@ use crate::{
     types::update::MAX_TAKEN,
 };
 
-/// A part of a snapshot that can't stand in one.
+/// An impossible part of a snapshot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SnapshotError {
-    /// Its number is 0.
+    /// The snapshot's number is 0.
     #[error("a snapshot without a number")]
     NoNumber,
-    /// It has no entry, or no record.
+    /// The part has no entry, or no record.
     #[error("a part of a snapshot that brings nothing")]
     Empty,
-    /// What it brings can't stand behind what it says to stand before it.
+    /// The content of the part is impossible at its position.
     #[error("a part of a snapshot in an impossible place")]
     Place,
-    /// Its keys don't rise.
+    /// The keys don't rise.
     #[error("keys of a snapshot that don't rise")]
     Order,
-    /// Its epochs or their first sequences don't rise, or end behind its version.
+    /// The epochs or their first sequences don't rise, or end behind the snapshot's version.
     #[error("impossible epochs of a snapshot")]
     Epochs,
     /// A record has no value.
@@ -145,7 +145,7 @@ fn decode_piece(header: &PieceHeader, body: &Bytes) -> Result<RecordPiece, Decod
     Ok(RecordPiece { key, version: header.version, len: header.len, bytes })
 }
 
-/// What every part must hold to, on the way out and on the way in.
+/// Checks a part, on the way out and on the way in.
 fn check(part: &SnapshotPart) -> Result<(), HistoryError> {
     check_mark(&part.at)?;
     if part.id == 0 {
@@ -164,7 +164,7 @@ fn check(part: &SnapshotPart) -> Result<(), HistoryError> {
     if in_place { Ok(()) } else { Err(SnapshotError::Place.into()) }
 }
 
-/// A place that somebody can stand at.
+/// Checks a position in a snapshot: its key is not too long.
 pub(super) fn check_mark(mark: &Mark) -> Result<(), HistoryError> {
     checked_key(mark.behind.as_ref().map_or(0, Bytes::len) as u64)?;
     Ok(())

@@ -110,7 +110,7 @@ fn impossible_histories_are_refused() {
     assert_eq!(encode(many), HistoryError::TooMany(65_537));
 }
 
-/// A frame whose header says `change` of the header that `message` has, over `body`.
+/// A frame with the header of `message` after `change`, over `body`.
 fn forged(message: &ChainFrame, change: impl FnOnce(&mut UpdatesHeader), body: &'static [u8]) -> Frame {
     let mut header: Header<Heard> = codec::decode(&encode(message).unwrap().header).unwrap();
     let Heard::Updates(updates) = &mut header.message else { panic!("updates were encoded") };
@@ -332,7 +332,7 @@ fn some_frame() -> impl Strategy<Value = ChainFrame> {
     })
 }
 
-/// What is taken in is written in the same way.
+/// A decoded message encodes to the same frame.
 fn check(received: &Frame) -> Result<(), TestCaseError> {
     if let Ok(message) = decode(received) {
         prop_assert_eq!(&framed(&message), received, "{:?}", message);
@@ -367,7 +367,7 @@ proptest! {
         let header = whole.header.slice(..at.index(whole.header.len()));
         let cut = Frame { header, body: whole.body.clone() };
         prop_assert!(decode(&cut).is_err());
-        // A piece of an update may have any length: the frame says which.
+        // A piece of an update may have any length: that of the frame's body.
         let is_piece = match &message.message {
             ChainMessage::Chunk(_) => true,
             ChainMessage::Snapshot(part) => matches!(part.content, SnapshotContent::Piece(_)),

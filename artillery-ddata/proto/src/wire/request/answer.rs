@@ -18,10 +18,10 @@ use crate::{
     store::{Held, Record},
 };
 
-/// What a frame that carries `response` is made of. Values are shared, not copied.
+/// Encodes `response`. Values are shared, not copied.
 ///
 /// # Errors
-/// [`EncodeError`]: it is too long.
+/// [`EncodeError`]: the response is too long.
 pub fn encode_response(response: &Response) -> Result<Encoded, EncodeError> {
     let mut body = Pieces::default();
     let answer = match &response.answer {
@@ -106,11 +106,11 @@ fn held_header(held: &Held, body: &mut Pieces) -> Result<HeldHeader, EncodeError
     Ok(HeldHeader { version: held.version, value: body.add_some(held.value.as_ref())? })
 }
 
-/// The header of the frame, without a body, that stands before a large response on a stream of kind
-/// [`ANSWERS`](crate::wire::streams::ANSWERS): the number of its request.
+/// The header of the frame that precedes a large response on a stream of kind
+/// [`ANSWERS`](crate::wire::streams::ANSWERS): the number of its request. That frame has no body.
 pub fn encode_answer_to(number: u64) -> Bytes {
     let mut header = Vec::with_capacity(9);
-    // A number always has an encoding.
+    // A number can always be encoded.
     let _ = codec::encode(&number, &mut header);
     header.into()
 }
@@ -174,7 +174,7 @@ fn take_reply<R>(header: AnswerHeader<R>, body: &mut Taker<'_>) -> Reply {
             Reply::Hashed(HashedPage { keys, next, clean, way, as_of })
         }
         AnswerHeader::Refused(refusal) => Reply::Refused(refusal),
-        // The others aren't replies, and have been dealt with.
+        // The rest aren't replies: the caller has handled them.
         AnswerHeader::Expired
         | AnswerHeader::Routing(_)
         | AnswerHeader::Status { .. }

@@ -1,5 +1,5 @@
-//! Headers of requests and responses. Numbers named after keys and values are their lengths in bytes; the pieces
-//! themselves stand in the body, in the order in which the header names them.
+//! Headers of requests and responses. Fields named after keys and values hold their lengths in bytes. The keys and values
+//! stand in the body, in the order of the header's fields.
 
 use std::num::NonZeroU32;
 
@@ -215,7 +215,7 @@ pub(super) fn encoded<H: Serialize>(header: &H, body: Pieces) -> Result<Encoded,
     Ok(Encoded { header: out, body: body.into_pieces() })
 }
 
-/// The header in its only valid form: the codec reads some others too.
+/// Decodes a header, and refuses all but its only valid form: the codec reads some others too.
 pub(super) fn decoded<H: Serialize + DeserializeOwned>(bytes: &[u8]) -> Result<H, DecodeError> {
     let header = codec::decode(bytes)?;
     if codec::is_encoding(&header, bytes) { Ok(header) } else { Err(DecodeError::NotCanonical) }

@@ -15,10 +15,10 @@ use crate::{
     message::request::{Operation, Request},
 };
 
-/// What a frame that carries `request` is made of. Keys and values are shared, not copied.
+/// Encodes `request`. Keys and values are shared, not copied.
 ///
 /// # Errors
-/// [`EncodeError`]: it is too long.
+/// [`EncodeError`]: the request is too long.
 pub fn encode_request(request: &Request) -> Result<Encoded, EncodeError> {
     let mut body = Pieces::default();
     let operation = match &request.operation {
@@ -131,7 +131,7 @@ fn take_query(header: QueryHeader, body: &mut Taker<'_>) -> Query {
             let prefix = body.borrow(prefix);
             Query::Scan(Scan { prefix, after: after.map(|after| body.borrow(after)), limit, snapshot })
         }
-        // It may wait for long.
+        // A watch may wait for long: it keeps a copy of the prefix, not the frame.
         QueryHeader::Changes { prefix, after } => Query::Changes(Watch { prefix: body.take(prefix), after, shown: 0 }),
         QueryHeader::RestOfChanges { prefix, after, shown } => {
             Query::Changes(Watch { prefix: body.take(prefix), after: Some(after), shown: shown.get() })

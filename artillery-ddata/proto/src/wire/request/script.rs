@@ -1,4 +1,4 @@
-//! Scripts, and what came of them.
+//! Scripts and their outcomes.
 
 use super::{
     EncodeError,
@@ -7,7 +7,7 @@ use super::{
 };
 use crate::api::{Group, GroupFailure, GroupOutcome, Requirement, Script, ScriptStep, StepOutcome};
 
-/// What a header says of a group.
+/// The outcome of one group in a header.
 pub(super) type OutcomeHeader = Result<Vec<StepOutcomeHeader>, GroupFailure>;
 
 pub(super) fn script_header(script: &Script, body: &mut Pieces) -> Result<WriteHeader, EncodeError> {

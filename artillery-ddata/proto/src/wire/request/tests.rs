@@ -33,7 +33,7 @@ fn bytes(longest: usize) -> impl Strategy<Value = Bytes> {
     vec(any::<u8>(), 0..longest).prop_map(Bytes::from)
 }
 
-/// Around the length from which values are no longer copied, too.
+/// A value; also of lengths around the one from which values are no longer copied.
 fn value() -> impl Strategy<Value = Bytes> {
     prop_oneof![bytes(20), (COPY_BELOW - 2..COPY_BELOW + 2).prop_map(|len| Bytes::from(vec![7; len]))]
 }
@@ -68,7 +68,7 @@ fn query() -> impl Strategy<Value = Query> {
     prop_oneof![
         (bytes(20), option::of(any::<u64>().prop_map(Sequence)), prop_oneof![Just(0), any::<u32>()]).prop_map(
             |(prefix, after, shown)| {
-                // Without a position nothing was shown yet.
+                // A watch without a position has shown nothing yet.
                 Query::Changes(Watch { prefix, after, shown: after.map_or(0, |_| shown) })
             }
         ),
@@ -316,7 +316,7 @@ proptest! {
         prop_assert_eq!(decode_response(&whole(&encoded)).unwrap(), response);
     }
 
-    /// A body of another length than the header says is none.
+    /// A body of another length than the header says is refused.
     #[test]
     fn no_byte_too_many_or_too_few(request in request(), response in response()) {
         let check = |encoded: Encoded, decodes: &dyn Fn(&Frame) -> bool| {
@@ -343,7 +343,7 @@ proptest! {
     }
 }
 
-/// The codec reads a small number from more bytes than it needs, too.
+/// The codec also reads a small number from more bytes than it needs.
 #[test]
 fn headers_have_one_form() {
     let request =
