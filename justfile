@@ -40,12 +40,12 @@ graphs *ARGS:
 
 # Every figure that has a goal, beside it: measures for forty minutes; --stored prints what stands there.
 goals *ARGS:
-    cargo build --profile tuned -p artillery-examples -p artillery-benches --bins
+    cargo build --profile tuned -p artillery-node -p artillery-ctl -p artillery-benches --bins
     benches/goals {{ARGS}}
 
 # Only measures, into benches/results/throughput.json.
 throughput *ARGS:
-    cargo build --release -p artillery-examples --bin node
+    cargo build --release --bin node
     cargo run --release -p artillery-benches --bin throughput -- {{ARGS}}
 
 # Only draws what is stored there: --from FILE.
@@ -58,7 +58,7 @@ paper *ARGS:
 
 # Writes of one handle over a link with a round trip of 156 ms.
 long-link *ARGS:
-    cargo build --release -p artillery-examples --bin node
+    cargo build --release --bin node
     cargo run --release -p artillery-benches --bin long_link -- {{ARGS}}
 
 # `node --resp` beside redis-server, in one run: needs redis-server and redis-benchmark.
@@ -67,7 +67,7 @@ redis *ARGS:
 
 # An operator's orders beside crashes, with real nodes, N times each.
 operators N="20":
-    cargo build --release -p artillery-examples --bin node --bin ctl
+    cargo build --release --bin node --bin ctl
     .ci/leaving target/release {{N}}
 
 # What one operation costs in allocations, calls of the system and bytes.
@@ -87,7 +87,7 @@ overload:
 
 # Real nodes under real faults; wants root and iproute2.
 chaos *ARGS:
-    cargo build --release -p artillery-examples --bin node --bin ctl
+    cargo build --release --bin node --bin ctl
     cargo run --release --bin chaos -- {{ARGS}}
 
 # Every decoder, SECONDS each; needs nightly and cargo-fuzz.

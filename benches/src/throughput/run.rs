@@ -214,5 +214,5 @@ pub fn node_beside(own: &Path) -> Result<PathBuf, Failed> {
     if node.exists() {
         return Ok(node);
     }
-    Err(format!("{} is missing: cargo build --release -p artillery-examples --bins", node.display()).into())
+    Err(format!("{} is missing: cargo build --release --bin node", node.display()).into())
 }

@@ -111,7 +111,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_later_recovery_is_newer_whatever_its_id() {
+    fn a_later_recovery_is_newer() {
         let first = History::first(ClusterId(9));
         let (one, other) = (first.next(1), first.next(2));
         assert_eq!(first.relation(first), Relation::Same);

@@ -142,13 +142,13 @@ mod tests {
     }
 
     #[test]
-    fn nodes_that_never_served_are_enough_and_the_first_of_them_founds() {
+    fn the_lowest_node_that_never_served_founds() {
         let all = [standing(3, 2), standing(1, 2), standing(2, 2)];
         assert_eq!(found(CLUSTER, &all, WAITED, LEASE, true).unwrap().id, id(1, 2));
     }
 
     #[test]
-    fn a_life_that_served_or_is_named_as_serving_keeps_the_cluster() {
+    fn an_incarnation_that_served_keeps_the_cluster() {
         let refused = Err(NotFounded::Served { node: "n2".into() });
         let served = Standing { served: true, ..standing(2, 2) };
         assert_eq!(found(CLUSTER, &[standing(1, 2), served], WAITED, LEASE, true), refused);
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn what_one_node_heard_of_a_member_since_the_order_keeps_the_cluster() {
+    fn a_member_heard_since_the_order_keeps_the_cluster() {
         let heard = |ago| Standing { member_heard: Some(ago), ..standing(2, 2) };
         let ago = WAITED / 2;
         let refused = Err(NotFounded::InTouch { node: "n2".into(), ago });
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn another_cluster_and_nobody_are_named() {
+    fn no_answer_and_another_cluster_are_refused() {
         assert_eq!(found(CLUSTER, &[], WAITED, LEASE, true), Err(NotFounded::Nobody));
         let refused = NotFounded::DifferentCluster { asked: ClusterId(8), found: CLUSTER };
         assert_eq!(found(ClusterId(8), &[standing(1, 2)], WAITED, LEASE, true), Err(refused));
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn a_member_that_was_heard_a_while_before_the_order_keeps_the_cluster() {
+    fn a_member_heard_shortly_before_the_order_keeps_the_cluster() {
         let heard = |ago| Standing { member_heard: Some(ago), ..standing(2, 2) };
         let asked = |ago| found(CLUSTER, &[standing(1, 2), heard(ago)], Duration::ZERO, LEASE, true);
         assert!(asked(LEASE * 2).is_err(), "it is asked every two leases only");

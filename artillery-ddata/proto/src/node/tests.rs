@@ -144,7 +144,7 @@ fn a_node_says_that_it_acts_by_a_configuration_once_all_its_chains_do() {
 }
 
 #[test]
-fn nothing_is_said_before_the_chains_act_by_what_is_known_at_first() {
+fn no_renewal_before_the_chains_act_by_the_first_configurations() {
     let mut rig = Rig::new();
     rig.hear(rig.configs.clone());
     assert_eq!(rig.orders().len(), 2);
@@ -155,7 +155,7 @@ fn nothing_is_said_before_the_chains_act_by_what_is_known_at_first() {
 }
 
 #[test]
-fn a_word_about_an_older_order_counts_for_nothing() {
+fn a_report_on_an_older_order_is_ignored() {
     let mut rig = Rig::acting();
     let (old, newer) = (rig.configs.applied(), rig.without_me());
     rig.hear(newer.clone());
@@ -164,7 +164,7 @@ fn a_word_about_an_older_order_counts_for_nothing() {
 }
 
 #[test]
-fn only_so_many_renewals_wait_for_answers() {
+fn renewals_in_flight_are_bounded() {
     let mut rig = Rig::acting();
     let sent: usize = (0..100).map(|_| rig.renewals().len()).sum();
     assert_eq!(sent, RENEWALS);
@@ -226,7 +226,7 @@ fn a_member_is_ready_only_with_a_lease_and_open_chains() {
 }
 
 #[test]
-fn another_node_than_the_leader_says_nothing_about_being_ready() {
+fn only_the_leader_makes_a_node_ready() {
     let mut rig = Rig::acting();
     rig.answer(|renewed| renewed.leader = Some(id(2)));
     assert!(!rig.outputs().contains(&Output::Ready));

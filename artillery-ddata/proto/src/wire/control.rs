@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_said_is_heard() {
+    fn messages_survive_encoding() {
         let history = History::first(ClusterId(1)).next(7);
         for call in [
             Call::Renewal(Some(history), renewal(founder(1))),
@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_node_says_is_refused() {
+    fn invalid_messages_are_refused() {
         let mut with_body = frame(encode_call(&Call::Renewal(None, renewal(founder(1)))).unwrap());
         with_body.body = Bytes::from_static(b"x");
         assert_eq!(decode_call(&with_body), Err(DecodeError::Body(1)));
@@ -326,14 +326,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_large_is_not_sent() {
+    fn oversized_calls_are_not_sent() {
         let long = Call::Log(vec![0; MAX_LOG_MESSAGE + 1].into());
         assert_eq!(encode_call(&long), Err(CodecError::TooLarge(MAX_LOG_MESSAGE + 1)));
     }
 
     proptest! {
         #[test]
-        fn any_bytes_can_be_heard(header: Vec<u8>, body: Vec<u8>) {
+        fn any_bytes_can_be_decoded(header: Vec<u8>, body: Vec<u8>) {
             let frame = Frame { header: header.into(), body: body.into() };
             drop(decode_call(&frame));
             drop(decode_answer(&frame));

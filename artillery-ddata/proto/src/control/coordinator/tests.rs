@@ -191,7 +191,7 @@ impl World {
 }
 
 #[test]
-fn a_lease_needs_the_word_of_a_quorum() {
+fn a_lease_needs_a_quorum() {
     let mut world = World::new(3, 3);
     assert_eq!(world.renew(1), Some(Duration::from_secs(1)));
     world.confirms = false;
@@ -203,7 +203,7 @@ fn a_lease_needs_the_word_of_a_quorum() {
 }
 
 #[test]
-fn only_serving_members_that_know_that_they_are_get_leases() {
+fn only_members_that_act_as_serving_get_leases() {
     let mut world = World::new(4, 3);
     let serving = world.serving();
     for n in 0..4 {
@@ -217,7 +217,7 @@ fn only_serving_members_that_know_that_they_are_get_leases() {
 }
 
 #[test]
-fn who_is_gone_is_removed_once_its_lease_is_out() {
+fn a_dead_member_is_removed_after_its_lease() {
     let mut world = World::new(3, 3);
     world.pass(2000, &[0, 1, 2]);
     assert_eq!(world.config().epoch, Epoch(1));
@@ -245,7 +245,7 @@ fn a_new_leader_waits_for_leases_that_others_granted() {
 }
 
 #[test]
-fn who_says_that_it_goes_is_not_waited_for() {
+fn a_resigned_member_is_removed_at_once() {
     let mut world = World::new(3, 3);
     world.pass(2000, &[0, 1, 2]);
     assert_eq!(world.leave(2).lease, None);
@@ -292,7 +292,7 @@ fn joined() -> (World, u8, Vec<u8>) {
 }
 
 #[test]
-fn a_spare_takes_the_empty_place_and_is_promoted_by_the_tails_word() {
+fn a_spare_joins_and_is_promoted_when_the_tail_asks() {
     let (mut world, spare, _) = joined();
     assert_eq!(world.serving().len(), 2);
     let present = world.config().clone();
@@ -312,7 +312,7 @@ fn a_spare_takes_the_empty_place_and_is_promoted_by_the_tails_word() {
 }
 
 #[test]
-fn a_leader_that_hears_nobody_removes_nobody() {
+fn a_deaf_leader_removes_no_member() {
     let mut world = World::new(3, 3);
     world.pass(2000, &[0, 1, 2]);
     world.confirms = false;
@@ -332,7 +332,7 @@ fn a_joiner_that_dies_is_dropped() {
 }
 
 #[test]
-fn another_life_of_a_node_waits_until_the_known_one_is_silent() {
+fn a_new_incarnation_waits_until_the_known_one_is_silent() {
     let mut world = World::new(3, 3);
     world.pass(2000, &[0, 1, 2]);
     let mut again = founder(2);
@@ -351,7 +351,7 @@ fn another_life_of_a_node_waits_until_the_known_one_is_silent() {
 }
 
 #[test]
-fn the_log_is_kept_by_nodes_that_live() {
+fn voters_are_living_nodes() {
     let mut world = World::new(5, 3);
     world.pass(3000, &[0, 1, 2, 3, 4]);
     let wanted = |voters: &[u8], there: &[u8]| {
@@ -395,7 +395,7 @@ fn an_old_message_is_no_sign_of_life() {
 }
 
 #[test]
-fn after_a_pause_all_is_seen_anew() {
+fn after_a_pause_the_leader_observes_anew() {
     let mut world = World::new(3, 3);
     world.pass(2000, &[0, 1, 2]);
     world.now = world.now + Duration::from_secs(60);
@@ -406,7 +406,7 @@ fn after_a_pause_all_is_seen_anew() {
 
 /// Its log names it as the leader as soon as it was elected, and a majority may be gone before it has committed anything.
 #[test]
-fn a_node_that_was_elected_and_has_committed_nothing_calls_nobody_the_leader() {
+fn an_elected_node_that_has_committed_nothing_names_no_leader() {
     let mut world = World::new(3, 3);
     let renewal = world.renewal(1);
     let configs = Arc::new(world.configs.clone());
@@ -419,7 +419,7 @@ fn a_node_that_was_elected_and_has_committed_nothing_calls_nobody_the_leader() {
 }
 
 #[test]
-fn a_leader_that_gave_no_answers_calls_nobody_deaf() {
+fn a_leader_that_gave_no_answers_finds_no_deaf_member() {
     let mut world = World::new(4, 3);
     world.pass(2000, &[0, 1, 2, 3]);
     let before = world.serving();

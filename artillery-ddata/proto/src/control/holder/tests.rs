@@ -31,7 +31,7 @@ fn answer(number: u64, leader: Option<MemberId>, lease: Option<Duration>) -> Ren
 }
 
 #[test]
-fn a_leader_whose_answers_take_long_hears_of_this_node_all_the_same() {
+fn a_slow_leader_is_still_asked() {
     let mut holder = holder();
     let mut others = BTreeSet::new();
     let (first, numbers) = asked(&mut holder);
@@ -67,7 +67,7 @@ fn a_leader_that_is_gone_is_asked_until_another_one_is_named() {
 }
 
 #[test]
-fn a_leader_that_says_that_it_leads_no_more_is_asked_in_its_turn_alone() {
+fn a_deposed_leader_is_asked_only_in_its_turn() {
     let mut holder = holder();
     let number = asked(&mut holder).1[&id(1)];
     holder.answered(holder.next_tick(), id(1), answer(number, None, None));

@@ -78,7 +78,7 @@ fn each_chain_of_a_change_counts_by_itself() {
 }
 
 #[test]
-fn epoch_and_index_are_not_the_proposer_s_to_say() {
+fn the_log_sets_epoch_and_index() {
     let mut configs = Configs::default();
     let boast = ChainConfig { epoch: Epoch(9), index: 9, ..config(0, &[1]) };
     let made = configs.apply(&entry(1, &[(0, boast)])).unwrap();
@@ -215,7 +215,7 @@ fn a_log_in_memory_conforms() {
 }
 
 #[test]
-fn the_suite_catches_what_is_broken() {
+fn the_suite_catches_broken_logs() {
     let all = [Broken::Overwrites, Broken::SkipsTheFirst, Broken::ConfirmsOldEntries, Broken::AnyTerm, Broken::Ends];
     for broken in all {
         let result = std::panic::catch_unwind(|| run(conformance::appendable(&InMemory::new(broken))));
@@ -234,7 +234,7 @@ fn nodes(index: u64, add: &[Founder], remove: &[MemberId]) -> LogEntry {
 }
 
 #[test]
-fn a_new_life_takes_the_place_of_the_old_one() {
+fn a_new_incarnation_replaces_the_old_one() {
     let mut configs = Configs::of(&founding(1));
     configs.apply(&nodes(2, &[node(2, 2), node(7, 1)], &[])).unwrap();
     assert_eq!(configs.node(member(2)), None, "that life is over");
@@ -246,7 +246,7 @@ fn a_new_life_takes_the_place_of_the_old_one() {
 }
 
 #[test]
-fn a_member_serves_from_the_entry_on_that_made_it_what_it_is() {
+fn a_member_serves_since_the_entry_that_made_it_serve() {
     let mut configs = Configs::default();
     configs.apply(&entry(1, &[(0, config(0, &[1, 2, 3]))])).unwrap();
     configs.apply(&entry(2, &[(1, config(0, &[1, 3]))])).unwrap();
@@ -262,7 +262,7 @@ fn a_member_serves_from_the_entry_on_that_made_it_what_it_is() {
 }
 
 #[test]
-fn a_member_that_leaves_one_chain_is_what_it_is_in_the_other_from_then_on() {
+fn leaving_one_chain_counts_in_the_others() {
     let mut configs = Configs::default();
     configs.apply(&entry(1, &[(0, config(0, &[1, 2, 3])), (0, config(1, &[3, 2, 1]))])).unwrap();
     configs.apply(&entry(2, &[(1, config(0, &[1, 3]))])).unwrap();

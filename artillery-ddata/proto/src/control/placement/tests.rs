@@ -83,7 +83,7 @@ fn a_restart_moves_nothing() {
 }
 
 #[test]
-fn the_order_of_asking_does_not_matter() {
+fn the_order_of_nodes_does_not_matter() {
     let mut nodes = nodes(6);
     let ranked = rank(ClusterId(1), ChainId(2), nodes.clone());
     nodes.reverse();

@@ -44,7 +44,7 @@ fn three(n: u8) -> Standing {
 }
 
 #[test]
-fn the_one_that_is_left_goes_on() {
+fn the_surviving_node_goes_on() {
     let plan = plan(CLUSTER, &[three(2)]).unwrap();
     assert_eq!((plan.by.id, plan.newest, plan.upto), (id(2), Epoch(1), LogIndex(1)));
     assert_eq!(plan.silent, BTreeSet::from([id(1), id(3)]));
@@ -77,7 +77,7 @@ fn two_that_could_not_elect_each_other_are_no_quorum() {
 }
 
 #[test]
-fn who_keeps_no_log_makes_no_quorum() {
+fn nodes_that_are_no_voters_make_no_quorum() {
     let spare = |n| Standing { log: None, voters: vec![[1, 2, 3].map(id).into()], ..three(n) };
     assert_eq!(plan(CLUSTER, &[three(1), spare(4), spare(5)]).unwrap().by.id, id(1));
 }
@@ -100,7 +100,7 @@ fn of_one_epoch_the_longest_history_is_taken() {
 }
 
 #[test]
-fn what_is_known_to_be_missing_is_said() {
+fn known_losses_are_reported() {
     let five = [1, 2, 3, 4, 5];
     let left_behind = standing(1, &five, config(1, &[1, 2, 3]), Version::new(1, 4));
     let spare = standing(4, &five, config(3, &[2, 5]), Version::NONE);

@@ -116,7 +116,7 @@ impl Rig {
 }
 
 #[test]
-fn a_node_that_never_served_says_that_no_member_answers_and_takes_it_back() {
+fn a_spare_reports_that_no_member_answers_and_takes_it_back() {
     let mut rig = Rig::new(4, [], &[]);
     rig.pass(LEASE * 2);
     assert!(!rig.node.state().orphaned, "too early");
@@ -132,7 +132,7 @@ fn a_node_that_never_served_says_that_no_member_answers_and_takes_it_back() {
 }
 
 #[test]
-fn one_member_that_answers_is_enough_however_silent_the_others_are() {
+fn one_answering_member_is_enough() {
     let mut rig = Rig::new(4, [], &[3]);
     rig.pass(LEASE * 30);
     assert_eq!(rig.events(Event::Orphaned), 0);
@@ -190,7 +190,7 @@ fn a_member_that_hears_one_that_serves_or_keeps_the_log_goes_on() {
 }
 
 #[test]
-fn many_that_are_silent_hide_no_member_that_answers() {
+fn silent_nodes_hide_no_answering_member() {
     let mut rig = Rig::new(3, 10..40, &[39]);
     rig.succeeded();
     rig.pass(LEASE * 30);
@@ -208,7 +208,7 @@ fn a_node_that_was_paused_asks_again_before_it_gives_way() {
 }
 
 #[test]
-fn a_node_that_has_no_part_in_the_cluster_ends_for_the_successor_unless_it_hears_its_own() {
+fn a_node_without_a_part_ends_unless_it_hears_its_own() {
     let ends = |said: &Output| *said == Output::Succeeded { by: BY };
     let mut rig = Rig::new(4, [1, 5], &[]);
     rig.succeeded();
@@ -224,7 +224,7 @@ fn a_node_that_has_no_part_in_the_cluster_ends_for_the_successor_unless_it_hears
 
 /// It may be cut off for a while only, and would be missing for good.
 #[test]
-fn a_node_that_keeps_the_log_stays_until_an_operator_says_otherwise() {
+fn a_voter_stays_until_an_operator_says_otherwise() {
     let mut rig = Rig::new(4, [1, 4, 5], &[]);
     rig.succeeded();
     rig.pass(LEASE * 20);

@@ -44,7 +44,7 @@ fn a_node_resigns_once_all_its_chains_act_by_no_lease() {
 }
 
 #[test]
-fn leases_of_before_a_resignation_are_of_another_stretch() {
+fn leases_from_before_a_resignation_are_of_another_stretch() {
     let mut rig = Rig::acting();
     let asks = resigns(&mut rig);
     rig.outputs();
@@ -122,7 +122,7 @@ fn passes(rig: &mut Rig, leases: u32) -> Vec<Output> {
 }
 
 #[test]
-fn a_node_that_is_to_stop_waits_while_it_hands_over() {
+fn a_stopping_node_waits_while_it_hands_over() {
     let (mut rig, outputs) = stops(Some(Farewell::HandsOver));
     assert!(outputs.contains(&Output::Event(Event::HandsOver)));
     for _ in 0..10 {
@@ -135,7 +135,7 @@ fn a_node_that_is_to_stop_waits_while_it_hands_over() {
 }
 
 #[test]
-fn a_node_that_is_to_stop_ends_when_another_member_answers() {
+fn a_stopping_node_ends_when_another_member_answers() {
     let (mut rig, _) = stops(Some(Farewell::GoesOn));
     assert_eq!(passes(&mut rig, 3), [], "that is long ago: the others may be gone");
     is_there(&mut rig, 2);
@@ -146,7 +146,7 @@ fn a_node_that_is_to_stop_ends_when_another_member_answers() {
 
 /// Two of three are killed, and the log has no quorum: no configuration says that the third one is the last.
 #[test]
-fn a_node_that_is_to_stop_and_hears_nobody_waits() {
+fn a_stopping_node_that_hears_no_node_waits() {
     let mut rig = Rig::acting();
     passes(&mut rig, 20);
     rig.handle(Input::Leave { until: None });
@@ -157,7 +157,7 @@ fn a_node_that_is_to_stop_and_hears_nobody_waits() {
 }
 
 #[test]
-fn a_word_that_is_taken_back_ends_no_node() {
+fn a_farewell_taken_back_ends_no_node() {
     for newer in [Some(Farewell::HandsOver), None] {
         let (mut rig, _) = stops(Some(Farewell::GoesOn));
         passes(&mut rig, 2);
@@ -172,7 +172,7 @@ fn a_word_that_is_taken_back_ends_no_node() {
 }
 
 #[test]
-fn a_leader_that_takes_back_that_all_ends_waits() {
+fn a_leader_that_takes_its_end_back_waits() {
     let mut rig = Rig::acting();
     let (voters, configs) = ((1..4).map(id).collect(), rig.configs.clone());
     rig.handle(Input::Log { leads: Some(Term(1)), leader: Some(id(3)), configs, voters });
@@ -188,7 +188,7 @@ fn a_leader_that_takes_back_that_all_ends_waits() {
 
 /// The node is paused for half a lease more than it wanted to wait.
 #[test]
-fn what_a_node_takes_in_after_a_pause_does_not_end_it() {
+fn messages_after_a_pause_do_not_end_a_node() {
     let paused = |input: fn(u64) -> Input| {
         let mut rig = Rig::acting();
         passes(&mut rig, 20);
@@ -221,7 +221,7 @@ fn what_a_node_takes_in_after_a_pause_does_not_end_it() {
 }
 
 #[test]
-fn a_node_that_is_to_stop_ends_when_no_node_takes_over() {
+fn a_stopping_node_ends_when_no_node_takes_over() {
     let (mut rig, outputs) = stops(Some(Farewell::Ends));
     assert!(!outputs.contains(&Output::Left), "it keeps the log: others are to hear it too");
     assert_eq!(passes(&mut rig, 1), [Output::Event(Event::EndsChain), Output::Left]);
@@ -235,7 +235,7 @@ fn a_node_whose_chains_go_on_after_all_waits_to_be_removed() {
 }
 
 #[test]
-fn a_word_of_before_a_node_came_to_keep_the_log_releases_it_no_more() {
+fn a_release_from_before_a_node_became_a_voter_is_void() {
     let mut rig = Rig::acting();
     let log = |configs, voter| Input::Log { leads: None, leader: Some(id(1)), configs, voters: [id(voter)].into() };
     rig.handle(log(rig.configs.clone(), 1));
@@ -257,7 +257,7 @@ fn a_drained_spare_that_hears_no_leader_leaves_when_its_time_is_up() {
 }
 
 #[test]
-fn an_operator_who_has_a_node_go_on_alone_takes_back_that_it_ends() {
+fn going_on_alone_takes_the_end_back() {
     let (mut rig, _) = stops(Some(Farewell::Ends));
     let next = rig.configs.history().next(7);
     let alone = rig.configs.recovered(next, id(3), Epoch(9), rig.configs.applied());
@@ -268,7 +268,7 @@ fn an_operator_who_has_a_node_go_on_alone_takes_back_that_it_ends() {
 }
 
 #[test]
-fn a_node_whose_chain_is_late_to_resign_goes_on_to_keep_the_log() {
+fn a_voter_waits_for_a_chain_late_to_resign() {
     let mut rig = Rig::acting();
     rig.handle(Input::Leave { until: None });
     let asks = rig.renewals().pop().unwrap().leave;
@@ -295,7 +295,7 @@ fn a_node_that_ends_with_its_chains_stays_for_a_new_leader_too() {
 }
 
 #[test]
-fn a_node_that_is_to_stop_waits_for_a_while_for_others_to_go_on() {
+fn a_stopping_node_waits_a_while_for_its_chains_to_go_on() {
     let (mut rig, outputs) = stops(Some(Farewell::GoesOn));
     assert!(!outputs.contains(&Output::Left));
     assert!(!passes(&mut rig, 2).contains(&Output::Left));
@@ -304,7 +304,7 @@ fn a_node_that_is_to_stop_waits_for_a_while_for_others_to_go_on() {
 }
 
 #[test]
-fn a_node_that_is_to_stop_and_goes_on_alone_waits_for_others() {
+fn a_stopping_node_that_goes_on_alone_waits_for_others() {
     let mut rig = Rig::acting();
     rig.handle(Input::Leave { until: None });
     let next = rig.configs.history().next(7);
@@ -327,7 +327,7 @@ fn a_drained_node_hears_no_farewell() {
 }
 
 #[test]
-fn a_last_member_that_is_to_stop_waits_though_no_leader_answers() {
+fn a_last_member_waits_though_no_leader_answers() {
     let mut rig = Rig::acting();
     rig.configs = rig.only_me();
     rig.hear(rig.configs.clone());
@@ -362,7 +362,7 @@ fn a_member_of_another_chain_takes_nothing_over() {
 }
 
 #[test]
-fn a_word_that_comes_late_does_not_undo_a_newer_one() {
+fn a_late_farewell_does_not_undo_a_newer_one() {
     let mut rig = Rig::acting();
     rig.handle(Input::Leave { until: None });
     let [first, second] = [0, 1].map(|_| rig.renewals().pop().expect("a renewal is due").number);

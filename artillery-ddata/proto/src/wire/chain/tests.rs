@@ -342,7 +342,7 @@ fn check(received: &Frame) -> Result<(), TestCaseError> {
 
 proptest! {
     #[test]
-    fn what_is_sent_is_what_is_received(message in some_frame()) {
+    fn messages_survive_encoding(message in some_frame()) {
         prop_assert_eq!(decode(&framed(&message)), Ok(message));
     }
 

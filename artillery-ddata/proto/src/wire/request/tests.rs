@@ -305,13 +305,13 @@ fn response() -> impl Strategy<Value = Response> {
 
 proptest! {
     #[test]
-    fn requests_there_and_back(request in request()) {
+    fn requests_survive_encoding(request in request()) {
         let encoded = encode_request(&request).unwrap();
         prop_assert_eq!(decode_request(&whole(&encoded)).unwrap(), request);
     }
 
     #[test]
-    fn responses_there_and_back(response in response()) {
+    fn responses_survive_encoding(response in response()) {
         let encoded = encode_response(&response).unwrap();
         prop_assert_eq!(decode_response(&whole(&encoded)).unwrap(), response);
     }

@@ -69,7 +69,7 @@ fn dead(from: u8, to: u8) -> impl Fn(&World, u8, Duration) -> Option<Report> {
 }
 
 #[test]
-fn who_cannot_be_reached_by_its_neighbour_is_moved_out_and_comes_back_behind_another() {
+fn an_unreached_member_is_moved_out_and_returns_behind_another() {
     let mut world = World::new(3, 3);
     calm(&mut world);
     let places = places(&world);
@@ -82,7 +82,7 @@ fn who_cannot_be_reached_by_its_neighbour_is_moved_out_and_comes_back_behind_ano
 }
 
 #[test]
-fn who_comes_on_is_not_cut_off() {
+fn a_member_that_makes_progress_is_not_moved_out() {
     let mut world = World::new(3, 3);
     calm(&mut world);
     let places = places(&world);
@@ -95,7 +95,7 @@ fn who_comes_on_is_not_cut_off() {
 }
 
 #[test]
-fn who_does_not_open_is_moved_out() {
+fn a_member_that_does_not_open_is_moved_out() {
     let mut world = World::new(3, 3);
     calm(&mut world);
     let last = places(&world)[2];
@@ -124,7 +124,7 @@ fn ways(places: &[u8], ways: [u64; 3]) -> impl Fn(&World, u8, Duration) -> Optio
 }
 
 #[test]
-fn who_stands_between_two_slow_ways_is_moved_out() {
+fn a_member_between_two_slow_paths_is_moved_out() {
     for (slow, expected) in [([100, 100, 1], 1), ([100, 1, 100], 0), ([1, 100, 100], 2), ([100, 1, 1], 1)] {
         let mut world = World::new(3, 3);
         calm(&mut world);
@@ -140,7 +140,7 @@ fn who_stands_between_two_slow_ways_is_moved_out() {
 }
 
 #[test]
-fn who_holds_the_chain_up_again_and_again_is_never_kept_away_for_longer_than_a_bound() {
+fn quarantine_backoff_is_bounded() {
     let mut world = World::new(3, 3);
     let (slow, mut away) = (places(&world)[2], Vec::new());
     for _ in 0..6 {
@@ -161,7 +161,7 @@ fn who_holds_the_chain_up_again_and_again_is_never_kept_away_for_longer_than_a_b
 }
 
 #[test]
-fn a_way_that_is_far_longer_than_usual_needn_t_be_long_where_all_others_are_as_usual() {
+fn a_single_path_far_above_its_usual_time_is_slow_though_short() {
     for (slow, moved) in [([20, 20, 1], true), ([20, 20, 10], true), ([20, 20, 18], false), ([4, 4, 0], false)] {
         let mut world = World::new(3, 3);
         calm(&mut world);
@@ -185,7 +185,7 @@ fn usually(
 }
 
 #[test]
-fn who_is_slow_for_a_moment_in_a_chain_that_is_slow_for_long_is_not_moved() {
+fn a_member_slow_for_a_moment_stays() {
     let mut world = World::new(3, 3);
     calm(&mut world);
     let places = places(&world);
@@ -203,7 +203,7 @@ fn who_is_slow_for_a_moment_in_a_chain_that_is_slow_for_long_is_not_moved() {
 }
 
 #[test]
-fn where_all_are_slow_nobody_is_moved() {
+fn where_all_are_slow_no_member_is_moved_out() {
     for equal in [[100, 100, 100], [100, 90, 110], [20, 20, 20], [20, 20, 1]] {
         let mut world = World::new(3, 3);
         calm(&mut world);
@@ -213,7 +213,7 @@ fn where_all_are_slow_nobody_is_moved() {
 }
 
 #[test]
-fn the_last_one_stays_however_it_behaves() {
+fn the_last_member_is_never_moved_out() {
     let mut world = World::new(2, 2);
     calm(&mut world);
     let places = places(&world);
@@ -253,7 +253,7 @@ fn a_deaf_member_that_is_taken_joins_again() {
 }
 
 #[test]
-fn who_hears_nothing_is_moved_out() {
+fn a_deaf_member_is_moved_out() {
     let (mut world, at) = deaf_member(None);
     assert!(at.is_some_and(|at| at >= 1700), "{at:?}");
     assert!(world.why.contains(&Why::Deaf) && !world.why.contains(&Why::Joins));
@@ -275,7 +275,7 @@ fn halted(mutant: Option<Mutant>) -> (World, u8) {
 }
 
 #[test]
-fn a_member_that_halted_is_moved_out_and_does_not_come_back_in_this_life() {
+fn a_halted_incarnation_is_moved_out_for_good() {
     let (mut world, head) = halted(None);
     assert!(!world.serving().contains(&id(head)) && world.config().syncing().is_none(), "{:?}", world.config());
     assert!(world.why.contains(&Why::Halted), "{:?}", world.why);
@@ -331,7 +331,7 @@ fn keeps_place(mutant: Option<Mutant>, other: bool, millis: u64) -> bool {
 }
 
 #[test]
-fn a_joiner_that_its_tail_does_not_hear_gives_its_place_to_another_node() {
+fn an_unheard_joiner_gives_its_place_to_a_spare() {
     assert!(!keeps_place(None, true, 2000));
     assert!(keeps_place(None, true, 1990), "not for long");
     assert!(keeps_place(None, false, 60_000), "no other node could have it");

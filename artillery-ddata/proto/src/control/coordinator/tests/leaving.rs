@@ -46,7 +46,7 @@ fn go(world: &mut World, n: u8, there: &[u8]) {
 }
 
 #[test]
-fn a_node_that_leaves_is_let_go_when_others_keep_the_log() {
+fn a_leaving_node_is_released_when_others_keep_the_log() {
     let mut world = three();
     assert!(!world.leave(2).released);
     assert_eq!(wanted(&mut world), None, "node 1 may yet show that it lives");
@@ -58,7 +58,7 @@ fn a_node_that_leaves_is_let_go_when_others_keep_the_log() {
 }
 
 #[test]
-fn five_that_one_leaves_become_three() {
+fn five_voters_become_three_when_one_leaves() {
     let mut world = keeping(5, 3, None);
     go(&mut world, 4, &[0, 1, 2, 3, 4]);
     assert_eq!(wanted(&mut world), ids(&[0, 1, 2]));
@@ -114,7 +114,7 @@ fn without_a_majority_that_lives_the_voters_are_not_changed() {
 }
 
 #[test]
-fn two_that_leave_at_once_leave_one() {
+fn two_voters_that_leave_at_once_leave_one() {
     let mut world = three();
     world.leave(1);
     world.leave(2);
@@ -151,7 +151,7 @@ fn where_all_leave_the_last_one_stays() {
 }
 
 #[test]
-fn the_only_one_that_keeps_the_log_has_an_heir() {
+fn the_only_voter_has_an_heir() {
     let mut world = World::new(2, 2);
     world.pass(1_000, &[0, 1]);
     go(&mut world, 0, &[0, 1]);
@@ -189,7 +189,7 @@ fn agreeing_at_once_lets_the_last_copy_resign() {
 }
 
 #[test]
-fn what_was_shown_before_a_pause_of_the_leader_is_no_proof() {
+fn proofs_from_before_a_pause_do_not_count() {
     let (mut world, dead, last) = pair(None);
     world.ask(last);
     world.pass(PROOF, &[0, dead]);
@@ -244,7 +244,7 @@ fn taken_back(mutant: Option<Mutant>) -> (World, Renewal) {
 }
 
 #[test]
-fn a_late_resignation_counts_for_nothing() {
+fn a_late_resignation_is_ignored() {
     let (mut world, late) = taken_back(None);
     world.renew_with(2, late);
     assert_eq!(world.serving().len(), 3, "its lease runs");
@@ -271,7 +271,7 @@ fn under_another_leader(mutant: Option<Mutant>) -> (World, Renewal) {
 }
 
 #[test]
-fn a_resignation_of_before_the_term_counts_when_the_node_shows_that_it_stands() {
+fn an_earlier_terms_resignation_counts_once_it_is_shown_to_stand() {
     let (mut world, late) = under_another_leader(None);
     world.renew_with(2, late.clone());
     assert_eq!(world.serving().len(), 3, "it may have been taken back under the leader before");

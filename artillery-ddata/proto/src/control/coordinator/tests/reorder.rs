@@ -96,7 +96,7 @@ fn a_head_that_does_not_close_goes_on() {
 }
 
 #[test]
-fn an_order_names_all_who_serve_once() {
+fn an_order_names_each_serving_member_once() {
     let mut world = World::new(4, 3);
     let chain = ChainId(0);
     let order = world.serving();
@@ -118,7 +118,7 @@ fn an_order_names_all_who_serve_once() {
 }
 
 #[test]
-fn who_leads_no_more_says_so() {
+fn a_deposed_leader_gives_the_reorder_up() {
     let mut world = World::new(3, 3);
     world.pass(2000, &[0, 1, 2]);
     let order = turned(&world);

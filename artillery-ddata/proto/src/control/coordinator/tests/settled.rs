@@ -22,13 +22,13 @@ fn three() -> World {
 }
 
 #[test]
-fn all_are_there_and_nothing_is_to_do() {
+fn a_whole_cluster_is_settled() {
     let mut world = three();
     assert!(is_told(&mut world, 1));
 }
 
 #[test]
-fn somebody_is_missing_until_he_is_replaced() {
+fn a_silent_member_unsettles_until_it_is_replaced() {
     let mut world = three();
     world.pass(600, &[0, 1]);
     assert!(!is_told(&mut world, 1), "node 2 is gone");
@@ -40,7 +40,7 @@ fn somebody_is_missing_until_he_is_replaced() {
 }
 
 #[test]
-fn whoever_has_just_come_is_about_to_change_something() {
+fn a_new_node_unsettles_until_it_is_known() {
     let mut world = three();
     world.put_off = Some(vec![]);
     assert!(!is_told(&mut world, 3), "it isn't known yet");
@@ -53,7 +53,7 @@ fn whoever_has_just_come_is_about_to_change_something() {
 }
 
 #[test]
-fn whoever_has_yet_to_show_whether_it_hears_may_be_about_to_join() {
+fn a_node_that_may_yet_show_that_it_hears_unsettles() {
     let mut world = three();
     world.pass(2_600, &[0, 1]);
     assert_eq!(world.serving().len(), 2);
@@ -71,7 +71,7 @@ fn whoever_has_yet_to_show_whether_it_hears_may_be_about_to_join() {
 }
 
 #[test]
-fn another_life_of_a_member_waits_for_its_place() {
+fn a_new_incarnation_of_a_member_unsettles() {
     let mut world = three();
     let mut other = founder(2);
     other.id.incarnation = Incarnation { store: 2, starts: 1 };
@@ -98,7 +98,7 @@ fn said_at_once(mutant: Option<Mutant>) -> bool {
 }
 
 #[test]
-fn a_leader_that_has_just_begun_has_not_heard_of_all() {
+fn a_new_leader_is_not_settled() {
     assert!(!said_at_once(None));
 }
 
@@ -119,7 +119,7 @@ fn leaves(world: &mut World, n: u8) {
 }
 
 #[test]
-fn a_chain_is_short_as_long_as_a_node_that_lives_may_become_a_member() {
+fn a_chain_is_short_while_a_living_node_may_join() {
     let mut world = three();
     let away = slow::Outside::for_a_test(world.now + Duration::from_secs(30));
     world.coordinator.outside.insert(id(3).node, away);
@@ -132,14 +132,14 @@ fn a_chain_is_short_as_long_as_a_node_that_lives_may_become_a_member() {
 }
 
 #[test]
-fn a_node_that_leaves_has_yet_to_go() {
+fn a_leaving_node_unsettles() {
     let mut world = three();
     leaves(&mut world, 2);
     assert_eq!(said(&mut world, 1).settled, Err(Unsettled::Leaves { member: id(2) }));
 }
 
 #[test]
-fn a_joiner_has_yet_to_serve() {
+fn a_joiner_unsettles() {
     let mut world = three();
     world.pass(2_000, &[0, 1, 3]);
     assert_eq!(said(&mut world, 1).settled, Err(Unsettled::Joins { chain: ChainId(0), member: id(3) }));
@@ -181,7 +181,7 @@ fn a_last_member_that_gets_no_joiner_can_not_leave() {
 }
 
 #[test]
-fn a_last_member_ends_its_chain_when_nobody_stays() {
+fn a_last_member_ends_its_chain_when_no_node_stays() {
     let mut world = last_leaves(None);
     leaves(&mut world, 1);
     assert_eq!(said(&mut world, 0).farewell, Some(Farewell::Ends), "the joiner leaves too");
@@ -201,7 +201,7 @@ fn a_last_member_waits_for_a_node_that_is_gone_and_has_not_left() {
 }
 
 #[test]
-fn a_leader_that_has_just_begun_ends_no_chain() {
+fn a_new_leader_ends_no_chain() {
     let mut world = World::new(1, 1);
     world.pass(3_000, &[0]);
     world.term = 2;
@@ -216,7 +216,7 @@ fn a_node_that_stays_hears_no_farewell() {
 }
 
 #[test]
-fn the_last_node_that_keeps_the_log_hands_it_over() {
+fn the_last_voter_hands_the_log_over() {
     let mut world = World::new(2, 2);
     world.pass(3_000, &[0, 1]);
     world.pass(300, &[0]);
@@ -236,7 +236,7 @@ fn a_last_member_waits_for_a_member_that_this_leader_has_never_heard() {
 }
 
 #[test]
-fn a_spare_that_alone_keeps_the_log_is_not_released_while_a_member_may_come_back() {
+fn the_only_voter_is_not_released_while_a_member_may_come_back() {
     let mut world = World::new(2, 1);
     let spare = (0..2).find(|&n| !world.serving().contains(&id(n))).unwrap();
     assert!(spare == 0 || world.serving() == [id(0)]);
@@ -272,7 +272,7 @@ fn the_log_is_kept_for_a_member_that_leaves_too() {
 }
 
 #[test]
-fn a_member_that_was_told_to_end_does_not_come_to_keep_the_log() {
+fn a_member_told_to_end_does_not_become_a_voter() {
     let (mut world, last) = all_leave();
     // It has shown that it lives, and another change of voters comes to nothing.
     let leading = world.coordinator.leading.as_mut().unwrap();
@@ -286,7 +286,7 @@ fn a_member_that_was_told_to_end_does_not_come_to_keep_the_log() {
 }
 
 #[test]
-fn a_member_that_goes_on_though_it_was_told_to_end_comes_to_keep_the_log() {
+fn a_drained_member_told_to_end_may_become_a_voter() {
     let (mut world, last) = all_leave();
     assert_eq!(said(&mut world, last).farewell, Some(Farewell::Ends));
     world.new_voters = None;
@@ -295,7 +295,7 @@ fn a_member_that_goes_on_though_it_was_told_to_end_comes_to_keep_the_log() {
 }
 
 #[test]
-fn a_member_that_may_have_come_to_keep_the_log_is_not_told_to_end() {
+fn a_member_that_may_be_a_new_voter_is_not_told_to_end() {
     let (mut world, last) = all_leave();
     world.pass(1_000, &[0, last]);
     let leading = world.coordinator.leading.as_mut().unwrap();
@@ -333,7 +333,7 @@ fn a_leader_that_ends_with_its_chain_keeps_the_log() {
 
 /// The leader alone serves the chain, and is drained; the two others that keep the log are told to stop, and end after a while.
 #[test]
-fn a_drained_leader_comes_to_keep_the_log_alone() {
+fn a_drained_leader_becomes_the_only_voter() {
     let mut world = World::new(1, 1);
     world.coordinator.settings.max_voters = 3;
     world.pass(1_000, &[0, 1, 2]);
@@ -360,7 +360,7 @@ fn served_by_others() -> (World, Vec<u8>) {
 }
 
 #[test]
-fn a_leader_that_has_just_begun_says_of_no_chain_that_it_goes_on() {
+fn a_new_leader_says_of_no_chain_that_it_goes_on() {
     let (mut world, all) = served_by_others();
     let leaver = world.serving()[0].node.as_bytes()[0];
     world.term = 2;
@@ -372,7 +372,7 @@ fn a_leader_that_has_just_begun_says_of_no_chain_that_it_goes_on() {
 }
 
 #[test]
-fn a_chain_goes_on_by_a_member_that_has_lived_since() {
+fn a_chain_goes_on_by_a_member_that_has_answered_since() {
     let (mut world, all) = served_by_others();
     let [leaver, other] = [0, 1].map(|at| world.serving()[at].node.as_bytes()[0]);
     let rest: Vec<u8> = all.into_iter().filter(|&n| n != other).collect();

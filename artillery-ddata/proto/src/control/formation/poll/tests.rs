@@ -23,7 +23,7 @@ fn one_founder_decides_at_once() {
 }
 
 #[test]
-fn all_must_accept_before_anybody_votes() {
+fn all_must_accept_before_a_vote() {
     let mut polls = polls(3);
     tell(&mut polls, 0, 1);
     assert_eq!(polls[1].progress().vote, None);
@@ -64,7 +64,7 @@ fn a_majority_abandons_what_one_never_accepted() {
 }
 
 #[test]
-fn a_promise_stands_in_the_way_of_a_late_vote() {
+fn a_promise_prevents_a_late_vote() {
     let mut polls = polls(3);
     polls[0].challenge();
     tell(&mut polls, 0, 1);

@@ -20,7 +20,7 @@ fn still_in(over: u128) -> FormationMessage {
 }
 
 #[test]
-fn one_founds_alone_though_nodes_are_there_that_are_still_in_what_is_over() {
+fn one_founds_alone_beside_nodes_of_the_old_cluster() {
     let mut node = after(1, true);
     assert_eq!(input(&mut node, NOW, seen(2, Some(5))), [], "it looks around first");
     let at = node.next_tick().unwrap();
@@ -33,7 +33,7 @@ fn one_founds_alone_though_nodes_are_there_that_are_still_in_what_is_over() {
 
 /// As a supervisor does that keeps the flag.
 #[test]
-fn one_that_is_to_found_joins_the_cluster_that_it_founded_in_an_earlier_life() {
+fn a_restarted_founder_joins_the_cluster_that_it_founded() {
     let mut node = after(1, true);
     input(&mut node, NOW, seen(6, Some(9)));
     tell(&mut node, life(6, 1), still_in(9));
@@ -41,7 +41,7 @@ fn one_that_is_to_found_joins_the_cluster_that_it_founded_in_an_earlier_life() {
 }
 
 #[test]
-fn the_others_join_it_and_neither_found_nor_go_back() {
+fn the_other_nodes_join_and_do_not_go_back() {
     for over in [4, 5] {
         let mut node = after(1, false);
         for other in 2..6 {
@@ -73,7 +73,7 @@ fn none_of_them_accepts_another_proposal() {
 }
 
 #[test]
-fn what_succeeds_another_cluster_is_proposed_by_nobody() {
+fn a_succeeding_cluster_is_never_proposed() {
     let mut node = formation(1, 3);
     let mut proposal = proposal(1);
     proposal.founding.succeeds = vec![OVER];
@@ -83,7 +83,7 @@ fn what_succeeds_another_cluster_is_proposed_by_nobody() {
 }
 
 #[test]
-fn a_node_that_gives_way_tells_nobody_to_join() {
+fn a_node_that_gives_way_tells_no_node_to_join() {
     let mut node = formation(1, 1);
     input(&mut node, NOW, Input::Tick);
     let says = |node: &mut Formation| tell(node, life(2, 1), FormationMessage::Ask).len();

@@ -99,7 +99,7 @@ fn too_few_nodes_wait() {
 }
 
 #[test]
-fn the_lowest_proposes_first_and_to_those_that_it_saw() {
+fn the_lowest_node_proposes_first_to_the_nodes_it_saw() {
     let (mut low, mut high) = (formation(1, 3), formation(9, 3));
     for node in [1, 3, 5, 9] {
         input(&mut low, NOW, seen(node, None));
@@ -146,14 +146,14 @@ fn a_node_accepts_one_proposal_and_refuses_the_others_for_ever() {
 }
 
 #[test]
-fn another_life_is_not_named() {
+fn another_incarnation_is_not_named() {
     let mut node = Formation::new(founder(life(1, 2)), settings(3), 1).unwrap();
     assert_eq!(tell(&mut node, life(2, 1), propose(&proposal(1))), []);
     assert!(matches!(node.phase(), Phase::Free { .. }));
 }
 
 #[test]
-fn strangers_are_not_listened_to() {
+fn strangers_are_ignored() {
     let mut node = formation(1, 3);
     assert_eq!(tell(&mut node, life(7, 1), propose(&proposal(1))), []);
     tell(&mut node, life(2, 1), propose(&proposal(1)));
@@ -213,7 +213,7 @@ fn other_times_are_accepted_and_the_proposers_count() {
 }
 
 #[test]
-fn a_proposal_that_names_a_replaced_life_is_refused() {
+fn a_proposal_that_names_a_replaced_incarnation_is_refused() {
     let mut node = formation(1, 3);
     input(&mut node, NOW, Input::Replaced(life(3, 1)));
     let outputs = tell(&mut node, life(2, 1), propose(&proposal(1)));
@@ -231,7 +231,7 @@ fn one_replaced_founder_is_no_reason_to_give_up_and_a_majority_is() {
 }
 
 #[test]
-fn who_hears_of_the_verdict_belongs() {
+fn a_founder_that_hears_the_verdict_belongs() {
     let mut node = formation(1, 3);
     tell(&mut node, life(2, 1), propose(&proposal(1)));
     let outputs = tell(&mut node, life(3, 1), FormationMessage::Formed(Box::new(proposal(1).founding)));
@@ -267,7 +267,7 @@ fn a_founding_that_makes_no_sense_is_ignored() {
 }
 
 #[test]
-fn a_member_never_forms_another_cluster_and_tells_who_asks() {
+fn a_member_never_forms_another_cluster_and_names_its_own() {
     let own = Arc::new(founding(5, &[life(1, 7)]));
     let mut node = Formation::member(founder(life(1, 1)), settings(3), own.clone()).unwrap();
     let answer = |to| [Output::Send { to, message: FormationMessage::Formed(Box::new(Founding::clone(&own))) }];
@@ -288,7 +288,7 @@ fn a_founder_that_belongs_elsewhere_ends_the_proposal() {
 }
 
 #[test]
-fn a_replaced_life_says_nothing_any_more() {
+fn a_replaced_incarnation_is_silent() {
     let mut node = formation(1, 1);
     input(&mut node, NOW, Input::Replaced(life(1, 1)));
     assert_eq!((node.phase(), node.next_tick()), (Phase::Replaced, None));
@@ -297,7 +297,7 @@ fn a_replaced_life_says_nothing_any_more() {
 }
 
 #[test]
-fn those_that_did_not_answer_are_asked_last() {
+fn silent_nodes_are_asked_last() {
     let mut node = formation(1, 3);
     for other in [2, 3] {
         input(&mut node, NOW, seen(other, None));
@@ -359,7 +359,7 @@ fn any_founder_finishes_what_a_dead_proposer_began() {
 }
 
 #[test]
-fn a_dead_minority_holds_up_nobody() {
+fn a_dead_minority_does_not_block() {
     let mut network = Network::new(4, 3, 4, 0, false, None);
     network.run_until(network.now + Duration::from_millis(100), |_| false);
     network.kill(2);

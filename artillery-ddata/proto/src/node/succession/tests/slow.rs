@@ -72,7 +72,7 @@ fn is_over(said: &Output) -> bool {
 }
 
 #[test]
-fn the_last_that_are_asked_have_time_to_answer() {
+fn the_last_asked_nodes_have_time_to_answer() {
     let mut slow = Slow::new(Rig::new(4, 10..19, &[18]), 30);
     slow.rig.succeeded();
     slow.pass(LEASE * 20);
@@ -94,7 +94,7 @@ fn a_confirmed_leader_is_one_of_its_own() {
 
 /// The answers are there, and the calls have timed out before they are read.
 #[test]
-fn a_short_pause_makes_nobody_give_way() {
+fn a_short_pause_makes_no_node_give_way() {
     let mut slow = Slow::new(Rig::new(4, [1, 5], &[1, 2, 3, 5]), 5);
     slow.pass(LEASE * 3);
     slow.rig.succeeded();
@@ -106,7 +106,7 @@ fn a_short_pause_makes_nobody_give_way() {
 }
 
 #[test]
-fn a_node_that_was_paused_takes_no_member_for_gone() {
+fn a_paused_node_takes_no_member_for_gone() {
     let mut slow = Slow::new(Rig::new(4, [], &[1, 2, 3]), 5);
     slow.pass(LEASE * 10);
     slow.rig.now = slow.rig.now + LEASE * 10;
@@ -116,7 +116,7 @@ fn a_node_that_was_paused_takes_no_member_for_gone() {
 
 /// A node asks those that are silent beside its renewals, never in their place.
 #[test]
-fn the_leader_hears_of_a_node_however_many_others_are_silent() {
+fn the_leader_hears_a_node_beside_many_silent_ones() {
     for (me, told) in [(4, false), (4, true), (3, true)] {
         let mut rig = Rig::new(me, 10..40, &[30]);
         let configs = rig.node.configs().clone();
@@ -177,7 +177,7 @@ fn two_successors_that_are_met_in_turn_are_decided_on() {
 
 /// It lay in the socket while the node was paused for a minute.
 #[test]
-fn an_old_word_of_the_leader_makes_no_node_ready() {
+fn an_old_answer_of_the_leader_makes_no_node_ready() {
     let mut rig = Rig::new(4, [5], &[]);
     let configs = rig.node.configs().clone();
     rig.node.handle(rig.now, Input::Log { leads: None, leader: Some(id(5)), configs, voters: [id(5)].into() });
