@@ -6,17 +6,17 @@
 
 mod calls;
 mod error;
-mod handle;
+pub(crate) mod handle;
+#[doc(hidden)]
 pub mod key;
 mod scan;
 #[cfg(test)]
 mod tests;
 mod update;
-pub mod value;
+mod value;
 
 pub use calls::{CompareAndSwap, Delete, Get, Increment, Put};
 pub use error::MapError;
-pub use handle::Map;
 pub use key::{AsKey, KeyError, KeySpace, Leading, NameError};
 pub use scan::{MapEntry, MapScan};
 pub use update::Update;

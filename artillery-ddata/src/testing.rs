@@ -62,7 +62,7 @@
 //!
 //! The configuration of a chain is fixed. While a member is crashed its chain takes no writes, and reads are served
 //! where a key is clean; a crashed member doesn't come back. A value in memory is as safe as one on a disk: stores lose
-//! nothing. Changes that a [`Watch`](crate::Watch) hands out are not checked. [`BlockingKv`](crate::BlockingKv) needs
+//! nothing. Changes that a [`Watch`](crate::kv::Watch) hands out are not checked. [`BlockingKv`](crate::blocking::BlockingKv) needs
 //! threads, and so real time.
 
 mod cluster;

@@ -13,7 +13,7 @@ use std::{
     time::Duration,
 };
 
-use artillery_ddata::{ChainId, Kv, Node, NodeBuilder, Place, Way, client::Spread, control::message::Arrange};
+use artillery_ddata::{ChainId, Kv, Node, NodeBuilder, Place, admin::Arrange, client::Spread, kv::Way};
 use support::{PATIENCE, TestCluster, until, within};
 use tokio::task::JoinSet;
 

@@ -5,7 +5,7 @@ mod support;
 
 use std::time::Duration;
 
-use artillery_ddata::{Error, Node, Place, Way};
+use artillery_ddata::{Error, Node, Place, kv::Way};
 use support::{TestCluster, fixed, within};
 use tokio::task::JoinSet;
 

@@ -1,10 +1,7 @@
 //! Nodes and clients with certificates of your own instead of a shared secret: whoever your authority has signed is let
 //! in, under the name in its certificate, and nobody else.
 
-use artillery_ddata::{
-    Client, ClientError, Node,
-    core::{error::IdentityError, identity::Identity},
-};
+use artillery_ddata::{Client, Node, client::ClientError, config::Identity, error::IdentityError};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 
 /// As a rule a program of its own does this, and keeps the authority's key to itself.

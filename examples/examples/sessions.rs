@@ -1,7 +1,7 @@
 //! A session reads what it wrote, at whichever node it is served, and takes that along to another process. Three nodes in
 //! this process are a chain of three.
 
-use artillery_ddata::{Node, ReadMode, ReadState, Session};
+use artillery_ddata::{Node, ReadMode, Session, kv::ReadState};
 
 const SECRET: &str = "not a secret, an example";
 

@@ -9,7 +9,7 @@ use artillery_model::{
 };
 use artillery_proto::node::CoordinatorMutant as Mutant;
 
-/// No limit: these are small.
+/// In effect no time limit: these explorations are small.
 const ENDLESS: Duration = Duration::from_secs(3600);
 
 fn passes(bounds: Bounds) {
@@ -33,7 +33,7 @@ fn a_write_and_a_read_while_one_is_lost() {
     passes(Bounds { writes: 1, ticks: 1, changes: 0, ..Bounds::default() });
 }
 
-/// A reorder in place of the fault, before or after a write was begun.
+/// A reorder in place of the fault, before or after a write begins.
 fn reordered(replica: Option<artillery_proto::replica::Mutant>) -> Bounds {
     Bounds {
         writes: 1,

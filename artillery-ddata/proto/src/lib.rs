@@ -3,11 +3,15 @@
 //! Time, randomness and messages go in as arguments; what is to be sent, stored and answered comes out as values. The
 //! network half, `artillery-ddata`, and the simulator drive the same code. Applications use `artillery-ddata`.
 //!
+//! - [`types`]: chains, versions, updates and sessions;
+//! - [`api`]: reads, writes and their replies;
+//! - [`message`]: the messages between members, nodes and clients;
+//! - [`wire`]: the bytes of these messages;
 //! - [`replica`]: the state machine of one member of one chain (CRAQ);
 //! - [`runner`]: the replica of a chain as it is driven, in the simulator as on the network;
 //! - [`store`]: versions of every key;
 //! - [`control`]: forming a cluster, placing its chains, granting leases;
-//! - [`wire`]: what members, nodes and clients say to each other.
+//! - [`node`]: a node's control state: its log, its lease and the orders to its chains.
 
 pub mod api;
 pub mod control;

@@ -1,4 +1,4 @@
-//! Bytes of wire format 1 about forming a cluster and about its configuration, as `wire_vectors.rs` has those of chains.
+//! Bytes of wire format 1 for forming a cluster and for its configuration; `wire_vectors.rs` has those of chains.
 
 use std::{fs, path::PathBuf, time::Duration};
 
@@ -69,7 +69,7 @@ fn hex(bytes: &[u8]) -> String {
     lines.collect()
 }
 
-/// Insists that the vector holds these bytes, and takes the frame out of them.
+/// Checks that the vector holds these bytes, and decodes their frame.
 fn compared(name: &str, header: Bytes, body: Bytes) -> Frame {
     let sent = Frame { header, body }.to_bytes();
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/wire-1").join(name).with_extension("hex");

@@ -1,6 +1,6 @@
-//! Requests and responses as bytes that every later release that talks wire format 1 must understand, and send.
+//! Requests and responses as bytes: every later release that speaks wire format 1 must understand and send them.
 //!
-//! Once a release speaks it, a vector in `wire-1/` is never changed: what a later one adds gets vectors of its own.
+//! Once a release speaks it, a vector in `wire-1/` never changes: the additions of a later release get vectors of their own.
 
 use std::{fmt::Debug, fs, path::PathBuf, time::Duration};
 
@@ -20,7 +20,7 @@ use artillery_proto::{
 };
 use bytes::Bytes;
 
-/// With one of each step.
+/// A script with one of each step.
 fn script() -> Script {
     let key = || Bytes::from("stock/7");
     let require = |expected| vec![Requirement { key: key(), expected }];
@@ -37,7 +37,7 @@ fn script() -> Script {
     Script { require: require(Expected::Version(Version::new(1, 2))), groups }
 }
 
-/// With one of each outcome.
+/// A script's result with one of each outcome.
 fn ran() -> Computed {
     let told = vec![
         StepOutcome::Done,
@@ -268,7 +268,7 @@ fn no_vector_is_forgotten() {
     }
 }
 
-/// What stands before a large response on a stream of its own.
+/// The frame before a large response on its own stream.
 #[test]
 fn a_large_response_is_announced() {
     let announced = Encoded { header: encode_answer_to(70_000).as_ref().into(), body: Default::default() };

@@ -1,6 +1,6 @@
-//! Bytes that a release has sent must be understood, and sent, by every later one that talks wire format 1.
+//! Chain messages as bytes: every later release that speaks wire format 1 must understand and send them.
 //!
-//! A vector in `wire-1/` is never changed. What a later release adds gets vectors of its own.
+//! A vector in `wire-1/` never changes. The additions of a later release get vectors of their own.
 
 use std::{fs, path::PathBuf};
 
@@ -46,7 +46,7 @@ fn updates(updates: Vec<Update>) -> ChainFrame {
     ChainFrame { chain: ChainId(3), epoch: Epoch(5), index: 1 << 32, message }
 }
 
-/// Of scripts: one ran, one would have told too much.
+/// Updates of scripts: one ran, one had results that were too large.
 fn ran() -> Vec<Update> {
     let ran = Update { outcome: Outcome::Ran, ..put(Version::new(1, 1), "greeting", "hello") };
     let failed = Outcome::Failed(Failure::ResultsTooLarge(1 << 40));

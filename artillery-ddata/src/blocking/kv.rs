@@ -7,11 +7,10 @@ use futures_core::Stream;
 
 use super::runtime::within_runtime;
 use crate::{
-    Batch, Committed, Conflict, Cut, Error, Frontier, GroupOutcome, Kv, Read, ReadMode, RequestId, Resolution, Script,
-    Session, Taken, Version, Versioned,
+    Batch, Error, Frontier, Kv, ReadMode, RequestId, Script, Session, Version,
     driven::Driven,
     error::NotApplied,
-    kv::{KeyPage, Scan, Watch},
+    kv::{Committed, Conflict, Cut, GroupOutcome, KeyPage, Read, Resolution, Scan, Taken, Versioned, Watch},
     replica::NotLocal,
 };
 

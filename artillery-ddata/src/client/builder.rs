@@ -11,9 +11,9 @@ use artillery_core::{
 };
 use tokio::time::{Instant, sleep_until, timeout_at};
 
-use super::{Candidates, Client, ClientError, Spread};
+use super::{Candidates, ClientError, Spread};
 use crate::{
-    Routing,
+    Client, Routing,
     rpc::router::{Asked, Router, Routes, ask_on, from_now},
 };
 
@@ -36,6 +36,13 @@ pub struct ClientBuilder {
     transport: TransportConfig,
     spread: Spread,
     timeout: Duration,
+}
+
+impl Client {
+    /// Begins to describe a client.
+    pub fn builder() -> ClientBuilder {
+        ClientBuilder::new()
+    }
 }
 
 impl ClientBuilder {

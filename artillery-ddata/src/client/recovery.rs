@@ -5,9 +5,8 @@ use std::{net::SocketAddr, time::Duration};
 use artillery_core::error::ConnectError;
 use tokio::{task::JoinSet, time::timeout_at};
 
-use super::Client;
 use crate::{
-    ClusterId, Error, MemberId, NodeId,
+    Client, ClusterId, Error, MemberId, NodeId,
     control::{
         Founder, History,
         recovery::{NotRecovered, Recovered, Standing},

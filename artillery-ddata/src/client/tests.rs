@@ -15,12 +15,12 @@ use tokio::{sync::mpsc, task::JoinSet};
 
 use super::*;
 use crate::{
-    Group, NodeAddress, Place, ReadMode, Refusal, Script, Session, StepOutcome, Version,
+    Client, Error, NodeAddress, NodeId, Place, ReadMode, Refusal, Routing, Script, Session, Version,
     api::{Committed, Computed, Reply, Way, Write},
     control::History,
     driver::fake::{self, FakeNode, SECRET, alone, config, member, routing, unique},
     error::{NotApplied, Unknown},
-    kv::ReadState,
+    kv::{Group, ReadState, StepOutcome},
     message::request::{Operation, Response, ResponseAnswer},
     types::update::RequestKey,
     wire::{

@@ -108,10 +108,10 @@ pub enum Stopped {
     /// What keeps the configuration log here has failed: the node can't take part in its cluster any more.
     LogFailed,
     /// An operator gave its cluster up: its next life is to found the one that succeeds it
-    /// ([`NodeBuilder::found_after`](crate::node::NodeBuilder::found_after)).
+    /// ([`NodeBuilder::found_after`](crate::NodeBuilder::found_after)).
     Founds,
     /// Another cluster succeeds its own, of which it held nothing: its next life is to join that
-    /// ([`NodeBuilder::join_after`](crate::node::NodeBuilder::join_after)).
+    /// ([`NodeBuilder::join_after`](crate::NodeBuilder::join_after)).
     Succeeded,
 }
 

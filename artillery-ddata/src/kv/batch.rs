@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-use super::{copy, pair};
+use super::{keep::copy, keep::pair};
 use crate::api::{Expected, Step};
 
 /// Changes and their conditions, all or nothing, within one chain. A plain value: write it by

@@ -9,9 +9,9 @@ use std::{
 use bytes::Bytes;
 use tokio::task::coop;
 
-use super::{Kv, Read, ReadState, Served, Versioned, how_to_read};
+use super::{Read, ReadState, Served, Versioned, handle::how_to_read};
 use crate::{
-    Error, MemberId, Place, Session,
+    Error, Kv, MemberId, Place, Session,
     api::{self, Query, ReadMode, Reply, Way},
     error::NotApplied,
     rpc::router::{Answer, BegunRead, HowToRead},

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use super::{Call, Kv, get::no_read, how_to_read};
+use super::{Call, get::no_read, handle::how_to_read};
 use crate::{
-    Error, Session,
+    Error, Kv, Session,
     api::{Hashed, HashedPage, Query, ReadMode, Reply},
     rpc::router::{Answer, HowToRead, from_now},
     store::position,

@@ -5,12 +5,12 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use super::{
-    Call, Kv, ReadState, Served, Versioned,
+    Call, ReadState, Served, Versioned,
     get::{no_read, served},
-    how_to_read,
+    handle::how_to_read,
 };
 use crate::{
-    Error, Sequence, Session,
+    Error, Kv, Sequence, Session,
     api::{self, Query, ReadMode, Reply},
     rpc::router::{Answer, HowToRead},
 };

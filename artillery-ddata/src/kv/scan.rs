@@ -13,13 +13,13 @@ use bytes::Bytes;
 use futures_core::Stream;
 
 use super::{
-    Kv, copy,
     fetched::{Fetched, Next, Source},
     get::no_read,
-    how_to_read,
+    handle::how_to_read,
+    keep::copy,
 };
 use crate::{
-    ChainId, Error, MemberId, Session, Version,
+    ChainId, Error, Kv, MemberId, Session, Version,
     api::{self, Page, Query, ReadMode, Reply, Snapshot},
     rpc::router::{Answer, HowToRead, from_now},
     store::Record,

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-use super::{copy, pair};
+use super::{keep::copy, keep::pair};
 use crate::api::{self, Expected, Requirement, ScriptStep};
 
 /// Groups of steps that run one after the other where the chain is ordered, and whose results come back. Its keys belong to
@@ -92,38 +92,38 @@ impl Group {
         self
     }
 
-    /// Tells what a key holds: [`StepOutcome::Found`](crate::StepOutcome::Found).
+    /// Tells what a key holds: [`StepOutcome::Found`](crate::kv::StepOutcome::Found).
     pub fn get(self, key: impl AsRef<[u8]>) -> Self {
         self.step(ScriptStep::Get { key: copy(key) })
     }
 
-    /// Tells how long a key's value is: [`StepOutcome::Length`](crate::StepOutcome::Length).
+    /// Tells how long a key's value is: [`StepOutcome::Length`](crate::kv::StepOutcome::Length).
     pub fn length(self, key: impl AsRef<[u8]>) -> Self {
         self.step(ScriptStep::Length { key: copy(key) })
     }
 
-    /// Gives a key a value: [`StepOutcome::Done`](crate::StepOutcome::Done).
+    /// Gives a key a value: [`StepOutcome::Done`](crate::kv::StepOutcome::Done).
     pub fn put(self, key: impl AsRef<[u8]>, value: impl Into<Bytes>) -> Self {
         let (key, value) = pair(key, value);
         self.step(ScriptStep::Put { key, value })
     }
 
-    /// Makes a key absent: [`StepOutcome::Deleted`](crate::StepOutcome::Deleted).
+    /// Makes a key absent: [`StepOutcome::Deleted`](crate::kv::StepOutcome::Deleted).
     pub fn delete(self, key: impl AsRef<[u8]>) -> Self {
         self.step(ScriptStep::Delete { key: copy(key) })
     }
 
-    /// Makes a key absent, and tells what it held: [`StepOutcome::Found`](crate::StepOutcome::Found).
+    /// Makes a key absent, and tells what it held: [`StepOutcome::Found`](crate::kv::StepOutcome::Found).
     pub fn get_delete(self, key: impl AsRef<[u8]>) -> Self {
         self.step(ScriptStep::GetDelete { key: copy(key) })
     }
 
-    /// Appends to a value; an absent key counts as empty: [`StepOutcome::Appended`](crate::StepOutcome::Appended).
+    /// Appends to a value; an absent key counts as empty: [`StepOutcome::Appended`](crate::kv::StepOutcome::Appended).
     pub fn append(self, key: impl AsRef<[u8]>, value: impl Into<Bytes>) -> Self {
         self.step(ScriptStep::Append { key: copy(key), value: value.into() })
     }
 
-    /// Adds to a decimal number; an absent key counts as 0: [`StepOutcome::Number`](crate::StepOutcome::Number).
+    /// Adds to a decimal number; an absent key counts as 0: [`StepOutcome::Number`](crate::kv::StepOutcome::Number).
     pub fn increment(self, key: impl AsRef<[u8]>, by: i64) -> Self {
         self.step(ScriptStep::Increment { key: copy(key), by })
     }

@@ -10,11 +10,12 @@ use bytes::Bytes;
 
 use super::*;
 use crate::{
-    ChainId, Error, NodeId, Refusal,
+    Batch, ChainId, Error, Kv, NodeId, NotLocal, Place, ReadMode, Refusal, RequestId, Script, Session, Version,
     api::{Computed, Expected, GroupFailure, StepOutcome, Way},
     driver::fake::{self, FakeNode, alone, unique},
-    error::NotApplied,
-    types::update::Failure,
+    error::{NotApplied, Unknown},
+    kv::keep::pair,
+    types::{keep::SHORT, update::Failure},
 };
 
 #[tokio::test]

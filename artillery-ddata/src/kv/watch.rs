@@ -14,13 +14,12 @@ use futures_core::Stream;
 use tokio::time::Instant;
 
 use super::{
-    Kv,
     fetched::{Fetched, Next, Source},
     get::no_read,
-    how_to_read,
+    handle::how_to_read,
 };
 use crate::{
-    ChainId, Error, Frontier, Refusal, Routing, Sequence, Version,
+    ChainId, Error, Frontier, Kv, Refusal, Routing, Sequence, Version,
     api::{self, Changes, Query, ReadMode, Reply},
     error::{NotApplied, WayOn},
     rpc::router::{Answer, HowToRead, from_now},

@@ -9,9 +9,9 @@ use std::{
 
 use bytes::Bytes;
 
-use super::{Batch, Call, Committed, Conflict, Kv, Script, Taken, Versioned};
+use super::{Call, Committed, Conflict, Taken, Versioned};
 use crate::{
-    Error, RequestId, Session, Version,
+    Batch, Error, Kv, RequestId, Script, Session, Version,
     api::{self, Computed, GroupOutcome, Reply, Write},
     error::Unknown,
     rpc::router::{Answer, BegunWrite, HowToWrite, Router},

@@ -9,7 +9,7 @@ use super::{
     AsKey, Bincode, CompareAndSwap, Decimal, Delete, Get, Increment, KeySpace, Leading, MapError, MapScan, NameError,
     Put, Update, ValueCodec,
 };
-use crate::{Kv, ReadMode, Session, Version, Versioned};
+use crate::{Kv, ReadMode, Session, Version, kv::Versioned};
 
 /// Entries of one type within the data of a cluster: keys by a codec that keeps their order ([`key`](super::key)),
 /// values by the codec `C`.
@@ -122,7 +122,7 @@ impl<K, V, C: ValueCodec<V>> Map<K, V, C> {
         Ok(C::encode(value)?)
     }
 
-    /// The value that these bytes are, of a [`Conflict`](crate::Conflict) for instance.
+    /// The value that these bytes are, of a [`Conflict`](crate::kv::Conflict) for instance.
     ///
     /// # Errors
     /// [`MapError::Value`].

@@ -4,6 +4,7 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
 use super::*;
+use crate::Map;
 use crate::{
     Batch, Error, Kv, Refusal, Session, Version,
     api::{ReadMode, Way},

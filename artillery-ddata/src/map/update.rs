@@ -6,7 +6,7 @@ use bytes::Bytes;
 use tokio::time::Instant;
 
 use super::{MapError, ValueCodec, ValueError, calls::Decode};
-use crate::{Committed, Error, Kv, ReadMode, Session, Version, error::NotApplied, rpc::router::from_now};
+use crate::{Error, Kv, ReadMode, Session, Version, error::NotApplied, kv::Committed, rpc::router::from_now};
 
 type Change<'a, V> = Box<dyn FnMut(Option<V>) -> Option<V> + Send + 'a>;
 

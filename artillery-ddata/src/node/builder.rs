@@ -11,12 +11,16 @@ use artillery_core::{
     transport::LinkFilter,
 };
 
-use super::{Inner, Node, data::Data, random, threads::Workers};
+use super::{
+    data::Data,
+    handle::{Node, NodeInner},
+    random,
+    threads::Workers,
+};
 use crate::{
-    ClusterId, Mode,
+    ClusterId, Kv, Mode,
     config::{Config, ConfigProblem, Threads},
     control::formation::{After, InvalidSettings},
-    kv::Kv,
     store::{MemoryStore, Store},
 };
 
@@ -63,6 +67,18 @@ fn list(problems: &[ConfigProblem]) -> String {
 impl From<Config> for NodeBuilder {
     fn from(config: Config) -> Self {
         Self { config, ..Self::default() }
+    }
+}
+
+impl Node {
+    /// Begins a node with default settings.
+    pub fn builder() -> NodeBuilder {
+        NodeBuilder::default()
+    }
+
+    /// Begins a node with these settings.
+    pub fn from_config(config: Config) -> NodeBuilder {
+        NodeBuilder::from(config)
     }
 }
 
@@ -237,7 +253,7 @@ impl NodeBuilder {
         let cluster = cluster.start().await?;
         let router = data.start(&cluster, random::wide())?;
         let kv = Kv::new(router).with_timeout(self.config.timeout);
-        Ok(Node { inner: Arc::new(Inner { cluster, data, kv, _threads: threads }) })
+        Ok(Node { inner: Arc::new(NodeInner { cluster, data, kv, _threads: threads }) })
     }
 }
 

@@ -3,6 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use super::*;
+use crate::Node;
 use crate::{control::embedded::Embedded, driver::control::Door, kv::Call};
 
 async fn alone() -> (Node, Embedded) {

@@ -1,6 +1,10 @@
 //! What clean and dirty reads cost.
 
-use artillery_ddata::{Error, Place, ReadMode, ReadState, Way, client::Spread};
+use artillery_ddata::{
+    Error, Place, ReadMode,
+    client::Spread,
+    kv::{ReadState, Way},
+};
 
 use super::{
     SHORT, settled,

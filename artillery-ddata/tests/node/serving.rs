@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use artillery_ddata::{Error, Place, ReadMode, ReadState, Version, client::Spread};
+use artillery_ddata::{Error, Place, ReadMode, Version, client::Spread, kv::ReadState};
 
 use super::{
     SHORT,

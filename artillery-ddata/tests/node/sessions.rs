@@ -1,6 +1,10 @@
 //! Sessions of applications, and those by which retries are known.
 
-use artillery_ddata::{Error, Place, ReadMode, ReadState, Resolution, Session, error::Unknown};
+use artillery_ddata::{
+    Error, Place, ReadMode, Session,
+    error::Unknown,
+    kv::{ReadState, Resolution},
+};
 
 use super::support::{TestCluster, within};
 

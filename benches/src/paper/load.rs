@@ -7,7 +7,7 @@ use std::{
 };
 
 use artillery_core::clock;
-use artillery_ddata::{Kv, Version, Way};
+use artillery_ddata::{Kv, Version, kv::Way};
 use tokio::time::{Interval, MissedTickBehavior, interval};
 
 use super::tally::{Kind, Tally};

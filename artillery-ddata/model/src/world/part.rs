@@ -1,5 +1,5 @@
-//! Parts of a world: most steps change one or two of them, the rest is shared with the world before, and what it is known
-//! by as well.
+//! Parts of a world. Most steps change one or two of them; the others are shared with the world before, and so are their
+//! fingerprints.
 
 use std::{
     fmt,
@@ -10,9 +10,9 @@ use std::{
 
 use artillery_proto::node::Node;
 
-/// What a world is made of. A clone is the same once more, and shares nothing with it that changes.
+/// A component of a world. A clone is equal to the original, and shares nothing with it that changes.
 pub(crate) trait Piece: Clone {
-    /// Writes down all that what it does next depends on.
+    /// Writes down everything on which the later steps of the piece depend.
     fn describe(&self, out: &mut dyn fmt::Write) -> fmt::Result;
 }
 
@@ -22,7 +22,7 @@ impl Piece for Node {
     }
 }
 
-/// A piece that is copied when it is about to change.
+/// A piece with copy on write.
 #[derive(Debug)]
 pub(crate) struct Part<T> {
     piece: Arc<T>,
@@ -34,7 +34,7 @@ impl<T: Piece> Part<T> {
         Self { piece: Arc::new(piece), fingerprint: OnceLock::new() }
     }
 
-    /// 64 bits of its description.
+    /// 64 bits of the description of the piece.
     pub(crate) fn fingerprint(&self) -> u64 {
         *self.fingerprint.get_or_init(|| fingerprint(|out| self.piece.describe(out)))
     }
@@ -64,7 +64,7 @@ impl<T: Piece> DerefMut for Part<T> {
 /// 64 bits of a description.
 pub(crate) fn fingerprint(describe: impl FnOnce(&mut String) -> fmt::Result) -> u64 {
     let mut out = String::with_capacity(1 << 12);
-    // A string takes whatever is written.
+    // Writing to a string never fails.
     let _ = describe(&mut out);
     let mut hasher = DefaultHasher::new();
     hasher.write(out.as_bytes());

@@ -244,7 +244,7 @@ impl Coordinator {
     /// entries. Two coordinators that write the same and share a log go on in the same way.
     ///
     /// # Errors
-    /// What `out` fails with.
+    /// The error of `out`.
     #[cfg(feature = "mutants")]
     pub(crate) fn describe(&self, out: &mut dyn std::fmt::Write) -> std::fmt::Result {
         // Names every field, so that a forgotten new one doesn't compile.

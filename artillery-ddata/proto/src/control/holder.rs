@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{MemberId, NodeId, Timestamp};
 
-/// After so many renewals without an answer other nodes are asked beside the leader. It may be gone, or only answer slowly.
+/// After so many renewals without an answer other nodes are asked beside the leader, which may be gone or only slow.
 const PATIENCE: u32 = 2;
 
 /// Renewals whose answers still count.
@@ -193,7 +193,7 @@ impl Holder {
         self.leave
     }
 
-    /// Asks with the next renewal, which is due now, to leave. It serves on until a leader agrees.
+    /// Asks with the next renewal, which is due now, to leave. The node serves on until a leader agrees.
     pub(crate) fn leave(&mut self, now: Timestamp) {
         if !self.leave.is_asked() {
             self.leave.stage = Stage::Asks;
@@ -337,11 +337,11 @@ impl Holder {
 
 #[cfg(feature = "mutants")]
 impl Holder {
-    /// Test-only: writes down all that its conduct depends on, except the content of the log's entries.
-    /// Two of them that write the same and share a log go on in the same way.
+    /// Test-only: writes down all that the lease client's conduct depends on, except the content of the log's entries. Two
+    /// lease clients that write the same and share a log go on in the same way.
     ///
     /// # Errors
-    /// What `out` fails with.
+    /// The error of `out`.
     pub(crate) fn describe(&self, out: &mut dyn std::fmt::Write) -> std::fmt::Result {
         // Names every field, so that a forgotten new one doesn't compile.
         let Self {

@@ -164,7 +164,7 @@ pub trait ConfigLog: Send + Sync + fmt::Debug + 'static {
     /// Replaces the voters by these nodes, if this node leads in `term`. Their addresses stand in the log.
     ///
     /// # Errors
-    /// As [`append`](Self::append).
+    /// Those of [`append`](Self::append).
     fn set_voters(&self, term: Term, voters: BTreeSet<MemberId>) -> BoxFuture<'_, Result<(), AppendError>>;
 
     /// Waits until [`leads`](Self::leads), [`leader`](Self::leader), [`configs`](Self::configs) or

@@ -188,7 +188,7 @@ pub enum ReorderError {
     /// There is no such chain.
     #[error("there is no chain {}", chain.0)]
     NoChain {
-        /// Which.
+        /// The named chain.
         chain: ChainId,
     },
     /// Only serving members have a place.

@@ -23,7 +23,7 @@ pub fn chain_of(key: &[u8], chains: u32) -> ChainId {
 }
 
 /// The part of a key that decides its chain: the bytes between the first `{` and the first `}` behind it, or the whole key
-/// if there are none (Redis Cluster's rule).
+/// if there are no such bytes (Redis Cluster's rule).
 pub fn hash_tag(key: &[u8]) -> &[u8] {
     let tag = key.iter().position(|&byte| byte == b'{').and_then(|open| {
         let rest = &key[open + 1..];

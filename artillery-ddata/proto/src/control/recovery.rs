@@ -198,7 +198,7 @@ pub enum NotRecovered {
     /// Another history has begun meanwhile.
     #[error("{found} is the history now: the cluster has been recovered already")]
     OtherHistory {
-        /// Which.
+        /// The present history.
         found: History,
     },
     /// The cluster has no log of configurations that could be lost.

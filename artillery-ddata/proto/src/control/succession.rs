@@ -47,13 +47,13 @@ pub enum NotFounded {
         "cluster {by} succeeds it already: start the nodes again that are to join that. If it is gone too, start them with their usual flags"
     )]
     Succeeded {
-        /// Which cluster.
+        /// The other cluster.
         by: ClusterId,
     },
     /// Another node than the one that was asked is to found the new cluster.
     #[error("{} is the node that founds the new cluster", by.name)]
     Elsewhere {
-        /// Which one.
+        /// The founding node.
         by: Founder,
     },
     /// The cluster has no log of configurations: its members never change.
@@ -118,7 +118,7 @@ mod tests {
         MemberId { node: NodeId::from_bytes([node; 16]), incarnation: Incarnation { store: life, starts: 1 } }
     }
 
-    /// A later life of a node: the chain is served by first lives of nodes 1 to 3.
+    /// An incarnation of a node. The first incarnations of nodes 1 to 3 serve the chain.
     fn standing(node: u8, life: u128) -> Standing {
         let members = (1..=3).map(|node| ChainMember { id: id(node, 1), role: Role::Serving }).collect();
         let config =

@@ -1,4 +1,4 @@
-//! Has the chains of this node act by what the log says.
+//! Makes the chains of this node act by the configurations of the log.
 
 use std::{collections::BTreeSet, sync::Arc};
 

@@ -9,7 +9,7 @@ impl Node {
     /// and share a log go on in the same way.
     ///
     /// # Errors
-    /// What `out` fails with.
+    /// The error of `out`.
     pub fn describe(&self, out: &mut dyn fmt::Write) -> fmt::Result {
         // Names every field, so that a forgotten new one doesn't compile.
         let Self {

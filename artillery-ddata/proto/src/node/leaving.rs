@@ -283,7 +283,7 @@ impl Node {
         }
     }
 
-    /// Has the chains act by leases again: only by leases granted from now on, never by one from before they resigned.
+    /// Makes the chains act by leases again: only by leases granted from now on, never by one from before they resigned.
     pub(super) fn serve_again(&mut self) {
         self.stretch += 1;
         let stretch = self.stretch;

@@ -1,4 +1,4 @@
-//! What a node says, and when, while its chains lag.
+//! The messages of a node while its chains lag.
 
 mod leaving;
 
@@ -33,7 +33,7 @@ struct Rig {
     node: Node,
     now: Timestamp,
     configs: Arc<Configs>,
-    /// What the chains say of themselves.
+    /// Whether the chains report that they are open.
     open: bool,
 }
 
@@ -47,7 +47,7 @@ impl Rig {
         Self { node, now: at(1), configs, open: true }
     }
 
-    /// One whose chains act by what it has begun with.
+    /// A node whose chains act by its first configurations.
     fn acting() -> Self {
         let mut rig = Self::new();
         let upto = rig.configs.applied();
@@ -99,12 +99,12 @@ impl Rig {
         self.handle(Input::Renewed { from: id(1), renewed: Some(renewed) });
     }
 
-    /// The same configurations, and one of chain 0 that doesn't name node 3.
+    /// The same configurations, with a newer one of chain 0 that doesn't name node 3.
     fn without_me(&self) -> Arc<Configs> {
         self.naming(|other| other != id(3))
     }
 
-    /// The same configurations, and one of chain 0 that names node 3 alone.
+    /// The same configurations, with a newer one of chain 0 that names node 3 alone.
     fn only_me(&self) -> Arc<Configs> {
         self.naming(|other| other == id(3))
     }
@@ -121,7 +121,7 @@ impl Rig {
     }
 }
 
-/// What the next renewals say that the chains act by, when one of two does.
+/// The log index that the next renewal claims, when one of two chains acts by a newer one.
 fn said_when_one_acts(mut rig: Rig) -> LogIndex {
     let newer = rig.without_me();
     rig.hear(newer.clone());
@@ -181,7 +181,7 @@ fn a_node_that_acts_early_says_so_while_a_chain_serves_by_the_old_configuration(
     assert!(said_when_one_acts(rig) > before);
 }
 
-/// What the node says about being ready once its chains stand like this and the leader answers like that.
+/// Whether the node reports that it is ready, after the leader has answered so.
 fn told(rig: &mut Rig, settled: Result<(), Unsettled>, change: impl FnOnce(&mut Renewed)) -> bool {
     rig.answer(|renewed| {
         renewed.settled = settled;

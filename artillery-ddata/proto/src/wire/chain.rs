@@ -141,7 +141,7 @@ pub enum HistoryError {
     Snapshot(#[from] SnapshotError),
 }
 
-/// The header of every frame between members. `M` borrows on the way out.
+/// The header of every frame between members. `M` is borrowed when it is encoded.
 #[derive(Serialize, Deserialize)]
 struct Header<M> {
     chain: ChainId,
@@ -186,7 +186,7 @@ struct UpdateHeader {
     changes: u32,
 }
 
-/// `P` borrows on the way out.
+/// The header of a chunk. `P` is borrowed when it is encoded.
 #[derive(Serialize, Deserialize)]
 struct ChunkHeader<P> {
     watermark: Sequence,

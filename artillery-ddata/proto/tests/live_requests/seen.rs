@@ -1,4 +1,4 @@
-//! What replies have told, to be asked with later; and what they must not exceed.
+//! The content of replies, for use in later requests, and the limits on replies.
 
 use std::collections::BTreeMap;
 
@@ -11,10 +11,10 @@ use artillery_proto::{
 };
 use bytes::Bytes;
 
-/// What an entry of an answer counts for beside its key and its value.
+/// The bytes that an entry of a reply counts for beside its key and its value.
 const ENTRY: usize = 64;
 
-/// What it is worth to ask with.
+/// Values from earlier replies that are useful in requests.
 #[derive(Default)]
 pub(super) struct Seen {
     versions: Vec<Version>,
@@ -24,7 +24,7 @@ pub(super) struct Seen {
     position: u64,
 }
 
-/// The newest half of the time, the one before it a quarter of the time, and so on.
+/// Picks the newest value half of the time, the one before it a quarter of the time, and so on.
 fn pick<T: Copy>(from: &[T], at: u8) -> Option<T> {
     from.iter().rev().nth(at.leading_ones() as usize).or(from.first()).copied()
 }
@@ -74,7 +74,7 @@ impl Seen {
     }
 }
 
-/// How many replies there were of each kind.
+/// The number of replies of each kind.
 pub(crate) type Counts = BTreeMap<&'static str, u64>;
 
 pub(super) fn kind(reply: &Reply) -> &'static str {
@@ -111,7 +111,7 @@ fn refusal_kind(refusal: &Refusal) -> &'static str {
     }
 }
 
-/// Values and keys are no longer than allowed, and an answer of many holds no more than it may.
+/// Checks that values and keys are no longer than allowed, and that a reply with many entries is within its bound.
 pub(super) fn check(reply: &Reply, settings: &Settings) {
     match reply {
         Reply::Committed(Committed { result: Computed::Took(Some((_, value))), .. })

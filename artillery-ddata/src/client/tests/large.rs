@@ -123,7 +123,7 @@ async fn too_much_to_one_node_waits_and_hears_so() {
 async fn waiting_read(
     client: &Client,
     streams: &mut mpsc::Receiver<IncomingStream>,
-) -> (tokio::task::JoinHandle<Result<crate::Read, Error>>, u64, IncomingStream) {
+) -> (tokio::task::JoinHandle<Result<crate::kv::Read, Error>>, u64, IncomingStream) {
     let kv = client.kv();
     let get = tokio::spawn(async move { kv.get("k").timeout(Duration::from_secs(5)).await });
     loop {

@@ -14,7 +14,8 @@ use tokio::{
 use super::{Cluster, Inner, Trouble, Witness, interruptions};
 use crate::{
     Mode, Routing,
-    control::{ChainSettings, Configs, Founder, Founding},
+    config::ChainSettings,
+    control::{Configs, Founder, Founding},
     replica::Settings,
     testing::node::Member,
 };

@@ -2,7 +2,7 @@
 
 use std::fmt::Display;
 
-use artillery_ddata::{Committed, Kv};
+use artillery_ddata::{Kv, kv::Committed};
 use artillery_programs::exit::{self, Failure};
 use serde_json::Value;
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use artillery_ddata::{Client, control::message::Arrange};
+use artillery_ddata::{Client, admin::Arrange};
 use artillery_programs::exit::{self, Failure};
 use tokio::time::{Instant, sleep};
 

@@ -11,8 +11,8 @@ use artillery_core::{
     error::ConnectError,
 };
 use artillery_ddata::{
-    Client, ClientError,
-    client::{Candidates, ClientBuilder, Spread},
+    Client, ClientBuilder,
+    client::{Candidates, ClientError, Spread},
 };
 use artillery_programs::{
     args::LinkArgs,

@@ -4,11 +4,8 @@ use std::time::Duration;
 
 use artillery_ddata::{
     Client, ClusterId,
+    admin::{Founder, NotFounded, plan_succession},
     client::Spread,
-    control::{
-        Founder,
-        succession::{self, NotFounded},
-    },
 };
 use artillery_programs::exit::{self, Failure};
 use serde_json::json;
@@ -37,7 +34,7 @@ pub(super) async fn run(
 ) -> Result<u8, Failure> {
     let survey = client.survey(timeout.min(LOOK)).await;
     // The nodes know of their lease, and look for themselves.
-    let by = succession::found(cluster, &survey.standings, Duration::ZERO, Duration::ZERO, false);
+    let by = plan_succession(cluster, &survey.standings, Duration::ZERO, Duration::ZERO, false);
     let mut by = by.map_err(Failure::failed)?;
     eprintln!("nodes that answer: {}; silent: {}", names(&survey), list(&survey.silent));
     let patience = timeout.max(PATIENCE);

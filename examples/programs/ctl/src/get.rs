@@ -1,6 +1,6 @@
 //! `ctl get`.
 
-use artillery_ddata::{Client, Kv, ReadMode, ReadState};
+use artillery_ddata::{Client, Kv, ReadMode, kv::ReadState};
 use artillery_programs::exit::{self, Failure};
 use serde_json::{Map, Value, json};
 

@@ -1,6 +1,6 @@
 //! `ctl outcome`: what became of a write, settled for ever.
 
-use artillery_ddata::{Kv, RequestId, Resolution};
+use artillery_ddata::{Kv, RequestId, kv::Resolution};
 use artillery_programs::exit::{self, Failure};
 use serde_json::json;
 

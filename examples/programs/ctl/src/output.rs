@@ -4,7 +4,7 @@ use std::io::{self, Write};
 #[cfg(target_os = "linux")]
 use std::os::fd::AsFd;
 
-use artillery_ddata::Committed;
+use artillery_ddata::kv::Committed;
 use artillery_programs::exit::Failure;
 use serde_json::{Map, Value, json};
 #[cfg(target_os = "linux")]

@@ -4,8 +4,7 @@ use std::{fmt::Write, time::Duration};
 
 use artillery_ddata::{
     Client, ClusterId,
-    client::Survey,
-    control::recovery::{self, Kept, Recovered},
+    admin::{Kept, Recovered, Survey, plan_recovery},
 };
 use artillery_programs::exit::{self, Failure};
 use serde_json::{Value, json};
@@ -19,7 +18,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 pub(super) async fn run(client: &Client, cluster: ClusterId, timeout: Duration, output: Output) -> Result<u8, Failure> {
     let survey = client.survey(timeout.min(LOOK)).await;
-    let plan = recovery::plan(cluster, &survey.standings, Duration::ZERO).map_err(Failure::failed)?;
+    let plan = plan_recovery(cluster, &survey.standings, Duration::ZERO).map_err(Failure::failed)?;
     eprintln!("nodes that answer: {}; silent: {}", names(&survey), list(&survey.silent));
     eprintln!("{} has the best history that survives: it goes on, if the others stay silent", plan.by.name);
     let told = client.recover(plan.by.id.node, cluster, plan.history, timeout.max(PATIENCE)).await?;

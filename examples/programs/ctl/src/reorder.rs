@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use artillery_ddata::{
     ChainId, Client, MemberId, NodeId, Routing,
-    control::message::{Arrange, ArrangeError, ReorderError},
+    admin::{Arrange, ArrangeError, ReorderError},
 };
 use artillery_programs::exit::{self, Failure};
 use tokio::time::{Instant, sleep};

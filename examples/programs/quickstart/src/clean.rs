@@ -1,6 +1,9 @@
 //! Clean reads: every node answers alone, and right.
 
-use artillery_ddata::{Node, ReadState, Way};
+use artillery_ddata::{
+    Node,
+    kv::{ReadState, Way},
+};
 use artillery_programs::exit::Failure;
 
 use super::{ledger::Ledger, summary::Story};

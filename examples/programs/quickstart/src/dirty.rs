@@ -5,7 +5,7 @@ use std::sync::{
     atomic::{AtomicBool, AtomicU64, Ordering},
 };
 
-use artillery_ddata::{Error, Kv, Node, ReadMode, ReadState, Version};
+use artillery_ddata::{Error, Kv, Node, ReadMode, Version, kv::ReadState};
 use artillery_programs::exit::Failure;
 use tokio::task::JoinSet;
 

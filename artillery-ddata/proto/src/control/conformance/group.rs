@@ -177,7 +177,7 @@ pub async fn unknown_then_taken(rig: &impl Rig) {
     assert!(next_term > term, "each leader has a term of its own");
     let found = rig.entries(next).into_iter().find(|entry| entry.index == at);
     let placed = LogEntry { index: at, term, change: change.clone() };
-    assert_eq!(found, Some(placed.clone()), "who leads has all that a majority had");
+    assert_eq!(found, Some(placed.clone()), "a leader has all entries that a majority had");
     case.is_taken(next, next_term, at, &change).await;
 
     let last = case.commit(&others).await;
@@ -188,9 +188,9 @@ pub async fn unknown_then_taken(rig: &impl Rig) {
     assert_eq!(entries.iter().filter(|entry| entry.change == change).collect::<Vec<_>>(), [&placed], "and only once");
 }
 
-/// How often a test waits for something that must happen: a minute, far longer than it takes.
+/// How many steps of two milliseconds a test waits for something that must happen: a minute, far longer than it takes.
 const PATIENCE: usize = 30_000;
-/// How often a test waits where nothing may happen: ten seconds, longer than elections take.
+/// How many steps a test waits where nothing may happen: ten seconds, longer than elections take.
 const STILL: usize = 5_000;
 /// A large number of entries for a node to catch up with.
 const MANY: usize = 20;

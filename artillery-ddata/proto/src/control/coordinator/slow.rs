@@ -31,9 +31,9 @@ const TRUSTED: u32 = 4;
 const QUICK: u32 = 40;
 /// A slow path takes so many times as long as usual.
 const UNUSUAL: u32 = 8;
-/// Where all other paths are as usual, a path that takes so many times as long as usual is slow,
+/// Where all other paths are as usual, a slow path takes so many times as long as usual.
 const FAR: u32 = 32;
-/// unless it takes less than this part of `slow`.
+/// Where all other paths are as usual, a path that takes less than this part of `slow` is not slow.
 const NEAR: u32 = 200;
 /// A slow path takes at least this part of what the slowest one takes.
 const AS_SLOW: u32 = 4;

@@ -21,7 +21,7 @@ fn founder(n: u8) -> Founder {
     Founder { id: id(n), name: format!("n{n}"), addrs: vec![] }
 }
 
-/// A leader over a log that says yes, with nodes that renew when they are told to.
+/// A leader over a log that takes every proposal, with nodes that renew on command.
 struct World {
     coordinator: Coordinator,
     configs: Configs,
@@ -34,14 +34,14 @@ struct World {
     /// Proposals that wait for their decision, if decisions are put off.
     put_off: Option<Vec<(Term, LogIndex, Change)>>,
     reordered: Vec<(u64, Result<Epoch, ReorderError>)>,
-    /// Why anything was changed.
+    /// The reasons of all changes.
     why: Vec<Why>,
     nodes: u8,
     /// The last answer to each node.
     said: BTreeMap<u8, Renewed>,
-    /// What each node says of leaving, if it doesn't stay.
+    /// How far each leaving node has come.
     leaves: BTreeMap<u8, Leave>,
-    /// Who keeps the log, and who is to.
+    /// The present voters, and the ones that the leader wants.
     voters: BTreeSet<MemberId>,
     new_voters: Option<BTreeSet<MemberId>>,
 }
@@ -152,7 +152,7 @@ impl World {
         answers.last().and_then(|renewed| renewed.lease)
     }
 
-    /// Node `n` asks to leave; the last answer to it.
+    /// Node `n` asks to leave. Returns the last answer to it.
     fn ask(&mut self, n: u8) -> Renewed {
         let leave = self.leaves.entry(n).or_default();
         leave.stage = leave.stage.max(Stage::Asks);
@@ -161,7 +161,7 @@ impl World {
         self.said.remove(&n).unwrap()
     }
 
-    /// Node `n` asks to leave, and does what the leader wants; the last answer to it.
+    /// Node `n` asks to leave, and does what the leader wants. Returns the last answer to it.
     fn leave(&mut self, n: u8) -> Renewed {
         let mut answer = self.ask(n);
         if let Some(next) = answer.leave {
@@ -199,7 +199,7 @@ fn a_lease_needs_a_quorum() {
     world.confirms = true;
     world.term = 0;
     world.log();
-    assert_eq!(world.renew(1), None, "who doesn't lead grants nothing");
+    assert_eq!(world.renew(1), None, "a node that doesn't lead grants nothing");
 }
 
 #[test]
@@ -211,7 +211,7 @@ fn only_members_that_act_as_serving_get_leases() {
     }
     let n = (0..4).find(|&n| serving.contains(&id(n))).unwrap();
     let old = Renewal { applied: LogIndex(0), ..world.renewal(n) };
-    assert_eq!(world.renew_with(n, old), None, "it may act as what it was before");
+    assert_eq!(world.renew_with(n, old), None, "it may act in its former role");
     let boast = Renewal { me: founder(9), ..world.renewal(n) };
     assert_eq!(world.renew_with(n, boast), None, "it speaks for another one");
 }
@@ -228,7 +228,7 @@ fn a_dead_member_is_removed_after_its_lease() {
     assert_eq!(world.serving().len(), 2);
     assert!(world.now > granted);
     world.pass(3000, &[0]);
-    assert_eq!(world.serving(), [id(0)], "whoever decides is there");
+    assert_eq!(world.serving(), [id(0)], "the leader is alive");
     world.leave(0);
     world.pass(3000, &[0]);
     assert_eq!(world.serving(), [id(0)], "never the last one");
@@ -262,7 +262,7 @@ fn nothing_is_renewed_while_a_removal_is_decided() {
     assert_eq!(world.put_off.as_ref().unwrap().len(), 1, "one proposal at a time");
     assert_eq!(world.renew(2), None, "its removal may be in the log already");
     assert!(world.renew(1).is_some());
-    // Another entry takes the place: the proposal is void, and the member is there again.
+    // Another entry takes the place. Then the proposal is void, and the member is back.
     let (term, at, _) = world.put_off.take().unwrap().remove(0);
     world.append(term, at, Change::Nodes { add: vec![founder(7)], remove: vec![] });
     world.renew(2);
@@ -279,7 +279,7 @@ fn a_fenced_member_that_speaks_again_before_the_proposal_stays() {
     assert_eq!(world.pass(1000, &[0, 1, 2]), None);
 }
 
-/// A chain of three of which one has died, and the spare that joins; and those that are there, the spare among them.
+/// A chain of three of which one member has died; the spare that joins; and all living nodes, the spare among them.
 fn joined() -> (World, u8, Vec<u8>) {
     let mut world = World::new(4, 3);
     let spare = (0..4).find(|&n| !world.serving().contains(&id(n))).unwrap();
@@ -317,7 +317,7 @@ fn a_deaf_leader_removes_no_member() {
     world.pass(2000, &[0, 1, 2]);
     world.confirms = false;
     world.pass(5000, &[0]);
-    assert_eq!(world.serving().len(), 3, "they may be well, and only this node be deaf");
+    assert_eq!(world.serving().len(), 3, "the others may be well, and this node deaf");
     world.confirms = true;
     world.pass(500, &[0]);
     assert_eq!(world.serving(), [id(0)], "a quorum is heard: these two are silent");
@@ -376,7 +376,7 @@ mod reorder;
 fn an_old_message_is_no_sign_of_life() {
     let mut world = World::new(3, 3);
     world.pass(2000, &[0, 1, 2]);
-    // Nodes 1 and 2 are heard, but never seem to hear: what comes of them may be from long ago.
+    // Nodes 1 and 2 are heard, but never show that they hear: their messages may be old.
     let old: Vec<_> = [1, 2].map(|n| Renewal { answered: 0, ..world.renewal(n) }).into();
     world.term = 2;
     world.log();
@@ -404,7 +404,7 @@ fn after_a_pause_the_leader_observes_anew() {
     assert_eq!(world.pass(900, &[0, 1, 2]), None);
 }
 
-/// Its log names it as the leader as soon as it was elected, and a majority may be gone before it has committed anything.
+/// The log names the node as leader as soon as it is elected. A majority may be gone before it has committed anything.
 #[test]
 fn an_elected_node_that_has_committed_nothing_names_no_leader() {
     let mut world = World::new(3, 3);

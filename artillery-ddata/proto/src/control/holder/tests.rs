@@ -1,4 +1,4 @@
-//! Which nodes a node asks for its lease, and what it takes from the answers.
+//! The nodes that a node asks for its lease, and its use of the answers.
 
 use super::*;
 use crate::{
@@ -20,7 +20,7 @@ fn holder() -> Holder {
     holder
 }
 
-/// The nodes that are asked at the time of the next renewal, and that time.
+/// The time of the next renewal, and the nodes that are asked then.
 fn asked(holder: &mut Holder) -> (Timestamp, BTreeMap<MemberId, u64>) {
     let now = holder.next_tick();
     (now, std::iter::from_fn(|| holder.renew(now)).map(|(to, renewal)| (to, renewal.number)).collect())
@@ -40,11 +40,11 @@ fn a_slow_leader_is_still_asked() {
         assert!(asked.contains_key(&id(1)), "{asked:?}");
         others.extend(asked.into_keys());
     }
-    assert_eq!(others, [1, 2, 3].map(id).into(), "others are asked besides");
+    assert_eq!(others, [1, 2, 3].map(id).into(), "other nodes are asked too");
     let lease = Duration::from_secs(20);
     let learned = holder.answered(holder.next_tick(), id(1), answer(numbers[&id(1)], Some(id(1)), Some(lease)));
     assert_eq!(learned.lease, Some(first + lease), "a late answer still counts, from when it was asked for");
-    assert_eq!(asked(&mut holder).1.into_keys().collect::<Vec<_>>(), [id(1)], "it answers: nobody else is asked");
+    assert_eq!(asked(&mut holder).1.into_keys().collect::<Vec<_>>(), [id(1)], "it answers: no other node is asked");
 }
 
 #[test]

@@ -35,7 +35,7 @@ impl LogStream {
         NextEntry(self)
     }
 
-    /// As [`next_entry`](Self::next_entry), by hand.
+    /// Like [`next_entry`](Self::next_entry), to be polled by hand.
     pub fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<LogEntry, ConfigLogError>>> {
         self.0.as_mut().poll_next(cx)
     }

@@ -36,7 +36,7 @@ fn entry(index: u64, changes: &[(u64, ChainConfig)]) -> LogEntry {
 fn run<T>(future: impl Future<Output = T>) -> T {
     match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(value) => value,
-        Poll::Pending => panic!("the log waits for something that nobody does"),
+        Poll::Pending => panic!("the log waits for an event that never comes"),
     }
 }
 
@@ -104,7 +104,7 @@ fn repeated_entries_are_ignored_and_gaps_refused() {
     assert_eq!(configs.applied(), LogIndex(1));
 }
 
-/// The smallest log that takes changes: shows that the suite for such logs can pass, and fail.
+/// The smallest log that takes changes. It shows that the suite for such logs can pass and fail.
 #[derive(Debug, Default)]
 struct InMemory {
     entries: Arc<Mutex<Vec<LogEntry>>>,
@@ -237,11 +237,11 @@ fn nodes(index: u64, add: &[Founder], remove: &[MemberId]) -> LogEntry {
 fn a_new_incarnation_replaces_the_old_one() {
     let mut configs = Configs::of(&founding(1));
     configs.apply(&nodes(2, &[node(2, 2), node(7, 1)], &[])).unwrap();
-    assert_eq!(configs.node(member(2)), None, "that life is over");
+    assert_eq!(configs.node(member(2)), None, "that incarnation is over");
     assert_eq!(configs.node(node(2, 2).id).unwrap().id.incarnation.starts, 2);
     assert_eq!(configs.nodes().count(), 4);
     configs.apply(&nodes(3, &[], &[node(7, 1).id, member(0), member(2)])).unwrap();
-    assert_eq!(configs.nodes().count(), 3, "members and other lives stay");
+    assert_eq!(configs.nodes().count(), 3, "members and other incarnations stay");
     assert!(configs.node(member(0)).is_some());
 }
 
@@ -257,7 +257,7 @@ fn a_member_serves_since_the_entry_that_made_it_serve() {
     configs.apply(&entry(3, &[(2, back)])).unwrap();
     assert_eq!(configs.serves_since(member(2)), None, "a syncing member serves nothing");
     configs.apply(&entry(4, &[(3, config(0, &[1, 3, 2]))])).unwrap();
-    assert_eq!(configs.serves_since(member(2)), Some(LogIndex(4)), "not from its former life as a member");
+    assert_eq!(configs.serves_since(member(2)), Some(LogIndex(4)), "not since its former time as a member");
     assert_eq!(configs.serves_since(member(3)), Some(LogIndex(1)));
 }
 

@@ -40,7 +40,7 @@ fn tags_by_the_rule_of_redis_cluster() {
     assert_eq!(chain_of(b"cart{7}", 1000), chain_of(b"7", 1000));
 }
 
-/// A change of any of these loses the data of every cluster there is. Worked out by another implementation too.
+/// A change of any of these loses the data of every cluster there is. Another implementation has computed them too.
 #[test]
 fn golden_chains() {
     let chains = |count| ["", "a", "greeting", "stock/7", "cart{7}"].map(|key| chain_of(key.as_bytes(), count).0);
@@ -131,10 +131,10 @@ fn heads_and_tails_are_spread_evenly() {
         let spread = |end: fn(&ChainConfig) -> Option<MemberId>| {
             let mut counts = BTreeMap::<MemberId, u32>::new();
             configs.iter().for_each(|config| *counts.entry(end(config).unwrap()).or_default() += 1);
-            assert!(replicas == 1 || counts.len() == count, "everybody has one: {counts:?}");
+            assert!(replicas == 1 || counts.len() == count, "every node has one: {counts:?}");
             counts.values().max().unwrap() - counts.values().min().unwrap()
         };
-        // Of two members, one being the head leaves no choice of the tail; of one, none at all.
+        // With two members the head decides the tail; with one there is no choice at all.
         assert!(replicas == 1 || spread(ChainConfig::head) <= 1, "{count} nodes, {chains} chains");
         assert!(replicas <= 2 || spread(ChainConfig::tail) <= 1, "{count} nodes, {chains} chains");
     }

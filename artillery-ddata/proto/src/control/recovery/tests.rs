@@ -7,7 +7,7 @@ fn id(n: u8) -> MemberId {
     MemberId { node: NodeId::from_bytes([n; 16]), incarnation: Incarnation { store: 1, starts: 1 } }
 }
 
-/// As soon as the order is given.
+/// The plan right after the order.
 fn plan(asked: ClusterId, standings: &[Standing]) -> Result<Plan, NotRecovered> {
     plan_after(asked, standings, Duration::ZERO)
 }
@@ -17,7 +17,7 @@ fn config(epoch: u64, serving: &[u8]) -> ChainConfig {
     ChainConfig { chain: ChainId(0), epoch: Epoch(epoch), index: epoch, mode: Mode::Craq, min_members: 1, members }
 }
 
-/// A node that serves, if its configuration says so, and keeps the log with those.
+/// A node that serves, if its configuration says so, and knows these voters.
 fn standing(n: u8, voters: &[u8], config: ChainConfig, last: Version) -> Standing {
     let serves = (config.role(id(n)) == Some(Role::Serving)).then_some(config.epoch);
     let voters = vec![voters.iter().map(|&n| id(n)).collect()];
@@ -67,7 +67,7 @@ fn while_a_majority_answers_nothing_is_lost() {
 
 #[test]
 fn two_that_could_not_elect_each_other_are_no_quorum() {
-    // Node 2 knows that others keep the log since; node 1, which was away then, doesn't, and gets no vote of it.
+    // Node 2 knows a newer set of voters. Node 1 was away then, doesn't know it, and gets no vote of node 2.
     let newer = LogEnd { term: Term(3), index: 9 };
     let sets = |sets: &[&[u8]]| sets.iter().map(|set| set.iter().map(|&n| id(n)).collect()).collect();
     let two = Standing { log: Some(newer), voters: sets(&[&[1, 2, 3], &[3, 4, 5]]), ..three(2) };
@@ -150,7 +150,7 @@ fn another_cluster_and_two_recoveries_are_told_apart() {
     let (one, other) = (first.next(1), first.next(2));
     let of = |n, history| Standing { history, ..three(n) };
     assert_eq!(plan(CLUSTER, &[of(1, one), of(2, other)]), Err(NotRecovered::Parted { one, other }));
-    // Who is left of an older history doesn't count any more.
+    // Nodes of an older history don't count any more.
     let newer = plan(CLUSTER, &[of(1, first), of(2, one), of(3, first)]).unwrap();
     assert_eq!((newer.history, newer.by.id), (one, id(2)));
 }
@@ -164,7 +164,7 @@ fn a_lease_asked_for_since_the_order_shows_that_a_majority_lives() {
     let refused = NotRecovered::InTouch { node: id(2), ago };
     assert!(refused.to_string().starts_with("nothing is lost"));
     assert_eq!(plan_after(CLUSTER, std::slice::from_ref(&touched), waited), Err(refused));
-    // A spare knows as well as a member does: all that answer count.
+    // A spare's answer counts as much as a member's.
     let five = |standing: Standing| Standing { voters: vec![[1, 2, 3, 4, 5].map(id).into()], ..standing };
     let both = [five(lost), five(Standing { me: three(3).me, ..touched.clone() })];
     assert_eq!(plan_after(CLUSTER, &both, waited), Err(NotRecovered::InTouch { node: id(3), ago }));
@@ -185,7 +185,7 @@ fn a_lease_asked_for_since_the_order_shows_that_a_majority_lives() {
 
 #[test]
 fn an_answer_from_early_in_a_survey_counts_by_when_it_was_given() {
-    // The survey took a second, since another node didn't answer.
+    // The survey took a second, because another node didn't answer.
     let touched =
         |ago| Standing { in_touch: Some(Duration::from_millis(ago)), ..three(2) }.aged(Duration::from_secs(1));
     let after = |standing: Standing| plan_after(CLUSTER, &[standing], Duration::from_secs(2));

@@ -1,4 +1,4 @@
-//! Which node gives way to a cluster that succeeds its own, which one goes on, and which one says that the members are gone.
+//! Nodes that give way to a successor of their cluster, nodes that go on, and nodes that report that the members are gone.
 
 mod slow;
 
@@ -27,14 +27,14 @@ fn founder(n: u8) -> Founder {
     Founder { id: id(n), name: format!("n{n}"), addrs: vec![] }
 }
 
-/// A node of a cluster of which nodes 1 to 3 serve the chain; the others of `voters` keep the log only.
+/// A node of a cluster in which nodes 1 to 3 serve the chain; the others of `voters` only keep the log.
 struct Rig {
     node: Node,
     now: Timestamp,
-    /// Which nodes answer.
+    /// The nodes that answer.
     answer: BTreeSet<MemberId>,
     asked: BTreeSet<MemberId>,
-    /// Renewals that come to nothing, and when.
+    /// Renewals that get no answer, and when each ends.
     unanswered: Vec<(Timestamp, MemberId)>,
     said: Vec<Output>,
 }
@@ -55,7 +55,7 @@ impl Rig {
         Self { node, now, answer, asked: BTreeSet::new(), unanswered: Vec::new(), said: Vec::new() }
     }
 
-    /// Lets so much time pass; renewals without an answer come to nothing after a lease.
+    /// Lets so much time pass; a renewal without an answer ends after a lease.
     fn pass(&mut self, time: Duration) {
         let end = self.now + time;
         loop {
@@ -138,7 +138,7 @@ fn one_answering_member_is_enough() {
     assert_eq!(rig.events(Event::Orphaned), 0);
     let mut member = Rig::new(3, [], &[]);
     member.pass(LEASE * 30);
-    assert_eq!(member.events(Event::Orphaned), 0, "it is a life that served itself");
+    assert_eq!(member.events(Event::Orphaned), 0, "this incarnation has served itself");
     assert!(member.node.state().served && !rig.node.state().served);
 }
 
@@ -157,7 +157,7 @@ fn a_member_that_is_alone_gives_way_and_goes_on_when_it_hears_another() {
     assert_eq!(
         rig.count(|said| matches!(said, Output::Answer { .. } | Output::Succeeded { .. })),
         0,
-        "it takes nobody in"
+        "it lets no node in"
     );
     assert_eq!(rig.orders(&Order::Proceed), 0);
     rig.renewal_of(1);
@@ -222,7 +222,7 @@ fn a_node_without_a_part_ends_unless_it_hears_its_own() {
     }
 }
 
-/// It may be cut off for a while only, and would be missing for good.
+/// The voter may be cut off only for a while, and would be missing for good.
 #[test]
 fn a_voter_stays_until_an_operator_says_otherwise() {
     let mut rig = Rig::new(4, [1, 4, 5], &[]);
@@ -237,7 +237,7 @@ mod without {
     use super::*;
     use crate::node::Mutant;
 
-    /// It would acknowledge writes beside the other cluster, which an operator was told would be all there is.
+    /// The member would acknowledge writes beside the other cluster, which the operator takes for the only one.
     #[test]
     fn a_lone_member_that_never_gives_way_serves_beside_the_successor() {
         let mut rig = Rig::new(3, [1, 2, 3], &[]);

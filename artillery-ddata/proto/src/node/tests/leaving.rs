@@ -1,4 +1,4 @@
-//! How a node leaves, and when one that is to stop ends.
+//! How a node leaves, and when a stopping node ends.
 
 use super::*;
 use crate::control::log::ChainChange;
@@ -20,7 +20,7 @@ fn agree(renewed: &mut Renewed, leave: Leave) {
     renewed.leave = Some(leave.resigned());
 }
 
-/// Node 3 leaves, the leader agrees, and the chains resign. What the node asked for.
+/// Node 3 leaves, the leader agrees, and the chains resign. Returns what the node asked for.
 fn resigns(rig: &mut Rig) -> Leave {
     rig.handle(Input::Leave { until: None });
     let asks = rig.renewals().pop().unwrap().leave;
@@ -100,7 +100,7 @@ fn a_spare_that_hears_no_leader_ends_after_a_while() {
     assert!(last);
 }
 
-/// Node 3 is to stop, and hears this.
+/// Node 3 is to stop, and the leader answers with this farewell.
 fn stops(farewell: Option<Farewell>) -> (Rig, Vec<Output>) {
     let mut rig = Rig::acting();
     rig.handle(Input::Leave { until: None });
@@ -109,7 +109,7 @@ fn stops(farewell: Option<Farewell>) -> (Rig, Vec<Output>) {
     (rig, outputs)
 }
 
-/// A node other than the leader answers what it was asked last.
+/// Node `n`, which doesn't lead, answers the last question to it.
 fn is_there(rig: &mut Rig, n: u8) {
     let number = rig.renewals().pop().expect("it is asked").number;
     rig.handle(Input::Renewed { from: id(n), renewed: Some(Renewed::bare(number, Some(id(1)))) });
@@ -144,7 +144,7 @@ fn a_stopping_node_ends_when_another_member_answers() {
     assert!(!passes(&mut rig, 60).contains(&Output::Left), "it was paused for a minute: the others may be gone");
 }
 
-/// Two of three are killed, and the log has no quorum: no configuration says that the third one is the last.
+/// Two of three are killed, and the log has no quorum: no configuration shows that the third one is the last.
 #[test]
 fn a_stopping_node_that_hears_no_node_waits() {
     let mut rig = Rig::acting();
@@ -162,7 +162,7 @@ fn a_farewell_taken_back_ends_no_node() {
         let (mut rig, _) = stops(Some(Farewell::GoesOn));
         passes(&mut rig, 2);
         rig.answer(|renewed| renewed.farewell = Some(Farewell::GoesOn));
-        // The leader has noticed that the other member is gone, and ends itself. It serves nothing.
+        // The leader, which serves nothing, has noticed that the other member is gone, and ends itself.
         rig.node.hear_farewell(rig.now, newer);
         rig.node.company = Company::default();
         rig.outputs();
@@ -186,7 +186,7 @@ fn a_leader_that_takes_its_end_back_waits() {
     assert!(passes(&mut rig, 1).contains(&Output::Left), "that one leaves too");
 }
 
-/// The node is paused for half a lease more than it wanted to wait.
+/// The node is paused for half a lease longer than it wanted to wait.
 #[test]
 fn messages_after_a_pause_do_not_end_a_node() {
     let paused = |input: fn(u64) -> Input| {
@@ -356,7 +356,7 @@ fn a_member_of_another_chain_takes_nothing_over() {
     passes(&mut rig, 20);
     rig.handle(Input::Leave { until: None });
     for _ in 0..8 {
-        assert!(!passes(&mut rig, 1).contains(&Output::Left), "what it holds of chain 1 no other node has");
+        assert!(!passes(&mut rig, 1).contains(&Output::Left), "it holds the only copy of chain 1");
         is_there(&mut rig, 1);
     }
 }

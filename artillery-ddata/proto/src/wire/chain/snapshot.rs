@@ -40,7 +40,7 @@ pub enum SnapshotError {
     Taken(u64),
 }
 
-/// The header of a part; `S` borrows on the way out.
+/// The header of a part. `M`, `B` and `S` are borrowed when it is encoded.
 #[derive(Serialize, Deserialize)]
 pub(super) struct SnapshotHeader<M, B, S> {
     id: u64,

@@ -104,7 +104,7 @@ pub(super) struct ResponseHeader<R> {
     pub(super) answer: AnswerHeader<R>,
 }
 
-/// `R` borrows on the way out.
+/// The header of an answer. `R` is borrowed when it is encoded.
 #[derive(Serialize, Deserialize)]
 pub(super) enum AnswerHeader<R> {
     Committed {

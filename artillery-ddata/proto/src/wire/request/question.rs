@@ -131,7 +131,7 @@ fn take_query(header: QueryHeader, body: &mut Taker<'_>) -> Query {
             let prefix = body.borrow(prefix);
             Query::Scan(Scan { prefix, after: after.map(|after| body.borrow(after)), limit, snapshot })
         }
-        // A watch may wait for long: it keeps a copy of the prefix, not the frame.
+        // A watch may wait for long: it must not keep the whole frame in memory.
         QueryHeader::Changes { prefix, after } => Query::Changes(Watch { prefix: body.take(prefix), after, shown: 0 }),
         QueryHeader::RestOfChanges { prefix, after, shown } => {
             Query::Changes(Watch { prefix: body.take(prefix), after: Some(after), shown: shown.get() })

@@ -1,11 +1,12 @@
 //! What was seen of a group, and what contradicts itself in it.
 
+use artillery_proto::control::Term;
 use std::{collections::BTreeMap, sync::Arc};
 
 use crate::{
     Incarnation, MemberId, NodeId,
     control::{
-        ConfigLog, Configs, Term,
+        ConfigLog, Configs,
         log::{AppendError, Change, ConfigLogError, LogEntry, LogIndex},
     },
 };

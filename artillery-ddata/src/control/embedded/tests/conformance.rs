@@ -8,7 +8,9 @@ use super::{
     super::{Embedded, EmbeddedSettings},
     network::{Net, founding},
 };
-use crate::control::{ConfigLog, Founding, Term, conformance};
+use artillery_proto::control::{Term, conformance};
+
+use crate::control::{ConfigLog, Founding};
 
 /// A healthy group, and the node of it that leads.
 pub(super) async fn group(founders: usize, settings: &EmbeddedSettings) -> (Net, Founding, Embedded, Term) {

@@ -1,5 +1,9 @@
 //! Five nodes, and those that come, for the suite that cuts links.
 
+use artillery_proto::control::{
+    Term,
+    conformance::{self, Rig},
+};
 use std::{
     collections::BTreeSet,
     sync::Arc,
@@ -16,8 +20,7 @@ use super::{
 use crate::{
     MemberId,
     control::{
-        ConfigLog, Configs, Founder, Founding, Term,
-        conformance::{self, Rig},
+        ConfigLog, Configs, Founder, Founding,
         log::{AppendError, BoxFuture, Change, LogEntry, LogIndex},
     },
 };

@@ -1,5 +1,6 @@
 //! Who keeps the log, one life after the other.
 
+use artillery_proto::control::Term;
 use std::{collections::BTreeSet, time::Duration};
 
 use super::{
@@ -11,7 +12,7 @@ use super::{
 use crate::{
     MemberId,
     control::{
-        ConfigLog, Term,
+        ConfigLog,
         log::{AppendError, Change, ConfigLogError, LogIndex},
     },
 };

@@ -1,6 +1,9 @@
 //! Reads.
 
-use artillery_ddata::{Error, Kv, Versioned, Way};
+use artillery_ddata::{
+    Error, Kv,
+    kv::{Versioned, Way},
+};
 use bytes::Bytes;
 use smallvec::SmallVec;
 

@@ -3,8 +3,9 @@
 use std::slice::Iter;
 
 use artillery_ddata::{
-    Batch, Error, Expected, Group, GroupFailure, GroupOutcome, Kv, Script, StepOutcome, Version, Versioned,
-    error::Unknown, update::Failure,
+    Batch, Error, Kv, Script, Version,
+    error::Unknown,
+    kv::{Expected, Failure, Group, GroupFailure, GroupOutcome, StepOutcome, Versioned},
 };
 use bytes::Bytes;
 

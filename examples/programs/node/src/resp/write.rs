@@ -1,7 +1,10 @@
 //! Writes, one at a time. What must be told of them decides how they are made: one that can be asked for again after a
 //! failover, and answered from its record, is preferred.
 
-use artillery_ddata::{Batch, Committed, Conflict, Error, Expected, Kv, Taken, Version};
+use artillery_ddata::{
+    Batch, Error, Kv, Version,
+    kv::{Committed, Conflict, Expected, Taken},
+};
 use bytes::Bytes;
 
 use super::{failure::told, reply::Reply, script};

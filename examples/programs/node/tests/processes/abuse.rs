@@ -19,13 +19,13 @@ use artillery_core::{
         PeerKind, Service, StreamKind,
     },
 };
-use artillery_ddata::{
-    ChainId, Client, ReadMode,
+use artillery_ddata::{ChainId, Client, ReadMode};
+use artillery_processes::{Cluster, PATIENCE, token};
+use artillery_proto::{
+    api::Query,
     message::request::{Operation, Request},
     wire::{request::encode_request, streams},
 };
-use artillery_processes::{Cluster, PATIENCE, token};
-use artillery_proto::api::Query;
 use tokio::{
     task::JoinSet,
     time::{Instant, timeout},

@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use artillery_ddata::{Error, Kv, RequestId, Resolution};
+use artillery_ddata::{Error, Kv, RequestId, kv::Resolution};
 use artillery_processes::Members;
 use tokio::{task::JoinSet, time::sleep};
 

@@ -3,16 +3,16 @@
 use std::{sync::Arc, time::Duration};
 
 use artillery_core::transport::{Connection, Endpoint, FrameReader, FrameWriter, StreamKind};
-use artillery_ddata::{
-    ChainId, ReadMode, Sequence,
+use artillery_ddata::{ChainId, ReadMode, Sequence};
+use artillery_processes::{Cluster, PATIENCE};
+use artillery_proto::{
+    api::{Query, Reply, Watch, Write},
     message::request::{Operation, Request, Response, ResponseAnswer},
     wire::{
         request::{decode_response, encode_request},
         streams::REQUESTS,
     },
 };
-use artillery_processes::{Cluster, PATIENCE};
-use artillery_proto::api::{Query, Reply, Watch, Write};
 use tokio::{
     task::JoinSet,
     time::{Instant, timeout},

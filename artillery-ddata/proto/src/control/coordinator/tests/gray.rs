@@ -8,7 +8,7 @@ use crate::{
 
 const CHAIN: ChainId = ChainId(0);
 
-/// The nodes in the order in which they serve.
+/// The serving nodes in chain order.
 fn places(world: &World) -> Vec<u8> {
     world.serving().iter().map(|id| id.node.as_bytes()[0]).collect()
 }
@@ -29,7 +29,7 @@ pub(super) fn report(world: &World, held: u64) -> Report {
     }
 }
 
-/// Lets time pass while all of these renew and report this of themselves, by how long it has lasted.
+/// Lets time pass while all nodes renew with `report`, which is told how long it has lasted. Returns when the epoch changed.
 fn pass(world: &mut World, millis: u64, report: impl Fn(&World, u8, Duration) -> Option<Report>) -> Option<u64> {
     let before = world.config().epoch;
     for passed in (0..millis).step_by(50) {
@@ -54,7 +54,7 @@ fn calm(world: &mut World) {
     assert_eq!(moved, None);
 }
 
-/// What `from` holds doesn't get to `to`.
+/// Reports of a dead hop: the updates of `from` don't reach `to`.
 fn dead(from: u8, to: u8) -> impl Fn(&World, u8, Duration) -> Option<Report> {
     move |world, n, lasts| {
         let mut said = report(world, 9);
@@ -104,7 +104,7 @@ fn a_member_that_does_not_open_is_moved_out() {
     assert!(!world.serving().contains(&id(last)));
 }
 
-/// Ways of so many milliseconds from head to tail and back to the head.
+/// Reports of paths that take so many milliseconds: head to middle, middle to tail, tail to head.
 fn ways(places: &[u8], ways: [u64; 3]) -> impl Fn(&World, u8, Duration) -> Option<Report> {
     let [first, second, back] = ways;
     let way = |took| Way { waits: None, took: Duration::from_millis(took), usual: Duration::from_millis(1) };
@@ -145,7 +145,7 @@ fn quarantine_backoff_is_bounded() {
     let (slow, mut away) = (places(&world)[2], Vec::new());
     for _ in 0..6 {
         calm(&mut world);
-        // Who comes back is the tail.
+        // The member that returns is the tail.
         let places = places(&world);
         pass(&mut world, 6000, ways(&places, [1, 100, 100])).expect("it is moved");
         assert!(!world.serving().contains(&id(slow)));
@@ -172,7 +172,7 @@ fn a_single_path_far_above_its_usual_time_is_slow_though_short() {
     }
 }
 
-/// The watermark has a way back, too, of some milliseconds at best.
+/// `report` with a watermark that usually takes `back` milliseconds from tail to head.
 fn usually(
     back: u64,
     report: impl Fn(&World, u8, Duration) -> Option<Report>,
@@ -223,7 +223,7 @@ fn the_last_member_is_never_moved_out() {
     assert_eq!(self::places(&world), [places[0]]);
 }
 
-/// Node 2 of three is heard and hears nothing; and when it was moved out.
+/// Node 2 of three is heard and hears nothing. Also returns when it was moved out.
 fn deaf_member(mutant: Option<Mutant>) -> (World, Option<u64>) {
     let mut world = World::new(3, 3);
     world.coordinator.mutant = mutant;
@@ -262,7 +262,7 @@ fn a_deaf_member_is_moved_out() {
     assert_eq!(world.config().syncing(), Some(id(2)), "it hears again");
 }
 
-/// The head has halted, and says so.
+/// The head reports that it has halted.
 fn halted(mutant: Option<Mutant>) -> (World, u8) {
     let mut world = World::new(3, 3);
     world.coordinator.mutant = mutant;
@@ -279,7 +279,7 @@ fn a_halted_incarnation_is_moved_out_for_good() {
     let (mut world, head) = halted(None);
     assert!(!world.serving().contains(&id(head)) && world.config().syncing().is_none(), "{:?}", world.config());
     assert!(world.why.contains(&Why::Halted), "{:?}", world.why);
-    // It isn't kept away: its next life may join at once.
+    // The node is not in quarantine: its next incarnation may join at once.
     let mut next = founder(head);
     next.id.incarnation = Incarnation { store: 2, starts: 1 };
     world.pass(700, &(0..3).filter(|&n| n != head).collect::<Vec<_>>());
@@ -313,7 +313,7 @@ fn a_joiner_that_halted_loses_its_place() {
     assert_eq!(world.config().syncing(), None, "it halted for good");
 }
 
-/// A joiner that its tail hasn't heard for so long, in a cluster with another spare or without one; whether it keeps its place.
+/// Whether a joiner that its tail hasn't heard for so long keeps its place, with another spare or without one.
 fn keeps_place(mutant: Option<Mutant>, other: bool, millis: u64) -> bool {
     let mut world = World::new(if other { 5 } else { 4 }, 3);
     world.coordinator.mutant = mutant;

@@ -1,4 +1,4 @@
-//! Guards whose absence no seed shows: each of them once with the guard and once without.
+//! Guards whose absence no seed shows: each is tested once with the guard and once without.
 
 use super::{gray::report, *};
 use crate::{
@@ -12,7 +12,7 @@ fn lacking(mut world: World, mutant: Option<Mutant>) -> World {
     world
 }
 
-/// Its own lease is shorter than the one that members got from the leader before it.
+/// The leader's own lease is shorter than the one that the leader before it granted.
 #[test]
 fn a_leader_started_with_a_shorter_lease_waits_for_the_end_of_the_clusters() {
     let own = Duration::from_millis(400);
@@ -47,7 +47,7 @@ fn a_member_that_may_act_as_its_former_self_gets_no_lease() {
     assert_eq!(lease(Some(Mutant::GrantToFormerSelf)), Some(Duration::from_secs(1)));
 }
 
-/// The leader leaves, and of the two others only old messages come.
+/// The leader leaves, and only old messages of the two other members come.
 #[test]
 fn the_last_member_known_to_live_stays_when_the_others_are_heard_by_old_messages() {
     let left = |mutant| {
@@ -72,7 +72,7 @@ fn the_last_member_known_to_live_stays_when_the_others_are_heard_by_old_messages
     assert!(!left(Some(Mutant::BelieveOldMessages)), "its chain is left to two that may be gone");
 }
 
-/// The joiner lives and renews, but what the tail is to commit doesn't get there.
+/// The joiner lives and renews, but the tail's pending updates don't reach it.
 #[test]
 fn a_joiner_that_holds_up_what_is_to_be_committed_is_moved_out() {
     let waits_for = |mutant, millis| {
@@ -97,7 +97,7 @@ fn a_joiner_that_holds_up_what_is_to_be_committed_is_moved_out() {
     assert_eq!(waits_for(Some(Mutant::TolerateDeadJoiner), 2000), (true, true, Some(Why::Joins)));
 }
 
-/// A removal whose fate isn't known, and a later attempt at it that is refused: whether the member gets a lease then.
+/// The fate of a removal is unknown, and a later append of it is refused. The member must get no lease then.
 #[test]
 fn a_proposal_that_may_be_in_the_log_stays_so_though_another_attempt_is_refused() {
     let leased = |mutant| {

@@ -1,4 +1,4 @@
-//! Another order of the same members.
+//! Reorders: the same members in another order.
 
 use super::*;
 use crate::{
@@ -42,7 +42,7 @@ fn the_head_closes_first() {
     assert!(world.why.contains(&Why::Reordered));
 }
 
-/// A head that closed for an earlier wish has gone on since. Whether another wish is proposed by that old word.
+/// A head that closed for an earlier reorder has gone on since. Whether a new reorder is proposed by its old report.
 fn proposes_by_an_old_report(mutant: Option<Mutant>) -> bool {
     let mut world = World::new(3, 3);
     world.coordinator.mutant = mutant;
@@ -52,7 +52,7 @@ fn proposes_by_an_old_report(mutant: Option<Mutant>) -> bool {
     let closed = Renewal { reports: vec![report(&world, true)], ..world.renewal(head) };
     world.renew_with(head, closed);
     world.handle(Input::Reorder { token: 7, chain: ChainId(0), order });
-    // Said before the answer to it came.
+    // The head sent this report before the answer with the new reorder came.
     let late = Renewal { reports: vec![report(&world, true)], answered: 0, ..world.renewal(head) };
     world.renew_with(head, late);
     world.serving() != before

@@ -1,4 +1,4 @@
-//! When a leader says that nothing is about to change.
+//! When a leader says that any one node may be stopped.
 
 use super::*;
 
@@ -13,7 +13,7 @@ fn is_told(world: &mut World, n: u8) -> bool {
     world.handle(Input::Renewal { from: id(n), renewal }).last().unwrap().settled.is_ok()
 }
 
-/// Three members, who also keep the log.
+/// Three members that are also the voters.
 fn three() -> World {
     let mut world = World::new(3, 3);
     keep(&mut world, &[0, 1, 2]);
@@ -34,7 +34,7 @@ fn a_silent_member_unsettles_until_it_is_replaced() {
     assert!(!is_told(&mut world, 1), "node 2 is gone");
     world.pass(2_000, &[0, 1]);
     assert_eq!(world.serving().len(), 2);
-    assert!(is_told(&mut world, 1), "nobody else is there, and two of the three that keep the log live");
+    assert!(is_told(&mut world, 1), "no other node is there, and two of three voters live");
     world.pass(600, &[0]);
     assert!(!is_told(&mut world, 0), "node 1 is gone, and with it the quorum");
 }
@@ -57,7 +57,7 @@ fn a_node_that_may_yet_show_that_it_hears_unsettles() {
     let mut world = three();
     world.pass(2_600, &[0, 1]);
     assert_eq!(world.serving().len(), 2);
-    // Another leader has heard nobody yet.
+    // Another leader has heard no node yet.
     world.term = 2;
     keep(&mut world, &[0, 1, 2]);
     for n in [0, 0, 1, 1] {
@@ -79,12 +79,12 @@ fn a_new_incarnation_of_a_member_unsettles() {
         let renewal = Renewal { me: other.clone(), ..world.renewal(2) };
         world.handle(Input::Renewal { from: other.id, renewal }).last().unwrap().settled.is_ok()
     };
-    assert!(!told(&mut world), "its former life was heard of a moment ago");
+    assert!(!told(&mut world), "its former incarnation was heard a moment ago");
     world.pass(700, &[0, 1]);
-    assert!(!told(&mut world), "its former life has a place still");
+    assert!(!told(&mut world), "its former incarnation still has a place");
 }
 
-/// What another leader says at once, when one member is silent of which it has never heard.
+/// Whether a new leader says at once that all is settled, though it has never heard one member.
 fn said_at_once(mutant: Option<Mutant>) -> bool {
     let mut world = three();
     world.coordinator.mutant = mutant;
@@ -107,7 +107,7 @@ fn a_leader_that_settles_at_once_counts_only_nodes_that_it_has_heard() {
     assert!(said_at_once(Some(Mutant::SettleAtOnce)));
 }
 
-/// What the leader says to a node, of the moment.
+/// The leader's answer to a node now.
 fn said(world: &mut World, n: u8) -> Renewed {
     let renewal = world.renewal(n);
     world.handle(Input::Renewal { from: id(n), renewal }).pop().unwrap()
@@ -145,7 +145,7 @@ fn a_joiner_unsettles() {
     assert_eq!(said(&mut world, 1).settled, Err(Unsettled::Joins { chain: ChainId(0), member: id(3) }));
 }
 
-/// One member, and a spare beside it; the member is to stop.
+/// One member and a spare; the member is to stop.
 fn last_leaves(mutant: Option<Mutant>) -> World {
     let mut world = World::new(1, 1);
     world.coordinator.mutant = mutant;
@@ -247,7 +247,7 @@ fn the_only_voter_is_not_released_while_a_member_may_come_back() {
     assert_eq!((told.released, told.farewell), (false, Some(Farewell::HandsOver)));
 }
 
-/// A chain of one that the leader, node 0, doesn't serve; node 0 alone keeps the log. Both leave, and the other one too.
+/// A chain of one that the leader, node 0, doesn't serve; node 0 is the only voter. All nodes leave.
 fn all_leave() -> (World, u8) {
     let mut worlds = (2..8).map(|founders| World::new(founders, 1));
     let mut world = worlds.find(|world| world.serving() != [id(0)]).expect("such a chain");
@@ -265,7 +265,7 @@ fn all_leave() -> (World, u8) {
 #[test]
 fn the_log_is_kept_for_a_member_that_leaves_too() {
     let (mut world, last) = all_leave();
-    assert!(!said(&mut world, 0).released, "who would say to the last member that it may end?");
+    assert!(!said(&mut world, 0).released, "the last member has yet to hear that it may end");
     assert_eq!(said(&mut world, last).farewell, Some(Farewell::Ends));
     world.pass(1_000, &[0]);
     assert!(said(&mut world, 0).released);
@@ -274,7 +274,7 @@ fn the_log_is_kept_for_a_member_that_leaves_too() {
 #[test]
 fn a_member_told_to_end_does_not_become_a_voter() {
     let (mut world, last) = all_leave();
-    // It has shown that it lives, and another change of voters comes to nothing.
+    // The member has shown that it lives, and another change of voters fails.
     let leading = world.coordinator.leading.as_mut().unwrap();
     leading.sets_voters = true;
     leading.nodes.get_mut(&id(last)).unwrap().proven = world.now;
@@ -301,7 +301,7 @@ fn a_member_that_may_be_a_new_voter_is_not_told_to_end() {
     let leading = world.coordinator.leading.as_mut().unwrap();
     (leading.sets_voters, leading.added) = (true, [id(last)].into());
     let told = said(&mut world, last);
-    assert_eq!((told.farewell, told.released), (None, false), "it doesn't know of that yet, and would end at once");
+    assert_eq!((told.farewell, told.released), (None, false), "it doesn't know yet that it is a voter, and would end");
     world.voters = [id(last)].into();
     world.log();
     world.handle(Input::VotersSet);
@@ -328,10 +328,10 @@ fn a_leader_that_ends_with_its_chain_keeps_the_log() {
     world.handle(Input::VotersSet);
     world.now = world.now + Settings::default().tick;
     world.handle(Input::Tick);
-    assert_eq!(world.new_voters, None, "who would say to the others that they may end?");
+    assert_eq!(world.new_voters, None, "the others have yet to hear that they may end");
 }
 
-/// The leader alone serves the chain, and is drained; the two others that keep the log are told to stop, and end after a while.
+/// The leader alone serves the chain, and is drained. The two other voters are told to stop, and end after a while.
 #[test]
 fn a_drained_leader_becomes_the_only_voter() {
     let mut world = World::new(1, 1);
@@ -349,7 +349,7 @@ fn a_drained_leader_becomes_the_only_voter() {
     assert_eq!(world.new_voters, Some([id(0)].into()));
 }
 
-/// A chain of two that the leader, which is node 0, doesn't serve.
+/// A chain of two without the leader, node 0.
 fn served_by_others() -> (World, Vec<u8>) {
     let worlds = (3..8).map(|founders| World::new(founders, 2));
     let mut world = worlds.into_iter().find(|world| !world.serving().contains(&id(0))).expect("such a chain");

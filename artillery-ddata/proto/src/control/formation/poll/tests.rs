@@ -11,7 +11,7 @@ fn polls(founders: u16) -> Vec<Poll> {
     (0..founders).map(|me| Poll::new(me, founders, None)).collect()
 }
 
-/// Founder `from` tells founder `to` all it knows.
+/// Founder `from` tells founder `to` its progress.
 fn tell(polls: &mut [Poll], from: u16, to: u16) -> bool {
     let progress = polls[usize::from(from)].progress().clone();
     polls[usize::from(to)].receive(from, &progress)
@@ -31,7 +31,7 @@ fn all_must_accept_before_a_vote() {
     assert_eq!(polls[1].progress().vote.map(|vote| vote.verdict), Some(Verdict::Form));
     assert_eq!(polls[1].verdict(), None, "one vote of three");
     tell(&mut polls, 1, 0);
-    assert_eq!(polls[0].verdict(), Some(Verdict::Form), "who hears of a vote knows that all accepted, and votes");
+    assert_eq!(polls[0].verdict(), Some(Verdict::Form), "the vote shows that all accepted: this founder votes too");
 }
 
 #[test]
@@ -44,7 +44,7 @@ fn both_of_two_are_needed_either_way() {
     assert_eq!(
         polls[0].progress().vote.map(|vote| vote.verdict),
         Some(Verdict::Form),
-        "it has met everybody meanwhile"
+        "all founders have accepted meanwhile"
     );
     assert_eq!(polls[0].verdict(), None);
     tell(&mut polls, 0, 1);
@@ -102,15 +102,15 @@ fn a_lower_ballot_is_not_joined() {
 fn nonsense_is_ignored() {
     let mut poll = Poll::new(0, 3, None);
     let told = Progress { accepted: [1, 7, u16::MAX].into(), ..Progress::default() };
-    assert!(!poll.receive(3, &told), "nobody stands there");
+    assert!(!poll.receive(3, &told), "no founder has that position");
     assert!(!poll.receive(0, &told), "that is this node itself");
     assert!(poll.receive(1, &told));
     assert_eq!(poll.progress().accepted, [0, 1].into());
     assert!(!poll.receive(1, &told), "nothing new");
 }
 
-/// Founders that talk at random, through a network that keeps, repeats, reorders and loses everything. Those that have
-/// accepted are chosen one by one. Fails if two verdicts are found, or one to form that not all had accepted.
+/// Founders talk at random, through a network that keeps, repeats, reorders and loses messages. The founders accept one by
+/// one. Fails if two verdicts are found, or one to form before all have accepted.
 fn soup(seed: u64, mutant: Option<Mutant>) -> Result<BTreeMap<usize, Verdict>, &'static str> {
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
     let mut below = |bound: usize| (rng.next_u64() % bound as u64) as usize;
@@ -132,7 +132,7 @@ fn soup(seed: u64, mutant: Option<Mutant>) -> Result<BTreeMap<usize, Verdict>, &
             chance if chance < 40 => sent.push((at as u16, poll.progress().clone())),
             _ if sent.is_empty() => {}
             _ => {
-                // Mostly something recent.
+                // Mostly a recent message.
                 let age = if below(4) == 0 { below(sent.len()) } else { below(sent.len().min(6)) };
                 let (from, progress) = sent[sent.len() - 1 - age].clone();
                 poll.receive(from, &progress);

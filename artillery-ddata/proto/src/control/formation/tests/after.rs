@@ -14,7 +14,7 @@ fn after(node: u8, founds: bool) -> Formation {
     Formation::new(super::network::founder(life(node, 2)), settings, u128::from(node)).unwrap()
 }
 
-/// What nodes say that are still in the cluster that is over.
+/// The message of a node that is still in the old cluster.
 fn still_in(over: u128) -> FormationMessage {
     FormationMessage::Formed(Box::new(founding(over, &[life(8, 1)])))
 }
@@ -31,7 +31,7 @@ fn one_founds_alone_beside_nodes_of_the_old_cluster() {
     assert_eq!(founding.lineage(), [ClusterId(4), OVER, founding.cluster]);
 }
 
-/// As a supervisor does that keeps the flag.
+/// A supervisor starts the node again with the same flag.
 #[test]
 fn a_restarted_founder_joins_the_cluster_that_it_founded() {
     let mut node = after(1, true);
@@ -66,7 +66,7 @@ fn none_of_them_accepts_another_proposal() {
         proposal.founding.members[0].id = life(1, 2);
         let message = FormationMessage::Propose { proposal: Box::new(proposal), progress: accepted(&[1]) };
         let said = tell(&mut node, life(2, 1), message);
-        // The founder has founded by then, and says so.
+        // The founder has founded by then, and answers with its cluster.
         assert!(founds || refused(&said) == Some((life(2, 1), Reason::Elsewhere)), "{said:?}");
         assert!(node.founding().is_none_or(|founding| founding.members.len() == 1));
     }

@@ -1,4 +1,4 @@
-//! Many formations on one virtual clock, with everything between them that may go wrong.
+//! Many formations on one virtual clock, with all faults between them.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -16,16 +16,16 @@ use crate::{ClusterId, Incarnation, NodeId, control::ChainSettings};
 
 pub(super) const MILLI: u64 = 1_000_000;
 
-/// What may happen, per message or per discovery, in thousandths.
+/// Faults, per message or per discovery, in thousandths.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Trouble {
     pub(super) loss: u64,
     pub(super) repeat: u64,
     /// Longest delay of a message, in milliseconds.
     pub(super) delay: u64,
-    /// Every so many milliseconds, on average, the network is cut up anew.
+    /// Every so many milliseconds, on average, the network is partitioned anew.
     pub(super) cut_every: Option<u64>,
-    /// Every so many milliseconds, on average, some node restarts.
+    /// Every so many milliseconds, on average, a node restarts.
     pub(super) restart_every: Option<u64>,
 }
 
@@ -36,7 +36,7 @@ impl Trouble {
 struct Node {
     id: MemberId,
     formation: Option<Formation>,
-    /// Lives of others that this one was told are over.
+    /// Incarnations of other nodes that this one was told are over.
     told: BTreeSet<MemberId>,
     settled: Option<(Arc<Founding>, bool)>,
     tick: Option<Timestamp>,
@@ -56,7 +56,7 @@ pub(super) struct Network {
     rng: ChaCha8Rng,
     settings: Settings,
     nodes: Vec<Node>,
-    /// Lives of each node that are over.
+    /// The past incarnations of each node.
     past: Vec<Vec<MemberId>>,
     events: BTreeMap<(Timestamp, u64), Event>,
     made: u64,
@@ -64,18 +64,18 @@ pub(super) struct Network {
     cuts: BTreeSet<(usize, usize)>,
     trouble: Trouble,
     mutant: Option<Mutant>,
-    /// What each founding was formed by, in the order in which they first were.
+    /// Each founding and the nodes that formed it, in the order in which they were first formed.
     formed: Vec<(Arc<Founding>, BTreeSet<MemberId>)>,
-    /// Proposals that some life had accepted and has given up.
+    /// Proposals that an incarnation had accepted and has given up.
     given_up: BTreeSet<ClusterId>,
-    /// The first promise that was broken.
+    /// The first broken promise.
     pub(super) violation: Option<String>,
     pub(super) trace: u64,
     pub(super) restarts: u32,
 }
 
 impl Network {
-    /// `nodes` nodes that start within `spread` milliseconds. Hasty ones run into ballots all the time.
+    /// `nodes` nodes that start within `spread` milliseconds. Hasty ones hold ballots all the time.
     pub(super) fn new(seed: u64, expect: u16, nodes: usize, spread: u64, hasty: bool, mutant: Option<Mutant>) -> Self {
         let mut settings = Settings::new("shop", expect, ChainSettings::default());
         if hasty {
@@ -132,7 +132,7 @@ impl Network {
         MemberId { node: NodeId::from_name(&format!("n{at}")), incarnation: Incarnation { store, starts: 1 } }
     }
 
-    /// From now on goes wrong what `trouble` says.
+    /// Sets the faults from now on.
     pub(super) fn trouble(&mut self, trouble: Trouble) {
         let begins = |old: Option<u64>, new: Option<u64>| new.filter(|_| old.is_none());
         if let Some(every) = begins(self.trouble.cut_every, trouble.cut_every) {
@@ -171,7 +171,7 @@ impl Network {
         self.after(0, Event::Start(at));
     }
 
-    /// The index of the node whose present life that is.
+    /// The index of the node whose present incarnation is `id`.
     fn alive(&self, id: MemberId) -> Option<usize> {
         self.nodes.iter().position(|node| node.id == id && node.formation.is_some())
     }
@@ -180,7 +180,7 @@ impl Network {
         self.run_until(self.now + Duration::from_millis(millis), |_| false);
     }
 
-    /// Runs until `done` or `end`; whether it was `done`.
+    /// Runs until `done` or `end`. Returns whether it was `done`.
     pub(super) fn run_until(&mut self, end: Timestamp, done: impl Fn(&Self) -> bool) -> bool {
         while let Some(entry) = self.events.first_entry() {
             if entry.key().0 > end || done(self) || self.violation.is_some() {
@@ -200,7 +200,7 @@ impl Network {
     fn happen(&mut self, event: Event) {
         match event {
             Event::Deliver { to, from, message } => {
-                // A careless driver: what was meant for an earlier life is handed to the present one.
+                // A careless driver: a message to an earlier incarnation reaches the present one.
                 let Some(at) = self.nodes.iter().position(|node| node.id.node == to.node) else { return };
                 let cut = self.nodes.iter().position(|node| node.id.node == from.node).map(|from| (from, at));
                 if self.nodes[at].formation.is_some() && cut.is_none_or(|cut| !self.cuts.contains(&cut)) {
@@ -272,7 +272,7 @@ impl Network {
         self.schedule(at);
     }
 
-    /// What gossip tells a node: it names those that can be reached, and sometimes takes back the others.
+    /// Gossip reaches a node: it names the reachable nodes, and sometimes takes back the others.
     fn discover(&mut self, at: usize) {
         for other in (0..self.nodes.len()).filter(|&other| other != at) {
             let id = self.nodes[other].id;
@@ -336,7 +336,7 @@ impl Network {
         let copies = 1 + u64::from(self.chance(self.trouble.repeat));
         for _ in 0..copies {
             if !self.chance(self.trouble.loss) {
-                // One in ten is far behind the others.
+                // One message in ten is far behind the others.
                 let delay = if self.chance(100) { 20 * self.trouble.delay } else { self.trouble.delay };
                 let wait = self.up_to(delay) + 1000;
                 self.after(wait, Event::Deliver { to, from, message: message.clone() });
@@ -344,7 +344,7 @@ impl Network {
         }
     }
 
-    /// Every promise about safety is checked here, when somebody relies on it.
+    /// Checks every promise about safety when a node settles on a cluster.
     fn settled(&mut self, at: usize, founding: Arc<Founding>, formed: bool) {
         let id = self.nodes[at].id;
         if let Some((first, _)) = &self.nodes[at].settled {
@@ -379,7 +379,7 @@ impl Network {
         self.violation.get_or_insert(what);
     }
 
-    /// Whether no majority of a founding's lives goes on.
+    /// Whether a founding has lost the majority of its incarnations.
     pub(super) fn lost(&self, founding: &Founding) -> bool {
         let over = |id: MemberId| self.past.iter().any(|past| past.contains(&id));
         let left = founding.members.iter().filter(|founder| !over(founder.id)).count();
@@ -411,7 +411,7 @@ impl Network {
         self.nodes.iter().all(|node| node.formation.is_none() || node.settled.is_some())
     }
 
-    /// A formed cluster that didn't lose the majority of its founders has all its founders that live.
+    /// Checks that every living founder has joined its cluster, if that has kept the majority of its founders.
     pub(super) fn check_nobody_is_left_out(&mut self) {
         let foundings = self.foundings().into_iter().filter(|founding| !self.lost(founding));
         let left_out = foundings.filter(|founding| {

@@ -30,7 +30,7 @@ pub(super) fn founding(cluster: u128, members: &[MemberId]) -> Founding {
     Founding::new(ClusterId(cluster), "shop", members)
 }
 
-/// What founder 2 proposes to found with 1 and 3.
+/// A proposal of founder 2, to found with 1 and 3.
 pub(super) fn proposal(attempt: u64) -> Proposal {
     let founding = founding(100 + u128::from(attempt), &[life(1, 1), life(2, 1), life(3, 1)]);
     Proposal { proposer: life(2, 1), attempt, founding }
@@ -170,7 +170,7 @@ fn a_proposal_must_make_sense() {
     let mut node = formation(1, 3);
     let mut twice = proposal(1);
     twice.founding.members[2] = founder(life(2, 2));
-    assert_eq!(tell(&mut node, life(2, 1), propose(&twice)), [], "a node that is named in two lives");
+    assert_eq!(tell(&mut node, life(2, 1), propose(&twice)), [], "a node is named in two incarnations");
     let foreign = Proposal { proposer: life(7, 1), ..proposal(1) };
     assert_eq!(tell(&mut node, life(2, 1), propose(&foreign)), [], "its proposer is not among its founders");
     let mut timeless = proposal(1);
@@ -305,7 +305,7 @@ fn silent_nodes_are_asked_last() {
     let at = node.next_tick().unwrap();
     input(&mut node, at, Input::Tick);
     let Phase::Accepted(id) = node.phase() else { panic!("it proposed") };
-    // Founder 3 accepts, and abandons in a ballot of its own; founder 2 is never heard.
+    // Founder 3 accepts, and abandons in its own ballot; founder 2 is never heard.
     let ballot = Ballot { round: 1, owner: 2 };
     let vote = Some(Vote { ballot, verdict: Verdict::Abandon });
     let progress = Progress { accepted: [2].into(), promised: ballot, vote };
@@ -392,5 +392,5 @@ fn a_latecomer_joins_as_a_spare_and_a_restarted_founder_too() {
     network.restart(1);
     network.run_for(10_000);
     assert_eq!(network.cluster(3), Some((cluster, false)));
-    assert_eq!(network.cluster(1), Some((cluster, false)), "its new life is no founder");
+    assert_eq!(network.cluster(1), Some((cluster, false)), "its new incarnation is no founder");
 }

@@ -1,4 +1,4 @@
-//! The same where answers take a while, are late, or never come.
+//! Successions in a network where answers take a while, are late, or never come.
 
 use super::*;
 use crate::{
@@ -9,10 +9,10 @@ use crate::{
     },
 };
 
-/// A network with a way there and back that takes a while.
+/// A network with a round trip that takes a while.
 struct Slow {
     rig: Rig,
-    /// There and back.
+    /// The time of a round trip.
     takes: Duration,
     leader: Option<MemberId>,
     under_way: Vec<(Timestamp, MemberId, Option<u64>)>,
@@ -52,7 +52,7 @@ impl Slow {
         }
     }
 
-    /// The longest time for which a node was sent nothing, in so many leases.
+    /// The longest time without a message to node `to`, within so many leases.
     fn longest_silence(&mut self, to: MemberId, leases: u32) -> Duration {
         let (mut longest, mut last) = (Duration::ZERO, self.rig.now);
         let end = self.rig.now + LEASE * leases;
@@ -92,7 +92,7 @@ fn a_confirmed_leader_is_one_of_its_own() {
     assert_eq!(slow.rig.count(is_over), 0);
 }
 
-/// The answers are there, and the calls have timed out before they are read.
+/// The answers have come, but the calls time out before they are read.
 #[test]
 fn a_short_pause_makes_no_node_give_way() {
     let mut slow = Slow::new(Rig::new(4, [1, 5], &[1, 2, 3, 5]), 5);
@@ -114,7 +114,7 @@ fn a_paused_node_takes_no_member_for_gone() {
     assert_eq!(slow.rig.events(Event::Orphaned), 0);
 }
 
-/// A node asks those that are silent beside its renewals, never in their place.
+/// A node asks silent nodes beside its renewals, never in their place.
 #[test]
 fn the_leader_hears_a_node_beside_many_silent_ones() {
     for (me, told) in [(4, false), (4, true), (3, true)] {
@@ -175,7 +175,7 @@ fn two_successors_that_are_met_in_turn_are_decided_on() {
     assert_eq!(rig.count(is_over), 1);
 }
 
-/// It lay in the socket while the node was paused for a minute.
+/// The answer lay in the socket while the node was paused for a minute.
 #[test]
 fn an_old_answer_of_the_leader_makes_no_node_ready() {
     let mut rig = Rig::new(4, [5], &[]);

@@ -1,7 +1,7 @@
 //! Commands of a pipeline that are made together: reads become one, at one moment, and writes one update. Never both at once,
 //! so that they take effect in their order.
 
-use artillery_ddata::{Error, update::MAX_KEY};
+use artillery_ddata::{Error, kv::MAX_KEY};
 use bytes::Bytes;
 
 use super::{Client, Reply};

@@ -1,7 +1,10 @@
 //! MULTI, EXEC, DISCARD and WATCH: commands that are gathered here and run as one update, if the watched keys still have the
 //! versions that they had.
 
-use artillery_ddata::{Expected, Group, Script};
+use artillery_ddata::{
+    Script,
+    kv::{Expected, Group},
+};
 use bytes::Bytes;
 
 use super::{Client, Reply, Words};
