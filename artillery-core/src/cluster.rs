@@ -27,13 +27,13 @@ use tokio::{
 };
 
 pub use board::{SeedState, SeedStatus};
-pub use builder::{ClusterBuilder, StartError};
+pub use builder::ClusterBuilder;
 pub use hub::MemberEvents;
-pub use member::{MAX_PAYLOAD, Member, MemberEvent, PayloadError};
+pub use member::{Member, MemberEvent};
 
-pub use crate::membership::MemberState;
 use crate::{
     discovery::Source,
+    error::PayloadError,
     id::{ClusterId, MemberId, NodeId},
     transport::{Endpoint, Service},
 };
@@ -153,7 +153,7 @@ impl Cluster {
     /// Changes what this node says of itself; all members see it after a while.
     ///
     /// # Errors
-    /// [`PayloadError::TooLarge`] above [`MAX_PAYLOAD`] bytes, [`PayloadError::Stopped`].
+    /// [`PayloadError::TooLarge`] above [`Member::MAX_PAYLOAD`] bytes, [`PayloadError::Stopped`].
     pub async fn set_payload(&self, payload: impl Into<Bytes>) -> Result<(), PayloadError> {
         let payload = payload.into();
         member::check(&payload)?;

@@ -1,7 +1,7 @@
 //! Where others may be found: hints, never trusted. Certificates decide who gets in.
 //!
-//! [`Discovery`] is what third parties implement. Here are [`MdnsDiscovery`] (the local network), [`SeedDiscovery`] (a
-//! list of addresses) and [`Combined`] (several at once).
+//! Applications may implement [`Discovery`] for sources of their own. Here are [`MdnsDiscovery`] (the local network) and
+//! [`Seed`]s (addresses given by the operator).
 
 mod candidate;
 mod combined;
@@ -17,9 +17,10 @@ use std::pin::Pin;
 use futures_core::Stream;
 
 pub use candidate::{Announcement, Candidate, ResolveError, Source};
-pub use combined::Combined;
-pub use mdns::{Interfaces, MDNS_PORT, MdnsDiscovery, MdnsError, MdnsSettings, SERVICE};
-pub use seed::{Seed, SeedDiscovery, SeedError};
+pub(crate) use combined::Combined;
+pub use mdns::{Interfaces, MDNS_PORT, MdnsDiscovery, MdnsError, MdnsSettings};
+pub(crate) use seed::SeedDiscovery;
+pub use seed::{Seed, SeedError};
 
 /// A stream of hints; it ends when its source has no more to say, ever.
 pub type Candidates = Pin<Box<dyn Stream<Item = Candidate> + Send>>;
@@ -39,9 +40,8 @@ pub trait Discovery: Send + Sync + 'static {
 
 /// Doors for the fuzz targets, which stand outside this crate.
 #[cfg(fuzzing)]
-#[doc(hidden)]
 #[allow(missing_docs)]
-pub mod fuzzing {
+pub(crate) mod fuzzing {
     use super::txt::Txt;
 
     /// Four lines: the properties of a record. `*` stands for a good one, an empty line for one that isn't there.

@@ -24,7 +24,8 @@ mod wire;
 #[cfg(test)]
 mod tests;
 
-pub use event::{Event, Member, MemberState, Output, PacketError, Peer};
-pub use settings::{SettingsError, SwimSettings};
-pub use swim::{Local, MAX_NAME, MAX_PAYLOAD, Swim, SwimError};
+pub use event::{Event, Member, MemberState, Output, PacketError};
+pub use identity::Peer;
+pub use profile::{MAX_NAME, MAX_PAYLOAD};
+pub use swim::{Local, Swim, SwimError};
 pub use wire::WireError;

@@ -15,7 +15,7 @@ mod threads;
 
 use std::{net::SocketAddr, sync::Arc};
 
-use artillery_core::{MemberId, cluster::Cluster, error::IdentityError, identity::Identity, transport::Counters};
+use artillery_core::{Cluster, MemberId, error::IdentityError, identity::Identity, transport::Counters};
 
 pub(crate) use self::phase::Phase;
 pub use self::{

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use artillery_core::{
     Incarnation, MemberId, NodeId, Timestamp,
-    membership::{Local, Output, Peer, Swim, SwimSettings},
+    config::SwimSettings,
+    internal::membership::{Local, Output, Peer, Swim},
 };
 use bytes::Bytes;
 use libfuzzer_sys::fuzz_target;

@@ -12,6 +12,7 @@ use crate::{discovery::Source, error::ConnectError, id::NodeId};
 
 /// A seed, and how it stands with it.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct SeedStatus {
     /// The seed as it was given.
     pub seed: String,

@@ -17,50 +17,22 @@ use super::{
     board::Board,
     driver::{Driver, MAX_INPUTS},
     hub::Hub,
-    member::{self, PayloadError},
+    member,
     peers::Peers,
     pursuit::Pursuit,
     router::Router,
 };
 use crate::{
-    config::TransportConfig,
+    config::{SwimSettings, TransportConfig},
     discovery::{
         Announcement, Combined, Discovery, Interfaces, MDNS_PORT, MdnsDiscovery, MdnsSettings, Seed, SeedDiscovery,
-        SeedError,
     },
-    error::{BindError, IdentityError},
+    error::{IdentityError, PayloadError, StartError},
     id::{ClusterId, Incarnation},
     identity::Identity,
-    membership::{Local, Swim, SwimError, SwimSettings},
-    transport::{Endpoint, LinkFilter, LocalInfo, PROTOCOL_VERSIONS, PeerKind, Service},
+    membership::{Local, Swim, SwimError},
+    transport::{Endpoint, LocalInfo, PeerKind, Service, socket::LinkFilter},
 };
-
-/// Why a node did not start. Nothing is left behind.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum StartError {
-    /// Neither a secret nor an identity was given.
-    #[error("who may join? give a secret or an identity")]
-    NoIdentity,
-    /// The secret or the name can't be used.
-    #[error(transparent)]
-    Identity(#[from] IdentityError),
-    /// A seed makes no sense.
-    #[error(transparent)]
-    Seed(#[from] SeedError),
-    /// The payload is too large.
-    #[error(transparent)]
-    Payload(#[from] PayloadError),
-    /// A membership setting makes no sense.
-    #[error(transparent)]
-    Membership(#[from] SwimError),
-    /// The endpoint could not be opened.
-    #[error(transparent)]
-    Bind(#[from] BindError),
-    /// The node listens on all addresses, and it can't be found out which one others should dial.
-    #[error("which address shall others dial? give one to advertise, or listen on one")]
-    NoAdvertisableAddress,
-}
 
 /// Describes a node. Only a secret (or an identity) has to be given.
 #[derive(Clone)]
@@ -130,7 +102,7 @@ impl ClusterBuilder {
         self
     }
 
-    /// What the node says of itself to all members, at most [`MAX_PAYLOAD`](super::MAX_PAYLOAD) bytes.
+    /// What the node says of itself to all members, at most [`Member::MAX_PAYLOAD`](super::Member::MAX_PAYLOAD) bytes.
     pub fn payload(mut self, payload: impl Into<Bytes>) -> Self {
         self.payload = payload.into();
         self
@@ -286,13 +258,7 @@ impl ClusterBuilder {
         incarnation: Incarnation,
         router: &Arc<Router>,
     ) -> Result<Endpoint, StartError> {
-        let local = LocalInfo {
-            cluster: self.cluster.clone(),
-            cluster_id: self.cluster_id,
-            incarnation,
-            kind: PeerKind::Node,
-            versions: PROTOCOL_VERSIONS,
-        };
+        let local = LocalInfo::new(&self.cluster, incarnation, PeerKind::Node).with_cluster_id(self.cluster_id);
         let mut config = self.transport.clone();
         if config.advertise.is_none() && config.listen.ip().is_unspecified() {
             let ip = outward_ip(config.listen).ok_or(StartError::NoAdvertisableAddress)?;
@@ -318,7 +284,12 @@ impl ClusterBuilder {
             payload: member::wrap(self.cluster_id, &self.payload),
             started_at_ms: started.as_millis() as u64,
         };
-        Ok(Swim::new(local, self.membership.clone(), rand::rng().random())?)
+        let swim = Swim::new(local, self.membership.clone(), rand::rng().random());
+        swim.map_err(|error| match error {
+            SwimError::NameTooLong { .. } => IdentityError::BadName { name: identity.name().to_owned() }.into(),
+            SwimError::PayloadTooLarge { len, limit } => PayloadError::TooLarge { len, limit }.into(),
+            SwimError::Settings(problem) => StartError::Membership(problem),
+        })
     }
 
     fn find(&self, seeds: Vec<Seed>) -> Combined {

@@ -106,13 +106,13 @@ impl Hub {
     pub(super) fn take(&self, event: Event) {
         let mut state = self.lock();
         let event = match event {
-            Event::Joined(member) => MemberEvent::Joined(member.into()),
-            Event::Up(member) => MemberEvent::Up(member.into()),
-            Event::Suspect(member) => MemberEvent::Suspect(member.into()),
-            Event::Down(member) => MemberEvent::Down(member.into()),
-            Event::Left(member) => MemberEvent::Left(member.into()),
+            Event::Joined(member) => MemberEvent::Joined(Member::from_swim(member)),
+            Event::Up(member) => MemberEvent::Up(Member::from_swim(member)),
+            Event::Suspect(member) => MemberEvent::Suspect(Member::from_swim(member)),
+            Event::Down(member) => MemberEvent::Down(Member::from_swim(member)),
+            Event::Left(member) => MemberEvent::Left(Member::from_swim(member)),
             Event::Payload(member) => {
-                let member = Member::from(member);
+                let member = Member::from_swim(member);
                 let before = state.view.get(&member.id.node).filter(|before| before.id == member.id);
                 let formed = before.is_none_or(|before| before.cluster_id != member.cluster_id);
                 let said = before.is_none_or(|before| before.payload != member.payload);

@@ -22,7 +22,7 @@ use super::{Announcement, Candidate, Candidates, Discovery, Source, txt::Txt};
 use crate::NodeId;
 
 /// The DNS-SD service type of Artillery.
-pub const SERVICE: &str = "_artillery._udp.local.";
+pub(super) const SERVICE: &str = "_artillery._udp.local.";
 
 /// The UDP port of multicast DNS.
 pub const MDNS_PORT: u16 = 5353;
@@ -45,7 +45,7 @@ pub enum Interfaces {
 
 impl Interfaces {
     /// The interfaces that suit a node listening on `ip`: loopback if that is one, else all.
-    pub fn for_listener(ip: IpAddr) -> Self {
+    pub(crate) fn for_listener(ip: IpAddr) -> Self {
         if ip.is_loopback() { Self::Loopback } else { Self::All }
     }
 
@@ -61,6 +61,7 @@ impl Interfaces {
 
 /// Settings of [`MdnsDiscovery`].
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct MdnsSettings {
     /// Only nodes of this cluster are found.
     pub cluster: String,
@@ -93,10 +94,10 @@ impl MdnsSettings {
 pub enum MdnsError {
     /// The daemon did not start, or refused its settings.
     #[error("multicast DNS is not available: {0}")]
-    Unavailable(mdns_sd::Error),
+    Unavailable(String),
     /// What was to be announced can't be.
     #[error("can't announce this node by multicast DNS: {0}")]
-    Unannounceable(mdns_sd::Error),
+    Unannounceable(String),
     /// There is no address to announce.
     #[error("can't announce this node by multicast DNS: it has no address")]
     NoAddress,
@@ -163,11 +164,11 @@ impl MdnsDiscovery {
         let info = self.describe(me)?;
         let full_name = info.get_fullname().to_owned();
         let mut registered = self.shared.me.lock().unwrap_or_else(PoisonError::into_inner);
-        self.daemon.0.register(info).map_err(MdnsError::Unannounceable)?;
+        self.daemon.0.register(info).map_err(unannounceable)?;
         let before = registered.replace(Registered { node: me.node, full_name: full_name.clone() });
         match before {
             Some(before) if before.full_name != full_name => {
-                self.daemon.0.unregister(&before.full_name).map(drop).map_err(MdnsError::Unannounceable)
+                self.daemon.0.unregister(&before.full_name).map(drop).map_err(unannounceable)
             }
             _ => Ok(()),
         }
@@ -188,7 +189,7 @@ impl MdnsDiscovery {
         let txt = Txt { cluster: me.cluster.clone(), node: me.node, addrs }.to_properties();
         let host = format!("{}.local.", me.node);
         let info = ServiceInfo::new(SERVICE, &instance_name(me), &host, ips.as_slice(), port, txt.as_slice())
-            .map_err(MdnsError::Unannounceable)?;
+            .map_err(unannounceable)?;
         let mut info = if ips.is_empty() { info.enable_addr_auto() } else { info };
         info.set_requires_probe(false);
         if let Some(kinds) = self.settings.interfaces.kinds() {
@@ -230,15 +231,23 @@ fn instance_name(me: &Announcement) -> String {
     if name.is_empty() { short.to_owned() } else { format!("{name}-{short}") }
 }
 
+fn unavailable(error: mdns_sd::Error) -> MdnsError {
+    MdnsError::Unavailable(error.to_string())
+}
+
+fn unannounceable(error: mdns_sd::Error) -> MdnsError {
+    MdnsError::Unannounceable(error.to_string())
+}
+
 /// A running daemon: a thread and its sockets. Dropped: says good-bye for what it announced, and ends.
 struct Daemon(ServiceDaemon);
 
 impl Daemon {
     fn start(settings: &MdnsSettings) -> Result<Self, MdnsError> {
-        let daemon = Self(ServiceDaemon::new_with_port(settings.port).map_err(MdnsError::Unavailable)?);
+        let daemon = Self(ServiceDaemon::new_with_port(settings.port).map_err(unavailable)?);
         if let Some(kinds) = settings.interfaces.kinds() {
-            daemon.0.disable_interface(IfKind::All).map_err(MdnsError::Unavailable)?;
-            daemon.0.enable_interface(kinds).map_err(MdnsError::Unavailable)?;
+            daemon.0.disable_interface(IfKind::All).map_err(unavailable)?;
+            daemon.0.enable_interface(kinds).map_err(unavailable)?;
         }
         Ok(daemon)
     }
@@ -268,8 +277,8 @@ struct Browse {
 
 impl Browse {
     fn start(daemon: Daemon, settings: &MdnsSettings, shared: &Arc<Shared>) -> Result<Self, MdnsError> {
-        let troubles = daemon.0.monitor().map_err(MdnsError::Unavailable)?;
-        let events = daemon.0.browse(SERVICE).map_err(MdnsError::Unavailable)?;
+        let troubles = daemon.0.monitor().map_err(unavailable)?;
+        let events = daemon.0.browse(SERVICE).map_err(unavailable)?;
         Ok(Self {
             events: stream(events),
             troubles: Some(stream(troubles)),

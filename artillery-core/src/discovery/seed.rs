@@ -26,6 +26,7 @@ enum Place {
 
 /// Why a text is no seed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum SeedError {
     /// No `:PORT` at its end.
     #[error("seed `{0}` has no port: write HOST:PORT")]
@@ -97,27 +98,13 @@ fn is_host_name(host: &str) -> bool {
 /// The seeds given by the operator: each is a candidate once, and stays one. How often it is dialled again is the
 /// caller's choice; a host name is looked up at every [`Candidate::resolve`].
 #[derive(Debug, Clone, Default)]
-pub struct SeedDiscovery {
+pub(crate) struct SeedDiscovery {
     seeds: Vec<Seed>,
 }
 
 impl SeedDiscovery {
-    /// These seeds.
-    pub fn new(seeds: impl IntoIterator<Item = Seed>) -> Self {
+    pub(crate) fn new(seeds: impl IntoIterator<Item = Seed>) -> Self {
         Self { seeds: seeds.into_iter().collect() }
-    }
-
-    /// Seeds from texts like `10.0.0.5:7400`, `[::1]:7400` or `db-1.example:7400`.
-    ///
-    /// # Errors
-    /// The first text that is no seed.
-    pub fn parse<T: AsRef<str>>(texts: impl IntoIterator<Item = T>) -> Result<Self, SeedError> {
-        Ok(Self { seeds: texts.into_iter().map(|text| text.as_ref().parse()).collect::<Result<_, _>>()? })
-    }
-
-    /// The seeds.
-    pub fn seeds(&self) -> &[Seed] {
-        &self.seeds
     }
 }
 

@@ -4,17 +4,8 @@ use std::net::SocketAddr;
 
 use bytes::Bytes;
 
-use super::wire::WireError;
+use super::{identity::Peer, wire::WireError};
 use crate::MemberId;
-
-/// A member, and where to reach it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Peer {
-    /// Which member: a node in one of its lives.
-    pub id: MemberId,
-    /// The address that it told the others.
-    pub addr: SocketAddr,
-}
 
 /// How a member seems to be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -85,7 +76,7 @@ pub enum Output {
     Packet {
         /// To whom.
         to: Peer,
-        /// At most [`SwimSettings::max_packet`](super::SwimSettings::max_packet) bytes.
+        /// At most [`SwimSettings::max_packet`](crate::config::SwimSettings::max_packet) bytes.
         bytes: Bytes,
     },
     /// Tell the application.

@@ -2,8 +2,16 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use super::Peer;
 use crate::{MemberId, NodeId};
+
+/// A member, and where to reach it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Peer {
+    /// Which member: a node in one of its lives.
+    pub id: MemberId,
+    /// The address that it told the others.
+    pub addr: SocketAddr,
+}
 
 /// A member as SWIM sees it.
 ///

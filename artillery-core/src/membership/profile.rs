@@ -9,11 +9,21 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 
-use super::{
-    identity::{LifeOrder, life_order},
-    wire::Entry,
-};
+use super::identity::{LifeOrder, life_order};
 use crate::{MemberId, NodeId};
+
+/// The longest name of a node, in bytes.
+pub const MAX_NAME: usize = 128;
+
+/// The largest payload of a member, in bytes.
+pub const MAX_PAYLOAD: usize = 512;
+
+/// A version held of some member's profile.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Entry {
+    pub(super) member: MemberId,
+    pub(super) version: u64,
+}
 
 /// What a member says of itself.
 #[derive(Debug, Clone, PartialEq, Eq)]

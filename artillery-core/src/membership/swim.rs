@@ -16,20 +16,15 @@ use rand_chacha::{ChaCha8Rng, rand_core::SeedableRng};
 use tracing::debug;
 
 use super::{
-    Member, MemberState, Output, PacketError, Peer, SettingsError, SwimSettings,
+    Member, MemberState, Output, PacketError, Peer,
     effects::{Effects, Timers},
     identity::{Identity, canonical},
-    profile::{Profile, Profiles},
+    profile::{Entry, MAX_NAME, MAX_PAYLOAD, Profile, Profiles},
+    settings::foca_config,
     view::Views,
-    wire::{Codec, Entry, Packet, PacketWriter, get_header},
+    wire::{Codec, Packet, PacketWriter, get_header},
 };
-use crate::{MemberId, NodeId, Timestamp};
-
-/// The longest name of a node, in bytes.
-pub const MAX_NAME: usize = 128;
-
-/// The largest payload of a member, in bytes.
-pub const MAX_PAYLOAD: usize = 512;
+use crate::{MemberId, NodeId, Timestamp, config::SwimSettings, error::ConfigError};
 
 /// How often a life that nobody has accepted yet claims to be later than the one that others know.
 const MAX_CLAIMS: u8 = 3;
@@ -53,21 +48,32 @@ pub struct Local {
     pub started_at_ms: u64,
 }
 
-/// A name, payload or setting that can't be used.
+/// A name, a payload or a setting that the membership can't use.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum SwimError {
-    /// The name is too long.
-    #[error("a node name of {0} bytes, at most {MAX_NAME} are allowed")]
-    NameTooLong(usize),
+    /// The name of the node is too long.
+    #[error("a node name of {len} bytes, at most {limit} are allowed")]
+    NameTooLong {
+        /// Its bytes.
+        len: usize,
+        /// Bytes allowed.
+        limit: usize,
+    },
     /// The payload is too large.
-    #[error("a payload of {0} bytes, at most {MAX_PAYLOAD} are allowed")]
-    PayloadTooLarge(usize),
+    #[error("a payload of {len} bytes, at most {limit} are allowed")]
+    PayloadTooLarge {
+        /// Its bytes.
+        len: usize,
+        /// Bytes allowed.
+        limit: usize,
+    },
     /// A setting makes no sense.
-    #[error(transparent)]
-    Settings(#[from] SettingsError),
+    #[error("membership setting {0}")]
+    Settings(#[from] ConfigError),
 }
 
-/// SWIM as a state machine; see the [module](super).
+/// SWIM as a state machine.
 pub struct Swim {
     settings: SwimSettings,
     foca: Foca<Identity, Codec, ChaCha8Rng, NoCustomBroadcast>,
@@ -103,13 +109,13 @@ impl Swim {
     pub fn new(local: Local, settings: SwimSettings, seed: u64) -> Result<Self, SwimError> {
         settings.validate()?;
         if local.name.len() > MAX_NAME {
-            return Err(SwimError::NameTooLong(local.name.len()));
+            return Err(SwimError::NameTooLong { len: local.name.len(), limit: MAX_NAME });
         }
         check_payload(&local.payload)?;
         let Local { id: member, name, addr, payload, started_at_ms } = local;
         let identity = Identity { member, addr: canonical(addr), started_at_ms, renewals: 0 };
         Ok(Self {
-            foca: Foca::new(identity, settings.to_config(), ChaCha8Rng::seed_from_u64(seed), Codec),
+            foca: Foca::new(identity, foca_config(&settings), ChaCha8Rng::seed_from_u64(seed), Codec),
             settings,
             effects: Effects::default(),
             timers: Timers::default(),
@@ -341,5 +347,9 @@ impl Swim {
 }
 
 fn check_payload(payload: &[u8]) -> Result<(), SwimError> {
-    if payload.len() > MAX_PAYLOAD { Err(SwimError::PayloadTooLarge(payload.len())) } else { Ok(()) }
+    if payload.len() > MAX_PAYLOAD {
+        Err(SwimError::PayloadTooLarge { len: payload.len(), limit: MAX_PAYLOAD })
+    } else {
+        Ok(())
+    }
 }

@@ -13,7 +13,10 @@ use std::net::{IpAddr, SocketAddr};
 use bytes::{Buf, BufMut, Bytes};
 use foca::{Header, Message, State};
 
-use super::{MAX_NAME, MAX_PAYLOAD, identity::Identity, profile::Profile};
+use super::{
+    identity::Identity,
+    profile::{Entry, MAX_NAME, MAX_PAYLOAD, Profile},
+};
 use crate::{Incarnation, MemberId, NodeId};
 
 const VERSION: u8 = 1;
@@ -64,13 +67,6 @@ impl From<bytes::TryGetError> for WireError {
     fn from(_: bytes::TryGetError) -> Self {
         Self::Truncated
     }
-}
-
-/// A version held of some member's profile.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Entry {
-    pub(super) member: MemberId,
-    pub(super) version: u64,
 }
 
 /// A packet taken apart.

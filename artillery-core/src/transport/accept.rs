@@ -1,16 +1,16 @@
 //! The accepting side: greets whoever dials, and hands on what they send.
 
-use std::{net::SocketAddr, sync::Arc};
+use std::sync::Arc;
 
 use quinn::{Incoming, RecvStream, SendStream};
 use tokio::{sync::OwnedSemaphorePermit, time::timeout};
 
 use super::{
-    CloseCode, Connection, FrameReader, IncomingStream, PeerInfo, PeerKind, StreamKind,
-    endpoint::Shared,
+    CloseCode, Connection, FrameReader, IncomingStream, PeerKind, StreamKind,
     hello::{self, Answer, Hello},
     quic,
     registry::Ticket,
+    shared::Shared,
 };
 use crate::{codec, error::Refusal, frame::Frame, id::ClusterId};
 
@@ -113,7 +113,7 @@ fn consider(
         shared.met_foreign(*there, &hello::succeeds(frame));
     }
     checked?;
-    let peer = Arc::new(peer_info(name, theirs, quinn.remote_address(), version));
+    let peer = Arc::new(theirs.into_peer(name, quinn.remote_address(), version));
     let connection = shared.connection(quinn.clone(), Arc::clone(&peer));
     let ticket = shared.registry.accept(&connection, shared.config.max_connections_per_peer)?;
     let admitted = if shared.trusts(&connection, changes) {
@@ -129,15 +129,6 @@ fn consider(
         shared.links.heard_from(&peer);
     }
     Ok((connection, ticket))
-}
-
-/// What is known of a peer after its hello.
-pub(super) fn peer_info(name: String, hello: Hello, remote: SocketAddr, version: u16) -> PeerInfo {
-    let addr = match hello.addr {
-        addr if addr.ip().is_unspecified() => SocketAddr::new(remote.ip(), addr.port()),
-        addr => addr,
-    };
-    PeerInfo { name, id: hello.member, kind: hello.kind, addr, remote, cluster_id: hello.cluster_id, version }
 }
 
 /// Hands on what comes by an accepted connection until it is gone.

@@ -7,49 +7,18 @@ use std::sync::{
 
 use bytes::Bytes;
 
+#[cfg(feature = "testing")]
+use super::medium::LineEnd;
 use super::{
-    FrameReader, FrameWriter, PeerInfo,
+    CloseCode, FrameReader, FrameWriter, PeerInfo, StreamKind,
     counters::Cells,
-    link::Traffic,
-    quic,
+    quic::{self, Traffic},
     stream::{Sink, Source},
 };
 use crate::{
     error::{CloseReason, DatagramError, Refusal, WriteError},
     identity::Identity,
 };
-
-/// What a stream is for. Below 16 for this crate, the others for what is built on it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct StreamKind(pub u8);
-
-impl StreamKind {
-    /// The first stream of a connection: who is there?
-    pub const HELLO: Self = Self(0);
-    /// Tells the formation that the sender belongs to, if it joined one after its hello.
-    pub(super) const CLUSTER_ID: Self = Self(1);
-    /// Carries packets of the membership that must arrive, or are too large for a datagram.
-    pub(crate) const MEMBERSHIP: Self = Self(2);
-    /// The first kind that is free for what is built on this crate.
-    pub const FIRST_FREE: Self = Self(16);
-}
-
-/// Why a side closes a connection, as a number. Numbers below 16 belong to this crate.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct CloseCode(pub u32);
-
-impl CloseCode {
-    /// It is not needed any more.
-    pub const DONE: Self = Self(0);
-    /// The endpoint is shut down.
-    pub const SHUTDOWN: Self = Self(1);
-    /// Refused: the reason is an encoded [`Refusal`].
-    pub(super) const REFUSED: Self = Self(2);
-    /// The peer broke the rules.
-    pub const VIOLATION: Self = Self(3);
-    /// A newer connection or process takes its place.
-    pub const REPLACED: Self = Self(4);
-}
 
 /// A connection whose both ends know and accept each other. Clones are the same connection, which is closed when the
 /// last of them, and of its streams, is dropped.
@@ -63,7 +32,7 @@ pub struct Connection {
 pub(super) enum Carrier {
     Quic(quinn::Connection),
     #[cfg(feature = "testing")]
-    Simulated(Arc<super::simulated::End>),
+    Simulated(Arc<LineEnd>),
 }
 
 impl From<quinn::Connection> for Carrier {
@@ -73,8 +42,8 @@ impl From<quinn::Connection> for Carrier {
 }
 
 #[cfg(feature = "testing")]
-impl From<Arc<super::simulated::End>> for Carrier {
-    fn from(end: Arc<super::simulated::End>) -> Self {
+impl From<Arc<LineEnd>> for Carrier {
+    fn from(end: Arc<LineEnd>) -> Self {
         Self::Simulated(end)
     }
 }

@@ -1,15 +1,17 @@
 //! The dialling side.
 
+#[cfg(feature = "testing")]
+mod simulated;
+
 use std::{net::SocketAddr, sync::Arc};
 
 use tokio::time::timeout;
 
 use super::{
     CloseCode, Connection, StreamKind,
-    accept::peer_info,
-    endpoint::{Carrier, Shared},
     hello::{self, Answer},
     quic,
+    shared::{Carrier, Shared},
 };
 use crate::{
     codec,
@@ -43,7 +45,9 @@ async fn greet(shared: &Arc<Shared>, addr: SocketAddr, expected: Option<NodeId>)
     let (quinn, client) = match &shared.carrier {
         Carrier::Quic(quinn, security) => (quinn, security.dial()),
         #[cfg(feature = "testing")]
-        Carrier::Simulated(port) => return port.dial(shared, addr, expected).await,
+        Carrier::Simulated(port, listeners) => {
+            return simulated::dial(shared, port, listeners, addr, expected).await;
+        }
     };
     let connecting = quinn.connect_with(client, addr, SERVER_NAME).map_err(|error| match error {
         quinn::ConnectError::EndpointStopping => ConnectError::EndpointClosed,
@@ -71,7 +75,7 @@ async fn greet(shared: &Arc<Shared>, addr: SocketAddr, expected: Option<NodeId>)
     if let Err(Refusal::DifferentCluster { there, .. }) = &checked {
         shared.met_foreign(*there, &succeeds);
     }
-    let peer = Arc::new(peer_info(name, theirs, quinn.remote_address(), version));
+    let peer = Arc::new(theirs.into_peer(name, quinn.remote_address(), version));
     let connection = shared.connection(quinn, peer);
     match checked.and_then(|()| shared.registry.dialled(&connection)) {
         Ok(_) if !shared.trusts(&connection, changes) => {

@@ -9,7 +9,7 @@ use std::net::SocketAddr;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
-use super::PeerKind;
+use super::{PeerInfo, PeerKind};
 use crate::{
     codec,
     error::{Refusal, VersionRange},
@@ -35,6 +35,17 @@ pub(super) struct Hello {
     pub(super) kind: PeerKind,
     /// Where it can be dialled; an unspecified address stands for the one that its packets come from.
     pub(super) addr: SocketAddr,
+}
+
+impl Hello {
+    /// What is known of a peer after its hello.
+    pub(super) fn into_peer(self, name: String, remote: SocketAddr, version: u16) -> PeerInfo {
+        let addr = match self.addr {
+            addr if addr.ip().is_unspecified() => SocketAddr::new(remote.ip(), addr.port()),
+            addr => addr,
+        };
+        PeerInfo { name, id: self.member, kind: self.kind, addr, remote, cluster_id: self.cluster_id, version }
+    }
 }
 
 /// The answer to a hello.

@@ -1,9 +1,5 @@
 //! Links: a connection to one peer that is dialled again when it breaks.
 
-mod backoff;
-mod silence;
-mod task;
-
 use std::{
     collections::BTreeMap,
     net::SocketAddr,
@@ -12,8 +8,7 @@ use std::{
 
 use tokio::sync::watch;
 
-pub(super) use self::silence::Traffic;
-use super::{CloseCode, Connection, PeerInfo, endpoint::Shared, waiters::Waiters};
+use super::{CloseCode, Connection, PeerInfo, waiters::Waiters};
 use crate::{error::ConnectError, id::NodeId};
 
 /// Whether there is a connection now.
@@ -41,14 +36,14 @@ struct Inner {
 }
 
 /// What a link's task tells.
-struct Teller {
+pub(super) struct Teller {
     /// `None` once it tells nothing more.
     state: Option<watch::Sender<LinkState>>,
     waiters: Arc<Waiters>,
 }
 
 impl Teller {
-    fn tell(&self, state: LinkState) {
+    pub(super) fn tell(&self, state: LinkState) {
         if let Some(told) = &self.state {
             told.send_replace(state);
         }
@@ -65,8 +60,8 @@ impl Drop for Teller {
 
 /// What a link's task is told.
 #[derive(Debug, Clone, Default)]
-struct Orders {
-    addresses: Vec<SocketAddr>,
+pub(super) struct Orders {
+    pub(super) addresses: Vec<SocketAddr>,
     /// How often it was asked to dial at once.
     nudges: u64,
 }
@@ -157,8 +152,14 @@ impl Links {
         self.by_peer.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn get(shared: &Arc<Shared>, peer: NodeId, addresses: Vec<SocketAddr>) -> Link {
-        let mut links = shared.links.lock();
+    /// The link to `peer`. A new one is kept by the task that `spawn` starts.
+    pub(super) fn get(
+        &self,
+        peer: NodeId,
+        addresses: Vec<SocketAddr>,
+        spawn: impl FnOnce(watch::Receiver<Orders>, Teller),
+    ) -> Link {
+        let mut links = self.lock();
         if let Some(inner) = links.get(&peer).and_then(Weak::upgrade) {
             let link = Link { inner };
             if !addresses.is_empty() {
@@ -169,8 +170,7 @@ impl Links {
         let (orders, todo) = watch::channel(Orders { addresses, nudges: 0 });
         let (told, state) = watch::channel(LinkState::Down(None));
         let waiters = Arc::<Waiters>::default();
-        let teller = Teller { state: Some(told), waiters: waiters.clone() };
-        shared.runtime.spawn(task::run(Arc::clone(shared), peer, todo, teller));
+        spawn(todo, Teller { state: Some(told), waiters: waiters.clone() });
         let inner = Arc::new(Inner { peer, orders, state, waiters });
         links.retain(|_, link| link.strong_count() > 0);
         links.insert(peer, Arc::downgrade(&inner));

@@ -11,7 +11,13 @@ use quinn::{
 use rand::RngExt;
 use rustls::pki_types::CertificateDer;
 
-use super::{CloseCode, LinkFilter, StreamKind, counters::Cells, hello, link::Traffic, reset::ResetKey, socket};
+use super::{
+    CloseCode, StreamKind,
+    counters::Cells,
+    hello,
+    reset::ResetKey,
+    socket::{self, LinkFilter},
+};
 use crate::{
     codec,
     config::{Congestion, TransportConfig},
@@ -215,6 +221,15 @@ pub(super) fn refusal(error: ConnectionError) -> Refusal {
         CloseReason::TimedOut => Refusal::TimedOut,
         reason => Refusal::Malformed(reason.to_string()),
     }
+}
+
+/// What went to and fro on a connection so far, as frames.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Traffic {
+    /// Sent, and to be acknowledged.
+    pub(super) sent: u64,
+    /// Acknowledgements that came.
+    pub(super) acknowledgements: u64,
 }
 
 /// What went to and fro on a connection so far.

@@ -19,7 +19,10 @@ use quinn::{
 use socket2::{Domain, Protocol, Socket, Type};
 use tokio::{io::Interest, net};
 
-use super::{LinkFilter, counters::Cells};
+use super::counters::Cells;
+
+/// Tells whether packets to and from an address may pass: for tests, which cut links with it.
+pub type LinkFilter = Arc<dyn Fn(SocketAddr) -> bool + Send + Sync>;
 
 /// Binds a socket with buffers of `buffer_bytes`, as far as the system grants them.
 pub(super) fn bind(addr: SocketAddr, buffer_bytes: usize) -> io::Result<UdpSocket> {

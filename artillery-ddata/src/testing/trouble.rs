@@ -2,7 +2,7 @@
 
 use std::{sync::Weak, time::Duration};
 
-use artillery_core::transport::simulated::Weather;
+use artillery_core::internal::simulated::Weather;
 use tokio::time::sleep;
 
 use super::cluster::Inner;

@@ -4,8 +4,8 @@ use super::Swim;
 use crate::{
     MemberId,
     membership::{
-        profile::Profile,
-        wire::{Entry, PacketWriter},
+        profile::{Entry, Profile},
+        wire::PacketWriter,
     },
 };
 

@@ -12,7 +12,8 @@ use rand_chacha::{ChaCha8Rng, rand_core::SeedableRng};
 
 use crate::{
     Incarnation, MemberId, NodeId, Timestamp,
-    membership::{Event, Local, MemberState, Output, Peer, Swim, SwimSettings},
+    config::SwimSettings,
+    membership::{Event, Local, MemberState, Output, Peer, Swim},
 };
 
 /// The member that `node` is in one of its lives, which count from 1.

@@ -7,11 +7,12 @@ use proptest::prelude::*;
 use super::network::{Network, addr, local, member};
 use crate::{
     MemberId, Timestamp,
+    config::SwimSettings,
     membership::{
-        Output, PacketError, Swim, SwimSettings,
+        Output, PacketError, Swim,
         identity::Identity,
-        profile::Profile,
-        wire::{Codec, Entry, Packet, PacketWriter, WireError, get_header},
+        profile::{Entry, Profile},
+        wire::{Codec, Packet, PacketWriter, WireError, get_header},
     },
 };
 

@@ -5,7 +5,10 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use super::network::{Network, local, member, name};
-use crate::membership::{Event, Local, MAX_NAME, MAX_PAYLOAD, MemberState::*, Swim, SwimError, SwimSettings};
+use crate::{
+    config::SwimSettings,
+    membership::{Event, Local, MAX_NAME, MAX_PAYLOAD, MemberState::*, Swim, SwimError},
+};
 
 const fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
@@ -362,9 +365,9 @@ fn the_same_seed_gives_the_same_run() {
 fn what_is_too_long_is_refused() {
     let new = |local| Swim::new(local, lan(), 1).err();
     let long = Local { name: "x".repeat(MAX_NAME + 1), ..local(0, 1) };
-    assert_eq!(new(long), Some(SwimError::NameTooLong(MAX_NAME + 1)));
+    assert_eq!(new(long), Some(SwimError::NameTooLong { len: MAX_NAME + 1, limit: MAX_NAME }));
     let large = Local { payload: vec![0; MAX_PAYLOAD + 1].into(), ..local(0, 1) };
-    assert_eq!(new(large), Some(SwimError::PayloadTooLarge(MAX_PAYLOAD + 1)));
+    assert_eq!(new(large), Some(SwimError::PayloadTooLarge { len: MAX_PAYLOAD + 1, limit: MAX_PAYLOAD }));
     let fits = Local { name: "x".repeat(MAX_NAME), payload: vec![0; MAX_PAYLOAD].into(), ..local(0, 1) };
     assert_eq!(new(fits), None);
     let mut swim = Swim::new(local(0, 1), lan(), 1).unwrap();

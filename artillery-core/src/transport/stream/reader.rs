@@ -5,6 +5,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use quinn::RecvStream;
 
+#[cfg(feature = "testing")]
+use crate::transport::medium::PipeReader;
 use crate::{
     error::ReadError,
     frame::{Frame, FrameDecoder},
@@ -29,7 +31,7 @@ pub struct FrameReader {
 pub(in crate::transport) enum Source {
     Quic(RecvStream),
     #[cfg(feature = "testing")]
-    Simulated(crate::transport::simulated::Outlet),
+    Simulated(PipeReader),
 }
 
 impl From<RecvStream> for Source {
@@ -39,8 +41,8 @@ impl From<RecvStream> for Source {
 }
 
 #[cfg(feature = "testing")]
-impl From<crate::transport::simulated::Outlet> for Source {
-    fn from(outlet: crate::transport::simulated::Outlet) -> Self {
+impl From<PipeReader> for Source {
+    fn from(outlet: PipeReader) -> Self {
         Self::Simulated(outlet)
     }
 }

@@ -6,6 +6,8 @@ use bytes::Bytes;
 use quinn::SendStream;
 
 use super::FrameBatch;
+#[cfg(feature = "testing")]
+use crate::transport::medium::PipeWriter;
 use crate::{
     error::WriteError,
     transport::{counters::Cells, quic},
@@ -28,7 +30,7 @@ pub struct FrameWriter {
 pub(in crate::transport) enum Sink {
     Quic(SendStream),
     #[cfg(feature = "testing")]
-    Simulated(crate::transport::simulated::Inlet),
+    Simulated(PipeWriter),
 }
 
 impl From<SendStream> for Sink {
@@ -38,8 +40,8 @@ impl From<SendStream> for Sink {
 }
 
 #[cfg(feature = "testing")]
-impl From<crate::transport::simulated::Inlet> for Sink {
-    fn from(inlet: crate::transport::simulated::Inlet) -> Self {
+impl From<PipeWriter> for Sink {
+    fn from(inlet: PipeWriter) -> Self {
         Self::Simulated(inlet)
     }
 }

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use artillery_core::codec::CodecError;
+use artillery_core::internal::codec::CodecError;
 use bytes::Bytes;
 use openraft::{
     RaftNetwork, RaftNetworkFactory,

@@ -12,21 +12,12 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 
-use crate::transport::Connection;
+use crate::transport::{Connection, quic::Traffic};
 
 /// How often it is looked, as a part of the limit.
 const LOOKS: u32 = 12;
 /// After this part of the limit without an acknowledgement the peer is asked for one.
 const QUIET: u32 = 6;
-
-/// What went to and fro on a connection so far, as frames.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::transport) struct Traffic {
-    /// Sent, and to be acknowledged.
-    pub(in crate::transport) sent: u64,
-    /// Acknowledgements that came.
-    pub(in crate::transport) acknowledgements: u64,
-}
 
 /// How long no acknowledgement has come.
 #[derive(Debug)]

@@ -1,5 +1,8 @@
 //! The task behind a link.
 
+mod backoff;
+mod silence;
+
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use tokio::{
@@ -7,15 +10,27 @@ use tokio::{
     time::{Instant, sleep},
 };
 
-use super::{LinkState, Orders, Teller, backoff::Backoff, silence};
+use super::{
+    CloseCode, Connection, Link, LinkState,
+    dial::dial,
+    link::{Orders, Teller},
+    shared::Shared,
+};
 use crate::{
     error::{CloseReason, ConnectError},
     id::NodeId,
-    transport::{CloseCode, Connection, dial::dial, endpoint::Shared},
 };
+use backoff::Backoff;
+
+/// The link to `peer`, and the task behind it if the link is new.
+pub(super) fn link(shared: &Arc<Shared>, peer: NodeId, addresses: Vec<SocketAddr>) -> Link {
+    shared.links.get(peer, addresses, |orders, teller| {
+        shared.runtime.spawn(run(Arc::clone(shared), peer, orders, teller));
+    })
+}
 
 /// Dials, waits until the connection is gone, dials again; until the link or the endpoint is given up.
-pub(super) async fn run(shared: Arc<Shared>, peer: NodeId, mut orders: watch::Receiver<Orders>, teller: Teller) {
+async fn run(shared: Arc<Shared>, peer: NodeId, mut orders: watch::Receiver<Orders>, teller: Teller) {
     let mut backoff = Backoff::new(shared.config.redial_min, shared.config.redial_max);
     loop {
         let Some(dialled) = dial_peer(&shared, peer, &mut orders).await else { return };
