@@ -42,7 +42,7 @@ pub trait Discovery: Send + Sync + 'static {
 #[cfg(fuzzing)]
 #[allow(missing_docs)]
 pub(crate) mod fuzzing {
-    use super::txt::Txt;
+    use super::txt::TxtRecord;
 
     /// Four lines: the properties of a record. `*` stands for a good one, an empty line for one that isn't there.
     pub fn txt_record(bytes: &[u8]) {
@@ -61,11 +61,11 @@ pub(crate) mod fuzzing {
                 line => Some(line),
             }
         };
-        if let Ok(txt) = Txt::parse(find) {
+        if let Ok(txt) = TxtRecord::parse(find) {
             let again = txt.to_properties();
             let find = |key: &str| again.iter().find(|(name, _)| *name == key).map(|(_, value)| value.as_bytes());
             // Of many addresses, a record holds as many as fit.
-            let again = Txt::parse(find).expect("its own record");
+            let again = TxtRecord::parse(find).expect("its own record");
             assert_eq!((again.cluster, again.node), (txt.cluster, txt.node));
             assert!(txt.addrs.starts_with(&again.addrs));
         }

@@ -26,7 +26,8 @@ pub mod membership {
     //! SWIM as a state machine.
 
     pub use crate::membership::{
-        Event, Local, MAX_NAME, MAX_PAYLOAD, Member, Output, PacketError, Peer, Swim, SwimError, WireError,
+        LocalMember, MAX_MEMBER_NAME_BYTES, MAX_MEMBER_PAYLOAD_BYTES, PacketError, Swim, SwimError, SwimEvent,
+        SwimMember, SwimOutput, SwimPeer, WireError,
     };
 }
 

@@ -13,14 +13,14 @@ use rand::RngExt;
 use tokio::{sync::mpsc, task::JoinSet};
 
 use super::{
-    Cluster, Inner,
-    board::Board,
-    driver::{Driver, MAX_INPUTS},
-    hub::Hub,
+    Cluster, ClusterInner,
+    dialer::Dialer,
+    driver::{MAX_INPUTS, MembershipDriver},
+    hub::MemberHub,
+    links::MembershipLinks,
     member,
-    peers::Peers,
-    pursuit::Pursuit,
-    router::Router,
+    record::DiscoveryRecord,
+    router::ServiceRouter,
 };
 use crate::{
     config::{SwimSettings, TransportConfig},
@@ -30,7 +30,7 @@ use crate::{
     error::{IdentityError, PayloadError, StartError},
     id::{ClusterId, Incarnation},
     identity::Identity,
-    membership::{Local, Swim, SwimError},
+    membership::{LocalMember, Swim, SwimError},
     transport::{Endpoint, LocalInfo, PeerKind, Service, socket::LinkFilter},
 };
 
@@ -201,18 +201,18 @@ impl ClusterBuilder {
         member::check(&self.payload)?;
         let seeds: Vec<Seed> = self.seeds.iter().map(|seed| seed.parse()).collect::<Result<_, _>>()?;
         let identity = self.make_identity()?;
-        let incarnation = self.incarnation.unwrap_or_else(new_life);
+        let incarnation = self.incarnation.unwrap_or_else(new_incarnation);
 
-        let board = Arc::new(Board::new(seeds.iter().map(ToString::to_string)));
+        let record = Arc::new(DiscoveryRecord::new(seeds.iter().map(ToString::to_string)));
         let (inputs, received) = mpsc::channel(MAX_INPUTS);
-        let router = Arc::new(Router::new(inputs.clone(), self.service.clone(), Arc::clone(&board)));
+        let router = Arc::new(ServiceRouter::new(inputs.clone(), self.service.clone(), Arc::clone(&record)));
         let endpoint = self.bind(&identity, incarnation, &router)?;
-        let hub = Arc::new(Hub::default());
-        let driver = Driver {
+        let hub = Arc::new(MemberHub::default());
+        let driver = MembershipDriver {
             swim: self.swim(&identity, &endpoint)?,
-            peers: Peers::new(endpoint.clone()),
+            links: MembershipLinks::new(endpoint.clone()),
             hub: Arc::clone(&hub),
-            board: Arc::clone(&board),
+            record: Arc::clone(&record),
             payload: self.payload.clone(),
             cluster_id: self.cluster_id,
             greeted: BTreeMap::new(),
@@ -226,18 +226,27 @@ impl ClusterBuilder {
             addrs: vec![endpoint.advertised_addr()],
         });
         let candidates = discovery.candidates();
-        let pursuit = Pursuit::new(endpoint.clone(), Arc::clone(&hub), Arc::clone(&board));
+        let dialer = Dialer::new(endpoint.clone(), Arc::clone(&hub), Arc::clone(&record));
         let mut tasks = JoinSet::new();
         tasks.spawn(driver.run(received));
         tasks.spawn(async move {
             // Withdrawn when this is dropped.
             let _announced = discovery;
-            pursuit.run(candidates).await;
+            dialer.run(candidates).await;
             std::future::pending::<()>().await;
         });
         let (name, addr) = (identity.name().to_owned(), endpoint.advertised_addr());
-        let inner =
-            Inner { endpoint, name, cluster: self.cluster, addr, hub, board, router, inputs, tasks: Mutex::new(tasks) };
+        let inner = ClusterInner {
+            endpoint,
+            name,
+            cluster: self.cluster,
+            addr,
+            hub,
+            record,
+            router,
+            inputs,
+            tasks: Mutex::new(tasks),
+        };
         Ok(Cluster { inner: Arc::new(inner) })
     }
 
@@ -256,7 +265,7 @@ impl ClusterBuilder {
         &self,
         identity: &Identity,
         incarnation: Incarnation,
-        router: &Arc<Router>,
+        router: &Arc<ServiceRouter>,
     ) -> Result<Endpoint, StartError> {
         let local = LocalInfo::new(&self.cluster, incarnation, PeerKind::Node).with_cluster_id(self.cluster_id);
         let mut config = self.transport.clone();
@@ -277,7 +286,7 @@ impl ClusterBuilder {
     )]
     fn swim(&self, identity: &Identity, endpoint: &Endpoint) -> Result<Swim, StartError> {
         let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let local = Local {
+        let local = LocalMember {
             id: endpoint.id(),
             name: identity.name().to_owned(),
             addr: endpoint.advertised_addr(),
@@ -317,7 +326,7 @@ impl std::fmt::Debug for ClusterBuilder {
 }
 
 #[allow(clippy::disallowed_methods, reason = "a life must be unlike all others")]
-fn new_life() -> Incarnation {
+fn new_incarnation() -> Incarnation {
     Incarnation { store: rand::rng().random(), starts: 1 }
 }
 

@@ -103,11 +103,11 @@ fn unwrap(wrapped: &Bytes) -> (Option<ClusterId>, Bytes) {
 
 impl Member {
     /// The largest payload of a member, in bytes: what a membership packet takes, less the cluster id.
-    pub const MAX_PAYLOAD: usize = membership::MAX_PAYLOAD - CLUSTER_ID_LEN;
+    pub const MAX_PAYLOAD: usize = membership::MAX_MEMBER_PAYLOAD_BYTES - CLUSTER_ID_LEN;
 
-    pub(super) fn from_swim(member: membership::Member) -> Self {
+    pub(super) fn from_swim(member: membership::SwimMember) -> Self {
         let (cluster_id, payload) = unwrap(&member.payload);
-        let membership::Member { id, name, addr, state, .. } = member;
+        let membership::SwimMember { id, name, addr, state, .. } = member;
         Self { id, name, addr, payload, state, cluster_id }
     }
 }
@@ -121,7 +121,7 @@ mod tests {
     #[test]
     fn the_largest_payload_fits() {
         let wrapped = wrap(Some(ClusterId(u128::MAX)), &vec![0; Member::MAX_PAYLOAD].into());
-        assert_eq!(wrapped.len(), membership::MAX_PAYLOAD);
+        assert_eq!(wrapped.len(), membership::MAX_MEMBER_PAYLOAD_BYTES);
         let limit = Member::MAX_PAYLOAD;
         assert_eq!(check(&vec![0; limit + 1].into()), Err(PayloadError::TooLarge { len: limit + 1, limit }));
     }

@@ -165,20 +165,20 @@ impl TransportConfig {
         };
         let not_zero = "must not be zero";
         check(
-            (MIN_FRAME_LIMIT..=MAX_FRAME_LIMIT).contains(&self.max_frame_bytes),
+            (MIN_FRAME_LIMIT_BYTES..=MAX_FRAME_LIMIT_BYTES).contains(&self.max_frame_bytes),
             "max_frame_bytes",
             "must be between 64 KiB and 1 GiB",
         );
-        check(self.stream_window_bytes >= MIN_WINDOW, "stream_window_bytes", "must be at least 64 KiB");
+        check(self.stream_window_bytes >= MIN_WINDOW_BYTES, "stream_window_bytes", "must be at least 64 KiB");
         check(
             self.connection_window_bytes >= self.stream_window_bytes,
             "connection_window_bytes",
             "must not be below stream_window_bytes",
         );
-        check(self.socket_buffer_bytes <= MAX_FRAME_LIMIT, "socket_buffer_bytes", "must be at most 1 GiB");
+        check(self.socket_buffer_bytes <= MAX_FRAME_LIMIT_BYTES, "socket_buffer_bytes", "must be at most 1 GiB");
         check((1200..=65527).contains(&self.max_udp_payload), "max_udp_payload", "must be between 1200 and 65527");
         check((1..=100).contains(&self.packets_per_ack), "packets_per_ack", "must be between 1 and 100");
-        check(ACK_DELAYS.contains(&self.max_ack_delay), "max_ack_delay", "must be between 1 ms and 25 ms");
+        check(ACK_DELAY_RANGE.contains(&self.max_ack_delay), "max_ack_delay", "must be between 1 ms and 25 ms");
         check(!self.keep_alive.is_zero(), "keep_alive", not_zero);
         check(self.idle_timeout >= self.keep_alive * 2, "idle_timeout", "must be at least twice keep_alive");
         check(self.idle_timeout <= DAY, "idle_timeout", "must be at most a day");
@@ -194,11 +194,11 @@ impl TransportConfig {
     }
 }
 
-const MIN_WINDOW: u32 = 64 << 10;
-const MIN_FRAME_LIMIT: usize = 64 << 10;
-const MAX_FRAME_LIMIT: usize = 1 << 30;
+const MIN_WINDOW_BYTES: u32 = 64 << 10;
+const MIN_FRAME_LIMIT_BYTES: usize = 64 << 10;
+const MAX_FRAME_LIMIT_BYTES: usize = 1 << 30;
 /// What quinn's timers can tell apart, and what it keeps to on paths of any length.
-const ACK_DELAYS: RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_millis(25);
+const ACK_DELAY_RANGE: RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_millis(25);
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
 #[cfg(test)]

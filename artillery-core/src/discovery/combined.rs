@@ -42,17 +42,17 @@ impl Discovery for Combined {
     }
 
     fn candidates(&self) -> Candidates {
-        Box::pin(Merged { streams: self.sources.iter().map(|source| source.candidates()).collect(), next: 0 })
+        Box::pin(MergedCandidates { streams: self.sources.iter().map(|source| source.candidates()).collect(), next: 0 })
     }
 }
 
 /// Takes from the streams in turn, so that a talkative one does not hide the others; over when all are.
-struct Merged {
+struct MergedCandidates {
     streams: Vec<Candidates>,
     next: usize,
 }
 
-impl Stream for Merged {
+impl Stream for MergedCandidates {
     type Item = Candidate;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Candidate>> {

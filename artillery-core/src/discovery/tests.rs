@@ -4,7 +4,7 @@ use std::{future::poll_fn, net::UdpSocket, time::Duration};
 
 use mdns_sd::{IfKind, ServiceDaemon, ServiceInfo};
 
-use super::{mdns::SERVICE, *};
+use super::{mdns::SERVICE_TYPE, *};
 use crate::NodeId;
 
 /// Far beyond what anything here takes; a test that reaches it fails.
@@ -92,7 +92,7 @@ async fn other_clusters_and_strangers_are_passed_over() {
     malformed.disable_interface(IfKind::All).unwrap();
     malformed.enable_interface(IfKind::LoopbackV4).unwrap();
     let nonsense = [("v", "1"), ("cluster", "shop"), ("node", "nonsense")];
-    let mut info = ServiceInfo::new(SERVICE, "bad", "bad.local.", "127.0.0.1", 7409, &nonsense[..]).unwrap();
+    let mut info = ServiceInfo::new(SERVICE_TYPE, "bad", "bad.local.", "127.0.0.1", 7409, &nonsense[..]).unwrap();
     info.set_requires_probe(false);
     malformed.register(info).unwrap();
     // The other has been heard where it is looked for ...

@@ -4,7 +4,7 @@ use std::num::{NonZeroU8, NonZeroUsize};
 
 use foca::{Config, PeriodicParams};
 
-use super::wire::ENVELOPE;
+use super::wire::ENVELOPE_BYTES;
 use crate::config::SwimSettings;
 
 /// foca's part of the settings. [`Swim`](super::Swim) does the rest around it, among it announcing this node to members
@@ -19,7 +19,7 @@ pub(super) fn foca_config(settings: &SwimSettings) -> Config {
         max_transmissions: NonZeroU8::new(settings.max_transmissions).unwrap_or(NonZeroU8::MIN),
         suspect_to_down_after: settings.suspect_to_down,
         remove_down_after: Some(settings.forget_after),
-        max_packet_size: at_least_one(settings.max_packet - ENVELOPE),
+        max_packet_size: at_least_one(settings.max_packet - ENVELOPE_BYTES),
         notify_down_members: true,
         periodic_announce: Some(every(settings.refresh_period, 1)),
         periodic_announce_to_down_members: None,

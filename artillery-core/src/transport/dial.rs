@@ -9,9 +9,9 @@ use tokio::time::timeout;
 
 use super::{
     CloseCode, Connection, StreamKind,
-    hello::{self, Answer},
+    hello::{self, HelloReply},
     quic,
-    shared::{Carrier, Shared},
+    shared::{EndpointCarrier, EndpointShared},
 };
 use crate::{
     codec,
@@ -24,7 +24,7 @@ const SERVER_NAME: &str = "node.artillery.internal";
 
 /// Dials `addr`, and says hello.
 pub(super) async fn dial(
-    shared: &Arc<Shared>,
+    shared: &Arc<EndpointShared>,
     addr: SocketAddr,
     expected: Option<NodeId>,
 ) -> Result<Connection, ConnectError> {
@@ -40,12 +40,16 @@ pub(super) async fn dial(
     outcome
 }
 
-async fn greet(shared: &Arc<Shared>, addr: SocketAddr, expected: Option<NodeId>) -> Result<Connection, ConnectError> {
+async fn greet(
+    shared: &Arc<EndpointShared>,
+    addr: SocketAddr,
+    expected: Option<NodeId>,
+) -> Result<Connection, ConnectError> {
     let changes = shared.identity_changes();
     let (quinn, client) = match &shared.carrier {
-        Carrier::Quic(quinn, security) => (quinn, security.dial()),
+        EndpointCarrier::Quic(quinn, security) => (quinn, security.dial()),
         #[cfg(feature = "testing")]
-        Carrier::Simulated(port, listeners) => {
+        EndpointCarrier::Simulated(port, listeners) => {
             return simulated::dial(shared, port, listeners, addr, expected).await;
         }
     };
@@ -63,8 +67,8 @@ async fn greet(shared: &Arc<Shared>, addr: SocketAddr, expected: Option<NodeId>)
     let mine = shared.hello();
     let (version, answer, succeeds) = ask(shared, &quinn, &mine).await?;
     let theirs = match answer {
-        Answer::Accepted(theirs) => theirs,
-        Answer::Refused(refusal) => {
+        HelloReply::Accepted(theirs) => theirs,
+        HelloReply::Refused(refusal) => {
             if let Refusal::DifferentCluster { here, .. } = &refusal {
                 shared.met_foreign(*here, &succeeds);
             }
@@ -98,10 +102,10 @@ async fn greet(shared: &Arc<Shared>, addr: SocketAddr, expected: Option<NodeId>)
 
 /// Says hello and reads the answer, and which clusters the peer's succeeds.
 async fn ask(
-    shared: &Shared,
+    shared: &EndpointShared,
     quinn: &quinn::Connection,
     mine: &hello::Hello,
-) -> Result<(u16, Answer, Vec<ClusterId>), ConnectError> {
+) -> Result<(u16, HelloReply, Vec<ClusterId>), ConnectError> {
     let asked = async {
         let (mut send, mut receive) = quinn.open_bi().await.map_err(|error| error.to_string())?;
         let mut words = vec![StreamKind::HELLO.0];

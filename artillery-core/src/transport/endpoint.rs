@@ -6,11 +6,11 @@ use tokio::time::timeout;
 
 use super::{
     CloseCode, Connection, Counters, Link, LocalInfo, PeerInfo, Service, accept,
-    counters::Cells,
+    counters::CounterCells,
     dial, hello, quic, redial,
     reset::ResetKey,
     security::Security,
-    shared::{Carrier, Shared},
+    shared::{EndpointCarrier, EndpointShared},
     socket::LinkFilter,
 };
 use crate::{
@@ -21,20 +21,20 @@ use crate::{
 };
 
 /// How long [`Endpoint::shutdown`] waits for peers to hear of it.
-const GOODBYE: Duration = Duration::from_secs(1);
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// A node's place in the network. Clones are the same endpoint; when the last one is dropped it stops, as in a crash.
 #[derive(Clone)]
 pub struct Endpoint {
-    handle: Arc<Handle>,
+    handle: Arc<EndpointHandle>,
 }
 
 /// Closes the endpoint when nobody holds it any more: its tasks hold only what is in here.
-struct Handle {
-    shared: Arc<Shared>,
+struct EndpointHandle {
+    shared: Arc<EndpointShared>,
 }
 
-impl Drop for Handle {
+impl Drop for EndpointHandle {
     fn drop(&mut self) {
         self.shared.carrier.close(CloseCode::DONE);
     }
@@ -77,24 +77,24 @@ impl Endpoint {
         filter: Option<LinkFilter>,
     ) -> Result<Self, BindError> {
         check(&config, &local).map_err(BindError::Config)?;
-        let counters = Arc::new(Cells::default());
+        let counters = Arc::new(CounterCells::default());
         let resets = Arc::new(ResetKey::of(identity));
         let (quinn, dial) = quic::endpoint(&config, identity, Arc::clone(&resets), &counters, filter)?;
         let local_addr = quinn.local_addr().map_err(|source| BindError::Socket { addr: config.listen, source })?;
-        let carrier = Carrier::Quic(quinn.clone(), Security::new(identity.clone(), dial, resets));
+        let carrier = EndpointCarrier::Quic(quinn.clone(), Security::new(identity.clone(), dial, resets));
         let id = MemberId { node: identity.node(), incarnation: local.incarnation };
-        let shared = Shared::new(carrier, config, local, service, counters, id, local_addr);
+        let shared = EndpointShared::new(carrier, config, local, service, counters, id, local_addr);
         tokio::spawn(accept::run(Arc::clone(&shared), quinn));
-        Ok(Self { handle: Arc::new(Handle { shared }) })
+        Ok(Self { handle: Arc::new(EndpointHandle { shared }) })
     }
 
     /// An endpoint on a network in this process, which has let others dial it there already.
     #[cfg(feature = "testing")]
-    pub(super) fn simulated(shared: Arc<Shared>) -> Self {
-        Self { handle: Arc::new(Handle { shared }) }
+    pub(super) fn simulated(shared: Arc<EndpointShared>) -> Self {
+        Self { handle: Arc::new(EndpointHandle { shared }) }
     }
 
-    fn shared(&self) -> &Arc<Shared> {
+    fn shared(&self) -> &Arc<EndpointShared> {
         &self.handle.shared
     }
 
@@ -151,9 +151,9 @@ impl Endpoint {
     pub fn set_identity(&self, identity: Identity) -> Result<(), IdentityError> {
         let shared = self.shared();
         let (quinn, security) = match &shared.carrier {
-            Carrier::Quic(quinn, security) => (quinn, security),
+            EndpointCarrier::Quic(quinn, security) => (quinn, security),
             #[cfg(feature = "testing")]
-            Carrier::Simulated(..) => return Ok(()),
+            EndpointCarrier::Simulated(..) => return Ok(()),
         };
         let before = security.identity();
         if identity.name() != before.name() {
@@ -227,9 +227,9 @@ impl Endpoint {
         carrier.close(CloseCode::SHUTDOWN);
         match carrier {
             // A peer that does not answer any more need not hear of it.
-            Carrier::Quic(quinn, _) => drop(timeout(GOODBYE, quinn.wait_idle()).await),
+            EndpointCarrier::Quic(quinn, _) => drop(timeout(SHUTDOWN_TIMEOUT, quinn.wait_idle()).await),
             #[cfg(feature = "testing")]
-            Carrier::Simulated(..) => {}
+            EndpointCarrier::Simulated(..) => {}
         }
     }
 }
@@ -242,7 +242,7 @@ impl fmt::Debug for Endpoint {
 
 fn check(config: &TransportConfig, local: &LocalInfo) -> Result<(), Vec<ConfigError>> {
     let mut problems = config.validate().err().unwrap_or_default();
-    if !(1..=hello::MAX_CLUSTER_NAME).contains(&local.cluster.len()) {
+    if !(1..=hello::MAX_CLUSTER_NAME_BYTES).contains(&local.cluster.len()) {
         problems.push(ConfigError { field: "cluster", problem: "must have 1 to 255 bytes".into() });
     }
     if local.versions.min > local.versions.max {

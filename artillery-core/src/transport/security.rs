@@ -7,12 +7,12 @@ use crate::identity::Identity;
 
 /// The identity of an endpoint, and how it dials with it.
 pub(super) struct Security {
-    now: RwLock<Now>,
+    now: RwLock<SecurityState>,
     /// The endpoint's own for as long as it lives.
     resets: Arc<ResetKey>,
 }
 
-struct Now {
+struct SecurityState {
     identity: Identity,
     dial: quinn::ClientConfig,
     /// How often it was replaced.
@@ -21,7 +21,7 @@ struct Now {
 
 impl Security {
     pub(super) fn new(identity: Identity, dial: quinn::ClientConfig, resets: Arc<ResetKey>) -> Self {
-        Self { now: RwLock::new(Now { identity, dial, changes: 0 }), resets }
+        Self { now: RwLock::new(SecurityState { identity, dial, changes: 0 }), resets }
     }
 
     pub(super) fn dial(&self) -> quinn::ClientConfig {
@@ -39,6 +39,6 @@ impl Security {
     pub(super) fn set(&self, identity: Identity, dial: quinn::ClientConfig) {
         let mut now = self.now.write().unwrap_or_else(PoisonError::into_inner);
         self.resets.follow(&identity);
-        *now = Now { identity, dial, changes: now.changes + 1 };
+        *now = SecurityState { identity, dial, changes: now.changes + 1 };
     }
 }

@@ -14,7 +14,7 @@ use tokio::{runtime, sync::Semaphore};
 use super::medium::SimulatedPort;
 use super::{
     CloseCode, Connection, LocalInfo, PeerInfo, Service, connection,
-    counters::{Cells, Refused},
+    counters::{CounterCells, RefusalCounters},
     hello::Hello,
     link::Links,
     registry::Registry,
@@ -28,16 +28,16 @@ use crate::{
 
 /// The endpoints on one simulated network, by their addresses.
 #[cfg(feature = "testing")]
-pub(super) type Listeners = Mutex<BTreeMap<SocketAddr, Weak<Shared>>>;
+pub(super) type Listeners = Mutex<BTreeMap<SocketAddr, Weak<EndpointShared>>>;
 
 /// What all tasks of an endpoint share.
-pub(super) struct Shared {
-    pub(super) carrier: Carrier,
+pub(super) struct EndpointShared {
+    pub(super) carrier: EndpointCarrier,
     pub(super) config: TransportConfig,
     pub(super) local: LocalInfo,
     pub(super) service: Arc<dyn Service>,
-    pub(super) counters: Arc<Cells>,
-    pub(super) refused: Refused,
+    pub(super) counters: Arc<CounterCells>,
+    pub(super) refused: RefusalCounters,
     pub(super) registry: Registry,
     pub(super) links: Links,
     pub(super) handshakes: Arc<Semaphore>,
@@ -50,7 +50,7 @@ pub(super) struct Shared {
 }
 
 /// What carries the connections of an endpoint.
-pub(super) enum Carrier {
+pub(super) enum EndpointCarrier {
     /// QUIC on a socket, and how it dials.
     Quic(quinn::Endpoint, Security),
     /// A network in this process, and all endpoints on it.
@@ -58,7 +58,7 @@ pub(super) enum Carrier {
     Simulated(SimulatedPort, Arc<Listeners>),
 }
 
-impl Carrier {
+impl EndpointCarrier {
     /// Closes all connections, and takes no new ones.
     pub(super) fn close(&self, code: CloseCode) {
         match self {
@@ -79,14 +79,14 @@ impl Carrier {
     }
 }
 
-impl Shared {
+impl EndpointShared {
     /// An endpoint without connections. Call it within a tokio runtime.
     pub(super) fn new(
-        carrier: Carrier,
+        carrier: EndpointCarrier,
         config: TransportConfig,
         local: LocalInfo,
         service: Arc<dyn Service>,
-        counters: Arc<Cells>,
+        counters: Arc<CounterCells>,
         id: MemberId,
         local_addr: SocketAddr,
     ) -> Arc<Self> {
@@ -94,7 +94,7 @@ impl Shared {
             carrier,
             service,
             counters,
-            refused: Refused::default(),
+            refused: RefusalCounters::default(),
             registry: Registry::new(local.cluster_id),
             links: Links::default(),
             handshakes: Arc::new(Semaphore::new(config.max_handshakes as usize)),
@@ -129,7 +129,11 @@ impl Shared {
         }
     }
 
-    pub(super) fn connection(&self, carrier: impl Into<connection::Carrier>, peer: Arc<PeerInfo>) -> Connection {
+    pub(super) fn connection(
+        &self,
+        carrier: impl Into<connection::ConnectionCarrier>,
+        peer: Arc<PeerInfo>,
+    ) -> Connection {
         Connection::new(carrier.into(), peer, self.config.max_frame_bytes, Arc::clone(&self.counters))
     }
 
@@ -143,9 +147,9 @@ impl Shared {
     /// How often this endpoint's identity was replaced. Read it before a handshake, for [`trusts`](Self::trusts).
     pub(super) fn identity_changes(&self) -> u64 {
         match &self.carrier {
-            Carrier::Quic(_, security) => security.changes(),
+            EndpointCarrier::Quic(_, security) => security.changes(),
             #[cfg(feature = "testing")]
-            Carrier::Simulated(..) => 0,
+            EndpointCarrier::Simulated(..) => 0,
         }
     }
 
@@ -156,11 +160,11 @@ impl Shared {
     /// [`Endpoint::set_identity`](super::Endpoint::set_identity) sees it, however the two interleave.
     pub(super) fn trusts(&self, connection: &Connection, changes_before: u64) -> bool {
         match &self.carrier {
-            Carrier::Quic(_, security) => {
+            EndpointCarrier::Quic(_, security) => {
                 security.changes() == changes_before || connection.is_trusted_by(&security.identity())
             }
             #[cfg(feature = "testing")]
-            Carrier::Simulated(..) => true,
+            EndpointCarrier::Simulated(..) => true,
         }
     }
 }

@@ -16,7 +16,7 @@ pub use super::medium::Weather;
 use super::{
     Endpoint, LocalInfo, Service,
     medium::{Medium, SimulatedPort},
-    shared::{Carrier, Listeners, Shared},
+    shared::{EndpointCarrier, EndpointShared, Listeners},
 };
 use crate::{
     config::TransportConfig,
@@ -50,8 +50,8 @@ impl Network {
         let addr = SocketAddr::from((Ipv4Addr::new(10, 0, high, low), 7400));
         let config = TransportConfig { listen: addr, ..TransportConfig::default() };
         let port = SimulatedPort::new(self.medium.clone(), name, id.node, addr);
-        let carrier = Carrier::Simulated(port, self.listeners.clone());
-        let shared = Shared::new(carrier, config, local, service, Arc::default(), id, addr);
+        let carrier = EndpointCarrier::Simulated(port, self.listeners.clone());
+        let shared = EndpointShared::new(carrier, config, local, service, Arc::default(), id, addr);
         listeners.insert(addr, Arc::downgrade(&shared));
         Endpoint::simulated(shared)
     }

@@ -13,13 +13,13 @@ use crate::{
     transport::{
         Connection, IncomingStream, PROTOCOL_VERSIONS, PeerInfo, PeerKind, StreamKind, hello,
         medium::{Accept, LineEnd, Medium, PipeReader, PipeWriter, SimulatedLine, SimulatedPort},
-        shared::{Carrier, Listeners, Shared},
+        shared::{EndpointCarrier, EndpointShared, Listeners},
     },
 };
 
 /// The accepting side of a connection.
 struct Acceptor {
-    shared: Weak<Shared>,
+    shared: Weak<EndpointShared>,
     connection: Connection,
 }
 
@@ -35,7 +35,7 @@ impl Accept for Acceptor {
 }
 
 pub(super) async fn dial(
-    shared: &Arc<Shared>,
+    shared: &Arc<EndpointShared>,
     port: &SimulatedPort,
     listeners: &Listeners,
     addr: SocketAddr,
@@ -51,7 +51,7 @@ pub(super) async fn dial(
     let found = listener()?.id.node;
     pass(&port.medium, port.node, found).await;
     let theirs = listener()?;
-    let Carrier::Simulated(other, _) = &theirs.carrier else { return Err(ConnectError::TimedOut) };
+    let EndpointCarrier::Simulated(other, _) = &theirs.carrier else { return Err(ConnectError::TimedOut) };
     if other.is_closed() {
         return Err(ConnectError::TimedOut);
     }
@@ -76,7 +76,7 @@ pub(super) async fn dial(
 }
 
 /// An endpoint, its place on the network, and what the other side knows of it.
-type Side<'a> = (&'a Arc<Shared>, &'a SimulatedPort, Arc<PeerInfo>);
+type Side<'a> = (&'a Arc<EndpointShared>, &'a SimulatedPort, Arc<PeerInfo>);
 
 fn connect((shared, port, me): Side<'_>, (theirs, other, them): Side<'_>) -> Connection {
     let nodes = [port.node, other.node];

@@ -12,7 +12,7 @@ use crate::{
 };
 
 /// Streams opened by the side that was dialled, at most so many of them not taken in yet.
-const MAX_OPENED: usize = 4;
+const MAX_UNACCEPTED_STREAMS: usize = 4;
 
 /// Hands streams to the accepting node.
 pub(in crate::transport) trait Accept: Send + Sync + 'static {
@@ -38,7 +38,7 @@ struct Opened {
 impl LineEnd {
     /// Side 1 of a new connection.
     pub(in crate::transport) fn accepting(line: Arc<SimulatedLine>) -> Arc<Self> {
-        let (sender, receiver) = mpsc::channel(MAX_OPENED);
+        let (sender, receiver) = mpsc::channel(MAX_UNACCEPTED_STREAMS);
         let opened = Arc::new(Opened { sender, receiver: tokio::sync::Mutex::new(receiver) });
         Arc::new(Self { line, side: 1, opened, acceptor: None })
     }
