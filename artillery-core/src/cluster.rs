@@ -4,15 +4,15 @@
 //! QUIC datagrams over links that this node dials itself. All of it only suggests: that a member is `Down` here does
 //! not mean that it is dead, and nothing may be decided by it alone.
 
-mod board;
 mod builder;
+mod dialer;
 mod driver;
 mod hub;
+mod links;
 mod member;
-mod peers;
-mod prospects;
-mod pursuit;
+mod record;
 mod router;
+mod targets;
 
 use std::{
     fmt,
@@ -26,21 +26,21 @@ use tokio::{
     task::JoinSet,
 };
 
-pub use board::{SeedState, SeedStatus};
-pub use builder::{ClusterBuilder, StartError};
+pub use builder::ClusterBuilder;
 pub use hub::MemberEvents;
-pub use member::{MAX_PAYLOAD, Member, MemberEvent, PayloadError};
+pub use member::{Member, MemberEvent};
+pub use record::{SeedState, SeedStatus};
 
-pub use crate::membership::MemberState;
 use crate::{
     discovery::Source,
+    error::PayloadError,
     id::{ClusterId, MemberId, NodeId},
     transport::{Endpoint, Service},
 };
-use board::Board;
-use driver::Input;
-use hub::Hub;
-use router::Router;
+use driver::MembershipInput;
+use hub::MemberHub;
+use record::DiscoveryRecord;
+use router::ServiceRouter;
 
 /// A node among others. Clones are the same node; when the last one is dropped it stops, as in a crash.
 ///
@@ -64,23 +64,23 @@ use router::Router;
 /// ```
 #[derive(Clone)]
 pub struct Cluster {
-    inner: Arc<Inner>,
+    inner: Arc<ClusterInner>,
 }
 
-struct Inner {
+struct ClusterInner {
     endpoint: Endpoint,
     name: String,
     cluster: String,
     addr: SocketAddr,
-    hub: Arc<Hub>,
-    board: Arc<Board>,
-    router: Arc<Router>,
-    inputs: mpsc::Sender<Input>,
+    hub: Arc<MemberHub>,
+    record: Arc<DiscoveryRecord>,
+    router: Arc<ServiceRouter>,
+    inputs: mpsc::Sender<MembershipInput>,
     /// Aborted when this is dropped.
     tasks: Mutex<JoinSet<()>>,
 }
 
-impl Drop for Inner {
+impl Drop for ClusterInner {
     fn drop(&mut self) {
         self.router.retire();
         self.hub.close();
@@ -130,34 +130,34 @@ impl Cluster {
 
     /// All changes from now on. They are kept for slow readers, but not for ever: see [`MemberEvent::Lagged`].
     pub fn events(&self) -> MemberEvents {
-        Hub::subscribe(&self.inner.hub)
+        MemberHub::subscribe(&self.inner.hub)
     }
 
     /// Which source told of a node first, `None` if it was known before any did: it dialled this node, or other members
     /// told of it.
     pub fn found_by(&self, node: NodeId) -> Option<Source> {
-        self.inner.board.found_by(node)
+        self.inner.record.found_by(node)
     }
 
     /// What became of each seed.
     pub fn seeds(&self) -> Vec<SeedStatus> {
-        self.inner.board.seeds()
+        self.inner.record.seeds()
     }
 
     /// Waits until every seed has refused this node, while it has never met a member, and says what they said. Does
     /// not return otherwise, nor if there are no seeds.
     pub async fn refused_by_all_seeds(&self) -> Vec<SeedStatus> {
-        self.inner.board.refused_by_all().await
+        self.inner.record.refused_by_all().await
     }
 
     /// Changes what this node says of itself; all members see it after a while.
     ///
     /// # Errors
-    /// [`PayloadError::TooLarge`] above [`MAX_PAYLOAD`] bytes, [`PayloadError::Stopped`].
+    /// [`PayloadError::TooLarge`] above [`Member::MAX_PAYLOAD`] bytes, [`PayloadError::Stopped`].
     pub async fn set_payload(&self, payload: impl Into<Bytes>) -> Result<(), PayloadError> {
         let payload = payload.into();
         member::check(&payload)?;
-        self.ask(|done| Input::Payload(payload, done)).await.ok_or(PayloadError::Stopped)
+        self.ask(|done| MembershipInput::Payload(payload, done)).await.ok_or(PayloadError::Stopped)
     }
 
     /// Sets the formation that this node belongs to: peers of another one are refused from now on, and the others are
@@ -165,7 +165,7 @@ impl Cluster {
     pub async fn set_cluster_id(&self, id: ClusterId) {
         self.inner.endpoint.set_cluster_id(id);
         // When the node has stopped there is nobody to be told.
-        let _ = self.ask(|done| Input::ClusterId(id, done)).await;
+        let _ = self.ask(|done| MembershipInput::ClusterId(id, done)).await;
     }
 
     /// Sets the formations that the one of this node succeeds; see [`Endpoint::set_predecessors`].
@@ -190,20 +190,20 @@ impl Cluster {
     /// Says farewell, so that the others need not suspect anything, and stops.
     pub async fn leave(&self) {
         // Nothing to say if the node has stopped.
-        let _ = self.ask(Input::Leave).await;
+        let _ = self.ask(MembershipInput::Leave).await;
         self.shutdown().await;
     }
 
     /// Stops, and closes all connections. To the others it is as if the node had crashed; it may come back.
     pub async fn shutdown(&self) {
-        let _ = self.ask(Input::Stop).await;
+        let _ = self.ask(MembershipInput::Stop).await;
         self.inner.tasks.lock().unwrap_or_else(PoisonError::into_inner).abort_all();
         self.inner.endpoint.shutdown().await;
         self.inner.router.retire();
         self.inner.hub.close();
     }
 
-    async fn ask(&self, input: impl FnOnce(oneshot::Sender<()>) -> Input) -> Option<()> {
+    async fn ask(&self, input: impl FnOnce(oneshot::Sender<()>) -> MembershipInput) -> Option<()> {
         let (done, wait) = oneshot::channel();
         self.inner.inputs.send(input(done)).await.ok()?;
         wait.await.ok()

@@ -40,14 +40,14 @@ pub fn encode<T: Serialize + ?Sized>(header: &T, out: &mut impl io::Write) -> Re
 
 /// Whether `bytes` are the encoding of `header`. The decoder takes others too: a small number out of more bytes than it needs.
 pub fn is_encoding<T: Serialize + ?Sized>(header: &T, bytes: &[u8]) -> bool {
-    let mut left = Same(bytes);
+    let mut left = ExpectedBytes(bytes);
     encode(header, &mut left).is_ok() && left.0.is_empty()
 }
 
 /// Takes only what it stands for.
-struct Same<'a>(&'a [u8]);
+struct ExpectedBytes<'a>(&'a [u8]);
 
-impl io::Write for Same<'_> {
+impl io::Write for ExpectedBytes<'_> {
     fn write(&mut self, more: &[u8]) -> io::Result<usize> {
         match self.0.strip_prefix(more) {
             Some(left) => self.0 = left,
@@ -73,7 +73,7 @@ pub fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, CodecError> {
 }
 
 /// What the decoder may claim for one byte of a value: the widest number takes one byte while it is small.
-const CLAIM: usize = 16;
+const MAX_CLAIM_PER_BYTE: usize = 16;
 
 /// Decodes an application's value that takes up all of `bytes`.
 ///
@@ -84,10 +84,10 @@ const CLAIM: usize = 16;
 /// # Errors
 /// [`CodecError`], which names what is wrong.
 pub fn decode_value<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, CodecError> {
-    if bytes.len() <= MAX_HEADER / CLAIM {
+    if bytes.len() <= MAX_HEADER / MAX_CLAIM_PER_BYTE {
         decode_all(bytes, config())
     } else {
-        decode_all(bytes, bincode::config::standard().with_limit::<{ (64 << 20) * CLAIM }>())
+        decode_all(bytes, bincode::config::standard().with_limit::<{ (64 << 20) * MAX_CLAIM_PER_BYTE }>())
     }
 }
 
@@ -140,7 +140,7 @@ mod tests {
 
     #[test]
     fn values_may_be_larger_than_headers() {
-        let value = (vec![1u128; MAX_HEADER / CLAIM + 1], "x".repeat(MAX_HEADER));
+        let value = (vec![1u128; MAX_HEADER / MAX_CLAIM_PER_BYTE + 1], "x".repeat(MAX_HEADER));
         let mut bytes = Vec::new();
         encode(&value, &mut bytes).unwrap();
         assert!(decode::<(Vec<u128>, String)>(&bytes).is_err());
@@ -152,9 +152,9 @@ mod tests {
     #[test]
     fn every_small_value_is_within_its_limit() {
         let mut bytes = Vec::new();
-        let value = vec![1u128; MAX_HEADER / CLAIM - 3];
+        let value = vec![1u128; MAX_HEADER / MAX_CLAIM_PER_BYTE - 3];
         encode(&value, &mut bytes).unwrap();
-        assert_eq!(bytes.len(), MAX_HEADER / CLAIM);
+        assert_eq!(bytes.len(), MAX_HEADER / MAX_CLAIM_PER_BYTE);
         assert_eq!(decode_value(&bytes), Ok(value));
     }
 

@@ -1,7 +1,7 @@
 //! Where others may be found: hints, never trusted. Certificates decide who gets in.
 //!
-//! [`Discovery`] is what third parties implement. Here are [`MdnsDiscovery`] (the local network), [`SeedDiscovery`] (a
-//! list of addresses) and [`Combined`] (several at once).
+//! Applications may implement [`Discovery`] for sources of their own. Here are [`MdnsDiscovery`] (the local network) and
+//! [`Seed`]s (addresses given by the operator).
 
 mod candidate;
 mod combined;
@@ -17,9 +17,10 @@ use std::pin::Pin;
 use futures_core::Stream;
 
 pub use candidate::{Announcement, Candidate, ResolveError, Source};
-pub use combined::Combined;
-pub use mdns::{Interfaces, MDNS_PORT, MdnsDiscovery, MdnsError, MdnsSettings, SERVICE};
-pub use seed::{Seed, SeedDiscovery, SeedError};
+pub(crate) use combined::Combined;
+pub use mdns::{Interfaces, MDNS_PORT, MdnsDiscovery, MdnsError, MdnsSettings};
+pub(crate) use seed::SeedDiscovery;
+pub use seed::{Seed, SeedError};
 
 /// A stream of hints; it ends when its source has no more to say, ever.
 pub type Candidates = Pin<Box<dyn Stream<Item = Candidate> + Send>>;
@@ -39,10 +40,9 @@ pub trait Discovery: Send + Sync + 'static {
 
 /// Doors for the fuzz targets, which stand outside this crate.
 #[cfg(fuzzing)]
-#[doc(hidden)]
 #[allow(missing_docs)]
-pub mod fuzzing {
-    use super::txt::Txt;
+pub(crate) mod fuzzing {
+    use super::txt::TxtRecord;
 
     /// Four lines: the properties of a record. `*` stands for a good one, an empty line for one that isn't there.
     pub fn txt_record(bytes: &[u8]) {
@@ -61,11 +61,11 @@ pub mod fuzzing {
                 line => Some(line),
             }
         };
-        if let Ok(txt) = Txt::parse(find) {
+        if let Ok(txt) = TxtRecord::parse(find) {
             let again = txt.to_properties();
             let find = |key: &str| again.iter().find(|(name, _)| *name == key).map(|(_, value)| value.as_bytes());
             // Of many addresses, a record holds as many as fit.
-            let again = Txt::parse(find).expect("its own record");
+            let again = TxtRecord::parse(find).expect("its own record");
             assert_eq!((again.cluster, again.node), (txt.cluster, txt.node));
             assert!(txt.addrs.starts_with(&again.addrs));
         }

@@ -4,7 +4,7 @@
 
 use bytes::{Buf, Bytes, BytesMut};
 
-use crate::codec::MAX_HEADER;
+use crate::{codec::MAX_HEADER, error::FrameError};
 
 /// Bytes before the header.
 pub const PREFIX: usize = 8;
@@ -12,9 +12,9 @@ pub const PREFIX: usize = 8;
 /// A frame as it was received. Header and body share the memory that the frame was received into.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Frame {
-    /// An encoding by [`crate::codec`].
+    /// What the frame is about, at most 1 MiB. Artillery itself puts encoded values here.
     pub header: Bytes,
-    /// Keys and values, back to back; the header says where each ends.
+    /// Raw bytes. Where the parts of it end is for the header to say.
     pub body: Bytes,
 }
 
@@ -32,33 +32,6 @@ impl Frame {
         out.extend_from_slice(&self.body);
         out.freeze()
     }
-}
-
-/// Why a stream holds no more frames. Each of them ends the stream: what follows can't be told apart any more.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum FrameError {
-    /// The announced length is above the receiver's limit.
-    #[error("a frame of {len} bytes, at most {limit} are allowed")]
-    TooLarge {
-        /// Announced length in bytes.
-        len: u64,
-        /// The receiver's limit in bytes.
-        limit: usize,
-    },
-    /// The announced header is longer than its frame or than any header may be.
-    #[error("a header of {header} bytes in a frame of {len}")]
-    BadHeaderLength {
-        /// Announced header length in bytes.
-        header: u64,
-        /// Announced frame length in bytes.
-        len: u64,
-    },
-    /// The stream ended inside a frame.
-    #[error("the stream ended {missing} or more bytes before its frame did")]
-    Truncated {
-        /// Bytes known to be missing.
-        missing: u64,
-    },
 }
 
 /// The first [`PREFIX`] bytes of a frame.

@@ -27,11 +27,11 @@ pub const MAX_NAME: usize = 63;
 /// A node's name with the means to prove it, and those that it trusts.
 #[derive(Clone)]
 pub struct Identity {
-    inner: Arc<Inner>,
+    inner: Arc<IdentityInner>,
 }
 
 #[derive(Clone)]
-struct Inner {
+struct IdentityInner {
     name: String,
     /// Own certificate first, then those between it and a root.
     chain: Vec<CertificateDer<'static>>,
@@ -54,8 +54,13 @@ impl Identity {
         let authority = secret::Authority::from_secret(secret)?;
         let leaf = authority.leaf(name)?;
         let seed = authority.stable_seed(name)?;
-        let inner =
-            Inner { name: name.to_owned(), chain: vec![leaf.cert], key: leaf.key, roots: vec![authority.cert], seed };
+        let inner = IdentityInner {
+            name: name.to_owned(),
+            chain: vec![leaf.cert],
+            key: leaf.key,
+            roots: vec![authority.cert],
+            seed,
+        };
         Ok(Self { inner: Arc::new(inner) })
     }
 
@@ -84,7 +89,7 @@ impl Identity {
         let key = pem::private_key(key)?;
         let name = name_of(&chain[0])?;
         let seed = Sha256::new().chain_update(b"artillery node seed\0").chain_update(&key).finalize().into();
-        let identity = Self { inner: Arc::new(Inner { name, chain, key, roots, seed }) };
+        let identity = Self { inner: Arc::new(IdentityInner { name, chain, key, roots, seed }) };
         // Finds a key that does not belong to the certificate now rather than when the first peer calls.
         identity.tls()?;
         Ok(identity)

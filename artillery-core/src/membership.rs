@@ -9,7 +9,7 @@
 //!
 //! The probing, suspecting and gossiping is done by [foca](https://docs.rs/foca). Around it stand what it leaves to its
 //! users: names and payloads of members (spread by versions that travel with every packet, see `profile`), the
-//! difference between leaving and dying, lives of one node (a restart is another member), and finding each other
+//! difference between leaving and dying, incarnations of one node (a restart is another member), and finding each other
 //! again after a partition in which everybody lost everybody.
 
 mod effects;
@@ -24,7 +24,8 @@ mod wire;
 #[cfg(test)]
 mod tests;
 
-pub use event::{Event, Member, MemberState, Output, PacketError, Peer};
-pub use settings::{SettingsError, SwimSettings};
-pub use swim::{Local, MAX_NAME, MAX_PAYLOAD, Swim, SwimError};
+pub use event::{MemberState, PacketError, SwimEvent, SwimMember, SwimOutput};
+pub use identity::SwimPeer;
+pub use profile::{MAX_MEMBER_NAME_BYTES, MAX_MEMBER_PAYLOAD_BYTES};
+pub use swim::{LocalMember, Swim, SwimError};
 pub use wire::WireError;

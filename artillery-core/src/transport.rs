@@ -5,43 +5,45 @@
 //! connections, and nobody has to decide which of two is to be kept.
 
 mod accept;
+mod codes;
 mod connection;
 mod counters;
 mod dial;
 mod endpoint;
 mod hello;
 mod link;
+#[cfg(feature = "testing")]
+mod medium;
+mod peer;
 mod quic;
+mod redial;
 mod registry;
 mod reset;
 mod security;
 mod service;
+mod shared;
 #[cfg(feature = "testing")]
-pub mod simulated;
-mod socket;
+pub(crate) mod simulated;
+pub(crate) mod socket;
 mod stream;
 mod waiters;
 
 #[cfg(test)]
 mod tests;
 
-pub use connection::{CloseCode, Connection, StreamKind};
+pub use codes::{CloseCode, StreamKind};
+pub use connection::Connection;
 pub use counters::Counters;
-pub use endpoint::{Endpoint, LinkFilter, LocalInfo};
+pub use endpoint::Endpoint;
 pub use link::{Link, LinkState, LinkWatch};
-pub use service::{IncomingStream, PeerInfo, PeerKind, Service};
+pub use peer::{LocalInfo, PROTOCOL_VERSIONS, PeerInfo, PeerKind};
+pub use service::{IncomingStream, Service};
 pub use stream::{FrameBatch, FrameReader, FrameWriter};
-
-use crate::error::VersionRange;
-
-/// Protocol versions that this library can talk.
-pub const PROTOCOL_VERSIONS: VersionRange = VersionRange { min: 1, max: 1 };
 
 /// Doors for the fuzz targets, which stand outside this crate.
 #[cfg(fuzzing)]
-#[doc(hidden)]
 #[allow(missing_docs)]
-pub mod fuzzing {
+pub(crate) mod fuzzing {
     pub fn hello(bytes: &[u8]) {
         super::hello::fuzz(bytes);
     }

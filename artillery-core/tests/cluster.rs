@@ -11,12 +11,10 @@ use std::{
 };
 
 use artillery_core::{
-    Cluster, ClusterBuilder, ClusterId, Incarnation, Member, MemberEvent, MemberEvents, MemberState, NodeId,
-    cluster::{SeedState, StartError},
-    config::TransportConfig,
+    Cluster, ClusterBuilder, ClusterId, Incarnation, Member, MemberEvent, MemberEvents, MemberState, NodeId, SeedState,
+    config::{SwimSettings, TransportConfig},
     discovery::Source,
-    error::{ConnectError, IdentityError, Refusal},
-    membership::SwimSettings,
+    error::{ConnectError, IdentityError, Refusal, StartError},
     transport::{IncomingStream, PeerInfo, Service, StreamKind},
 };
 use tokio::sync::mpsc;
@@ -24,13 +22,11 @@ use tokio::sync::mpsc;
 const SECRET: &str = "a secret of some length";
 
 fn node(name: &str) -> ClusterBuilder {
-    let transport = TransportConfig {
-        keep_alive: Duration::from_millis(100),
-        idle_timeout: Duration::from_secs(1),
-        redial_max: Duration::from_millis(200),
-        ..TransportConfig::default()
-    };
-    let membership = SwimSettings { suspect_to_down: Duration::from_millis(500), ..SwimSettings::loopback() };
+    let transport = TransportConfig::default()
+        .with_keep_alive(Duration::from_millis(100))
+        .with_idle_timeout(Duration::from_secs(1))
+        .with_redial_max(Duration::from_millis(200));
+    let membership = SwimSettings::loopback().with_suspect_to_down(Duration::from_millis(500));
     Cluster::builder().cluster("test").name(name).secret(SECRET).transport(transport).membership(membership).mdns(false)
 }
 
@@ -169,7 +165,7 @@ async fn payloads_and_formations_get_about() {
     }
     see(&c, |members| members.iter().all(|member| member.cluster_id == Some(ClusterId(7)))).await;
     assert_eq!(c.member(a.id().node).unwrap().payload, "second");
-    assert!(a.set_payload(vec![0; artillery_core::cluster::MAX_PAYLOAD + 1]).await.is_err());
+    assert!(a.set_payload(vec![0; Member::MAX_PAYLOAD + 1]).await.is_err());
 }
 
 #[tokio::test]
@@ -236,7 +232,7 @@ async fn what_makes_no_sense_is_refused() {
     assert!(matches!(error(node("A B")).await, StartError::Identity(IdentityError::BadName { .. })));
     assert!(matches!(error(node("a").seed("nowhere")).await, StartError::Seed(_)));
     assert!(matches!(error(node("a").payload(vec![0; 600])).await, StartError::Payload(_)));
-    let membership = SwimSettings { probe_period: Duration::ZERO, ..SwimSettings::lan() };
+    let membership = SwimSettings::lan().with_probe_period(Duration::ZERO);
     assert!(matches!(error(node("a").membership(membership)).await, StartError::Membership(_)));
 }
 

@@ -12,8 +12,8 @@ use artillery_core::{
     error::CloseReason,
     identity::Identity,
     transport::{
-        CloseCode, Connection, Endpoint, FrameWriter, IncomingStream, LocalInfo, PROTOCOL_VERSIONS, PeerInfo, PeerKind,
-        Service, StreamKind,
+        CloseCode, Connection, Endpoint, FrameWriter, IncomingStream, LocalInfo, PeerInfo, PeerKind, Service,
+        StreamKind,
     },
 };
 use artillery_ddata::{ChainId, Epoch, Node, Place, Sequence};
@@ -39,13 +39,7 @@ impl Service for Deaf {
 /// Somebody who knows the secret.
 fn intruder(cluster: &TestCluster, kind: PeerKind) -> Endpoint {
     let identity = Identity::from_secret(SECRET.as_bytes(), "intruder").unwrap();
-    let local = LocalInfo {
-        cluster: cluster.name.clone(),
-        cluster_id: None,
-        incarnation: Incarnation { store: 7, starts: 1 },
-        kind,
-        versions: PROTOCOL_VERSIONS,
-    };
+    let local = LocalInfo::new(&cluster.name, Incarnation { store: 7, starts: 1 }, kind);
     Endpoint::bind(TransportConfig::default(), identity, local, Arc::new(Deaf)).unwrap()
 }
 

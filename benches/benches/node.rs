@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use artillery_benches::{Load, Loopback, VALUE, holds};
-use artillery_core::clock;
+use artillery_core::internal::clock;
 use criterion::{Criterion, SamplingMode, Throughput, criterion_group, criterion_main};
 
 const KEYS: usize = 10_000;

@@ -8,7 +8,7 @@ use std::{
 };
 
 use artillery_benches::{BareChain, VALUE, holds, key, value};
-use artillery_core::clock;
+use artillery_core::internal::clock;
 use artillery_proto::{
     ChainId, Sequence, Version,
     store::{Held, MemoryStore, Store, StoreBatch, StoreOp},

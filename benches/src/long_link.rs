@@ -10,8 +10,8 @@ use std::{
 };
 
 use artillery_core::{
-    clock,
     config::{Congestion, TransportConfig},
+    internal::clock,
 };
 use artillery_ddata::Client;
 use bytes::Bytes;
@@ -149,12 +149,10 @@ impl Results {
 
 /// Everything that the client's transport is set to.
 fn transport(link: Link, window: u32) -> TransportConfig {
-    TransportConfig {
-        congestion: link.congestion,
-        stream_window_bytes: window,
-        connection_window_bytes: window.saturating_mul(8),
-        ..TransportConfig::default()
-    }
+    TransportConfig::default()
+        .with_congestion(link.congestion)
+        .with_stream_window_bytes(window)
+        .with_connection_window_bytes(window.saturating_mul(8))
 }
 
 /// One node, which clients reach through a relay.

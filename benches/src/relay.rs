@@ -18,7 +18,7 @@ use std::{
     },
 };
 
-use artillery_core::{Timestamp, clock};
+use artillery_core::{Timestamp, internal::clock};
 use tokio::{sync::Notify, task::JoinSet};
 
 use self::{

@@ -1,7 +1,7 @@
 //! Frames of a chain out of any header and body: what is taken in encodes to the very same bytes again.
 #![no_main]
 
-use artillery_core::frame::Frame;
+use artillery_core::Frame;
 use artillery_proto::wire::chain;
 use bytes::Bytes;
 use libfuzzer_sys::fuzz_target;

@@ -1,7 +1,7 @@
 //! Requests of clients out of any header and body: what is taken in is understood the same when it is handed on.
 #![no_main]
 
-use artillery_core::frame::Frame;
+use artillery_core::Frame;
 use artillery_proto::wire::request;
 use bytes::Bytes;
 use libfuzzer_sys::fuzz_target;

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use artillery_core::{Incarnation, MemberId, NodeId, Timestamp, frame::Frame};
+use artillery_core::{Frame, Incarnation, MemberId, NodeId, Timestamp};
 use artillery_proto::{
     control::{
         ChainSettings, Founder,

@@ -1,7 +1,11 @@
 //! Frames out of any bytes, cut up in any way: no panic, no more memory than came, and the cuts make no difference.
 #![no_main]
 
-use artillery_core::frame::{Frame, FrameDecoder, FrameError, PREFIX};
+use artillery_core::{
+    Frame,
+    error::FrameError,
+    internal::frame::{FrameDecoder, PREFIX},
+};
 use libfuzzer_sys::fuzz_target;
 
 /// All frames in `bytes`, handed over in pieces of `step`, and how it ended.

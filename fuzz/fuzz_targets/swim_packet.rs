@@ -5,13 +5,14 @@ use std::time::Duration;
 
 use artillery_core::{
     Incarnation, MemberId, NodeId, Timestamp,
-    membership::{Local, Output, Peer, Swim, SwimSettings},
+    config::SwimSettings,
+    internal::membership::{LocalMember, Swim, SwimOutput, SwimPeer},
 };
 use bytes::Bytes;
 use libfuzzer_sys::fuzz_target;
 
-fn local(n: u8) -> Local {
-    Local {
+fn local(n: u8) -> LocalMember {
+    LocalMember {
         id: MemberId { node: NodeId::from_bytes([n; 16]), incarnation: Incarnation { store: n.into(), starts: 1 } },
         name: format!("node-{n}"),
         addr: ([127, 0, 0, 1], 7000 + u16::from(n)).into(),
@@ -23,7 +24,7 @@ fn local(n: u8) -> Local {
 fn packets(from: &mut Swim) -> Vec<Bytes> {
     std::iter::from_fn(|| from.poll_output())
         .filter_map(|output| match output {
-            Output::Packet { bytes, .. } => Some(bytes),
+            SwimOutput::Packet { bytes, .. } => Some(bytes),
             _ => None,
         })
         .collect()
@@ -33,7 +34,7 @@ fuzz_target!(|data: &[u8]| {
     let [kind, at, bytes @ ..] = data else { return };
     let (one, two) = (local(1), local(2));
     let (one_id, two_id) = (one.id, two.id);
-    let peer = Peer { id: two_id, addr: two.addr };
+    let peer = SwimPeer { id: two_id, addr: two.addr };
     let mut now = Timestamp::ZERO;
     let mut one = Swim::new(one, SwimSettings::lan(), 1).expect("good settings");
     let mut two = Swim::new(two, SwimSettings::lan(), 2).expect("good settings");

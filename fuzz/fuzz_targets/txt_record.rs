@@ -3,4 +3,4 @@
 
 use libfuzzer_sys::fuzz_target;
 
-fuzz_target!(|data: &[u8]| artillery_core::discovery::fuzzing::txt_record(data));
+fuzz_target!(|data: &[u8]| artillery_core::internal::fuzzing::txt_record(data));

@@ -13,54 +13,26 @@ use rand::RngExt;
 use tokio::{sync::mpsc, task::JoinSet};
 
 use super::{
-    Cluster, Inner,
-    board::Board,
-    driver::{Driver, MAX_INPUTS},
-    hub::Hub,
-    member::{self, PayloadError},
-    peers::Peers,
-    pursuit::Pursuit,
-    router::Router,
+    Cluster, ClusterInner,
+    dialer::Dialer,
+    driver::{MAX_INPUTS, MembershipDriver},
+    hub::MemberHub,
+    links::MembershipLinks,
+    member,
+    record::DiscoveryRecord,
+    router::ServiceRouter,
 };
 use crate::{
-    config::TransportConfig,
+    config::{SwimSettings, TransportConfig},
     discovery::{
         Announcement, Combined, Discovery, Interfaces, MDNS_PORT, MdnsDiscovery, MdnsSettings, Seed, SeedDiscovery,
-        SeedError,
     },
-    error::{BindError, IdentityError},
+    error::{IdentityError, PayloadError, StartError},
     id::{ClusterId, Incarnation},
     identity::Identity,
-    membership::{Local, Swim, SwimError, SwimSettings},
-    transport::{Endpoint, LinkFilter, LocalInfo, PROTOCOL_VERSIONS, PeerKind, Service},
+    membership::{LocalMember, Swim, SwimError},
+    transport::{Endpoint, LocalInfo, PeerKind, Service, socket::LinkFilter},
 };
-
-/// Why a node did not start. Nothing is left behind.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum StartError {
-    /// Neither a secret nor an identity was given.
-    #[error("who may join? give a secret or an identity")]
-    NoIdentity,
-    /// The secret or the name can't be used.
-    #[error(transparent)]
-    Identity(#[from] IdentityError),
-    /// A seed makes no sense.
-    #[error(transparent)]
-    Seed(#[from] SeedError),
-    /// The payload is too large.
-    #[error(transparent)]
-    Payload(#[from] PayloadError),
-    /// A membership setting makes no sense.
-    #[error(transparent)]
-    Membership(#[from] SwimError),
-    /// The endpoint could not be opened.
-    #[error(transparent)]
-    Bind(#[from] BindError),
-    /// The node listens on all addresses, and it can't be found out which one others should dial.
-    #[error("which address shall others dial? give one to advertise, or listen on one")]
-    NoAdvertisableAddress,
-}
 
 /// Describes a node. Only a secret (or an identity) has to be given.
 #[derive(Clone)]
@@ -130,7 +102,7 @@ impl ClusterBuilder {
         self
     }
 
-    /// What the node says of itself to all members, at most [`MAX_PAYLOAD`](super::MAX_PAYLOAD) bytes.
+    /// What the node says of itself to all members, at most [`Member::MAX_PAYLOAD`](super::Member::MAX_PAYLOAD) bytes.
     pub fn payload(mut self, payload: impl Into<Bytes>) -> Self {
         self.payload = payload.into();
         self
@@ -229,18 +201,18 @@ impl ClusterBuilder {
         member::check(&self.payload)?;
         let seeds: Vec<Seed> = self.seeds.iter().map(|seed| seed.parse()).collect::<Result<_, _>>()?;
         let identity = self.make_identity()?;
-        let incarnation = self.incarnation.unwrap_or_else(new_life);
+        let incarnation = self.incarnation.unwrap_or_else(new_incarnation);
 
-        let board = Arc::new(Board::new(seeds.iter().map(ToString::to_string)));
+        let record = Arc::new(DiscoveryRecord::new(seeds.iter().map(ToString::to_string)));
         let (inputs, received) = mpsc::channel(MAX_INPUTS);
-        let router = Arc::new(Router::new(inputs.clone(), self.service.clone(), Arc::clone(&board)));
+        let router = Arc::new(ServiceRouter::new(inputs.clone(), self.service.clone(), Arc::clone(&record)));
         let endpoint = self.bind(&identity, incarnation, &router)?;
-        let hub = Arc::new(Hub::default());
-        let driver = Driver {
+        let hub = Arc::new(MemberHub::default());
+        let driver = MembershipDriver {
             swim: self.swim(&identity, &endpoint)?,
-            peers: Peers::new(endpoint.clone()),
+            links: MembershipLinks::new(endpoint.clone()),
             hub: Arc::clone(&hub),
-            board: Arc::clone(&board),
+            record: Arc::clone(&record),
             payload: self.payload.clone(),
             cluster_id: self.cluster_id,
             greeted: BTreeMap::new(),
@@ -254,18 +226,27 @@ impl ClusterBuilder {
             addrs: vec![endpoint.advertised_addr()],
         });
         let candidates = discovery.candidates();
-        let pursuit = Pursuit::new(endpoint.clone(), Arc::clone(&hub), Arc::clone(&board));
+        let dialer = Dialer::new(endpoint.clone(), Arc::clone(&hub), Arc::clone(&record));
         let mut tasks = JoinSet::new();
         tasks.spawn(driver.run(received));
         tasks.spawn(async move {
             // Withdrawn when this is dropped.
             let _announced = discovery;
-            pursuit.run(candidates).await;
+            dialer.run(candidates).await;
             std::future::pending::<()>().await;
         });
         let (name, addr) = (identity.name().to_owned(), endpoint.advertised_addr());
-        let inner =
-            Inner { endpoint, name, cluster: self.cluster, addr, hub, board, router, inputs, tasks: Mutex::new(tasks) };
+        let inner = ClusterInner {
+            endpoint,
+            name,
+            cluster: self.cluster,
+            addr,
+            hub,
+            record,
+            router,
+            inputs,
+            tasks: Mutex::new(tasks),
+        };
         Ok(Cluster { inner: Arc::new(inner) })
     }
 
@@ -284,15 +265,9 @@ impl ClusterBuilder {
         &self,
         identity: &Identity,
         incarnation: Incarnation,
-        router: &Arc<Router>,
+        router: &Arc<ServiceRouter>,
     ) -> Result<Endpoint, StartError> {
-        let local = LocalInfo {
-            cluster: self.cluster.clone(),
-            cluster_id: self.cluster_id,
-            incarnation,
-            kind: PeerKind::Node,
-            versions: PROTOCOL_VERSIONS,
-        };
+        let local = LocalInfo::new(&self.cluster, incarnation, PeerKind::Node).with_cluster_id(self.cluster_id);
         let mut config = self.transport.clone();
         if config.advertise.is_none() && config.listen.ip().is_unspecified() {
             let ip = outward_ip(config.listen).ok_or(StartError::NoAdvertisableAddress)?;
@@ -311,14 +286,19 @@ impl ClusterBuilder {
     )]
     fn swim(&self, identity: &Identity, endpoint: &Endpoint) -> Result<Swim, StartError> {
         let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let local = Local {
+        let local = LocalMember {
             id: endpoint.id(),
             name: identity.name().to_owned(),
             addr: endpoint.advertised_addr(),
             payload: member::wrap(self.cluster_id, &self.payload),
             started_at_ms: started.as_millis() as u64,
         };
-        Ok(Swim::new(local, self.membership.clone(), rand::rng().random())?)
+        let swim = Swim::new(local, self.membership.clone(), rand::rng().random());
+        swim.map_err(|error| match error {
+            SwimError::NameTooLong { .. } => IdentityError::BadName { name: identity.name().to_owned() }.into(),
+            SwimError::PayloadTooLarge { len, limit } => PayloadError::TooLarge { len, limit }.into(),
+            SwimError::Settings(problem) => StartError::Membership(problem),
+        })
     }
 
     fn find(&self, seeds: Vec<Seed>) -> Combined {
@@ -346,7 +326,7 @@ impl std::fmt::Debug for ClusterBuilder {
 }
 
 #[allow(clippy::disallowed_methods, reason = "a life must be unlike all others")]
-fn new_life() -> Incarnation {
+fn new_incarnation() -> Incarnation {
     Incarnation { store: rand::rng().random(), starts: 1 }
 }
 

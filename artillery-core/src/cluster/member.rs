@@ -5,16 +5,17 @@ use std::net::SocketAddr;
 use bytes::{BufMut, Bytes, BytesMut};
 
 use crate::{
-    error::ConnectError,
+    error::{ConnectError, PayloadError},
     id::{ClusterId, MemberId},
     membership::{self, MemberState},
 };
 
-/// The largest payload of a member, in bytes: what a membership packet takes, without the cluster id.
-pub const MAX_PAYLOAD: usize = membership::MAX_PAYLOAD - 17;
+/// Bytes of the cluster id that goes before the payload.
+const CLUSTER_ID_LEN: usize = 17;
 
 /// Another member, as it seems to be.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Member {
     /// The node, in one of its lives.
     pub id: MemberId,
@@ -69,24 +70,14 @@ pub enum MemberEvent {
     },
 }
 
-/// Why a payload was not taken.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum PayloadError {
-    /// It is too large.
-    #[error("a payload of {0} bytes, at most {MAX_PAYLOAD} are allowed")]
-    TooLarge(usize),
-    /// The node has stopped.
-    #[error("the node has stopped")]
-    Stopped,
-}
-
 pub(super) fn check(payload: &Bytes) -> Result<(), PayloadError> {
-    if payload.len() > MAX_PAYLOAD { Err(PayloadError::TooLarge(payload.len())) } else { Ok(()) }
+    let (len, limit) = (payload.len(), Member::MAX_PAYLOAD);
+    if len > limit { Err(PayloadError::TooLarge { len, limit }) } else { Ok(()) }
 }
 
 /// What the membership carries: one byte 0, or 1 and a cluster id of 16 bytes (big endian); then the payload.
 pub(super) fn wrap(cluster_id: Option<ClusterId>, payload: &Bytes) -> Bytes {
-    let mut wrapped = BytesMut::with_capacity(17 + payload.len());
+    let mut wrapped = BytesMut::with_capacity(CLUSTER_ID_LEN + payload.len());
     match cluster_id {
         None => wrapped.put_u8(0),
         Some(id) => {
@@ -103,17 +94,20 @@ fn unwrap(wrapped: &Bytes) -> (Option<ClusterId>, Bytes) {
     match wrapped.split_first() {
         Some((0, _)) => (None, wrapped.slice(1..)),
         Some((1, rest)) => match rest.first_chunk() {
-            Some(id) => (Some(ClusterId(u128::from_be_bytes(*id))), wrapped.slice(17..)),
+            Some(id) => (Some(ClusterId(u128::from_be_bytes(*id))), wrapped.slice(CLUSTER_ID_LEN..)),
             None => (None, wrapped.clone()),
         },
         _ => (None, wrapped.clone()),
     }
 }
 
-impl From<membership::Member> for Member {
-    fn from(member: membership::Member) -> Self {
+impl Member {
+    /// The largest payload of a member, in bytes: what a membership packet takes, less the cluster id.
+    pub const MAX_PAYLOAD: usize = membership::MAX_MEMBER_PAYLOAD_BYTES - CLUSTER_ID_LEN;
+
+    pub(super) fn from_swim(member: membership::SwimMember) -> Self {
         let (cluster_id, payload) = unwrap(&member.payload);
-        let membership::Member { id, name, addr, state, .. } = member;
+        let membership::SwimMember { id, name, addr, state, .. } = member;
         Self { id, name, addr, payload, state, cluster_id }
     }
 }
@@ -126,9 +120,10 @@ mod tests {
 
     #[test]
     fn the_largest_payload_fits() {
-        let wrapped = wrap(Some(ClusterId(u128::MAX)), &vec![0; MAX_PAYLOAD].into());
-        assert_eq!(wrapped.len(), membership::MAX_PAYLOAD);
-        assert_eq!(check(&vec![0; MAX_PAYLOAD + 1].into()), Err(PayloadError::TooLarge(MAX_PAYLOAD + 1)));
+        let wrapped = wrap(Some(ClusterId(u128::MAX)), &vec![0; Member::MAX_PAYLOAD].into());
+        assert_eq!(wrapped.len(), membership::MAX_MEMBER_PAYLOAD_BYTES);
+        let limit = Member::MAX_PAYLOAD;
+        assert_eq!(check(&vec![0; limit + 1].into()), Err(PayloadError::TooLarge { len: limit + 1, limit }));
     }
 
     proptest! {

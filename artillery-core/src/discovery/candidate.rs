@@ -6,6 +6,7 @@ use crate::NodeId;
 
 /// What a node makes known of itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Announcement {
     /// Which cluster it belongs to, or wants to. Not secret.
     pub cluster: String,
@@ -31,6 +32,7 @@ pub enum Source {
 
 /// A place where a member may be found.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Candidate {
     /// Addresses to try. For a seed that is a host name: none; use [`Candidate::resolve`].
     pub addrs: Vec<SocketAddr>,
@@ -44,6 +46,7 @@ pub struct Candidate {
 
 /// Why a candidate has no address now.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum ResolveError {
     /// The look-up failed.
     #[error("can't look up {host}: {error}")]
@@ -73,6 +76,11 @@ pub enum ResolveError {
 const LOOKUP_TIMEOUT: Duration = Duration::from_secs(5);
 
 impl Candidate {
+    /// A hint from `source` that `node` is at one of these addresses.
+    pub fn new(source: Source, node: Option<NodeId>, addrs: Vec<SocketAddr>) -> Self {
+        Self { addrs, node, source, gone: false }
+    }
+
     /// The addresses to dial now. A seed's host name is looked up anew at each call, so call it before every dial; all
     /// addresses count, in the resolver's order.
     ///

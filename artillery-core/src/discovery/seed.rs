@@ -15,10 +15,10 @@ use super::{Announcement, Candidate, Candidates, Discovery, Source};
 
 /// One seed: an address or a host name, with a port.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Seed(Place);
+pub struct Seed(SeedAddr);
 
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-enum Place {
+enum SeedAddr {
     Addr(SocketAddr),
     /// Lower case, with the port.
     Host(String, u16),
@@ -26,6 +26,7 @@ enum Place {
 
 /// Why a text is no seed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum SeedError {
     /// No `:PORT` at its end.
     #[error("seed `{0}` has no port: write HOST:PORT")]
@@ -43,14 +44,18 @@ impl FromStr for Seed {
 
     fn from_str(text: &str) -> Result<Self, SeedError> {
         if let Ok(addr) = text.parse::<SocketAddr>() {
-            return if addr.port() == 0 { Err(SeedError::BadPort(text.into())) } else { Ok(Self(Place::Addr(addr))) };
+            return if addr.port() == 0 {
+                Err(SeedError::BadPort(text.into()))
+            } else {
+                Ok(Self(SeedAddr::Addr(addr)))
+            };
         }
         let (host, port) = text.rsplit_once(':').ok_or_else(|| SeedError::NoPort(text.into()))?;
         if !is_host_name(host) {
             return Err(SeedError::BadHost(text.into()));
         }
         match port.parse() {
-            Ok(port) if port > 0 => Ok(Self(Place::Host(host.to_ascii_lowercase(), port))),
+            Ok(port) if port > 0 => Ok(Self(SeedAddr::Host(host.to_ascii_lowercase(), port))),
             _ => Err(SeedError::BadPort(text.into())),
         }
     }
@@ -58,15 +63,15 @@ impl FromStr for Seed {
 
 impl From<SocketAddr> for Seed {
     fn from(addr: SocketAddr) -> Self {
-        Self(Place::Addr(addr))
+        Self(SeedAddr::Addr(addr))
     }
 }
 
 impl fmt::Display for Seed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
-            Place::Addr(addr) => write!(f, "{addr}"),
-            Place::Host(host, port) => write!(f, "{host}:{port}"),
+            SeedAddr::Addr(addr) => write!(f, "{addr}"),
+            SeedAddr::Host(host, port) => write!(f, "{host}:{port}"),
         }
     }
 }
@@ -75,8 +80,8 @@ impl Seed {
     /// The candidate that stands for this seed.
     pub fn candidate(&self) -> Candidate {
         let addrs = match &self.0 {
-            Place::Addr(addr) => vec![*addr],
-            Place::Host(..) => Vec::new(),
+            SeedAddr::Addr(addr) => vec![*addr],
+            SeedAddr::Host(..) => Vec::new(),
         };
         Candidate { addrs, node: None, source: Source::Seed(self.to_string()), gone: false }
     }
@@ -97,27 +102,13 @@ fn is_host_name(host: &str) -> bool {
 /// The seeds given by the operator: each is a candidate once, and stays one. How often it is dialled again is the
 /// caller's choice; a host name is looked up at every [`Candidate::resolve`].
 #[derive(Debug, Clone, Default)]
-pub struct SeedDiscovery {
+pub(crate) struct SeedDiscovery {
     seeds: Vec<Seed>,
 }
 
 impl SeedDiscovery {
-    /// These seeds.
-    pub fn new(seeds: impl IntoIterator<Item = Seed>) -> Self {
+    pub(crate) fn new(seeds: impl IntoIterator<Item = Seed>) -> Self {
         Self { seeds: seeds.into_iter().collect() }
-    }
-
-    /// Seeds from texts like `10.0.0.5:7400`, `[::1]:7400` or `db-1.example:7400`.
-    ///
-    /// # Errors
-    /// The first text that is no seed.
-    pub fn parse<T: AsRef<str>>(texts: impl IntoIterator<Item = T>) -> Result<Self, SeedError> {
-        Ok(Self { seeds: texts.into_iter().map(|text| text.as_ref().parse()).collect::<Result<_, _>>()? })
-    }
-
-    /// The seeds.
-    pub fn seeds(&self) -> &[Seed] {
-        &self.seeds
     }
 }
 
@@ -125,14 +116,14 @@ impl Discovery for SeedDiscovery {
     fn announce(&self, _me: &Announcement) {}
 
     fn candidates(&self) -> Candidates {
-        Box::pin(Listed(self.seeds.iter().map(Seed::candidate).collect()))
+        Box::pin(ListedCandidates(self.seeds.iter().map(Seed::candidate).collect()))
     }
 }
 
 /// A stream over what is there already.
-struct Listed(VecDeque<Candidate>);
+struct ListedCandidates(VecDeque<Candidate>);
 
-impl Stream for Listed {
+impl Stream for ListedCandidates {
     type Item = Candidate;
 
     fn poll_next(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Candidate>> {

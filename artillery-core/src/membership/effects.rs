@@ -4,29 +4,29 @@ use std::{collections::BTreeMap, time::Duration};
 
 use foca::{Notification, Timer};
 
-use super::identity::Identity;
+use super::identity::SwimIdentity;
 use crate::Timestamp;
 
 /// Wishes of one step.
 #[derive(Debug, Default)]
 pub(super) struct Effects {
-    pub(super) packets: Vec<(Identity, Vec<u8>)>,
-    pub(super) timers: Vec<(Duration, Timer<Identity>)>,
+    pub(super) packets: Vec<(SwimIdentity, Vec<u8>)>,
+    pub(super) timers: Vec<(Duration, Timer<SwimIdentity>)>,
     /// We had been declared down, and have come back under a renewed identity.
     pub(super) rejoined: bool,
 }
 
-impl foca::Runtime<Identity> for Effects {
-    fn notify(&mut self, notification: Notification<'_, Identity>) {
+impl foca::Runtime<SwimIdentity> for Effects {
+    fn notify(&mut self, notification: Notification<'_, SwimIdentity>) {
         // Everything else is read off foca's state.
         self.rejoined |= matches!(notification, Notification::Rejoin(_));
     }
 
-    fn send_to(&mut self, to: Identity, data: &[u8]) {
+    fn send_to(&mut self, to: SwimIdentity, data: &[u8]) {
         self.packets.push((to, data.to_vec()));
     }
 
-    fn submit_after(&mut self, timer: Timer<Identity>, after: Duration) {
+    fn submit_after(&mut self, timer: Timer<SwimIdentity>, after: Duration) {
         self.timers.push((after, timer));
     }
 }
@@ -34,12 +34,12 @@ impl foca::Runtime<Identity> for Effects {
 /// Timers by the time at which they are due, equal ones in the order of their making.
 #[derive(Debug, Default)]
 pub(super) struct Timers {
-    due: BTreeMap<(Timestamp, u64), Timer<Identity>>,
+    due: BTreeMap<(Timestamp, u64), Timer<SwimIdentity>>,
     made: u64,
 }
 
 impl Timers {
-    pub(super) fn insert(&mut self, at: Timestamp, timer: Timer<Identity>) {
+    pub(super) fn insert(&mut self, at: Timestamp, timer: Timer<SwimIdentity>) {
         self.made += 1;
         self.due.insert((at, self.made), timer);
     }
@@ -48,7 +48,7 @@ impl Timers {
         self.due.first_key_value().map(|((at, _), _)| *at)
     }
 
-    pub(super) fn pop(&mut self, now: Timestamp) -> Option<Timer<Identity>> {
+    pub(super) fn pop(&mut self, now: Timestamp) -> Option<Timer<SwimIdentity>> {
         let first = self.due.first_entry().filter(|entry| entry.key().0 <= now)?;
         Some(first.remove())
     }

@@ -4,17 +4,8 @@ use std::net::SocketAddr;
 
 use bytes::Bytes;
 
-use super::wire::WireError;
+use super::{identity::SwimPeer, wire::WireError};
 use crate::MemberId;
-
-/// A member, and where to reach it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Peer {
-    /// Which member: a node in one of its lives.
-    pub id: MemberId,
-    /// The address that it told the others.
-    pub addr: SocketAddr,
-}
 
 /// How a member seems to be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -31,8 +22,8 @@ pub enum MemberState {
 
 /// What is known of a member.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Member {
-    /// Which member: a node in one of its lives.
+pub struct SwimMember {
+    /// Which member: a node in one of its incarnations.
     pub id: MemberId,
     /// The stable name of its node.
     pub name: String,
@@ -46,30 +37,30 @@ pub struct Member {
     pub state: MemberState,
 }
 
-impl Member {
+impl SwimMember {
     /// Its id and address.
-    pub fn peer(&self) -> Peer {
-        Peer { id: self.id, addr: self.addr }
+    pub fn peer(&self) -> SwimPeer {
+        SwimPeer { id: self.id, addr: self.addr }
     }
 }
 
 /// A change in what is known of the members.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Event {
+pub enum SwimEvent {
     /// A member was seen for the first time in this life; `Up` or `Suspect` follows at once. Said only when its name
     /// and payload are known.
-    Joined(Member),
+    Joined(SwimMember),
     /// It is alive: for the first time, or again after `Suspect` or `Down`.
-    Up(Member),
+    Up(SwimMember),
     /// It was not heard in time.
-    Suspect(Member),
+    Suspect(SwimMember),
     /// It is taken for dead, or a later life of its node has been seen (whose `Joined` follows).
-    Down(Member),
+    Down(SwimMember),
     /// It left on its own account. May follow `Down`, when the news of its leaving came late.
-    Left(Member),
+    Left(SwimMember),
     /// Its payload changed.
-    Payload(Member),
+    Payload(SwimMember),
     /// A later life of *this* node is a member: this state machine has stopped for good.
     Superseded {
         /// The later life.
@@ -79,17 +70,17 @@ pub enum Event {
 
 /// What the driver has to do next.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Output {
+pub enum SwimOutput {
     /// Send `bytes` to `to`, as one datagram; it may get lost. When nothing leads there yet, connecting to its address
     /// is the driver's part.
     Packet {
         /// To whom.
-        to: Peer,
-        /// At most [`SwimSettings::max_packet`](super::SwimSettings::max_packet) bytes.
+        to: SwimPeer,
+        /// At most [`SwimSettings::max_packet`](crate::config::SwimSettings::max_packet) bytes.
         bytes: Bytes,
     },
     /// Tell the application.
-    Event(Event),
+    Event(SwimEvent),
 }
 
 /// Why a packet was refused. Nothing changed, except for [`PacketError::Protocol`], of whose packet the part before

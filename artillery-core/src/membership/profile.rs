@@ -9,11 +9,21 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 
-use super::{
-    identity::{LifeOrder, life_order},
-    wire::Entry,
-};
+use super::identity::{IncarnationOrder, incarnation_order};
 use crate::{MemberId, NodeId};
+
+/// The longest name of a node, in bytes.
+pub const MAX_MEMBER_NAME_BYTES: usize = 128;
+
+/// The largest payload of a member, in bytes.
+pub const MAX_MEMBER_PAYLOAD_BYTES: usize = 512;
+
+/// A version held of some member's profile.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct ProfileVersion {
+    pub(super) member: MemberId,
+    pub(super) version: u64,
+}
 
 /// What a member says of itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -29,12 +39,12 @@ pub(super) struct Profile {
 }
 
 impl Profile {
-    pub(super) fn life_order(&self) -> LifeOrder {
-        life_order(&self.member, self.started_at_ms)
+    pub(super) fn incarnation_order(&self) -> IncarnationOrder {
+        incarnation_order(&self.member, self.started_at_ms)
     }
 
-    pub(super) fn entry(&self) -> Entry {
-        Entry { member: self.member, version: self.version }
+    pub(super) fn entry(&self) -> ProfileVersion {
+        ProfileVersion { member: self.member, version: self.version }
     }
 }
 
@@ -71,7 +81,7 @@ impl Profiles {
     }
 
     /// The version of the next member in turn, `except` passed over.
-    pub(super) fn next_to_tell(&mut self, except: NodeId) -> Option<Entry> {
+    pub(super) fn next_to_tell(&mut self, except: NodeId) -> Option<ProfileVersion> {
         use std::ops::Bound::{Excluded, Unbounded};
         let after = self.told.map_or(Unbounded, Excluded);
         let later = self.by_node.range((after, Unbounded)).map(|(_, profile)| profile);

@@ -1,7 +1,7 @@
 //! The state machine.
 
 mod healing;
-mod lives;
+mod incarnations;
 mod profiles;
 
 use std::{
@@ -16,61 +16,67 @@ use rand_chacha::{ChaCha8Rng, rand_core::SeedableRng};
 use tracing::debug;
 
 use super::{
-    Member, MemberState, Output, PacketError, Peer, SettingsError, SwimSettings,
+    MemberState, PacketError, SwimMember, SwimOutput, SwimPeer,
     effects::{Effects, Timers},
-    identity::{Identity, canonical},
-    profile::{Profile, Profiles},
-    view::Views,
-    wire::{Codec, Entry, Packet, PacketWriter, get_header},
+    identity::{SwimIdentity, canonical},
+    profile::{MAX_MEMBER_NAME_BYTES, MAX_MEMBER_PAYLOAD_BYTES, Profile, ProfileVersion, Profiles},
+    settings::foca_config,
+    view::MemberViews,
+    wire::{MembershipPacket, PacketWriter, SwimCodec, get_header},
 };
-use crate::{MemberId, NodeId, Timestamp};
-
-/// The longest name of a node, in bytes.
-pub const MAX_NAME: usize = 128;
-
-/// The largest payload of a member, in bytes.
-pub const MAX_PAYLOAD: usize = 512;
+use crate::{MemberId, NodeId, Timestamp, config::SwimSettings, error::ConfigError};
 
 /// How often a life that nobody has accepted yet claims to be later than the one that others know.
 const MAX_CLAIMS: u8 = 3;
 
 /// The most peers remembered as announced to while nobody has accepted us.
-const MAX_GREETED: usize = 64;
+const MAX_REMEMBERED_PEERS: usize = 64;
 
 /// Who we are.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Local {
+pub struct LocalMember {
     /// This node, in this life.
     pub id: MemberId,
-    /// Its stable name: at most [`MAX_NAME`] bytes.
+    /// Its stable name: at most [`MAX_MEMBER_NAME_BYTES`] bytes.
     pub name: String,
     /// Where the others reach it.
     pub addr: SocketAddr,
-    /// What it says of itself: at most [`MAX_PAYLOAD`] bytes.
+    /// What it says of itself: at most [`MAX_MEMBER_PAYLOAD_BYTES`] bytes.
     pub payload: Bytes,
-    /// Wall clock at the start of this life, in milliseconds since 1970: tells the later of two lives of one node. When
+    /// Wall clock at the start of this life, in milliseconds since 1970: tells the later of two incarnations of one node. When
     /// the clock has gone back meanwhile, the two sort it out.
     pub started_at_ms: u64,
 }
 
-/// A name, payload or setting that can't be used.
+/// A name, a payload or a setting that the membership can't use.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum SwimError {
-    /// The name is too long.
-    #[error("a node name of {0} bytes, at most {MAX_NAME} are allowed")]
-    NameTooLong(usize),
+    /// The name of the node is too long.
+    #[error("a node name of {len} bytes, at most {limit} are allowed")]
+    NameTooLong {
+        /// Its bytes.
+        len: usize,
+        /// Bytes allowed.
+        limit: usize,
+    },
     /// The payload is too large.
-    #[error("a payload of {0} bytes, at most {MAX_PAYLOAD} are allowed")]
-    PayloadTooLarge(usize),
+    #[error("a payload of {len} bytes, at most {limit} are allowed")]
+    PayloadTooLarge {
+        /// Its bytes.
+        len: usize,
+        /// Bytes allowed.
+        limit: usize,
+    },
     /// A setting makes no sense.
-    #[error(transparent)]
-    Settings(#[from] SettingsError),
+    #[error("membership setting {0}")]
+    Settings(#[from] ConfigError),
 }
 
-/// SWIM as a state machine; see the [module](super).
+/// SWIM as a state machine.
 pub struct Swim {
     settings: SwimSettings,
-    foca: Foca<Identity, Codec, ChaCha8Rng, NoCustomBroadcast>,
+    foca: Foca<SwimIdentity, SwimCodec, ChaCha8Rng, NoCustomBroadcast>,
     effects: Effects,
     timers: Timers,
     /// When those that are down are asked next; set only while there are any.
@@ -79,14 +85,14 @@ pub struct Swim {
     healed: Option<NodeId>,
     me: Profile,
     profiles: Profiles,
-    views: Views,
+    views: MemberViews,
     /// Somebody has spoken to us as to a member.
     accepted: bool,
     /// To whom we announced ourselves before that.
-    greeted: BTreeMap<NodeId, Peer>,
+    greeted: BTreeMap<NodeId, SwimPeer>,
     claims: u8,
     stopped: bool,
-    outputs: VecDeque<Output>,
+    outputs: VecDeque<SwimOutput>,
 }
 
 impl fmt::Debug for Swim {
@@ -100,16 +106,16 @@ impl Swim {
     ///
     /// # Errors
     /// [`SwimError`]: too long a name, too large a payload, or a setting that makes no sense.
-    pub fn new(local: Local, settings: SwimSettings, seed: u64) -> Result<Self, SwimError> {
+    pub fn new(local: LocalMember, settings: SwimSettings, seed: u64) -> Result<Self, SwimError> {
         settings.validate()?;
-        if local.name.len() > MAX_NAME {
-            return Err(SwimError::NameTooLong(local.name.len()));
+        if local.name.len() > MAX_MEMBER_NAME_BYTES {
+            return Err(SwimError::NameTooLong { len: local.name.len(), limit: MAX_MEMBER_NAME_BYTES });
         }
         check_payload(&local.payload)?;
-        let Local { id: member, name, addr, payload, started_at_ms } = local;
-        let identity = Identity { member, addr: canonical(addr), started_at_ms, renewals: 0 };
+        let LocalMember { id: member, name, addr, payload, started_at_ms } = local;
+        let identity = SwimIdentity { member, addr: canonical(addr), started_at_ms, renewals: 0 };
         Ok(Self {
-            foca: Foca::new(identity, settings.to_config(), ChaCha8Rng::seed_from_u64(seed), Codec),
+            foca: Foca::new(identity, foca_config(&settings), ChaCha8Rng::seed_from_u64(seed), SwimCodec),
             settings,
             effects: Effects::default(),
             timers: Timers::default(),
@@ -117,7 +123,7 @@ impl Swim {
             healed: None,
             me: Profile { member, started_at_ms, version: 1, left: false, name, payload },
             profiles: Profiles::default(),
-            views: Views::default(),
+            views: MemberViews::default(),
             accepted: false,
             greeted: BTreeMap::new(),
             claims: 0,
@@ -127,8 +133,8 @@ impl Swim {
     }
 
     /// We, as the others see us.
-    pub fn local(&self) -> Member {
-        Member {
+    pub fn local(&self) -> SwimMember {
+        SwimMember {
             id: self.me.member,
             name: self.me.name.clone(),
             addr: self.foca.identity().addr,
@@ -139,7 +145,7 @@ impl Swim {
     }
 
     /// All members known, without us, by node; also those that are down or have left, until they are forgotten.
-    pub fn members(&self) -> Vec<Member> {
+    pub fn members(&self) -> Vec<SwimMember> {
         self.views.members().cloned().collect()
     }
 
@@ -149,7 +155,7 @@ impl Swim {
     }
 
     /// What is to be done next. To be asked after each call of anything else until it says `None`.
-    pub fn poll_output(&mut self) -> Option<Output> {
+    pub fn poll_output(&mut self) -> Option<SwimOutput> {
         self.outputs.pop_front()
     }
 
@@ -183,14 +189,14 @@ impl Swim {
 
     /// Tells `peer` of us and asks for whom it knows. May be said again at any time, for instance when discovery found
     /// it again or a connection to it came up.
-    pub fn announce_to(&mut self, now: Timestamp, peer: Peer) {
+    pub fn announce_to(&mut self, now: Timestamp, peer: SwimPeer) {
         if self.stopped || peer.id.node == self.me.member.node {
             return;
         }
-        if !self.accepted && self.greeted.len() < MAX_GREETED {
+        if !self.accepted && self.greeted.len() < MAX_REMEMBERED_PEERS {
             self.greeted.insert(peer.id.node, peer);
         }
-        self.announce(Identity::somebody(peer));
+        self.announce(SwimIdentity::somebody(peer));
         self.settle(now);
     }
 
@@ -208,13 +214,13 @@ impl Swim {
         if from.node == self.me.member.node {
             return Err(PacketError::FromOurselves(from));
         }
-        let packet = Packet::read(packet)?;
+        let packet = MembershipPacket::read(packet)?;
         let taken = if packet.swim.is_empty() { Ok(true) } else { self.handle_swim(now, from, packet.swim) };
         if !matches!(taken, Ok(true)) || self.stopped {
             return taken.map(drop);
         }
         for profile in packet.profiles {
-            self.take_profile(profile);
+            self.on_profile(profile);
         }
         self.settle(now);
         self.answer(from, &packet.entries);
@@ -265,7 +271,8 @@ impl Swim {
             return Err(PacketError::Impostor { from, claimed: header.src.member });
         }
         let later = self.views.get(&from.node).map(|view| view.identity);
-        if let Some(later) = later.filter(|known| known.member != from && known.life_order() > header.src.life_order())
+        if let Some(later) =
+            later.filter(|known| known.member != from && known.incarnation_order() > header.src.incarnation_order())
         {
             // Its time is over: it is told so, and not argued with.
             if let Some(profile) = self.profiles.of(&later.member) {
@@ -284,7 +291,7 @@ impl Swim {
         handled.map(|()| true).map_err(|error| PacketError::Protocol(error.to_string()))
     }
 
-    fn announce(&mut self, to: Identity) {
+    fn announce(&mut self, to: SwimIdentity) {
         if let Err(error) = self.foca.announce(to, &mut self.effects) {
             debug!(%error, "SWIM announcement");
         }
@@ -292,17 +299,17 @@ impl Swim {
 
     /// Draws the consequences of a step.
     fn settle(&mut self, now: Timestamp) {
-        self.bury_the_departed();
+        self.apply_departures();
         for (after, timer) in std::mem::take(&mut self.effects.timers) {
             self.timers.insert(now + after, timer);
         }
         let ours = self.me.member.node;
         let others = self.foca.iter_membership_state().filter(|known| known.id().member.node != ours);
         let outputs = &mut self.outputs;
-        self.views.update(others, &self.profiles, |event| outputs.push_back(Output::Event(event)));
+        self.views.update(others, &self.profiles, |event| outputs.push_back(SwimOutput::Event(event)));
         let views = &self.views;
         self.profiles.retain(|member| views.knows(member));
-        if self.yield_to_a_later_life() {
+        if self.yield_to_later_incarnation() {
             return;
         }
         for (to, packet) in std::mem::take(&mut self.effects.packets) {
@@ -312,7 +319,7 @@ impl Swim {
     }
 
     /// Tells foca of those that said farewell.
-    fn bury_the_departed(&mut self) {
+    fn apply_departures(&mut self) {
         let departed: Vec<_> = self
             .foca
             .iter_members()
@@ -325,21 +332,25 @@ impl Swim {
     }
 
     /// Sends a packet of foca's, together with versions of profiles.
-    fn send(&mut self, to: Identity, packet: &[u8]) {
+    fn send(&mut self, to: SwimIdentity, packet: &[u8]) {
         let mut writer = PacketWriter::new(self.settings.max_packet - packet.len());
         writer.entry(self.me.entry());
-        writer.entry(Entry { member: to.member, version: self.profiles.version(&to.member) });
+        writer.entry(ProfileVersion { member: to.member, version: self.profiles.version(&to.member) });
         if let Some(entry) = self.profiles.next_to_tell(to.member.node) {
             writer.entry(entry);
         }
         self.push(to.peer(), writer.finish(packet));
     }
 
-    fn push(&mut self, to: Peer, bytes: Bytes) {
-        self.outputs.push_back(Output::Packet { to, bytes });
+    fn push(&mut self, to: SwimPeer, bytes: Bytes) {
+        self.outputs.push_back(SwimOutput::Packet { to, bytes });
     }
 }
 
 fn check_payload(payload: &[u8]) -> Result<(), SwimError> {
-    if payload.len() > MAX_PAYLOAD { Err(SwimError::PayloadTooLarge(payload.len())) } else { Ok(()) }
+    if payload.len() > MAX_MEMBER_PAYLOAD_BYTES {
+        Err(SwimError::PayloadTooLarge { len: payload.len(), limit: MAX_MEMBER_PAYLOAD_BYTES })
+    } else {
+        Ok(())
+    }
 }

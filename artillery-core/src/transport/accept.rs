@@ -1,24 +1,24 @@
 //! The accepting side: greets whoever dials, and hands on what they send.
 
-use std::{net::SocketAddr, sync::Arc};
+use std::sync::Arc;
 
 use quinn::{Incoming, RecvStream, SendStream};
 use tokio::{sync::OwnedSemaphorePermit, time::timeout};
 
 use super::{
-    CloseCode, Connection, FrameReader, IncomingStream, PeerInfo, PeerKind, StreamKind,
-    endpoint::Shared,
-    hello::{self, Answer, Hello},
+    CloseCode, Connection, FrameReader, IncomingStream, PeerKind, StreamKind,
+    hello::{self, Hello, HelloReply},
     quic,
     registry::Ticket,
+    shared::EndpointShared,
 };
 use crate::{codec, error::Refusal, frame::Frame, id::ClusterId};
 
 /// Code by which the opener of a stream learns that nobody knows its kind.
-const UNKNOWN_KIND: u32 = 2;
+const UNKNOWN_KIND_CODE: u32 = 2;
 
 /// Greets whoever dials until the endpoint is closed.
-pub(super) async fn run(shared: Arc<Shared>, quinn: quinn::Endpoint) {
+pub(super) async fn run(shared: Arc<EndpointShared>, quinn: quinn::Endpoint) {
     while let Some(incoming) = quinn.accept().await {
         let handshake = Arc::clone(&shared.handshakes).try_acquire_owned();
         let connection = Arc::clone(&shared.connections).try_acquire_owned();
@@ -36,7 +36,7 @@ pub(super) async fn run(shared: Arc<Shared>, quinn: quinn::Endpoint) {
 }
 
 async fn handle(
-    shared: Arc<Shared>,
+    shared: Arc<EndpointShared>,
     incoming: Incoming,
     handshake: OwnedSemaphorePermit,
     _connection: OwnedSemaphorePermit,
@@ -54,7 +54,10 @@ async fn handle(
 }
 
 /// The handshake, the hello and its answer.
-async fn greet(shared: &Arc<Shared>, incoming: Incoming) -> Result<(quinn::Connection, Connection, Ticket), Refusal> {
+async fn greet(
+    shared: &Arc<EndpointShared>,
+    incoming: Incoming,
+) -> Result<(quinn::Connection, Connection, Ticket), Refusal> {
     let changes = shared.identity_changes();
     let quinn = incoming.accept().map_err(quic::refusal)?.await.map_err(quic::refusal)?;
     let name = quic::peer_name(&quinn).map_err(Refusal::Untrusted)?;
@@ -64,8 +67,8 @@ async fn greet(shared: &Arc<Shared>, incoming: Incoming) -> Result<(quinn::Conne
         Err(refusal) => Err(refusal),
     };
     let answer = match &considered {
-        Ok(_) => Answer::Accepted(shared.hello()),
-        Err(refusal) => Answer::Refused(refusal.clone()),
+        Ok(_) => HelloReply::Accepted(shared.hello()),
+        Err(refusal) => HelloReply::Refused(refusal.clone()),
     };
     let told = tell(&mut send, &hello::encode_with(shared.local.versions, &answer, &shared.registry.succeeds())).await;
     match considered {
@@ -101,7 +104,7 @@ async fn tell(send: &mut SendStream, answer: &[u8]) -> Result<(), Refusal> {
 
 /// Whether the peer may stay.
 fn consider(
-    shared: &Arc<Shared>,
+    shared: &Arc<EndpointShared>,
     quinn: &quinn::Connection,
     name: String,
     frame: &Frame,
@@ -113,7 +116,7 @@ fn consider(
         shared.met_foreign(*there, &hello::succeeds(frame));
     }
     checked?;
-    let peer = Arc::new(peer_info(name, theirs, quinn.remote_address(), version));
+    let peer = Arc::new(theirs.into_peer(name, quinn.remote_address(), version));
     let connection = shared.connection(quinn.clone(), Arc::clone(&peer));
     let ticket = shared.registry.accept(&connection, shared.config.max_connections_per_peer)?;
     let admitted = if shared.trusts(&connection, changes) {
@@ -131,17 +134,8 @@ fn consider(
     Ok((connection, ticket))
 }
 
-/// What is known of a peer after its hello.
-pub(super) fn peer_info(name: String, hello: Hello, remote: SocketAddr, version: u16) -> PeerInfo {
-    let addr = match hello.addr {
-        addr if addr.ip().is_unspecified() => SocketAddr::new(remote.ip(), addr.port()),
-        addr => addr,
-    };
-    PeerInfo { name, id: hello.member, kind: hello.kind, addr, remote, cluster_id: hello.cluster_id, version }
-}
-
 /// Hands on what comes by an accepted connection until it is gone.
-async fn serve(shared: &Arc<Shared>, quinn: &quinn::Connection, connection: &Connection, ticket: Ticket) {
+async fn serve(shared: &Arc<EndpointShared>, quinn: &quinn::Connection, connection: &Connection, ticket: Ticket) {
     let peer = connection.peer();
     let error = loop {
         // Each of these may be cancelled without a loss.
@@ -172,7 +166,7 @@ async fn serve(shared: &Arc<Shared>, quinn: &quinn::Connection, connection: &Con
 /// Waits for a new stream's kind aside, so that a peer that is slow with it holds up none of its other streams. Their
 /// number is bounded by the connection's limit of streams.
 fn begin(
-    shared: &Arc<Shared>,
+    shared: &Arc<EndpointShared>,
     connection: &Connection,
     ticket: Ticket,
     mut receive: RecvStream,
@@ -192,14 +186,14 @@ fn begin(
             StreamKind::CLUSTER_ID => peer_joined(&shared, &connection, ticket, reader).await,
             StreamKind(_) => {
                 let mut reader = reader;
-                reader.stop(UNKNOWN_KIND);
+                reader.stop(UNKNOWN_KIND_CODE);
             }
         }
     });
 }
 
 /// The peer tells which formation it has joined since its hello.
-async fn peer_joined(shared: &Shared, connection: &Connection, ticket: Ticket, mut reader: FrameReader) {
+async fn peer_joined(shared: &EndpointShared, connection: &Connection, ticket: Ticket, mut reader: FrameReader) {
     let told = match reader.next().await {
         Ok(Some(frame)) => codec::decode::<ClusterId>(&frame.header).ok(),
         _ => None,

@@ -15,11 +15,11 @@ macro_rules! counters {
 
         /// The counters themselves. They are read one by one, so a reading is no snapshot.
         #[derive(Debug, Default)]
-        pub(crate) struct Cells {
-            $(pub(crate) $name: Cell,)*
+        pub(crate) struct CounterCells {
+            $(pub(crate) $name: CounterCell,)*
         }
 
-        impl Cells {
+        impl CounterCells {
             pub(crate) fn read(&self) -> Counters {
                 Counters { $($name: self.$name.0.load(Relaxed),)* }
             }
@@ -29,9 +29,9 @@ macro_rules! counters {
 
 /// Refused peers, by the reason.
 #[derive(Debug, Default)]
-pub(crate) struct Refused([Cell; Refusal::WORDS.len()]);
+pub(crate) struct RefusalCounters([CounterCell; Refusal::WORDS.len()]);
 
-impl Refused {
+impl RefusalCounters {
     pub(crate) fn add(&self, reason: &Refusal) {
         self.0[reason.index()].add(1);
     }
@@ -44,9 +44,9 @@ impl Refused {
 
 /// One counter.
 #[derive(Debug, Default)]
-pub(crate) struct Cell(AtomicU64);
+pub(crate) struct CounterCell(AtomicU64);
 
-impl Cell {
+impl CounterCell {
     pub(crate) fn add(&self, count: u64) {
         self.0.fetch_add(count, Relaxed);
     }

@@ -1,15 +1,17 @@
 //! The dialling side.
 
+#[cfg(feature = "testing")]
+mod simulated;
+
 use std::{net::SocketAddr, sync::Arc};
 
 use tokio::time::timeout;
 
 use super::{
     CloseCode, Connection, StreamKind,
-    accept::peer_info,
-    endpoint::{Carrier, Shared},
-    hello::{self, Answer},
+    hello::{self, HelloReply},
     quic,
+    shared::{EndpointCarrier, EndpointShared},
 };
 use crate::{
     codec,
@@ -22,7 +24,7 @@ const SERVER_NAME: &str = "node.artillery.internal";
 
 /// Dials `addr`, and says hello.
 pub(super) async fn dial(
-    shared: &Arc<Shared>,
+    shared: &Arc<EndpointShared>,
     addr: SocketAddr,
     expected: Option<NodeId>,
 ) -> Result<Connection, ConnectError> {
@@ -38,12 +40,18 @@ pub(super) async fn dial(
     outcome
 }
 
-async fn greet(shared: &Arc<Shared>, addr: SocketAddr, expected: Option<NodeId>) -> Result<Connection, ConnectError> {
+async fn greet(
+    shared: &Arc<EndpointShared>,
+    addr: SocketAddr,
+    expected: Option<NodeId>,
+) -> Result<Connection, ConnectError> {
     let changes = shared.identity_changes();
     let (quinn, client) = match &shared.carrier {
-        Carrier::Quic(quinn, security) => (quinn, security.dial()),
+        EndpointCarrier::Quic(quinn, security) => (quinn, security.dial()),
         #[cfg(feature = "testing")]
-        Carrier::Simulated(port) => return port.dial(shared, addr, expected).await,
+        EndpointCarrier::Simulated(port, listeners) => {
+            return simulated::dial(shared, port, listeners, addr, expected).await;
+        }
     };
     let connecting = quinn.connect_with(client, addr, SERVER_NAME).map_err(|error| match error {
         quinn::ConnectError::EndpointStopping => ConnectError::EndpointClosed,
@@ -59,8 +67,8 @@ async fn greet(shared: &Arc<Shared>, addr: SocketAddr, expected: Option<NodeId>)
     let mine = shared.hello();
     let (version, answer, succeeds) = ask(shared, &quinn, &mine).await?;
     let theirs = match answer {
-        Answer::Accepted(theirs) => theirs,
-        Answer::Refused(refusal) => {
+        HelloReply::Accepted(theirs) => theirs,
+        HelloReply::Refused(refusal) => {
             if let Refusal::DifferentCluster { here, .. } = &refusal {
                 shared.met_foreign(*here, &succeeds);
             }
@@ -71,7 +79,7 @@ async fn greet(shared: &Arc<Shared>, addr: SocketAddr, expected: Option<NodeId>)
     if let Err(Refusal::DifferentCluster { there, .. }) = &checked {
         shared.met_foreign(*there, &succeeds);
     }
-    let peer = Arc::new(peer_info(name, theirs, quinn.remote_address(), version));
+    let peer = Arc::new(theirs.into_peer(name, quinn.remote_address(), version));
     let connection = shared.connection(quinn, peer);
     match checked.and_then(|()| shared.registry.dialled(&connection)) {
         Ok(_) if !shared.trusts(&connection, changes) => {
@@ -94,10 +102,10 @@ async fn greet(shared: &Arc<Shared>, addr: SocketAddr, expected: Option<NodeId>)
 
 /// Says hello and reads the answer, and which clusters the peer's succeeds.
 async fn ask(
-    shared: &Shared,
+    shared: &EndpointShared,
     quinn: &quinn::Connection,
     mine: &hello::Hello,
-) -> Result<(u16, Answer, Vec<ClusterId>), ConnectError> {
+) -> Result<(u16, HelloReply, Vec<ClusterId>), ConnectError> {
     let asked = async {
         let (mut send, mut receive) = quinn.open_bi().await.map_err(|error| error.to_string())?;
         let mut words = vec![StreamKind::HELLO.0];

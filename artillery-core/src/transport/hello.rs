@@ -9,7 +9,7 @@ use std::net::SocketAddr;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
-use super::PeerKind;
+use super::{PeerInfo, PeerKind};
 use crate::{
     codec,
     error::{Refusal, VersionRange},
@@ -18,13 +18,13 @@ use crate::{
 };
 
 /// The largest hello or answer, in bytes.
-pub(super) const MAX_HELLO: usize = 4096;
+pub(super) const MAX_HELLO_BYTES: usize = 4096;
 
 /// The longest name of a cluster, in bytes.
-pub(super) const MAX_CLUSTER_NAME: usize = 255;
+pub(super) const MAX_CLUSTER_NAME_BYTES: usize = 255;
 
 const MAGIC: [u8; 8] = *b"ARTILLRY";
-const FIXED: usize = 12;
+const FIXED_BYTES: usize = 12;
 
 /// What a side says of itself.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -37,9 +37,20 @@ pub(super) struct Hello {
     pub(super) addr: SocketAddr,
 }
 
+impl Hello {
+    /// What is known of a peer after its hello.
+    pub(super) fn into_peer(self, name: String, remote: SocketAddr, version: u16) -> PeerInfo {
+        let addr = match self.addr {
+            addr if addr.ip().is_unspecified() => SocketAddr::new(remote.ip(), addr.port()),
+            addr => addr,
+        };
+        PeerInfo { name, id: self.member, kind: self.kind, addr, remote, cluster_id: self.cluster_id, version }
+    }
+}
+
 /// The answer to a hello.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) enum Answer {
+pub(super) enum HelloReply {
     Accepted(Hello),
     Refused(Refusal),
 }
@@ -74,7 +85,7 @@ pub(super) fn succeeds(frame: &Frame) -> Vec<ClusterId> {
 
 /// The sender's versions, and the bytes of its message.
 pub(super) fn split(frame: &Frame) -> Result<(VersionRange, &[u8]), Refusal> {
-    let Some((fixed, message)) = frame.header.split_at_checked(FIXED) else {
+    let Some((fixed, message)) = frame.header.split_at_checked(FIXED_BYTES) else {
         return Err(Refusal::Malformed(format!("{} bytes are too few", frame.header.len())));
     };
     if fixed[..8] != MAGIC {
@@ -104,7 +115,7 @@ pub(super) fn check(mine: &Hello, theirs: &Hello, certificate: &str) -> Result<(
         return Err(Refusal::NotItsCertificate { certificate: certificate.into(), claimed: theirs.member.node });
     }
     if theirs.cluster != mine.cluster {
-        let there = theirs.cluster.chars().take(MAX_CLUSTER_NAME).collect();
+        let there = theirs.cluster.chars().take(MAX_CLUSTER_NAME_BYTES).collect();
         return Err(Refusal::DifferentClusterName { here: mine.cluster.clone(), there });
     }
     if theirs.member.node == mine.member.node {
@@ -137,7 +148,7 @@ pub(super) fn fuzz(bytes: &[u8]) {
     let behind_fixed = [&MAGIC[..], &HERE.min.to_le_bytes(), &HERE.max.to_le_bytes(), bytes].concat();
     read::<Hello>(bytes.to_vec());
     read::<Hello>(behind_fixed.clone());
-    read::<Answer>(behind_fixed);
+    read::<HelloReply>(behind_fixed);
     let _ = refusal_from(bytes).to_string();
     let _ = succeeds(&Frame { header: Bytes::new(), body: bytes.to_vec().into() });
 }
@@ -162,7 +173,7 @@ mod tests {
     }
 
     fn frame(bytes: &[u8]) -> Frame {
-        let mut decoder = FrameDecoder::new(MAX_HELLO);
+        let mut decoder = FrameDecoder::new(MAX_HELLO_BYTES);
         decoder.push(bytes);
         decoder.next_frame().unwrap().unwrap()
     }
@@ -171,7 +182,7 @@ mod tests {
     fn versions_that_do_not_meet_are_told_before_anything_else_is_read() {
         let there = VersionRange { min: 2, max: 9 };
         let mut bytes = encode(there, &hello("a")).to_vec();
-        bytes.truncate(FIXED + crate::frame::PREFIX);
+        bytes.truncate(FIXED_BYTES + crate::frame::PREFIX);
         bytes.extend_from_slice(b"whatever version 9 says");
         let header = Bytes::from(bytes).slice(crate::frame::PREFIX..);
         let decoded = decode::<Hello>(ONE, &Frame { header, body: Bytes::new() });
@@ -218,8 +229,8 @@ mod tests {
         let refused = Refusal::DifferentCluster { here: ClusterId(1), there: ClusterId(2) };
         let vectors = [
             ("hello", encode(ONE, &hello("a"))),
-            ("accepted", encode(ONE, &Answer::Accepted(hello("b")))),
-            ("refused", encode(ONE, &Answer::Refused(refused))),
+            ("accepted", encode(ONE, &HelloReply::Accepted(hello("b")))),
+            ("refused", encode(ONE, &HelloReply::Refused(refused))),
         ];
         let written: String = vectors.iter().map(|(name, bytes)| format!("{name} {}\n", hex(bytes))).collect();
         assert_eq!(written, include_str!("../../tests/wire-1/hello.hex"));
@@ -236,7 +247,7 @@ mod tests {
             let mut header = header;
             let fixed = [&MAGIC[..], &[1, 0, 1, 0]].concat();
             header.splice(..0, fixed);
-            let _ = decode::<Answer>(ONE, &Frame { header: header.into(), body: Bytes::new() });
+            let _ = decode::<HelloReply>(ONE, &Frame { header: header.into(), body: Bytes::new() });
         }
     }
 }

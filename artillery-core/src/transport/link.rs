@@ -1,9 +1,5 @@
 //! Links: a connection to one peer that is dialled again when it breaks.
 
-mod backoff;
-mod silence;
-mod task;
-
 use std::{
     collections::BTreeMap,
     net::SocketAddr,
@@ -12,8 +8,7 @@ use std::{
 
 use tokio::sync::watch;
 
-pub(super) use self::silence::Traffic;
-use super::{CloseCode, Connection, PeerInfo, endpoint::Shared, waiters::Waiters};
+use super::{CloseCode, Connection, PeerInfo, waiters::Waiters};
 use crate::{error::ConnectError, id::NodeId};
 
 /// Whether there is a connection now.
@@ -28,27 +23,27 @@ pub enum LinkState {
 /// A link to one peer. Clones are the same link; it is given up when the last one is dropped.
 #[derive(Debug, Clone)]
 pub struct Link {
-    inner: Arc<Inner>,
+    inner: Arc<LinkInner>,
 }
 
 #[derive(Debug)]
-struct Inner {
+struct LinkInner {
     peer: NodeId,
     /// The task ends when this is dropped.
-    orders: watch::Sender<Orders>,
+    orders: watch::Sender<LinkOrders>,
     state: watch::Receiver<LinkState>,
     waiters: Arc<Waiters>,
 }
 
 /// What a link's task tells.
-struct Teller {
+pub(super) struct LinkReporter {
     /// `None` once it tells nothing more.
     state: Option<watch::Sender<LinkState>>,
     waiters: Arc<Waiters>,
 }
 
-impl Teller {
-    fn tell(&self, state: LinkState) {
+impl LinkReporter {
+    pub(super) fn report(&self, state: LinkState) {
         if let Some(told) = &self.state {
             told.send_replace(state);
         }
@@ -56,7 +51,7 @@ impl Teller {
     }
 }
 
-impl Drop for Teller {
+impl Drop for LinkReporter {
     fn drop(&mut self) {
         self.state = None;
         self.waiters.wake();
@@ -65,8 +60,8 @@ impl Drop for Teller {
 
 /// What a link's task is told.
 #[derive(Debug, Clone, Default)]
-struct Orders {
-    addresses: Vec<SocketAddr>,
+pub(super) struct LinkOrders {
+    pub(super) addresses: Vec<SocketAddr>,
     /// How often it was asked to dial at once.
     nudges: u64,
 }
@@ -148,17 +143,23 @@ impl LinkWatch {
 /// All links of an endpoint.
 #[derive(Debug, Default)]
 pub(super) struct Links {
-    by_peer: Mutex<BTreeMap<NodeId, Weak<Inner>>>,
+    by_peer: Mutex<BTreeMap<NodeId, Weak<LinkInner>>>,
 }
 
 impl Links {
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<NodeId, Weak<Inner>>> {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<NodeId, Weak<LinkInner>>> {
         // No code that holds it can panic halfway through a change.
         self.by_peer.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn get(shared: &Arc<Shared>, peer: NodeId, addresses: Vec<SocketAddr>) -> Link {
-        let mut links = shared.links.lock();
+    /// The link to `peer`. A new one is kept by the task that `spawn` starts.
+    pub(super) fn get(
+        &self,
+        peer: NodeId,
+        addresses: Vec<SocketAddr>,
+        spawn: impl FnOnce(watch::Receiver<LinkOrders>, LinkReporter),
+    ) -> Link {
+        let mut links = self.lock();
         if let Some(inner) = links.get(&peer).and_then(Weak::upgrade) {
             let link = Link { inner };
             if !addresses.is_empty() {
@@ -166,12 +167,11 @@ impl Links {
             }
             return link;
         }
-        let (orders, todo) = watch::channel(Orders { addresses, nudges: 0 });
+        let (orders, todo) = watch::channel(LinkOrders { addresses, nudges: 0 });
         let (told, state) = watch::channel(LinkState::Down(None));
         let waiters = Arc::<Waiters>::default();
-        let teller = Teller { state: Some(told), waiters: waiters.clone() };
-        shared.runtime.spawn(task::run(Arc::clone(shared), peer, todo, teller));
-        let inner = Arc::new(Inner { peer, orders, state, waiters });
+        spawn(todo, LinkReporter { state: Some(told), waiters: waiters.clone() });
+        let inner = Arc::new(LinkInner { peer, orders, state, waiters });
         links.retain(|_, link| link.strong_count() > 0);
         links.insert(peer, Arc::downgrade(&inner));
         Link { inner }

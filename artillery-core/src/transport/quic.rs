@@ -11,7 +11,13 @@ use quinn::{
 use rand::RngExt;
 use rustls::pki_types::CertificateDer;
 
-use super::{CloseCode, LinkFilter, StreamKind, counters::Cells, hello, link::Traffic, reset::ResetKey, socket};
+use super::{
+    CloseCode, StreamKind,
+    counters::CounterCells,
+    hello,
+    reset::ResetKey,
+    socket::{self, LinkFilter},
+};
 use crate::{
     codec,
     config::{Congestion, TransportConfig},
@@ -24,14 +30,14 @@ use crate::{
 const INITIAL_RTT: Duration = Duration::from_millis(100);
 
 /// What QUIC recommends (RFC 9002, section 7.2), and what nobody's queues are troubled with at once.
-const INITIAL_WINDOW: u64 = 14_720;
-const MAX_INITIAL_WINDOW: u64 = 1 << 20;
+const MIN_INITIAL_WINDOW_BYTES: u64 = 14_720;
+const MAX_INITIAL_WINDOW_BYTES: u64 = 1 << 20;
 
 /// Streams that the side that was dialled may have open at a time: answers too large for the stream of their requests.
-const STREAMS_BACK: u32 = 64;
+const MAX_STREAMS_BACK: u32 = 64;
 
 /// Bytes of datagrams that wait to be sent or to be read; older ones are dropped for newer ones.
-const DATAGRAM_BUFFER: usize = 1 << 20;
+const DATAGRAM_BUFFER_BYTES: usize = 1 << 20;
 
 /// How an endpoint accepts connections, and how it dials.
 pub(super) fn sides(
@@ -49,7 +55,7 @@ pub(super) fn sides(
     accept.max_incoming(config.max_handshakes as usize);
     let mut dial = quinn::ClientConfig::new(Arc::new(client));
     // The side that dialled takes in no requests: see the module's documentation.
-    dial.transport_config(Arc::new(transport(config, 0, STREAMS_BACK.min(streams))));
+    dial.transport_config(Arc::new(transport(config, 0, MAX_STREAMS_BACK.min(streams))));
     Ok((accept, dial))
 }
 
@@ -58,7 +64,7 @@ pub(super) fn endpoint(
     config: &TransportConfig,
     identity: &Identity,
     resets: Arc<ResetKey>,
-    counters: &Arc<Cells>,
+    counters: &Arc<CounterCells>,
     filter: Option<LinkFilter>,
 ) -> Result<(quinn::Endpoint, quinn::ClientConfig), BindError> {
     let (accept, dial) = sides(config, identity)?;
@@ -73,7 +79,7 @@ fn open(
     resets: Arc<ResetKey>,
     accept: ServerConfig,
     udp: UdpSocket,
-    counters: Arc<Cells>,
+    counters: Arc<CounterCells>,
     filter: Option<LinkFilter>,
 ) -> io::Result<quinn::Endpoint> {
     let mut endpoint = EndpointConfig::new(resets);
@@ -106,8 +112,8 @@ fn transport(config: &TransportConfig, bidirectional: u32, unidirectional: u32) 
         .mtu_discovery_config(Some(mtu))
         .enable_segmentation_offload(config.segmentation_offload)
         .ack_frequency_config(Some(acks))
-        .datagram_receive_buffer_size(Some(DATAGRAM_BUFFER))
-        .datagram_send_buffer_size(DATAGRAM_BUFFER);
+        .datagram_receive_buffer_size(Some(DATAGRAM_BUFFER_BYTES))
+        .datagram_send_buffer_size(DATAGRAM_BUFFER_BYTES);
     transport
 }
 
@@ -136,7 +142,7 @@ fn congestion(config: &TransportConfig) -> Arc<dyn ControllerFactory + Send + Sy
 /// all in flight the sender would wait for the peer to acknowledge less than it likes to, which takes `max_ack_delay`.
 fn initial_window(config: &TransportConfig) -> u64 {
     let acknowledged = u64::from(config.packets_per_ack) * u64::from(config.max_udp_payload);
-    (acknowledged * 2).clamp(INITIAL_WINDOW, MAX_INITIAL_WINDOW)
+    (acknowledged * 2).clamp(MIN_INITIAL_WINDOW_BYTES, MAX_INITIAL_WINDOW_BYTES)
 }
 
 /// Makes connection ids of eight random bytes.
@@ -217,6 +223,15 @@ pub(super) fn refusal(error: ConnectionError) -> Refusal {
     }
 }
 
+/// What went to and fro on a connection so far, as frames.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Traffic {
+    /// Sent, and to be acknowledged.
+    pub(super) sent: u64,
+    /// Acknowledgements that came.
+    pub(super) acknowledgements: u64,
+}
+
 /// What went to and fro on a connection so far.
 pub(super) fn traffic(connection: &quinn::Connection) -> Traffic {
     let stats = connection.stats();
@@ -249,12 +264,12 @@ pub(super) async fn read_kind(stream: &mut RecvStream) -> Option<StreamKind> {
 
 /// Reads the one frame of a hello or of its answer.
 pub(super) async fn read_hello_frame(stream: &mut RecvStream) -> Result<Frame, String> {
-    let mut decoder = FrameDecoder::new(hello::MAX_HELLO);
+    let mut decoder = FrameDecoder::new(hello::MAX_HELLO_BYTES);
     loop {
         if let Some(frame) = decoder.next_frame().map_err(|error| error.to_string())? {
             return Ok(frame);
         }
-        match stream.read_chunk(hello::MAX_HELLO, true).await {
+        match stream.read_chunk(hello::MAX_HELLO_BYTES, true).await {
             Ok(Some(chunk)) => decoder.push(&chunk.bytes),
             Ok(None) => return Err("the stream ended too early".into()),
             Err(error) => return Err(error.to_string()),

@@ -15,21 +15,21 @@ use crate::{
 /// One lock over both: a formation that is learnt while somebody says hello is seen by one of the two checks.
 #[derive(Debug)]
 pub(super) struct Registry {
-    state: Mutex<State>,
+    state: Mutex<RegistryState>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct RegistryState {
     cluster_id: Option<ClusterId>,
     /// The clusters that this one succeeds.
     succeeds: Vec<ClusterId>,
     next: u64,
-    accepted: BTreeMap<u64, Accepted>,
+    accepted: BTreeMap<u64, AcceptedConnection>,
     dialled: Vec<WeakConnection>,
 }
 
 #[derive(Debug)]
-struct Accepted {
+struct AcceptedConnection {
     connection: Connection,
     /// The peer's formation: of its hello, or told later.
     cluster_id: Option<ClusterId>,
@@ -50,10 +50,10 @@ pub(super) struct Consequences {
 
 impl Registry {
     pub(super) fn new(cluster_id: Option<ClusterId>) -> Self {
-        Self { state: Mutex::new(State { cluster_id, ..State::default() }) }
+        Self { state: Mutex::new(RegistryState { cluster_id, ..RegistryState::default() }) }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, RegistryState> {
         // No code that holds it can panic halfway through a change.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -99,7 +99,9 @@ impl Registry {
         }
         let ticket = state.next;
         state.next += 1;
-        state.accepted.insert(ticket, Accepted { connection: connection.clone(), cluster_id: peer.cluster_id });
+        state
+            .accepted
+            .insert(ticket, AcceptedConnection { connection: connection.clone(), cluster_id: peer.cluster_id });
         Ok(Ticket(ticket))
     }
 

@@ -3,44 +3,16 @@
 use std::{net::SocketAddr, sync::Arc};
 
 use bytes::Bytes;
-use serde::{Deserialize, Serialize};
 
-use super::{Connection, FrameReader, FrameWriter, StreamKind};
+use super::{Connection, FrameReader, FrameWriter, PeerInfo, StreamKind};
 use crate::{
     error::{CloseReason, Refusal},
-    id::{ClusterId, MemberId},
+    id::ClusterId,
 };
-
-/// What a peer is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum PeerKind {
-    /// A node of the cluster, which can be dialled too.
-    Node,
-    /// A client: it dials, and is never dialled.
-    Client,
-}
-
-/// Who is at the other end of a connection. Its name was proved by its certificate, the rest is what it says.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PeerInfo {
-    /// Its name, from its certificate.
-    pub name: String,
-    /// Its node id, which belongs to the name, and its incarnation.
-    pub id: MemberId,
-    /// Node or client.
-    pub kind: PeerKind,
-    /// Where it says that it can be dialled.
-    pub addr: SocketAddr,
-    /// Where its packets come from.
-    pub remote: SocketAddr,
-    /// The cluster that it belongs to, if it belonged to one when it said hello.
-    pub cluster_id: Option<ClusterId>,
-    /// The protocol version that both talk.
-    pub version: u16,
-}
 
 /// A stream that a peer opened.
 #[derive(Debug)]
+#[non_exhaustive]
 pub struct IncomingStream {
     /// What the opener wants it for.
     pub kind: StreamKind,

@@ -19,7 +19,10 @@ use quinn::{
 use socket2::{Domain, Protocol, Socket, Type};
 use tokio::{io::Interest, net};
 
-use super::{LinkFilter, counters::Cells};
+use super::counters::CounterCells;
+
+/// Tells whether packets to and from an address may pass: for tests, which cut links with it.
+pub type LinkFilter = Arc<dyn Fn(SocketAddr) -> bool + Send + Sync>;
 
 /// Binds a socket with buffers of `buffer_bytes`, as far as the system grants them.
 pub(super) fn bind(addr: SocketAddr, buffer_bytes: usize) -> io::Result<UdpSocket> {
@@ -39,7 +42,7 @@ pub(super) fn bind(addr: SocketAddr, buffer_bytes: usize) -> io::Result<UdpSocke
 /// Hands `socket` to the runtime, wrapped.
 pub(super) fn wrap(
     socket: UdpSocket,
-    counters: Arc<Cells>,
+    counters: Arc<CounterCells>,
     filter: Option<LinkFilter>,
 ) -> io::Result<Arc<dyn AsyncUdpSocket>> {
     let state = UdpSocketState::new((&socket).into())?;
@@ -49,7 +52,7 @@ pub(super) fn wrap(
 struct FilteredSocket {
     io: net::UdpSocket,
     state: UdpSocketState,
-    counters: Arc<Cells>,
+    counters: Arc<CounterCells>,
     filter: Option<LinkFilter>,
 }
 
@@ -63,7 +66,7 @@ impl FilteredSocket {
 
     /// Takes in what has come.
     ///
-    /// What has emptied the socket is told to tokio as a call that would block. So the next one waits for the system to say that
+    /// What has emptied the socket is told to tokio as a call that would block. So the next one waiting for the system to say that
     /// more has come, where quinn would ask it once more in vain. A packet that comes meanwhile is not missed: tokio
     /// forgets only what it knew before the call.
     fn receive(&self, bufs: &mut [IoSliceMut<'_>], meta: &mut [RecvMeta]) -> io::Result<usize> {
@@ -102,7 +105,7 @@ impl fmt::Debug for FilteredSocket {
 
 impl AsyncUdpSocket for FilteredSocket {
     fn create_io_poller(self: Arc<Self>) -> Pin<Box<dyn UdpPoller>> {
-        Box::pin(Writable { socket: self, waits: None })
+        Box::pin(Writable { socket: self, waiting: None })
     }
 
     fn try_send(&self, transmit: &Transmit<'_>) -> io::Result<()> {
@@ -154,13 +157,13 @@ impl AsyncUdpSocket for FilteredSocket {
     }
 }
 
-/// Waits until the socket takes more.
+/// WritableFuture until the socket takes more.
 struct Writable {
     socket: Arc<FilteredSocket>,
-    waits: Option<Waits>,
+    waiting: Option<WritableFuture>,
 }
 
-type Waits = Pin<Box<dyn Future<Output = io::Result<()>> + Send + Sync>>;
+type WritableFuture = Pin<Box<dyn Future<Output = io::Result<()>> + Send + Sync>>;
 
 impl fmt::Debug for Writable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -171,13 +174,13 @@ impl fmt::Debug for Writable {
 impl UdpPoller for Writable {
     fn poll_writable(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         // As a rule the socket is known to take more. Then there is nothing to wait for, and no future is made.
-        if self.waits.is_none() && self.socket.io.try_io(Interest::WRITABLE, || Ok(())).is_ok() {
+        if self.waiting.is_none() && self.socket.io.try_io(Interest::WRITABLE, || Ok(())).is_ok() {
             return Poll::Ready(Ok(()));
         }
         let socket = Arc::clone(&self.socket);
-        let waits = self.waits.get_or_insert_with(|| Box::pin(async move { socket.io.writable().await }));
-        let writable = ready!(waits.as_mut().poll(cx));
-        self.waits = None;
+        let waiting = self.waiting.get_or_insert_with(|| Box::pin(async move { socket.io.writable().await }));
+        let writable = ready!(waiting.as_mut().poll(cx));
+        self.waiting = None;
         Poll::Ready(writable)
     }
 }

@@ -138,7 +138,7 @@ impl Raw {
     async fn accepted(&self, by: &Honest) -> quinn::Connection {
         let connection = self.dial(by).await;
         let answer = ask(&connection, &words(&hello::encode(PROTOCOL_VERSIONS, &self.hello()))).await.unwrap();
-        assert!(matches!(answer, hello::Answer::Accepted(_)), "{answer:?}");
+        assert!(matches!(answer, hello::HelloReply::Accepted(_)), "{answer:?}");
         connection
     }
 }
@@ -149,7 +149,7 @@ fn words(hello: &[u8]) -> Vec<u8> {
 }
 
 /// Says `words` on a first stream; the answer.
-async fn ask(connection: &quinn::Connection, words: &[u8]) -> Result<hello::Answer, String> {
+async fn ask(connection: &quinn::Connection, words: &[u8]) -> Result<hello::HelloReply, String> {
     let (mut send, mut receive) = connection.open_bi().await.map_err(|error| error.to_string())?;
     send.write_all(words).await.map_err(|error| error.to_string())?;
     send.finish().map_err(|error| error.to_string())?;

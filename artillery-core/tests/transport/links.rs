@@ -14,7 +14,8 @@ use artillery_core::{
     NodeId,
     error::{BindError, CloseReason, ConnectError},
     identity::Identity,
-    transport::{CloseCode, Connection, LinkFilter, LinkState},
+    internal::LinkFilter,
+    transport::{CloseCode, Connection, LinkState},
 };
 
 use tokio::net::UdpSocket;

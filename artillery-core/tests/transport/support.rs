@@ -3,14 +3,12 @@
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use artillery_core::{
-    ClusterId, Incarnation,
+    ClusterId, Frame, Incarnation,
     config::TransportConfig,
     error::{BindError, CloseReason, ReadError, Refusal, VersionRange},
-    frame::Frame,
     identity::Identity,
-    transport::{
-        Endpoint, IncomingStream, LinkFilter, LocalInfo, PROTOCOL_VERSIONS, PeerInfo, PeerKind, Service, StreamKind,
-    },
+    internal::LinkFilter,
+    transport::{Endpoint, IncomingStream, LocalInfo, PROTOCOL_VERSIONS, PeerInfo, PeerKind, Service, StreamKind},
 };
 use bytes::Bytes;
 use tokio::sync::mpsc;
@@ -134,12 +132,10 @@ impl Spec {
             cluster_id: None,
             versions: PROTOCOL_VERSIONS,
             store: 1,
-            config: TransportConfig {
-                keep_alive: Duration::from_millis(100),
-                idle_timeout: Duration::from_secs(1),
-                redial_max: Duration::from_millis(100),
-                ..TransportConfig::default()
-            },
+            config: TransportConfig::default()
+                .with_keep_alive(Duration::from_millis(100))
+                .with_idle_timeout(Duration::from_secs(1))
+                .with_redial_max(Duration::from_millis(100)),
             filter: None,
             unwanted: None,
         }
@@ -147,13 +143,9 @@ impl Spec {
 
     pub(crate) fn try_bind(self) -> Result<Node, BindError> {
         let (sender, events) = mpsc::channel(4096);
-        let local = LocalInfo {
-            cluster: self.cluster,
-            cluster_id: self.cluster_id,
-            incarnation: Incarnation { store: self.store, starts: 1 },
-            kind: PeerKind::Node,
-            versions: self.versions,
-        };
+        let incarnation = Incarnation { store: self.store, starts: 1 };
+        let mut local = LocalInfo::new(self.cluster, incarnation, PeerKind::Node).with_cluster_id(self.cluster_id);
+        local.versions = self.versions;
         let service = Arc::new(Recorder { events: sender, unwanted: self.unwanted });
         let endpoint = match self.filter {
             Some(filter) => Endpoint::bind_filtered(self.config, self.identity, local, service, filter)?,

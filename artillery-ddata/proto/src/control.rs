@@ -19,7 +19,7 @@ mod timing;
 
 use std::net::SocketAddr;
 
-pub use artillery_core::id::MAX_LINEAGE;
+pub use artillery_core::internal::MAX_LINEAGE;
 use serde::{Deserialize, Serialize};
 
 pub use self::{

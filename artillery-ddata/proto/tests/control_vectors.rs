@@ -2,7 +2,7 @@
 
 use std::{fs, path::PathBuf, time::Duration};
 
-use artillery_core::frame::{Frame, FrameDecoder};
+use artillery_core::{Frame, internal::frame::FrameDecoder};
 use artillery_proto::{
     ClusterId, Incarnation, MemberId, NodeId,
     control::{

@@ -4,7 +4,7 @@
 
 use std::{fmt::Debug, fs, path::PathBuf, time::Duration};
 
-use artillery_core::frame::{Frame, FrameDecoder};
+use artillery_core::{Frame, internal::frame::FrameDecoder};
 use artillery_proto::{
     ChainId, ClusterId, Incarnation, MemberId, NodeId, ReadMode, Refusal, Sequence, Version, Way,
     api::{

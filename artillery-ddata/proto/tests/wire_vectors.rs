@@ -4,7 +4,7 @@
 
 use std::{fs, path::PathBuf};
 
-use artillery_core::frame::FrameDecoder;
+use artillery_core::internal::frame::FrameDecoder;
 use artillery_proto::{
     ChainId, Epoch, Sequence, Version,
     message::{

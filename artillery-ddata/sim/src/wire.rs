@@ -1,6 +1,9 @@
 //! Frames as bytes: what the members of a chain say survives the way over a wire.
 
-use artillery_core::frame::{Frame, FrameDecoder, prefix};
+use artillery_core::{
+    Frame,
+    internal::frame::{FrameDecoder, prefix},
+};
 use artillery_proto::{
     message::ChainFrame,
     wire::chain::{decode, encode},

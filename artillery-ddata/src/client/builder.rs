@@ -7,7 +7,7 @@ use artillery_core::{
     config::TransportConfig,
     error::{ConnectError, Refusal},
     identity::Identity,
-    transport::{Endpoint, IncomingStream, LocalInfo, PROTOCOL_VERSIONS, PeerInfo, PeerKind, Service},
+    transport::{Endpoint, IncomingStream, LocalInfo, PeerInfo, PeerKind, Service},
 };
 use tokio::time::{Instant, sleep_until, timeout_at};
 
@@ -146,13 +146,7 @@ impl ClientBuilder {
         if self.candidates.all().is_empty() && !self.waits_for_candidates {
             return Err(ClientError::NoSeeds);
         }
-        let local = LocalInfo {
-            cluster: self.cluster.clone(),
-            cluster_id: None,
-            incarnation: Incarnation { store: 0, starts: 1 },
-            kind: PeerKind::Client,
-            versions: PROTOCOL_VERSIONS,
-        };
+        let local = LocalInfo::new(&self.cluster, Incarnation { store: 0, starts: 1 }, PeerKind::Client);
         let name = identity.name().into();
         let endpoint = Endpoint::bind(self.transport.clone(), identity, local, Arc::new(Nobody))?;
         match self.find(&endpoint).await {

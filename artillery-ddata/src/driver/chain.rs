@@ -6,7 +6,7 @@ mod tests;
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use artillery_core::{MemberId, Timestamp, clock};
+use artillery_core::{MemberId, Timestamp, internal::clock};
 pub(crate) use artillery_proto::runner::Standing;
 use artillery_proto::runner::{ChainRunner, Lease, Line, Link, Order, Output, Turn, Word};
 use smallvec::SmallVec;

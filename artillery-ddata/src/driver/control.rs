@@ -8,10 +8,7 @@ mod serve;
 
 use std::{collections::BTreeMap, net::SocketAddr, sync::Arc, time::Duration};
 
-use artillery_core::{
-    MemberId, Timestamp, clock,
-    cluster::{Member, MemberEvent, MemberEvents},
-};
+use artillery_core::{Member, MemberEvent, MemberEvents, MemberId, Timestamp, internal::clock};
 pub(crate) use artillery_proto::node::State;
 use artillery_proto::{
     node::{Input, Node, Output},

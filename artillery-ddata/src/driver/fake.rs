@@ -12,7 +12,7 @@ use std::{
 use artillery_core::{
     config::TransportConfig,
     identity::Identity,
-    transport::{Endpoint, IncomingStream, LocalInfo, PROTOCOL_VERSIONS, PeerInfo, PeerKind, Service},
+    transport::{Endpoint, IncomingStream, LocalInfo, PeerInfo, PeerKind, Service},
 };
 use artillery_proto::runner::{ChainRunner, Lease, Order, Output, Turn};
 use bytes::Bytes;
@@ -86,14 +86,14 @@ async fn run(
     loses: Loses,
 ) {
     loop {
-        runner.take(artillery_core::clock::now, || 1, &mut turn, |_| None);
+        runner.take(artillery_core::internal::clock::now, || 1, &mut turn, |_| None);
         while let Some(output) = runner.poll_output() {
             if let Output::Reply(responder, reply) = output {
                 responder.reply(reply);
             }
         }
         while runner.poll_word().is_some() {}
-        runner.settle(artillery_core::clock::now);
+        runner.settle(artillery_core::internal::clock::now);
         tokio::select! {
             read = reads.recv() => match read {
                 Some(read) => turn.reads.push(read),
@@ -180,13 +180,7 @@ impl FakeNode {
     fn bind(cluster: &str, name: &str) -> (Self, Arc<Streams>) {
         let me = member(name);
         let identity = Identity::from_secret(SECRET, name).expect("an identity");
-        let info = LocalInfo {
-            cluster: cluster.to_owned(),
-            cluster_id: Some(ClusterId(1)),
-            incarnation: me.incarnation,
-            kind: PeerKind::Node,
-            versions: PROTOCOL_VERSIONS,
-        };
+        let info = LocalInfo::new(cluster, me.incarnation, PeerKind::Node).with_cluster_id(Some(ClusterId(1)));
         let streams = Arc::new(Streams(std::sync::OnceLock::new()));
         let endpoint = Endpoint::bind(TransportConfig::default(), identity, info, streams.clone()).expect("a socket");
         let local = Arc::new(Local::new(me, name.to_owned()));

@@ -2,10 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use artillery_core::{
-    MemberId, NodeId, clock,
-    cluster::{Member, MemberEvent, MemberEvents},
-};
+use artillery_core::{Member, MemberEvent, MemberEvents, MemberId, NodeId, internal::clock};
 use tokio::sync::{mpsc, watch};
 
 use super::lanes::Hub;

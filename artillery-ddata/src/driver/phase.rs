@@ -1,9 +1,6 @@
 //! How far a node has come.
 
-use artillery_core::{
-    ClusterId,
-    cluster::{SeedState, SeedStatus},
-};
+use artillery_core::{ClusterId, SeedState, SeedStatus};
 
 use crate::Place;
 

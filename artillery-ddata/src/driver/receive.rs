@@ -6,9 +6,8 @@ use std::{
 };
 
 use artillery_core::{
-    MemberId,
+    Frame, MemberId,
     error::ReadError,
-    frame::Frame,
     transport::{CloseCode, IncomingStream},
 };
 use tokio::sync::mpsc;

@@ -7,7 +7,7 @@ use std::{
     task::Poll,
 };
 
-use artillery_core::clock;
+use artillery_core::internal::clock;
 use artillery_proto::runner::{self, Line};
 use bytes::Bytes;
 use tokio::sync::{

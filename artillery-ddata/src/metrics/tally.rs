@@ -6,7 +6,7 @@ use std::{
     sync::atomic::{AtomicU64, Ordering::Relaxed},
 };
 
-use artillery_core::{Timestamp, clock};
+use artillery_core::{Timestamp, internal::clock};
 use artillery_proto::node::{Reason, Why};
 
 use super::{Histogram, OperationKind, OperationMetrics};

@@ -3,12 +3,7 @@
 use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 
 use artillery_core::{
-    Incarnation,
-    cluster::{self, Cluster},
-    discovery::Interfaces,
-    error::IdentityError,
-    identity::Identity,
-    transport::LinkFilter,
+    Cluster, Incarnation, discovery::Interfaces, error, error::IdentityError, identity::Identity, internal::LinkFilter,
 };
 
 use super::{
@@ -57,7 +52,7 @@ pub enum StartError {
     Threads(io::Error),
     /// The membership below can't be started.
     #[error(transparent)]
-    Cluster(#[from] cluster::StartError),
+    Cluster(#[from] error::StartError),
 }
 
 fn list(problems: &[ConfigProblem]) -> String {

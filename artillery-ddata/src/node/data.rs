@@ -6,12 +6,7 @@ use std::{
     time::Duration,
 };
 
-use artillery_core::{
-    Incarnation, MemberId,
-    cluster::{Cluster, MemberEvent, SeedStatus},
-    identity::Identity,
-    transport::Service,
-};
+use artillery_core::{Cluster, Incarnation, MemberEvent, MemberId, SeedStatus, identity::Identity, transport::Service};
 use bytes::Bytes;
 use tokio::{
     runtime::Handle,

@@ -7,7 +7,7 @@ use std::{
     task::Poll,
 };
 
-use artillery_core::{clock, cluster::Cluster};
+use artillery_core::{Cluster, internal::clock};
 use artillery_proto::{
     node::{self, Node},
     runner::{Lease, Word},

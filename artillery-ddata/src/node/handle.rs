@@ -2,7 +2,7 @@
 
 use std::{net::SocketAddr, sync::Arc};
 
-use artillery_core::{MemberId, cluster::Cluster, error::IdentityError, identity::Identity, transport::Counters};
+use artillery_core::{Cluster, MemberId, error::IdentityError, identity::Identity, transport::Counters};
 
 use super::{data::Data, threads::Workers};
 use crate::{

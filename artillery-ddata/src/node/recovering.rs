@@ -7,7 +7,7 @@ use std::{
     sync::{Arc, Weak},
 };
 
-use artillery_core::clock;
+use artillery_core::internal::clock;
 use tokio::{
     task::JoinSet,
     time::{sleep, timeout},

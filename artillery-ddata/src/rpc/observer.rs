@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use artillery_core::{clock, transport::simulated::Network};
+use artillery_core::internal::{clock, simulated::Network};
 use bytes::Bytes;
 use tokio::{
     sync::Notify,

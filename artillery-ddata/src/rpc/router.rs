@@ -20,7 +20,7 @@ use std::{
     time::Duration,
 };
 
-use artillery_core::{clock, transport::Endpoint};
+use artillery_core::{internal::clock, transport::Endpoint};
 use bytes::Bytes;
 use tokio::{runtime::Handle, time::Instant};
 

@@ -14,9 +14,10 @@ use std::{
 };
 
 use artillery_core::{
-    Incarnation, MemberId, NodeId, clock,
+    Incarnation, MemberId, NodeId,
     error::Refusal,
-    transport::{Endpoint, IncomingStream, PeerInfo, PeerKind, Service, simulated::Network},
+    internal::{clock, simulated::Network},
+    transport::{Endpoint, IncomingStream, PeerInfo, PeerKind, Service},
 };
 pub use builder::Builder;
 pub use check::{CheckFailed, Checked};

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use artillery_core::{
     Incarnation, MemberId, NodeId,
     config::TransportConfig,
-    transport::{Endpoint, LocalInfo, PROTOCOL_VERSIONS, PeerKind, simulated::Network},
+    internal::simulated::Network,
+    transport::{Endpoint, LocalInfo, PeerKind},
 };
 use bytes::Bytes;
 use tokio::{
@@ -53,7 +54,7 @@ impl std::fmt::Debug for Member {
 
 /// What endpoints of the cluster say of themselves.
 pub(super) fn local_info(cluster: ClusterId, incarnation: Incarnation, kind: PeerKind) -> LocalInfo {
-    LocalInfo { cluster: "test".to_owned(), cluster_id: Some(cluster), incarnation, kind, versions: PROTOCOL_VERSIONS }
+    LocalInfo::new("test", incarnation, kind).with_cluster_id(Some(cluster))
 }
 
 impl Member {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use artillery_core::transport::simulated::Weather;
+use artillery_core::internal::simulated::Weather;
 
 /// What goes wrong by itself, without the test's doing. All chances are from 0 to 1.
 #[derive(Debug, Clone, Copy, PartialEq)]

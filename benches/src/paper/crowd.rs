@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use artillery_core::{clock, config::TransportConfig};
+use artillery_core::{config::TransportConfig, internal::clock};
 use artillery_ddata::{Client, NodeId, Place};
 use bytes::Bytes;
 use tokio::task::JoinSet;
@@ -224,7 +224,7 @@ async fn join(mut tasks: JoinSet<Result<(), Failed>>) -> Result<(), Failed> {
 }
 
 async fn connect(contact: &Contact, at: usize) -> Result<Client, Failed> {
-    let transport = TransportConfig { listen: (Ipv4Addr::UNSPECIFIED, 0).into(), ..TransportConfig::default() };
+    let transport = TransportConfig::default().with_listen((Ipv4Addr::UNSPECIFIED, 0).into());
     let seed = *contact.addrs.get(at).ok_or("there is no such node")?;
     let client = Client::builder().cluster(&contact.name).secret(&contact.secret).transport(transport);
     Ok(client.seed(seed).connect().await?)

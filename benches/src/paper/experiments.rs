@@ -8,7 +8,7 @@ mod writes;
 
 use std::{path::PathBuf, sync::Arc, thread, time::Duration};
 
-use artillery_core::clock;
+use artillery_core::internal::clock;
 use bytes::Bytes;
 
 pub use self::{failover::failover, latency::latency, mixed::mixed, reads::reads, writes::writes};

@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use artillery_core::clock;
+use artillery_core::internal::clock;
 use artillery_ddata::{Kv, Version, kv::Way};
 use tokio::time::{Interval, MissedTickBehavior, interval};
 

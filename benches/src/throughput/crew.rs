@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use artillery_core::{Timestamp, clock};
+use artillery_core::{Timestamp, internal::clock};
 use tokio::{
     runtime::{Builder, Handle},
     sync::{mpsc, oneshot},

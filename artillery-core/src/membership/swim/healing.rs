@@ -3,11 +3,11 @@
 use super::Swim;
 use crate::{
     Timestamp,
-    membership::{MemberState, identity::Identity},
+    membership::{MemberState, identity::SwimIdentity},
 };
 
 impl Swim {
-    fn lost(&self) -> impl Iterator<Item = Identity> {
+    fn lost(&self) -> impl Iterator<Item = SwimIdentity> {
         self.views.iter().filter(|view| view.state == MemberState::Down).map(|view| view.identity)
     }
 

@@ -4,22 +4,22 @@ use super::Swim;
 use crate::{
     MemberId,
     membership::{
-        profile::Profile,
-        wire::{Entry, PacketWriter},
+        profile::{Profile, ProfileVersion},
+        wire::PacketWriter,
     },
 };
 
 impl Swim {
-    pub(super) fn take_profile(&mut self, profile: Profile) {
+    pub(super) fn on_profile(&mut self, profile: Profile) {
         if profile.member.node == self.me.member.node {
-            self.hear_of_another_life(profile.member, profile.life_order());
+            self.on_other_incarnation(profile.member, profile.incarnation_order());
         } else if self.views.knows(&profile.member) {
             self.profiles.take(profile);
         }
     }
 
     /// Sends what the other has not, and asks for what it has more.
-    pub(super) fn answer(&mut self, from: MemberId, entries: &[Entry]) {
+    pub(super) fn answer(&mut self, from: MemberId, entries: &[ProfileVersion]) {
         let Some(to) = self.views.get(&from.node).map(|view| view.identity).filter(|to| to.member == from) else {
             return;
         };
@@ -37,7 +37,7 @@ impl Swim {
                 Some(profile) if version > theirs.version => writer.profile(profile),
                 // Of ourselves nobody knows more than we.
                 _ if version < theirs.version && theirs.member != self.me.member => {
-                    writer.entry(Entry { member: theirs.member, version });
+                    writer.entry(ProfileVersion { member: theirs.member, version });
                 }
                 _ => {}
             }

@@ -12,10 +12,11 @@ use rand_chacha::{ChaCha8Rng, rand_core::SeedableRng};
 
 use crate::{
     Incarnation, MemberId, NodeId, Timestamp,
-    membership::{Event, Local, MemberState, Output, Peer, Swim, SwimSettings},
+    config::SwimSettings,
+    membership::{LocalMember, MemberState, Swim, SwimEvent, SwimOutput, SwimPeer},
 };
 
-/// The member that `node` is in one of its lives, which count from 1.
+/// The member that `node` is in one of its incarnations, which count from 1.
 pub(super) fn member(node: usize, life: u64) -> MemberId {
     let store = u128::from(life) * 100 + node as u128;
     MemberId { node: NodeId::from_name(&name(node)), incarnation: Incarnation { store, starts: 1 } }
@@ -29,8 +30,8 @@ pub(super) fn addr(node: usize) -> SocketAddr {
     SocketAddr::from(([10, 0, 0, node as u8], 7400))
 }
 
-pub(super) fn local(node: usize, life: u64) -> Local {
-    Local {
+pub(super) fn local(node: usize, life: u64) -> LocalMember {
+    LocalMember {
         id: member(node, life),
         name: name(node),
         addr: addr(node),
@@ -40,7 +41,7 @@ pub(super) fn local(node: usize, life: u64) -> Local {
 }
 
 /// What happened: when, at whom, what.
-pub(super) type Entry = (Timestamp, usize, Event);
+pub(super) type Entry = (Timestamp, usize, SwimEvent);
 
 pub(super) struct Network {
     pub(super) now: Timestamp,
@@ -102,7 +103,7 @@ impl Network {
     }
 
     /// A new process for `node`, which knows nobody.
-    pub(super) fn restart(&mut self, node: usize, local: Local) {
+    pub(super) fn restart(&mut self, node: usize, local: LocalMember) {
         self.asleep.remove(&node);
         self.nodes[node] = Swim::new(local, self.settings.clone(), self.seed + 1000 + node as u64).unwrap();
     }
@@ -115,7 +116,7 @@ impl Network {
         }
     }
 
-    /// How `node` sees `other`, in the life that `other` lives now.
+    /// How `node` sees `other`, in the life that `other` incarnations now.
     pub(super) fn sees(&self, node: usize, other: usize) -> Option<MemberState> {
         let id = self.nodes[other].local().id;
         self.nodes[node].members().iter().find(|member| member.id == id).map(|member| member.state)
@@ -134,7 +135,7 @@ impl Network {
     /// The events at `node` about the node `other`.
     pub(super) fn told(&self, node: usize, other: usize) -> Vec<&'static str> {
         let id = NodeId::from_name(&name(other));
-        let about = |event: &Event| subject(event).node == id;
+        let about = |event: &SwimEvent| subject(event).node == id;
         self.log.iter().filter(|(_, at, event)| *at == node && about(event)).map(|(_, _, event)| kind(event)).collect()
     }
 
@@ -191,13 +192,13 @@ impl Network {
     pub(super) fn drain(&mut self, node: usize) {
         while let Some(output) = self.nodes[node].poll_output() {
             match output {
-                Output::Event(event) => self.log.push((self.now, node, event)),
-                Output::Packet { to, bytes } => self.send(node, to, bytes),
+                SwimOutput::Event(event) => self.log.push((self.now, node, event)),
+                SwimOutput::Packet { to, bytes } => self.send(node, to, bytes),
             }
         }
     }
 
-    fn send(&mut self, node: usize, to: Peer, bytes: Bytes) {
+    fn send(&mut self, node: usize, to: SwimPeer, bytes: Bytes) {
         assert!(bytes.len() <= self.settings.max_packet);
         self.largest = self.largest.max(bytes.len());
         let Some(target) = (0..self.nodes.len()).find(|node| addr(*node) == to.addr) else { return };
@@ -211,23 +212,26 @@ impl Network {
     }
 }
 
-fn subject(event: &Event) -> MemberId {
+fn subject(event: &SwimEvent) -> MemberId {
     match event {
-        Event::Joined(m) | Event::Up(m) | Event::Suspect(m) | Event::Down(m) | Event::Left(m) | Event::Payload(m) => {
-            m.id
-        }
-        Event::Superseded { by } => *by,
+        SwimEvent::Joined(m)
+        | SwimEvent::Up(m)
+        | SwimEvent::Suspect(m)
+        | SwimEvent::Down(m)
+        | SwimEvent::Left(m)
+        | SwimEvent::Payload(m) => m.id,
+        SwimEvent::Superseded { by } => *by,
     }
 }
 
-pub(super) fn kind(event: &Event) -> &'static str {
+pub(super) fn kind(event: &SwimEvent) -> &'static str {
     match event {
-        Event::Joined(_) => "joined",
-        Event::Up(_) => "up",
-        Event::Suspect(_) => "suspect",
-        Event::Down(_) => "down",
-        Event::Left(_) => "left",
-        Event::Payload(_) => "payload",
-        Event::Superseded { .. } => "superseded",
+        SwimEvent::Joined(_) => "joined",
+        SwimEvent::Up(_) => "up",
+        SwimEvent::Suspect(_) => "suspect",
+        SwimEvent::Down(_) => "down",
+        SwimEvent::Left(_) => "left",
+        SwimEvent::Payload(_) => "payload",
+        SwimEvent::Superseded { .. } => "superseded",
     }
 }

@@ -5,7 +5,12 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use super::network::{Network, local, member, name};
-use crate::membership::{Event, Local, MAX_NAME, MAX_PAYLOAD, MemberState::*, Swim, SwimError, SwimSettings};
+use crate::{
+    config::SwimSettings,
+    membership::{
+        LocalMember, MAX_MEMBER_NAME_BYTES, MAX_MEMBER_PAYLOAD_BYTES, MemberState::*, Swim, SwimError, SwimEvent,
+    },
+};
 
 const fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
@@ -127,7 +132,7 @@ fn a_restart_in_memory_is_another_member() {
         ["down", "joined", "up"]
     );
     let down = network.log.iter().find_map(|(_, node, event)| match event {
-        Event::Down(m) if *node == 0 => Some(m.id),
+        SwimEvent::Down(m) if *node == 0 => Some(m.id),
         _ => None,
     });
     assert_eq!(down, Some(member(2, 1)), "the old life is down, not the new one");
@@ -140,7 +145,7 @@ fn a_restart_in_memory_is_another_member() {
 fn a_restart_is_seen_although_the_clock_went_back() {
     let mut network = Network::met(3, lan(), 6);
     network.asleep.insert(2);
-    network.restart(2, Local { started_at_ms: 5, ..local(2, 2) });
+    network.restart(2, LocalMember { started_at_ms: 5, ..local(2, 2) });
     network.announce(2, 0);
     network.run_until("all see the new life", secs(3), |network| network.all_see_all(Alive));
     network.run_for(secs(20));
@@ -169,19 +174,19 @@ fn a_process_that_wakes_after_its_successor_came_gives_up() {
         let mut answers = Vec::new();
         while let Some(output) = old.poll_output() {
             match output {
-                crate::membership::Output::Packet { to, bytes } if to.id == member(0, 1) => {
+                crate::membership::SwimOutput::Packet { to, bytes } if to.id == member(0, 1) => {
                     packets += 1;
                     let _ = network.nodes[0].handle_packet(network.now, member(2, 1), &bytes);
                 }
-                crate::membership::Output::Packet { .. } => {}
-                crate::membership::Output::Event(event) => network.log.push((network.now, 2, event)),
+                crate::membership::SwimOutput::Packet { .. } => {}
+                crate::membership::SwimOutput::Event(event) => network.log.push((network.now, 2, event)),
             }
         }
         while let Some(output) = network.nodes[0].poll_output() {
             match output {
-                crate::membership::Output::Packet { to, bytes } if to.id == member(2, 1) => answers.push(bytes),
-                crate::membership::Output::Packet { .. } => {}
-                crate::membership::Output::Event(event) => network.log.push((network.now, 0, event)),
+                crate::membership::SwimOutput::Packet { to, bytes } if to.id == member(2, 1) => answers.push(bytes),
+                crate::membership::SwimOutput::Packet { .. } => {}
+                crate::membership::SwimOutput::Event(event) => network.log.push((network.now, 0, event)),
             }
         }
         for bytes in answers {
@@ -189,14 +194,14 @@ fn a_process_that_wakes_after_its_successor_came_gives_up() {
         }
     }
     while let Some(output) = old.poll_output() {
-        if let crate::membership::Output::Event(event) = output {
+        if let crate::membership::SwimOutput::Event(event) = output {
             network.log.push((network.now, 2, event));
         }
     }
     assert!(old.is_stopped());
     assert_eq!(old.next_timer(), None);
     assert!(packets < 20, "no storm: {packets}");
-    let superseded = |entry: &&super::network::Entry| entry.2 == Event::Superseded { by: member(2, 2) };
+    let superseded = |entry: &&super::network::Entry| entry.2 == SwimEvent::Superseded { by: member(2, 2) };
     assert_eq!(network.log.iter().filter(superseded).count(), 1);
     assert_eq!(network.sees(0, 2), Some(Alive), "the successor is unharmed");
 }
@@ -229,7 +234,7 @@ fn a_payload_reaches_everybody_in_spite_of_losses() {
     let mut network = Network::met(6, lan(), 11);
     network.loss_percent = 40;
     for version in 2..6u64 {
-        let payload = Bytes::from(vec![version as u8; MAX_PAYLOAD]);
+        let payload = Bytes::from(vec![version as u8; MAX_MEMBER_PAYLOAD_BYTES]);
         network.nodes[1].set_payload(payload.clone()).unwrap();
         network.drain(1);
         let id = member(1, 1);
@@ -361,14 +366,24 @@ fn the_same_seed_gives_the_same_run() {
 #[test]
 fn what_is_too_long_is_refused() {
     let new = |local| Swim::new(local, lan(), 1).err();
-    let long = Local { name: "x".repeat(MAX_NAME + 1), ..local(0, 1) };
-    assert_eq!(new(long), Some(SwimError::NameTooLong(MAX_NAME + 1)));
-    let large = Local { payload: vec![0; MAX_PAYLOAD + 1].into(), ..local(0, 1) };
-    assert_eq!(new(large), Some(SwimError::PayloadTooLarge(MAX_PAYLOAD + 1)));
-    let fits = Local { name: "x".repeat(MAX_NAME), payload: vec![0; MAX_PAYLOAD].into(), ..local(0, 1) };
+    let long = LocalMember { name: "x".repeat(MAX_MEMBER_NAME_BYTES + 1), ..local(0, 1) };
+    assert_eq!(
+        new(long),
+        Some(SwimError::NameTooLong { len: MAX_MEMBER_NAME_BYTES + 1, limit: MAX_MEMBER_NAME_BYTES })
+    );
+    let large = LocalMember { payload: vec![0; MAX_MEMBER_PAYLOAD_BYTES + 1].into(), ..local(0, 1) };
+    assert_eq!(
+        new(large),
+        Some(SwimError::PayloadTooLarge { len: MAX_MEMBER_PAYLOAD_BYTES + 1, limit: MAX_MEMBER_PAYLOAD_BYTES })
+    );
+    let fits = LocalMember {
+        name: "x".repeat(MAX_MEMBER_NAME_BYTES),
+        payload: vec![0; MAX_MEMBER_PAYLOAD_BYTES].into(),
+        ..local(0, 1)
+    };
     assert_eq!(new(fits), None);
     let mut swim = Swim::new(local(0, 1), lan(), 1).unwrap();
-    assert!(swim.set_payload(vec![0; MAX_PAYLOAD + 1].into()).is_err());
+    assert!(swim.set_payload(vec![0; MAX_MEMBER_PAYLOAD_BYTES + 1].into()).is_err());
     assert_eq!(swim.local().payload, "role=0");
     assert_eq!(swim.local().name, name(0));
 }
@@ -384,6 +399,6 @@ fn the_last_one_finds_those_that_died_together_in_their_next_lives() {
             network.restart(node, local(node, 2));
             network.announce(node, 0);
         }
-        network.run_until("all see the new lives", secs(10), |network| network.all_see_all(Alive));
+        network.run_until("all see the new incarnations", secs(10), |network| network.all_see_all(Alive));
     }
 }

@@ -5,7 +5,7 @@ use bytes::{Bytes, BytesMut};
 use crate::frame::{PREFIX, prefix};
 
 /// Pieces up to this many bytes are copied next to each other: cheaper than handing each on by itself.
-const GATHER: usize = 1024;
+const MAX_GATHERED_BYTES: usize = 1024;
 
 /// Frames to be written together: small pieces are gathered, large ones (values) are handed on without a copy.
 #[derive(Debug, Default)]
@@ -37,7 +37,7 @@ impl FrameBatch {
         self.gathered.extend_from_slice(&prefix(header.len(), body_len));
         self.gathered.extend_from_slice(header);
         for piece in body {
-            if piece.len() <= GATHER {
+            if piece.len() <= MAX_GATHERED_BYTES {
                 self.gathered.extend_from_slice(piece);
             } else {
                 self.close_gathered();
@@ -95,7 +95,7 @@ mod tests {
 
     #[test]
     fn values_are_not_copied_and_small_frames_are_one_chunk() {
-        let value = Bytes::from(vec![7; GATHER + 1]);
+        let value = Bytes::from(vec![7; MAX_GATHERED_BYTES + 1]);
         let mut batch = FrameBatch::new();
         for _ in 0..10 {
             batch.push(b"small", &[Bytes::from_static(b"key")]);

@@ -6,18 +6,20 @@ use bytes::Bytes;
 use quinn::SendStream;
 
 use super::FrameBatch;
+#[cfg(feature = "testing")]
+use crate::transport::medium::PipeWriter;
 use crate::{
     error::WriteError,
-    transport::{counters::Cells, quic},
+    transport::{counters::CounterCells, quic},
 };
 
 /// The sending end of a stream. Dropped without [`FrameWriter::finish`], the stream ends as if it was finished, or is
 /// given up if a write was cancelled.
 #[derive(Debug)]
 pub struct FrameWriter {
-    stream: Sink,
+    stream: StreamSink,
     limit: usize,
-    counters: Arc<Cells>,
+    counters: Arc<CounterCells>,
     single: FrameBatch,
     /// A write has begun and not come to its end.
     writing: bool,
@@ -25,26 +27,26 @@ pub struct FrameWriter {
 
 /// Where its bytes go.
 #[derive(Debug)]
-pub(in crate::transport) enum Sink {
+pub(in crate::transport) enum StreamSink {
     Quic(SendStream),
     #[cfg(feature = "testing")]
-    Simulated(crate::transport::simulated::Inlet),
+    Simulated(PipeWriter),
 }
 
-impl From<SendStream> for Sink {
+impl From<SendStream> for StreamSink {
     fn from(stream: SendStream) -> Self {
         Self::Quic(stream)
     }
 }
 
 #[cfg(feature = "testing")]
-impl From<crate::transport::simulated::Inlet> for Sink {
-    fn from(inlet: crate::transport::simulated::Inlet) -> Self {
+impl From<PipeWriter> for StreamSink {
+    fn from(inlet: PipeWriter) -> Self {
         Self::Simulated(inlet)
     }
 }
 
-impl Sink {
+impl StreamSink {
     async fn write(&mut self, chunks: &mut [Bytes]) -> Result<(), WriteError> {
         match self {
             Self::Quic(stream) => stream.write_all_chunks(chunks).await.map_err(quic::write_error),
@@ -55,7 +57,7 @@ impl Sink {
 }
 
 impl FrameWriter {
-    pub(in crate::transport) fn new(stream: Sink, limit: usize, counters: Arc<Cells>) -> Self {
+    pub(in crate::transport) fn new(stream: StreamSink, limit: usize, counters: Arc<CounterCells>) -> Self {
         Self { stream, limit, counters, single: FrameBatch::new(), writing: false }
     }
 
@@ -106,9 +108,9 @@ impl FrameWriter {
     pub fn finish(&mut self) {
         match &mut self.stream {
             // Fails only when the stream is at its end already.
-            Sink::Quic(stream) => drop(stream.finish()),
+            StreamSink::Quic(stream) => drop(stream.finish()),
             #[cfg(feature = "testing")]
-            Sink::Simulated(inlet) => inlet.finish(),
+            StreamSink::Simulated(inlet) => inlet.finish(),
         }
     }
 
@@ -116,9 +118,9 @@ impl FrameWriter {
     pub fn reset(&mut self, code: u32) {
         match &mut self.stream {
             // Fails only when the stream is at its end already.
-            Sink::Quic(stream) => drop(stream.reset(code.into())),
+            StreamSink::Quic(stream) => drop(stream.reset(code.into())),
             #[cfg(feature = "testing")]
-            Sink::Simulated(inlet) => inlet.reset(code),
+            StreamSink::Simulated(inlet) => inlet.reset(code),
         }
     }
 
@@ -126,9 +128,9 @@ impl FrameWriter {
     pub async fn stopped(&self) {
         match &self.stream {
             // Which of them it was makes no difference to who waits for the end.
-            Sink::Quic(stream) => drop(stream.stopped().await),
+            StreamSink::Quic(stream) => drop(stream.stopped().await),
             #[cfg(feature = "testing")]
-            Sink::Simulated(inlet) => inlet.stopped().await,
+            StreamSink::Simulated(inlet) => inlet.stopped().await,
         }
     }
 }

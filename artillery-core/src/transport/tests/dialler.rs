@@ -10,7 +10,7 @@ async fn answer(words: &[u8]) -> Refusal {
     let answer = ask(&connection, words).await.unwrap();
     connection.close(0u32.into(), b"");
     let refusal = honest.refusal().await;
-    assert_eq!(answer, hello::Answer::Refused(refusal.clone()));
+    assert_eq!(answer, hello::HelloReply::Refused(refusal.clone()));
     assert_eq!(honest.endpoint.counters().accepted, 0);
     honest.is_well().await;
     refusal
@@ -65,7 +65,7 @@ async fn words_that_make_no_sense() {
 
 #[tokio::test]
 async fn a_hello_that_is_too_long() {
-    let long = hello::Hello { cluster: "x".repeat(2 * hello::MAX_HELLO), ..Raw::new("raw").hello() };
+    let long = hello::Hello { cluster: "x".repeat(2 * hello::MAX_HELLO_BYTES), ..Raw::new("raw").hello() };
     let refusal = answer(&words(&hello::encode(PROTOCOL_VERSIONS, &long))).await;
     assert!(matches!(&refusal, Refusal::Malformed(reason) if reason.contains("at most 4096")), "{refusal:?}");
 }
@@ -96,7 +96,7 @@ async fn nothing_is_read_before_the_hello() {
     connection.send_datagram(Bytes::from_static(b"early")).unwrap();
     let refused = hello::Hello { cluster: "other".into(), ..raw.hello() };
     let answer = ask(&connection, &words(&hello::encode(PROTOCOL_VERSIONS, &refused))).await.unwrap();
-    assert!(matches!(answer, hello::Answer::Refused(_)));
+    assert!(matches!(answer, hello::HelloReply::Refused(_)));
     connection.close(0u32.into(), b"");
     assert!(matches!(honest.refusal().await, Refusal::DifferentClusterName { .. }));
     honest.is_well().await;

@@ -23,7 +23,7 @@ async fn told(answer: &[u8]) -> ConnectError {
 
 #[tokio::test]
 async fn answers_that_make_no_sense() {
-    let accepted = hello::encode(PROTOCOL_VERSIONS, &hello::Answer::Accepted(Raw::new("raw").hello()));
+    let accepted = hello::encode(PROTOCOL_VERSIONS, &hello::HelloReply::Accepted(Raw::new("raw").hello()));
     for answer in [&b"GET / HTTP/1.1\r\n\r\n"[..], &accepted[..accepted.len() - 1], &frame(b"short", b"")] {
         let error = told(answer).await;
         assert!(matches!(error, ConnectError::Malformed(_)), "{answer:?}: {error:?}");
@@ -40,7 +40,7 @@ async fn nobody_answers_as_another() {
     let raw = Raw::new("raw");
     let victim = NodeId::from_name("victim");
     let member = MemberId { node: victim, ..raw.hello().member };
-    let answer = hello::Answer::Accepted(hello::Hello { member, ..raw.hello() });
+    let answer = hello::HelloReply::Accepted(hello::Hello { member, ..raw.hello() });
     let expected = Refusal::NotItsCertificate { certificate: "raw".into(), claimed: victim };
     assert_eq!(told(&hello::encode(PROTOCOL_VERSIONS, &answer)).await, ConnectError::Rejected(expected));
 }

@@ -5,8 +5,8 @@ use rand_chacha::{ChaCha8Rng, rand_core::SeedableRng};
 
 use super::*;
 use crate::{
-    error::CloseReason,
-    frame::{FrameError, prefix},
+    error::{CloseReason, FrameError},
+    frame::prefix,
 };
 
 /// The end of the next stream of kind 16.

@@ -1,8 +1,8 @@
 //! Messages between the members of a chain, as frames.
 
 use artillery_core::{
-    codec::{self, CodecError, MAX_HEADER},
-    frame::Frame,
+    Frame,
+    internal::codec::{self, CodecError, MAX_HEADER},
 };
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
@@ -31,7 +31,7 @@ pub const MAX_UPDATES: usize = 1 << 16;
 /// A message ready to be framed.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Encoded {
-    /// An encoding by [`artillery_core::codec`].
+    /// An encoding by [`artillery_core::internal::codec`].
     pub header: EncodedHeader,
     /// Pieces of the body, in order: the keys and values of the message, shared with it.
     pub body: EncodedBody,

@@ -3,8 +3,8 @@
 //! Messages of the log's group stand in the body, as that group encodes them.
 
 use artillery_core::{
-    codec::{self, CodecError, MAX_HEADER},
-    frame::Frame,
+    Frame,
+    internal::codec::{self, CodecError, MAX_HEADER},
 };
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};

@@ -1,8 +1,8 @@
 //! Messages of formation as frames: a header, no body.
 
 use artillery_core::{
-    codec::{self, CodecError},
-    frame::Frame,
+    Frame,
+    internal::codec::{self, CodecError},
 };
 use bytes::Bytes;
 

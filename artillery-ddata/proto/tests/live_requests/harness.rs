@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use artillery_core::{codec::MAX_HEADER, frame::Frame};
+use artillery_core::{Frame, internal::codec::MAX_HEADER};
 use artillery_proto::{
     ChainConfig, ChainId, ChainMember, Epoch, Incarnation, MemberId, Mode, NodeId, Role, Sequence, Timestamp,
     api::{Query, Reply, Write},

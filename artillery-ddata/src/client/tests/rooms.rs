@@ -3,7 +3,7 @@
 use artillery_core::{
     config::TransportConfig,
     identity::Identity,
-    transport::{Connection, Endpoint, LocalInfo, PROTOCOL_VERSIONS, PeerInfo, PeerKind, Service},
+    transport::{Connection, Endpoint, LocalInfo, PeerInfo, PeerKind, Service},
 };
 
 use std::sync::atomic::Ordering;
@@ -35,19 +35,10 @@ struct Deaf {
 
 impl Deaf {
     async fn connect(cluster: &str, node: &FakeNode) -> Self {
-        let config = TransportConfig {
-            stream_window_bytes: 64 << 10,
-            connection_window_bytes: 64 << 10,
-            ..TransportConfig::default()
-        };
+        let config =
+            TransportConfig::default().with_stream_window_bytes(64 << 10).with_connection_window_bytes(64 << 10);
         let identity = Identity::from_secret(SECRET, "deaf").unwrap();
-        let local = LocalInfo {
-            cluster: cluster.to_owned(),
-            cluster_id: None,
-            incarnation: member("deaf").incarnation,
-            kind: PeerKind::Client,
-            versions: PROTOCOL_VERSIONS,
-        };
+        let local = LocalInfo::new(cluster, member("deaf").incarnation, PeerKind::Client);
         let endpoint = Endpoint::bind(config, identity, local, Arc::new(NoStreams)).unwrap();
         let connection = endpoint.connect(node.addr()).await.unwrap();
         let (requests, answers) = connection.open_bi(StreamKind(REQUESTS), 0).await.unwrap();

@@ -6,7 +6,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use artillery_core::codec;
+use artillery_core::internal::codec;
 use openraft::{
     AnyError, Entry, EntryPayload, RaftSnapshotBuilder, Snapshot, SnapshotMeta, StorageIOError,
     storage::RaftStateMachine,

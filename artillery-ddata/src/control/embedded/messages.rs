@@ -1,6 +1,6 @@
 //! What the nodes of the group say to each other.
 
-use artillery_core::codec::{self, CodecError};
+use artillery_core::internal::codec::{self, CodecError};
 use bytes::Bytes;
 use openraft::{
     error::InstallSnapshotError,

@@ -10,7 +10,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use artillery_core::codec;
+use artillery_core::internal::codec;
 use openraft::{
     Entry, EntryPayload, LogState, RaftLogReader, Vote,
     storage::{LogFlushed, RaftLogStorage},

@@ -54,7 +54,7 @@ pub(crate) enum Failed {
     #[error("no answer: {0}")]
     Malformed(#[from] DecodeError),
     #[error("can't be encoded: {0}")]
-    Unencodable(#[from] artillery_core::codec::CodecError),
+    Unencodable(#[from] artillery_core::internal::codec::CodecError),
     #[error("no answer in {0:?}")]
     TimedOut(Duration),
 }

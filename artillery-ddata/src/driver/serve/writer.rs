@@ -3,7 +3,7 @@
 use std::{future::poll_fn, sync::Arc, task::Poll};
 
 use artillery_core::{
-    frame::PREFIX,
+    internal::frame::PREFIX,
     transport::{CloseCode, Connection, FrameBatch, FrameWriter},
 };
 use bytes::Bytes;

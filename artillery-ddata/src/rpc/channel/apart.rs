@@ -10,9 +10,9 @@ use std::{
 };
 
 use artillery_core::{
+    Frame,
     config::TransportConfig,
     error::ReadError,
-    frame::Frame,
     transport::{Connection, FrameReader, FrameWriter, Link, StreamKind},
 };
 use tokio::{

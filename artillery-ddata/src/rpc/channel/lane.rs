@@ -6,9 +6,9 @@ use std::{
 };
 
 use artillery_core::{
+    Frame,
     config::TransportConfig,
     error::{CloseReason, ReadError, WriteError},
-    frame::Frame,
     transport::{CloseCode, Connection, FrameBatch, FrameReader, FrameWriter, Link, StreamKind},
 };
 use tokio::{

@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use artillery_core::clock;
+use artillery_core::internal::clock;
 use bytes::Bytes;
 use tokio::time::Instant;
 

@@ -5,7 +5,10 @@ use std::sync::{
     atomic::{AtomicBool, AtomicU32},
 };
 
-use artillery_core::{ClusterId, clock, transport::simulated::Network};
+use artillery_core::{
+    ClusterId,
+    internal::{clock, simulated::Network},
+};
 use tokio::{
     runtime::{Handle, RuntimeFlavor},
     time::Instant,

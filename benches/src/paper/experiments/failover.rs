@@ -2,7 +2,7 @@
 
 use std::{thread, time::Duration};
 
-use artillery_core::{Timestamp, clock};
+use artillery_core::{Timestamp, internal::clock};
 use tokio::runtime::{Builder, Runtime};
 
 use super::{Plan, SMALL, book, callers_per_link};

@@ -1,6 +1,6 @@
 //! Somebody who is measured.
 
-use artillery_core::clock;
+use artillery_core::internal::clock;
 
 use crate::throughput::{
     Failed,

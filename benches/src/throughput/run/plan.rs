@@ -2,7 +2,7 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use artillery_core::{clock, config::TransportConfig};
+use artillery_core::{config::TransportConfig, internal::clock};
 
 use crate::{
     VALUE,

@@ -2,7 +2,7 @@
 
 use std::num::NonZeroU32;
 
-use artillery_core::{codec, frame::Frame};
+use artillery_core::{Frame, internal::codec};
 use bytes::Bytes;
 
 use super::{

@@ -3,7 +3,7 @@
 
 use std::num::NonZeroU32;
 
-use artillery_core::{codec, codec::MAX_HEADER};
+use artillery_core::internal::codec::{self, MAX_HEADER};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use super::{DecodeError, EncodeError, Encoded, EncodedHeader, body::Pieces};

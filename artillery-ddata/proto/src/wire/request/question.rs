@@ -2,7 +2,7 @@
 
 use std::num::NonZeroU32;
 
-use artillery_core::frame::Frame;
+use artillery_core::Frame;
 
 use super::{
     DecodeError, EncodeError, Encoded,

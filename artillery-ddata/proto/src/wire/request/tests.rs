@@ -3,7 +3,7 @@ use std::{
     net::{IpAddr, SocketAddr},
 };
 
-use artillery_core::frame::Frame;
+use artillery_core::Frame;
 use bytes::Bytes;
 use proptest::{collection::vec, option, prelude::*};
 

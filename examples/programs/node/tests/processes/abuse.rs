@@ -15,8 +15,8 @@ use artillery_core::{
     config::TransportConfig,
     identity::Identity,
     transport::{
-        Connection, Endpoint, FrameReader, FrameWriter, IncomingStream, LocalInfo, PROTOCOL_VERSIONS, PeerInfo,
-        PeerKind, Service, StreamKind,
+        Connection, Endpoint, FrameReader, FrameWriter, IncomingStream, LocalInfo, PeerInfo, PeerKind, Service,
+        StreamKind,
     },
 };
 use artillery_ddata::{ChainId, Client, ReadMode};
@@ -68,14 +68,8 @@ impl Insider {
 
     pub(crate) fn endpoint(&self, only_first: Option<u32>) -> Endpoint {
         let identity = Identity::client_from_secret(self.secret.as_bytes()).unwrap();
-        let local = LocalInfo {
-            cluster: self.cluster.clone(),
-            cluster_id: None,
-            incarnation: Incarnation { store: 0, starts: 1 },
-            kind: PeerKind::Client,
-            versions: PROTOCOL_VERSIONS,
-        };
-        let config = TransportConfig { hello_timeout: Duration::from_secs(1), ..TransportConfig::default() };
+        let local = LocalInfo::new(&self.cluster, Incarnation { store: 0, starts: 1 }, PeerKind::Client);
+        let config = TransportConfig::default().with_hello_timeout(Duration::from_secs(1));
         let passed = AtomicU32::new(0);
         let filter = move |_: SocketAddr| only_first.is_none_or(|most| passed.fetch_add(1, Ordering::Relaxed) < most);
         Endpoint::bind_filtered(config, identity, local, Arc::new(Deaf), Arc::new(filter)).unwrap()

@@ -336,9 +336,9 @@ fn messages_survive_the_codec_and_keep_their_numbers() {
     ];
     for (number, message) in messages.into_iter().enumerate() {
         let mut bytes = vec![];
-        artillery_core::codec::encode(&message, &mut bytes).unwrap();
+        artillery_core::internal::codec::encode(&message, &mut bytes).unwrap();
         assert_eq!(bytes[0], number as u8);
-        assert_eq!(artillery_core::codec::decode(&bytes), Ok(message));
+        assert_eq!(artillery_core::internal::codec::decode(&bytes), Ok(message));
     }
 }
 

@@ -9,37 +9,37 @@ use crate::{
     Timestamp,
     error::{DatagramError, WriteError},
     id::NodeId,
-    membership::Peer,
+    membership::SwimPeer,
     transport::{Connection, Endpoint, Link, StreamKind},
 };
 
 /// A link to somebody who is no active member is given up when nothing was sent by it for so long.
-const UNUSED: Duration = Duration::from_secs(5);
+const UNUSED_LINK_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Packets that may be on their way as streams.
-const MAX_STREAMS: usize = 64;
+const MAX_PACKET_STREAMS: usize = 64;
 
-pub(super) struct Peers {
+pub(super) struct MembershipLinks {
     endpoint: Endpoint,
-    links: BTreeMap<NodeId, Known>,
+    links: BTreeMap<NodeId, MembershipLink>,
     streams: Arc<Semaphore>,
 }
 
-struct Known {
+struct MembershipLink {
     link: Link,
     addr: SocketAddr,
     used: Timestamp,
 }
 
-impl Peers {
+impl MembershipLinks {
     pub(super) fn new(endpoint: Endpoint) -> Self {
-        Self { endpoint, links: BTreeMap::new(), streams: Arc::new(Semaphore::new(MAX_STREAMS)) }
+        Self { endpoint, links: BTreeMap::new(), streams: Arc::new(Semaphore::new(MAX_PACKET_STREAMS)) }
     }
 
     /// The connection to `to`, if there is one; if not, it is being dialled now.
-    fn connection(&mut self, now: Timestamp, to: &Peer) -> Option<Connection> {
+    fn connection(&mut self, now: Timestamp, to: &SwimPeer) -> Option<Connection> {
         let endpoint = &self.endpoint;
-        let known = self.links.entry(to.id.node).or_insert_with(|| Known {
+        let known = self.links.entry(to.id.node).or_insert_with(|| MembershipLink {
             link: endpoint.link(to.id.node, vec![to.addr]),
             addr: to.addr,
             used: now,
@@ -53,7 +53,7 @@ impl Peers {
     }
 
     /// Sends a packet, which may get lost. One that is too large for the path takes a stream.
-    pub(super) fn send(&mut self, now: Timestamp, to: &Peer, packet: &Bytes) {
+    pub(super) fn send(&mut self, now: Timestamp, to: &SwimPeer, packet: &Bytes) {
         let Some(connection) = self.connection(now, to) else {
             self.endpoint.count_dropped_datagram();
             return;
@@ -74,7 +74,7 @@ impl Peers {
     }
 
     /// Begins to send `packets` so that they arrive, if their receivers are there: a farewell is not said twice.
-    pub(super) fn send_for_sure(&mut self, now: Timestamp, packets: Vec<(Peer, Bytes)>) -> JoinSet<()> {
+    pub(super) fn send_for_sure(&mut self, now: Timestamp, packets: Vec<(SwimPeer, Bytes)>) -> JoinSet<()> {
         let mut sending = JoinSet::new();
         for (to, packet) in packets {
             if let Some(connection) = self.connection(now, &to) {
@@ -89,7 +89,7 @@ impl Peers {
 
     /// Gives up links that nobody needs.
     pub(super) fn sweep(&mut self, now: Timestamp, active: impl Fn(NodeId) -> bool) {
-        self.links.retain(|node, known| active(*node) || now - known.used < UNUSED);
+        self.links.retain(|node, known| active(*node) || now - known.used < UNUSED_LINK_TIMEOUT);
     }
 }
 

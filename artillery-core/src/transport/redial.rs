@@ -1,5 +1,8 @@
 //! The task behind a link.
 
+mod backoff;
+mod silence;
+
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use tokio::{
@@ -7,22 +10,39 @@ use tokio::{
     time::{Instant, sleep},
 };
 
-use super::{LinkState, Orders, Teller, backoff::Backoff, silence};
+use super::{
+    CloseCode, Connection, Link, LinkState,
+    dial::dial,
+    link::{LinkOrders, LinkReporter},
+    shared::EndpointShared,
+};
 use crate::{
     error::{CloseReason, ConnectError},
     id::NodeId,
-    transport::{CloseCode, Connection, dial::dial, endpoint::Shared},
 };
+use backoff::Backoff;
+
+/// The link to `peer`, and the task behind it if the link is new.
+pub(super) fn link(shared: &Arc<EndpointShared>, peer: NodeId, addresses: Vec<SocketAddr>) -> Link {
+    shared.links.get(peer, addresses, |orders, reporter| {
+        shared.runtime.spawn(run(Arc::clone(shared), peer, orders, reporter));
+    })
+}
 
 /// Dials, waits until the connection is gone, dials again; until the link or the endpoint is given up.
-pub(super) async fn run(shared: Arc<Shared>, peer: NodeId, mut orders: watch::Receiver<Orders>, teller: Teller) {
+async fn run(
+    shared: Arc<EndpointShared>,
+    peer: NodeId,
+    mut orders: watch::Receiver<LinkOrders>,
+    reporter: LinkReporter,
+) {
     let mut backoff = Backoff::new(shared.config.redial_min, shared.config.redial_max);
     loop {
         let Some(dialled) = dial_peer(&shared, peer, &mut orders).await else { return };
         let lost = match dialled {
             Ok(connection) => {
                 let since = Instant::now();
-                teller.tell(LinkState::Up(connection.clone()));
+                reporter.report(LinkState::Up(connection.clone()));
                 let gone = gone(&connection, shared.config.idle_timeout);
                 let Some(reason) = unless_given_up(&orders, gone).await else { return };
                 // One that breaks at once, again and again, must not be dialled without a pause.
@@ -37,7 +57,7 @@ pub(super) async fn run(shared: Arc<Shared>, peer: NodeId, mut orders: watch::Re
         let closed = lost == ConnectError::EndpointClosed;
         let dialable = lost != ConnectError::NoAddress;
         tracing::trace!(%peer, error = %lost, "link down");
-        teller.tell(LinkState::Down(Some(Arc::new(lost))));
+        reporter.report(LinkState::Down(Some(Arc::new(lost))));
         if closed {
             return;
         }
@@ -52,7 +72,7 @@ async fn gone(connection: &Connection, idle_timeout: Duration) -> CloseReason {
     tokio::select! {
         biased;
         reason = connection.closed() => reason,
-        () = silence::lasts(connection, idle_timeout) => {
+        () = silence::until_too_long(connection, idle_timeout) => {
             connection.close(CloseCode::REPLACED, "nothing is acknowledged");
             CloseReason::Unacknowledged
         }
@@ -60,7 +80,7 @@ async fn gone(connection: &Connection, idle_timeout: Duration) -> CloseReason {
 }
 
 /// Waits for the time of the next dial, or new orders. `false` if the link is given up.
-async fn pause(backoff: &mut Backoff, chance: f64, orders: &mut watch::Receiver<Orders>, dialable: bool) -> bool {
+async fn pause(backoff: &mut Backoff, chance: f64, orders: &mut watch::Receiver<LinkOrders>, dialable: bool) -> bool {
     let pause = backoff.pause(chance);
     tokio::select! {
         biased;
@@ -75,9 +95,9 @@ async fn pause(backoff: &mut Backoff, chance: f64, orders: &mut watch::Receiver<
 /// Dials the peer wherever it may be, `None` if the link is given up. When it calls from elsewhere meanwhile, that is
 /// where to find it.
 async fn dial_peer(
-    shared: &Arc<Shared>,
+    shared: &Arc<EndpointShared>,
     peer: NodeId,
-    orders: &mut watch::Receiver<Orders>,
+    orders: &mut watch::Receiver<LinkOrders>,
 ) -> Option<Result<Connection, ConnectError>> {
     loop {
         let addresses = places(shared, peer, &orders.borrow_and_update().addresses);
@@ -91,7 +111,7 @@ async fn dial_peer(
 
 /// Where `peer` may be. It knows best itself: those who use the link may each know another of its lives, and the one
 /// that calls is there.
-fn places(shared: &Shared, peer: NodeId, told: &[SocketAddr]) -> Vec<SocketAddr> {
+fn places(shared: &EndpointShared, peer: NodeId, told: &[SocketAddr]) -> Vec<SocketAddr> {
     let mut places = Vec::new();
     for addr in shared.registry.called_from(peer).iter().chain(told) {
         if !places.contains(addr) {
@@ -103,10 +123,10 @@ fn places(shared: &Shared, peer: NodeId, told: &[SocketAddr]) -> Vec<SocketAddr>
 
 /// Waits until `peer` calls from a place that isn't among `places`; `None` if the link is given up.
 async fn called_from_elsewhere(
-    shared: &Shared,
+    shared: &EndpointShared,
     peer: NodeId,
     places: &[SocketAddr],
-    mut orders: watch::Receiver<Orders>,
+    mut orders: watch::Receiver<LinkOrders>,
 ) -> Option<()> {
     while shared.registry.called_from(peer).iter().all(|addr| places.contains(addr)) {
         orders.changed().await.ok()?;
@@ -115,7 +135,11 @@ async fn called_from_elsewhere(
 }
 
 /// Dials one address after the other: the first connection, or the last error.
-async fn dial_each(shared: &Arc<Shared>, peer: NodeId, addresses: &[SocketAddr]) -> Result<Connection, ConnectError> {
+async fn dial_each(
+    shared: &Arc<EndpointShared>,
+    peer: NodeId,
+    addresses: &[SocketAddr],
+) -> Result<Connection, ConnectError> {
     let mut last = ConnectError::NoAddress;
     for addr in addresses {
         match dial(shared, *addr, Some(peer)).await {
@@ -134,8 +158,8 @@ fn lost(reason: CloseReason) -> ConnectError {
     }
 }
 
-/// What `task` brings, `None` if nobody holds the link any more. Orders that come meanwhile stay unseen.
-async fn unless_given_up<T>(orders: &watch::Receiver<Orders>, task: impl Future<Output = T>) -> Option<T> {
+/// What `task` brings, `None` if nobody holds the link any more. LinkOrders that come meanwhile stay unseen.
+async fn unless_given_up<T>(orders: &watch::Receiver<LinkOrders>, task: impl Future<Output = T>) -> Option<T> {
     let mut watched = orders.clone();
     let given_up = async { while watched.changed().await.is_ok() {} };
     tokio::select! {

@@ -12,6 +12,7 @@ use crate::{discovery::Source, error::ConnectError, id::NodeId};
 
 /// A seed, and how it stands with it.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct SeedStatus {
     /// The seed as it was given.
     pub seed: String,
@@ -43,13 +44,13 @@ pub enum SeedState {
 
 /// The seeds' states, and the sources of nodes.
 #[derive(Debug)]
-pub(super) struct Board {
+pub(super) struct DiscoveryRecord {
     seeds: watch::Sender<Vec<SeedStatus>>,
-    sources: Mutex<Sources>,
+    sources: Mutex<NodeSources>,
 }
 
 #[derive(Debug, Default)]
-struct Sources {
+struct NodeSources {
     by_node: BTreeMap<NodeId, Source>,
     /// Addresses that a warning was given for.
     warned: BTreeSet<SocketAddr>,
@@ -63,13 +64,13 @@ const MAX_SOURCES: usize = 4096;
 /// Addresses that a warning may be given for.
 const MAX_WARNED: usize = 1024;
 
-impl Board {
+impl DiscoveryRecord {
     pub(super) fn new(seeds: impl Iterator<Item = String>) -> Self {
         let seeds = seeds.map(|seed| SeedStatus { seed, state: SeedState::Trying { last: None } }).collect();
         Self { seeds: watch::Sender::new(seeds), sources: Mutex::default() }
     }
 
-    fn sources(&self) -> MutexGuard<'_, Sources> {
+    fn sources(&self) -> MutexGuard<'_, NodeSources> {
         // No code that holds it can panic halfway through a change.
         self.sources.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -131,52 +132,52 @@ mod tests {
     use super::*;
     use crate::error::Refusal;
 
-    fn board() -> Board {
-        Board::new(["x:1".to_owned(), "y:2".to_owned()].into_iter())
+    fn record() -> DiscoveryRecord {
+        DiscoveryRecord::new(["x:1".to_owned(), "y:2".to_owned()].into_iter())
     }
 
     fn refused() -> SeedState {
         SeedState::Refused { addr: ([127, 0, 0, 1], 1).into(), reason: ConnectError::Refused(Refusal::Busy) }
     }
 
-    async fn is_refused(board: &Board) -> bool {
+    async fn is_refused(record: &DiscoveryRecord) -> bool {
         tokio::select! {
             biased;
-            _ = board.refused_by_all() => true,
+            _ = record.refused_by_all() => true,
             () = std::future::ready(()) => false,
         }
     }
 
     #[tokio::test]
     async fn all_seeds_have_to_refuse() {
-        let board = board();
-        assert!(board.note("x:1", &refused()));
-        assert!(!board.note("x:1", &refused()), "told once");
-        assert!(!is_refused(&board).await);
-        board.note("y:2", &refused());
-        assert!(is_refused(&board).await);
-        board.note("y:2", &SeedState::Trying { last: None });
-        assert!(!is_refused(&board).await);
+        let record = record();
+        assert!(record.note("x:1", &refused()));
+        assert!(!record.note("x:1", &refused()), "told once");
+        assert!(!is_refused(&record).await);
+        record.note("y:2", &refused());
+        assert!(is_refused(&record).await);
+        record.note("y:2", &SeedState::Trying { last: None });
+        assert!(!is_refused(&record).await);
     }
 
     #[tokio::test]
     async fn who_has_met_a_member_is_not_refused() {
-        let board = board();
-        board.met();
-        board.note("x:1", &refused());
-        board.note("y:2", &refused());
-        assert!(!is_refused(&board).await);
+        let record = record();
+        record.met();
+        record.note("x:1", &refused());
+        record.note("y:2", &refused());
+        assert!(!is_refused(&record).await);
     }
 
     #[tokio::test]
     async fn without_seeds_nobody_refuses() {
-        assert!(!is_refused(&Board::new(std::iter::empty())).await);
+        assert!(!is_refused(&DiscoveryRecord::new(std::iter::empty())).await);
     }
 
     #[test]
     fn one_warning_is_enough() {
-        let board = board();
+        let record = record();
         let addr = |port| SocketAddr::from(([127, 0, 0, 1], port));
-        assert_eq!([1, 1, 2].map(|port| board.warns_of(addr(port))), [true, false, true]);
+        assert_eq!([1, 1, 2].map(|port| record.warns_of(addr(port))), [true, false, true]);
     }
 }

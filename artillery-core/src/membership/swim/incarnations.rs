@@ -1,4 +1,4 @@
-//! Other lives of our own node.
+//! Other incarnations of our own node.
 
 use tracing::debug;
 
@@ -6,44 +6,44 @@ use super::{MAX_CLAIMS, Swim};
 use crate::{
     MemberId,
     membership::{
-        Event, Output,
-        identity::{Identity, LifeOrder},
+        SwimEvent, SwimOutput,
+        identity::{IncarnationOrder, SwimIdentity},
     },
 };
 
 impl Swim {
     /// A life of our node that has begun later than this one ends it. Whether it did.
-    pub(super) fn yield_to_a_later_life(&mut self) -> bool {
+    pub(super) fn yield_to_later_incarnation(&mut self) -> bool {
         let ours = self.me.member.node;
         let other = self.foca.iter_membership_state().map(|known| *known.id()).find(|id| id.member.node == ours);
         if let Some(other) = other {
-            self.hear_of_another_life(other.member, other.life_order());
+            self.on_other_incarnation(other.member, other.incarnation_order());
         }
         self.stopped
     }
 
-    /// The order of two lives rests on wall clocks, which may have been set back. So a life that has only begun, and
+    /// The order of two incarnations rests on wall clocks, which may have been set back. So a life that has only begun, and
     /// nobody has accepted, takes itself for the later one whatever the clocks said; one that was a member yields.
-    pub(super) fn hear_of_another_life(&mut self, other: MemberId, order: LifeOrder) {
-        if self.stopped || other == self.me.member || order <= self.me.life_order() {
+    pub(super) fn on_other_incarnation(&mut self, other: MemberId, order: IncarnationOrder) {
+        if self.stopped || other == self.me.member || order <= self.me.incarnation_order() {
             return;
         }
         if self.accepted || self.claims == MAX_CLAIMS || order.0 == u64::MAX {
-            self.outputs.retain(|output| matches!(output, Output::Event(_)));
-            self.outputs.push_back(Output::Event(Event::Superseded { by: other }));
+            self.outputs.retain(|output| matches!(output, SwimOutput::Event(_)));
+            self.outputs.push_back(SwimOutput::Event(SwimEvent::Superseded { by: other }));
             self.stop();
             return;
         }
         self.claims += 1;
         self.me.started_at_ms = order.0 + 1;
         self.me.version += 1;
-        let identity = Identity { started_at_ms: self.me.started_at_ms, ..*self.foca.identity() };
+        let identity = SwimIdentity { started_at_ms: self.me.started_at_ms, ..*self.foca.identity() };
         if let Err(error) = self.foca.change_identity(identity, &mut self.effects) {
             debug!(%error, "SWIM claim");
         }
         for peer in std::mem::take(&mut self.greeted).into_values() {
             self.greeted.insert(peer.id.node, peer);
-            self.announce(Identity::somebody(peer));
+            self.announce(SwimIdentity::somebody(peer));
         }
     }
 }

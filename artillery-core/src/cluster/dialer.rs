@@ -9,10 +9,10 @@ use tokio::{
 };
 
 use super::{
-    board::{Board, SeedState},
-    hub::Hub,
+    hub::MemberHub,
     member::MemberEvent,
-    prospects::{Place, Prospects},
+    record::{DiscoveryRecord, SeedState},
+    targets::{DialTarget, DialTargets},
 };
 use crate::{
     discovery::{Candidate, Candidates, Source},
@@ -24,36 +24,39 @@ use crate::{
 /// Seeds that are dialled at a time. Operators give them, so they have room of their own.
 const MAX_SEEDS: usize = 1024;
 
-/// The first and the longest pause between two rounds of dialling a candidate.
-const PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
+/// The first and shortest pause between two rounds of dialling.
+const MIN_ROUND_PAUSE: Duration = Duration::from_millis(100);
+
+/// The longest pause between two rounds of dialling.
+const MAX_ROUND_PAUSE: Duration = Duration::from_secs(5);
 
 /// Dials candidates.
-pub(super) struct Pursuit {
+pub(super) struct Dialer {
     pub(super) endpoint: Endpoint,
-    pub(super) hub: Arc<Hub>,
-    pub(super) board: Arc<Board>,
+    pub(super) hub: Arc<MemberHub>,
+    pub(super) record: Arc<DiscoveryRecord>,
 }
 
 /// All that is dialled.
 #[derive(Default)]
-struct Pursued {
-    tasks: JoinSet<Option<Dialled>>,
-    prospects: Prospects,
+struct DialerState {
+    tasks: JoinSet<Option<RoundResult>>,
+    targets: DialTargets,
     /// The task of each place that is dialled.
-    places: BTreeMap<Place, (Source, AbortHandle)>,
+    places: BTreeMap<DialTarget, (Source, AbortHandle)>,
     seeds: BTreeMap<String, (Vec<SocketAddr>, AbortHandle)>,
 }
 
 /// What came of one round at a place that was announced.
-struct Dialled {
-    place: Place,
+struct RoundResult {
+    place: DialTarget,
     /// Of the task that dialled: the place may have been given up and taken up anew meanwhile.
     task: Option<Id>,
-    round: Round,
+    round: RoundOutcome,
 }
 
 /// How a round of dialling ended.
-enum Round {
+enum RoundOutcome {
     /// A node is there, and has accepted us.
     Met(NodeId),
     /// It is this node.
@@ -64,133 +67,133 @@ enum Round {
     Failed(String),
 }
 
-impl Pursuit {
-    pub(super) fn new(endpoint: Endpoint, hub: Arc<Hub>, board: Arc<Board>) -> Self {
-        Self { endpoint, hub, board }
+impl Dialer {
+    pub(super) fn new(endpoint: Endpoint, hub: Arc<MemberHub>, record: Arc<DiscoveryRecord>) -> Self {
+        Self { endpoint, hub, record }
     }
 
     /// Pursues all `candidates`, for as long as it runs.
     pub(super) async fn run(self, mut candidates: Candidates) {
-        let pursuit = Arc::new(self);
-        let mut pursued = Pursued::default();
+        let dialer = Arc::new(self);
+        let mut state = DialerState::default();
         let mut more = true;
-        while more || !pursued.tasks.is_empty() {
+        while more || !state.tasks.is_empty() {
             tokio::select! {
                 candidate = next(&mut candidates), if more => match candidate {
-                    Some(candidate) => pursuit.consider(candidate, &mut pursued),
+                    Some(candidate) => dialer.consider(candidate, &mut state),
                     None => more = false,
                 },
-                Some(done) = pursued.tasks.join_next(), if !pursued.tasks.is_empty() => {
+                Some(done) = state.tasks.join_next(), if !state.tasks.is_empty() => {
                     // A task that was given up has nothing to say.
                     if let Ok(Some(dialled)) = done {
-                        pursuit.dialled(dialled, &mut pursued);
+                        dialer.dialled(dialled, &mut state);
                     }
                 }
             }
         }
     }
 
-    fn consider(self: &Arc<Self>, candidate: Candidate, pursued: &mut Pursued) {
+    fn consider(self: &Arc<Self>, candidate: Candidate, state: &mut DialerState) {
         if let Source::Seed(seed) = &candidate.source {
             let seed = seed.clone();
-            return self.consider_seed(seed, candidate, pursued);
+            return self.consider_seed(seed, candidate, state);
         }
         if candidate.gone {
-            let end = pursued.prospects.gone(candidate.node, &candidate.addrs);
-            return pursued.give_up(&end);
+            let end = state.targets.gone(candidate.node, &candidate.addrs);
+            return state.give_up(&end);
         }
         if self.known(&candidate).is_some() {
             return;
         }
         // What the membership says of a node comes under that node's certificate.
         if let Some(member) = candidate.node.and_then(|node| self.hub.member(node)) {
-            pursued.prospects.proved(member.id.node, member.addr);
+            state.targets.proved(member.id.node, member.addr);
         }
-        let orders = pursued.prospects.announced(candidate.node, &candidate.addrs);
-        pursued.give_up(&orders.end);
+        let orders = state.targets.announced(candidate.node, &candidate.addrs);
+        state.give_up(&orders.end);
         for place in orders.begin {
-            self.begin(place, candidate.source.clone(), Duration::ZERO, pursued);
+            self.begin(place, candidate.source.clone(), Duration::ZERO, state);
         }
     }
 
-    fn consider_seed(self: &Arc<Self>, seed: String, candidate: Candidate, pursued: &mut Pursued) {
-        match pursued.seeds.get(&seed) {
+    fn consider_seed(self: &Arc<Self>, seed: String, candidate: Candidate, state: &mut DialerState) {
+        match state.seeds.get(&seed) {
             Some((addrs, task)) if *addrs == candidate.addrs && !candidate.gone && !task.is_finished() => return,
             Some((_, task)) => task.abort(),
             None if candidate.gone => return,
-            None if pursued.seeds.len() >= MAX_SEEDS => {
+            None if state.seeds.len() >= MAX_SEEDS => {
                 tracing::debug!(?candidate, "too many seeds");
                 return;
             }
             None => {}
         }
-        pursued.seeds.remove(&seed);
+        state.seeds.remove(&seed);
         if !candidate.gone {
             let addrs = candidate.addrs.clone();
-            let task = pursued.tasks.spawn(Arc::clone(self).pursue_seed(seed.clone(), candidate));
-            pursued.seeds.insert(seed, (addrs, task));
+            let task = state.tasks.spawn(Arc::clone(self).pursue_seed(seed.clone(), candidate));
+            state.seeds.insert(seed, (addrs, task));
         }
     }
 
     /// Has a place dialled once, after a pause.
-    fn begin(self: &Arc<Self>, place: Place, source: Source, pause: Duration, pursued: &mut Pursued) {
-        let (pursuit, found_by) = (Arc::clone(self), source.clone());
-        let task = pursued.tasks.spawn(async move {
+    fn begin(self: &Arc<Self>, place: DialTarget, source: Source, pause: Duration, state: &mut DialerState) {
+        let (dialer, found_by) = (Arc::clone(self), source.clone());
+        let task = state.tasks.spawn(async move {
             sleep(pause).await;
             let candidate = Candidate { addrs: vec![place.addr], node: place.node, source: found_by, gone: false };
-            let round = match pursuit.known(&candidate) {
-                Some(node) => Round::Met(node),
-                None => pursuit.round(&candidate).await,
+            let round = match dialer.known(&candidate) {
+                Some(node) => RoundOutcome::Met(node),
+                None => dialer.round(&candidate).await,
             };
-            Some(Dialled { place, task: try_id(), round })
+            Some(RoundResult { place, task: try_id(), round })
         });
-        pursued.places.insert(place, (source, task));
+        state.places.insert(place, (source, task));
     }
 
-    fn dialled(self: &Arc<Self>, Dialled { place, task, round }: Dialled, pursued: &mut Pursued) {
-        if pursued.places.get(&place).map(|(_, running)| running.id()) != task {
+    fn dialled(self: &Arc<Self>, RoundResult { place, task, round }: RoundResult, state: &mut DialerState) {
+        if state.places.get(&place).map(|(_, running)| running.id()) != task {
             return;
         }
-        let Some((source, _)) = pursued.places.remove(&place) else { return };
+        let Some((source, _)) = state.places.remove(&place) else { return };
         match round {
-            Round::Met(node) => {
-                let end = pursued.prospects.answered(node, place.addr);
-                pursued.give_up(&end);
+            RoundOutcome::Met(node) => {
+                let end = state.targets.answered(node, place.addr);
+                state.give_up(&end);
             }
-            Round::Itself => pursued.prospects.over(place),
-            Round::Refused(addr, reason) => {
-                pursued.prospects.over(place);
-                if self.board.warns_of(addr) {
+            RoundOutcome::Itself => state.targets.over(place),
+            RoundOutcome::Refused(addr, reason) => {
+                state.targets.over(place);
+                if self.record.warns_of(addr) {
                     tracing::warn!(%addr, %reason, "a node that was found is skipped");
                 }
             }
-            Round::Failed(_) => {
-                if let Some(rounds) = pursued.prospects.failed(place) {
-                    self.begin(place, source, pause(rounds), pursued);
+            RoundOutcome::Failed(_) => {
+                if let Some(rounds) = state.targets.failed(place) {
+                    self.begin(place, source, pause(rounds), state);
                 }
             }
         }
     }
 
     /// A seed was given by somebody who wants it: it is tried for ever.
-    async fn pursue_seed(self: Arc<Self>, seed: String, candidate: Candidate) -> Option<Dialled> {
-        let mut pause = PAUSES.0;
+    async fn pursue_seed(self: Arc<Self>, seed: String, candidate: Candidate) -> Option<RoundResult> {
+        let mut pause = MIN_ROUND_PAUSE;
         loop {
             let state = match self.round(&candidate).await {
-                Round::Itself => {
-                    self.board.note(&seed, &SeedState::Itself);
+                RoundOutcome::Itself => {
+                    self.record.note(&seed, &SeedState::Itself);
                     return None;
                 }
-                Round::Met(node) => {
-                    self.board.note(&seed, &SeedState::Met(node));
+                RoundOutcome::Met(node) => {
+                    self.record.note(&seed, &SeedState::Met(node));
                     self.while_a_member(node).await;
-                    pause = PAUSES.0;
+                    pause = MIN_ROUND_PAUSE;
                     continue;
                 }
-                Round::Refused(addr, reason) => SeedState::Refused { addr, reason },
-                Round::Failed(why) => SeedState::Trying { last: Some(why) },
+                RoundOutcome::Refused(addr, reason) => SeedState::Refused { addr, reason },
+                RoundOutcome::Failed(why) => SeedState::Trying { last: Some(why) },
             };
-            if self.board.note(&seed, &state)
+            if self.record.note(&seed, &state)
                 && let SeedState::Refused { addr, reason } = state
             {
                 tracing::warn!(%seed, %addr, %reason, "a seed does not let this node in");
@@ -203,7 +206,7 @@ impl Pursuit {
     /// Looks after a node now and then, and returns when it is no member that is well.
     async fn while_a_member(&self, node: NodeId) {
         loop {
-            sleep(PAUSES.1).await;
+            sleep(MAX_ROUND_PAUSE).await;
             if !self.hub.is_active(node) {
                 return;
             }
@@ -217,17 +220,17 @@ impl Pursuit {
         if !candidate.addrs.contains(&member.addr) || !self.hub.is_active(node) {
             return None;
         }
-        self.board.found(node, &candidate.source);
+        self.record.found(node, &candidate.source);
         Some(node)
     }
 
     /// Dials all addresses of a candidate until somebody accepts.
-    async fn round(&self, candidate: &Candidate) -> Round {
+    async fn round(&self, candidate: &Candidate) -> RoundOutcome {
         let addrs = match candidate.resolve().await {
             Ok(addrs) => addrs,
-            Err(error) => return Round::Failed(error.to_string()),
+            Err(error) => return RoundOutcome::Failed(error.to_string()),
         };
-        let mut outcome = Round::Failed("no address".into());
+        let mut outcome = RoundOutcome::Failed("no address".into());
         for addr in addrs {
             let dialled = match candidate.node {
                 Some(node) => self.endpoint.connect_to(node, addr).await,
@@ -237,16 +240,16 @@ impl Pursuit {
                 // The endpoint has told the membership of it, which makes a link of its own.
                 Ok(connection) => {
                     let node = connection.peer().id.node;
-                    self.board.found(node, &candidate.source);
-                    return Round::Met(node);
+                    self.record.found(node, &candidate.source);
+                    return RoundOutcome::Met(node);
                 }
                 Err(ConnectError::Refused(Refusal::Itself(other))) if other == self.endpoint.id() => {
-                    return Round::Itself;
+                    return RoundOutcome::Itself;
                 }
                 // Another address may have better news, but a refusal says more than silence.
-                Err(error) if is_final(&error) => outcome = Round::Refused(addr, error),
+                Err(error) if is_final(&error) => outcome = RoundOutcome::Refused(addr, error),
                 Err(error) => {
-                    if let Round::Failed(why) = &mut outcome {
+                    if let RoundOutcome::Failed(why) = &mut outcome {
                         *why = format!("{addr}: {error}");
                     }
                 }
@@ -276,9 +279,9 @@ async fn next(candidates: &mut Candidates) -> Option<Candidate> {
     std::future::poll_fn(|cx| candidates.as_mut().poll_next(cx)).await
 }
 
-impl Pursued {
+impl DialerState {
     /// Stops dialling these places.
-    fn give_up(&mut self, places: &[Place]) {
+    fn give_up(&mut self, places: &[DialTarget]) {
         for place in places {
             if let Some((_, task)) = self.places.remove(place) {
                 task.abort();
@@ -290,13 +293,13 @@ impl Pursued {
 /// The pause after so many rounds in vain.
 fn pause(rounds: u32) -> Duration {
     let doubled = 2_u32.saturating_pow(rounds.saturating_sub(1));
-    by_chance(PAUSES.0.saturating_mul(doubled).min(PAUSES.1))
+    by_chance(MIN_ROUND_PAUSE.saturating_mul(doubled).min(MAX_ROUND_PAUSE))
 }
 
 /// Waits, and doubles the pause.
 async fn rest(pause: &mut Duration) {
     sleep(by_chance(*pause)).await;
-    *pause = (*pause * 2).min(PAUSES.1);
+    *pause = (*pause * 2).min(MAX_ROUND_PAUSE);
 }
 
 /// The same or less, down to half of it.

@@ -12,21 +12,12 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 
-use crate::transport::Connection;
+use crate::transport::{Connection, quic::Traffic};
 
 /// How often it is looked, as a part of the limit.
-const LOOKS: u32 = 12;
+const CHECK_DIVISOR: u32 = 12;
 /// After this part of the limit without an acknowledgement the peer is asked for one.
-const QUIET: u32 = 6;
-
-/// What went to and fro on a connection so far, as frames.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::transport) struct Traffic {
-    /// Sent, and to be acknowledged.
-    pub(in crate::transport) sent: u64,
-    /// Acknowledgements that came.
-    pub(in crate::transport) acknowledgements: u64,
-}
+const QUIET_DIVISOR: u32 = 6;
 
 /// How long no acknowledgement has come.
 #[derive(Debug)]
@@ -41,7 +32,7 @@ struct Silence {
 
 /// What is to be done about it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Verdict {
+enum SilenceVerdict {
     Well,
     Ask,
     TooLong,
@@ -52,53 +43,53 @@ impl Silence {
         Self { limit, seen, heard: now, waits: None }
     }
 
-    fn look(&mut self, now: Instant, traffic: Traffic) -> Verdict {
+    fn check(&mut self, now: Instant, traffic: Traffic) -> SilenceVerdict {
         if traffic.acknowledgements != self.seen.acknowledgements {
             *self = Self::new(self.limit, now, traffic);
         }
         match self.waits {
-            Some(since) if now - since >= self.limit => Verdict::TooLong,
-            Some(_) => Verdict::Well,
+            Some(since) if now - since >= self.limit => SilenceVerdict::TooLong,
+            Some(_) => SilenceVerdict::Well,
             None if traffic.sent > self.seen.sent => {
                 self.waits = Some(now);
-                Verdict::Well
+                SilenceVerdict::Well
             }
-            None if now - self.heard >= self.limit / QUIET => {
+            None if now - self.heard >= self.limit / QUIET_DIVISOR => {
                 self.waits = Some(now);
-                Verdict::Ask
+                SilenceVerdict::Ask
             }
-            None => Verdict::Well,
+            None => SilenceVerdict::Well,
         }
     }
 }
 
 /// Waits until nothing has been acknowledged on a connection for `limit`, though something was waiting for it.
-pub(super) async fn lasts(connection: &Connection, limit: Duration) {
+pub(super) async fn until_too_long(connection: &Connection, limit: Duration) {
     let Some(traffic) = connection.traffic() else { return std::future::pending().await };
     let mut silence = Silence::new(limit, Instant::now(), traffic);
     while let Some(traffic) = connection.traffic() {
-        match silence.look(Instant::now(), traffic) {
-            Verdict::Well => {}
-            Verdict::Ask => connection.ask_for_acknowledgement(),
-            Verdict::TooLong => return,
+        match silence.check(Instant::now(), traffic) {
+            SilenceVerdict::Well => {}
+            SilenceVerdict::Ask => connection.ask_for_acknowledgement(),
+            SilenceVerdict::TooLong => return,
         }
-        sleep(limit / LOOKS).await;
+        sleep(limit / CHECK_DIVISOR).await;
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::{
-        Verdict::{Ask, TooLong, Well},
+        SilenceVerdict::{Ask, TooLong, Well},
         *,
     };
 
     /// What comes of looks at these milliseconds, each of which finds so much sent and so many acknowledgements.
-    fn looks<const N: usize>(looks: [(u64, u64, u64); N]) -> [Verdict; N] {
+    fn looks<const N: usize>(looks: [(u64, u64, u64); N]) -> [SilenceVerdict; N] {
         let start = Instant::now();
         let traffic = |sent, acknowledgements| Traffic { sent, acknowledgements };
         let mut silence = Silence::new(Duration::from_secs(3), start, traffic(5, 3));
-        looks.map(|(ms, sent, acks)| silence.look(start + Duration::from_millis(ms), traffic(sent, acks)))
+        looks.map(|(ms, sent, acks)| silence.check(start + Duration::from_millis(ms), traffic(sent, acks)))
     }
 
     #[test]
