@@ -1,4 +1,4 @@
-//! What clients make of answers.
+//! How clients interpret answers.
 
 use artillery_proto::{
     Incarnation, NodeId, Sequence,

@@ -1,4 +1,4 @@
-//! What clients are told, held against the log.
+//! Checks the answers to clients against the log.
 
 use artillery_proto::{
     Sequence, Version,
@@ -10,7 +10,7 @@ use bytes::Bytes;
 use super::{ChainOracle, Failure, Oracle};
 
 impl ChainOracle {
-    /// Checks what somebody was told of `key`: that the update exists, says so, and is committed if that was claimed.
+    /// Checks an answer about `key`: the update exists, wrote that value, and is committed if the answer claims so.
     ///
     /// # Errors
     /// [`Oracle::Claims`].
@@ -43,7 +43,7 @@ impl ChainOracle {
         Ok(())
     }
 
-    /// Checks that somebody who was told of the history up to `as_of` was shown no older state of `key`.
+    /// Checks that an answer that shows the history up to `as_of` shows no older state of `key`.
     ///
     /// # Errors
     /// [`Oracle::Claims`].
@@ -68,7 +68,7 @@ impl ChainOracle {
         Err(Failure::new(Oracle::Claims, what))
     }
 
-    /// Checks that `key` was shown as it was right after the update `as_of`.
+    /// Checks that an answer shows `key` as it was right after the update `as_of`.
     ///
     /// # Errors
     /// [`Oracle::Claims`].
@@ -82,7 +82,7 @@ impl ChainOracle {
         Err(Failure::new(Oracle::Claims, what))
     }
 
-    /// Checks that `key` was listed right after the update `as_of` if it was there, and only then.
+    /// Checks that `key` was listed if and only if it was there right after the update `as_of`.
     ///
     /// # Errors
     /// [`Oracle::Claims`].
@@ -95,7 +95,7 @@ impl ChainOracle {
         Err(Failure::new(Oracle::Claims, what))
     }
 
-    /// Whether `key` has been there all the time since `since`.
+    /// Whether `key` has been present all the time since `since`.
     pub fn was_there_throughout(&self, key: &[u8], since: Sequence) -> bool {
         let later = self.places(key).iter().filter(|&&at| at as u64 >= since.0).filter_map(|&at| self.log.get(at));
         let deletes = |update: &artillery_proto::types::update::Update| {
@@ -104,7 +104,7 @@ impl ChainOracle {
         self.newest(key, since).is_some_and(|(_, value)| value.is_some()) && !later.into_iter().any(deletes)
     }
 
-    /// Checks that a watcher of a prefix was shown each change behind `from`, once and in order, as far as it was told.
+    /// Checks that a watcher of a prefix was shown each change behind `from`, once and in order, as far as its answer goes.
     ///
     /// # Errors
     /// [`Oracle::Claims`].

@@ -18,7 +18,7 @@ use super::{
 /// A node that is silent for longer has lost its place.
 const SHORT_MS: (u64, u64) = (400, 2000);
 
-/// Which faults go where, from a seed alone.
+/// Chooses the targets of faults, from a seed alone.
 pub(super) struct Aims(Dice);
 
 impl Aims {
@@ -26,7 +26,8 @@ impl Aims {
         Self(Dice::new(seed.rotate_left(32)))
     }
 
-    /// Which kinds there are: those come more often with which the victim is heard on, but doesn't hear what was decided in time.
+    /// The kinds of faults to draw from. Those come twice during which the others hear the victim, but the victim
+    /// doesn't hear decisions in time.
     pub(super) fn kinds(kinds: &[Kind]) -> Vec<Kind> {
         let more = [Kind::Deaf, Kind::OneWay, Kind::Slow];
         if kinds.is_empty() { [Kind::value_variants(), &more].concat() } else { kinds.to_vec() }
@@ -37,9 +38,9 @@ impl Aims {
         let (aim, short, ms) = (self.0.below(3), self.0.below(2), self.0.below(SHORT_MS.1 - SHORT_MS.0));
         let (head, leader) = (node(view.members.first()), node(view.leader.as_ref()));
         let target = match (aim, fault.kind) {
-            // What is decided comes late.
+            // Decisions come late.
             (1, _) | (0, Kind::Slow) => leader,
-            // It isn't heard at the head.
+            // The head doesn't hear it.
             (0, _) => {
                 fault.other = leader.filter(|leader| Some(*leader) != head).unwrap_or(fault.other);
                 head
@@ -67,7 +68,7 @@ fn node(called: Option<&String>) -> Option<usize> {
     (0..u8::MAX.into()).find(|node| name(*node) == *called)
 }
 
-/// Has nodes stand still for a moment again and again, until it is dropped; ends only if that fails.
+/// Pauses nodes for a moment again and again, until this future is dropped; ends only if that fails.
 pub(super) async fn stall(cluster: &Cluster, desk: &Desk, seed: u64) -> Failure {
     let mut dice = Dice::new(seed.rotate_left(48));
     loop {
@@ -110,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn isolation_stays_long_enough_to_be_looked_at() {
+    fn isolation_stays_long_enough_to_be_checked() {
         let hold = Duration::from_secs(9);
         let mut aims = Aims::new(7);
         for _ in 0..50 {

@@ -1,4 +1,4 @@
-//! What clients asked and were told, and of which keys.
+//! The record of the operations of all clients.
 
 use std::sync::{
     Mutex, PoisonError,
@@ -9,7 +9,7 @@ use artillery_programs::chance::Dice;
 
 use super::door::{Ask, Door, Reply};
 
-/// What is asked of a key, and so what can be said about it.
+/// The families of keys: by the operations on a key, and so by what can be judged of it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Family {
     /// Values without versions, as any Redis client sees them.
@@ -124,11 +124,12 @@ impl Book {
         self.clients.fetch_add(1, Ordering::SeqCst)
     }
 
-    /// Asks, and writes down what came of it.
+    /// Runs an operation, and records its answer.
     pub(super) async fn ask<D: Door>(&self, client: u32, door: &mut D, key: Key, ask: Ask) -> Reply {
         let called = self.moment();
         let number = {
-            // Before it is asked: what is never answered, not even by a broken connection, may have been applied too.
+            // Recorded before it is sent: an operation that is never answered, not even by a broken connection, may
+            // have been applied too.
             let line = Line { client, key, ask, called, returned: u64::MAX, reply: Reply::Unknown };
             let mut lines = self.lines();
             lines.push(line);
@@ -151,12 +152,12 @@ impl Book {
         self.lines.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// All that was asked so far.
+    /// All operations so far.
     pub(super) fn copy(&self) -> Vec<Line> {
         self.lines().clone()
     }
 
-    /// Clients stop after what they are doing.
+    /// Has clients stop after their current operation.
     pub(super) fn close(&self) {
         self.over.store(true, Ordering::SeqCst);
     }

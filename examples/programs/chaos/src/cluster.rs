@@ -25,21 +25,21 @@ use super::{
     net::{Net, address},
     nodes::Nodes,
     process::Process,
-    tally::Outcome,
+    tally::OrderOutcome,
     view::View,
 };
 
 const QUIC: u16 = 4400;
 const RESP: u16 = 6379;
 const HTTP: u16 = 8080;
-/// The longest that nodes may take until all is as it should be.
-const PATIENCE: Duration = Duration::from_secs(60);
-/// Between two looks at whether all is well.
-const LOOK: Duration = Duration::from_millis(50);
+/// The longest that nodes may take until all of them are ready.
+const WHOLE_TIMEOUT: Duration = Duration::from_secs(60);
+/// Between two checks of the nodes.
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// What `ctl` is given for an order, for finding the cluster and for each of its calls.
 const CTL_MS: u64 = 4000;
-/// It makes up to three calls behind each other: one that takes longer hangs.
+/// `ctl` makes up to three calls one after the other: a run that takes longer hangs.
 const CTL_HANGS: Duration = Duration::from_millis(4 * CTL_MS + 2000);
 
 /// How long a lease lasts, and how wrong clocks may go.
@@ -76,7 +76,7 @@ impl Cluster {
     }
 
     fn net(&self) -> MutexGuard<'_, Net> {
-        // What fails halfway ends the run.
+        // A change that fails halfway ends the run, so a poisoned lock is as good.
         self.net.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -148,7 +148,7 @@ impl Cluster {
         builder.spread(Spread::RoundRobin).connect().await.map_err(Failure::failed)
     }
 
-    /// What `ctl` says, as JSON, which begins its search at that node; `None`: it failed.
+    /// The JSON that `ctl` prints when it begins its search at that node; `None`: it failed.
     pub(super) async fn ctl(&self, node: usize, args: &[&str]) -> Option<Value> {
         let seed = SocketAddr::from((address(node), QUIC)).to_string();
         let output = Command::new(&self.programs.ctl)
@@ -162,8 +162,9 @@ impl Cluster {
         serde_json::from_slice(&output.ok()?.stdout).ok()
     }
 
-    /// Has `ctl` give an order; it begins its search at that node. What came of it, and what it said if it was not done.
-    pub(super) async fn order(&self, first: usize, args: &[&str]) -> (Outcome, Option<String>) {
+    /// Has `ctl` give an order; `ctl` begins its search at that node. Returns the outcome, and what `ctl` printed if
+    /// the order was not done.
+    pub(super) async fn order(&self, first: usize, args: &[&str]) -> (OrderOutcome, Option<String>) {
         let mut command = Command::new(&self.programs.ctl);
         command.args(["--cluster", &self.name, "--no-mdns", "--json", "--timeout", &CTL_MS.to_string()]);
         for node in (0..self.size()).map(|place| (first + place) % self.size()) {
@@ -172,19 +173,19 @@ impl Cluster {
         command.args(args).env("ARTILLERY_SECRET", &self.secret).stdin(Stdio::null()).kill_on_drop(true);
         let output = match timeout(CTL_HANGS, command.output()).await {
             Ok(Ok(output)) => output,
-            Ok(Err(error)) => return (Outcome::Failed, Some(error.to_string())),
-            Err(_) => return (Outcome::Hung, Some(format!("ctl did not end within {CTL_HANGS:?}"))),
+            Ok(Err(error)) => return (OrderOutcome::Failed, Some(error.to_string())),
+            Err(_) => return (OrderOutcome::Hung, Some(format!("ctl did not end within {CTL_HANGS:?}"))),
         };
         if output.status.success() {
-            return (Outcome::Done, None);
+            return (OrderOutcome::Done, None);
         }
         let said = serde_json::from_slice::<Value>(&output.stdout).ok();
         let said = said.and_then(|said| Some(said["error"].as_str()?.to_owned()));
         let text = said.unwrap_or_else(|| String::from_utf8_lossy(&output.stderr).trim().to_owned());
-        (Outcome::of(&text), Some(text))
+        (OrderOutcome::of(&text), Some(text))
     }
 
-    /// What the nodes say, those that answer.
+    /// The reports of those nodes that answer.
     pub(super) async fn view(&self) -> View {
         let mut asking = JoinSet::new();
         for node in 0..self.size() {
@@ -194,7 +195,7 @@ impl Cluster {
         View::of(&all)
     }
 
-    /// Does it.
+    /// Applies a fault.
     pub(super) async fn strike(&self, fault: &Fault) -> Result<(), Failure> {
         let (victim, other) = (fault.victim, fault.other);
         match fault.kind {
@@ -221,7 +222,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// Takes it back.
+    /// Takes a fault back.
     pub(super) fn heal(&self, fault: &Fault) -> Result<(), Failure> {
         match fault.kind {
             Kind::Kill | Kind::Restart => self.start(fault.victim),
@@ -232,7 +233,7 @@ impl Cluster {
 
     /// Waits until every node is ready, and the chain has all members that it should have.
     ///
-    /// Returns their names, head first. `patience` says from when on [`PATIENCE`] counts, each time it is asked.
+    /// Returns their names, head first. `patience` says from when on [`WHOLE_TIMEOUT`] counts, each time it is asked.
     pub(super) async fn whole(&self, patience: impl Fn() -> Instant) -> Result<Vec<String>, Failure> {
         loop {
             self.nodes.all_run()?;
@@ -240,10 +241,10 @@ impl Cluster {
                 Ok(members) => return Ok(members),
                 Err(why) => why,
             };
-            if patience().elapsed() >= PATIENCE {
-                return Err(Failure::failed(format!("not whole again after {} s: {why}", PATIENCE.as_secs())));
+            if patience().elapsed() >= WHOLE_TIMEOUT {
+                return Err(Failure::failed(format!("not whole again after {} s: {why}", WHOLE_TIMEOUT.as_secs())));
             }
-            sleep(LOOK).await;
+            sleep(POLL_INTERVAL).await;
         }
     }
 
@@ -276,7 +277,7 @@ impl Cluster {
         let chains = || all.iter().filter_map(|status| Some((status["node"].as_str()?, status["chains"].get(0)?)));
         let newest = chains().filter_map(|(_, chain)| chain["epoch"].as_u64()).max();
         let same = || chains().filter(|(_, chain)| chain["epoch"].as_u64() == newest);
-        let members = same().next().and_then(|(_, chain)| chain["members"].as_array()).ok_or("nobody serves")?;
+        let members = same().next().and_then(|(_, chain)| chain["members"].as_array()).ok_or("no member serves")?;
         let members: Vec<String> = members.iter().filter_map(|name| Some(name.as_str()?.to_owned())).collect();
         if members.len() < self.nodes.len().min(self.replicas as usize) {
             return Err(format!("the members are {}", members.join(" ")));

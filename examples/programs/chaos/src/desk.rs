@@ -1,4 +1,4 @@
-//! What faults and orders know of each other: which of each is under way, and when an order may begin.
+//! The desk coordinates faults and orders: which of each is under way, and when an order may begin.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -12,11 +12,11 @@ use super::{
     orders::{Moment, Order},
 };
 
-/// The longest that a look at the nodes after a heal waits for the order under way.
+/// The longest that a check of the nodes after a heal waits for the order under way.
 pub(super) const ORDER_BOUND: Duration = Duration::from_secs(60);
 
 #[derive(Default)]
-struct State {
+struct DeskState {
     /// The fault that lasts, and since when.
     fault: Option<(Fault, Instant)>,
     /// When the next one is to begin.
@@ -33,14 +33,14 @@ struct State {
 }
 
 pub(super) struct Desk {
-    state: watch::Sender<State>,
-    /// Held from a look at the nodes until what was decided by it is known here.
+    state: watch::Sender<DeskState>,
+    /// Held from a query of the nodes until the decision that it led to is recorded here.
     decision: Mutex<()>,
 }
 
 impl Desk {
     pub(super) fn new() -> Self {
-        Self { state: watch::Sender::new(State::default()), decision: Mutex::new(()) }
+        Self { state: watch::Sender::new(DeskState::default()), decision: Mutex::new(()) }
     }
 
     /// Keeps other decisions waiting.
@@ -85,7 +85,8 @@ impl Desk {
         self.state.borrow().taken.contains(&node)
     }
 
-    /// Waits for the order under way. When the last order ended; an error says which order didn't in time.
+    /// Waits for the order under way. Returns when the last order ended; an error names an order that didn't end in
+    /// time.
     pub(super) async fn idle(&self) -> Result<Option<Instant>, String> {
         let mut state = self.state.subscribe();
         let idle = timeout_at(Instant::now() + ORDER_BOUND, state.wait_for(|state| state.order.is_none())).await;
@@ -101,20 +102,20 @@ impl Desk {
         if state.order.is_some() { Some(Instant::now()) } else { state.ended }
     }
 
-    /// Waits for the moment at which an order is to be given, and until one may be.
+    /// Waits for the moment of an order, and until an order may begin.
     pub(super) async fn waits(&self, moment: Moment) {
-        let at = |state: &State| match (moment, state.fault, state.next) {
+        let at = |state: &DeskState| match (moment, state.fault, state.next) {
             (Moment::During(lag), Some((_, since)), _) => Some(since + lag),
             (Moment::Before(lead), None, Some(next)) => next.checked_sub(lead),
             _ => None,
         };
-        let may = |state: &State| if state.is_closed { None } else { at(state) };
+        let may = |state: &DeskState| if state.is_closed { None } else { at(state) };
         let mut changes = self.state.subscribe();
         loop {
             // Sees each change from here on.
             let due = may(&changes.borrow_and_update());
             let Some(due) = due else {
-                // The sender lives as long as this.
+                // The sender lives as long as `self`.
                 _ = changes.changed().await;
                 continue;
             };
@@ -125,7 +126,7 @@ impl Desk {
         }
     }
 
-    /// A fault is to begin then.
+    /// Announces when the next fault is to begin.
     pub(super) fn plans(&self, next: Instant) {
         self.state.send_modify(|state| state.next = Some(next));
     }
@@ -136,7 +137,7 @@ impl Desk {
         (state.fault.map(|(fault, _)| fault), state.faults)
     }
 
-    /// An order begins. False: it must not.
+    /// Begins an order. False: it must not begin now.
     pub(super) fn begins(&self, order: &Order) -> bool {
         self.state.send_if_modified(|state| {
             if !state.is_closed {
@@ -164,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fault_and_an_order_know_of_each_other() {
+    fn victims_of_faults_and_orders_are_away() {
         let desk = Desk::new();
         assert!(desk.begins(&Order::Drain(2)));
         desk.strikes(fault(Kind::Isolate, 0));

@@ -1,4 +1,4 @@
-//! What clients ask of a key, and the ways to ask it.
+//! The operations of clients on a key, and the ways to run them.
 
 mod library;
 mod resp;
@@ -10,9 +10,9 @@ use artillery_ddata::Version;
 pub(super) use self::{library::Library, resp::Resp};
 
 /// How long a client waits for an answer, if nothing else is said; then its outcome is unknown.
-pub(super) const PATIENCE: Duration = Duration::from_secs(2);
+pub(super) const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// What is asked of one key. Keys are of three families, and each is asked what belongs to its own.
+/// An operation on one key. Keys are of three families, each with operations of its own.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Ask {
     /// A plain key: write this number.
@@ -39,10 +39,10 @@ impl Ask {
     }
 }
 
-/// What was answered.
+/// The answer to an operation.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Reply {
-    /// It was written; with the version that it made, where the door is told.
+    /// It was written; with the version that it made, where the door learns it.
     Written(Option<Version>),
     /// The key had this version, so that nothing was swapped.
     Conflict(Version),
@@ -51,16 +51,16 @@ pub(super) enum Reply {
     Found(Option<(Option<Version>, u64)>),
     /// The counter, after what was asked.
     Counted(u64),
-    /// Certainly nothing was applied: why.
+    /// Certainly nothing was applied, for this reason.
     Refused(String),
-    /// Nobody knows.
+    /// The outcome is unknown.
     Unknown,
-    /// An answer that should never be given. What became of the request nobody knows.
+    /// An answer that should never be given. The outcome of the request is unknown.
     Odd(String),
 }
 
 impl Reply {
-    /// Whether what was asked was done.
+    /// Whether the operation was done.
     pub(super) fn is_good(&self) -> bool {
         matches!(self, Self::Written(_) | Self::Conflict(_) | Self::Found(_) | Self::Counted(_))
     }
@@ -68,7 +68,7 @@ impl Reply {
 
 /// A way to ask: one operation after the other.
 pub(super) trait Door: Send {
-    /// Whether it is told the versions of what it puts and deletes.
+    /// Whether it learns the versions of what it puts and deletes.
     const PUTS: bool;
 
     /// Asks, and waits for the answer as long as clients of this door do.
@@ -81,7 +81,7 @@ pub(super) fn text(number: u64) -> String {
     format!("{number} {}", ".".repeat(length))
 }
 
-/// The number that a value begins with; 0: nobody here wrote it.
+/// The number that a value begins with; 0: no client of this run wrote it.
 pub(super) fn number(value: &[u8]) -> u64 {
     let text = str::from_utf8(value).unwrap_or_default();
     let number = text.split_once(' ').and_then(|(number, _)| number.parse().ok()).unwrap_or(0);
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_wrote_is_told_apart() {
+    fn a_foreign_value_has_number_zero() {
         let long = text(97);
         for foreign in ["", "1", " ", "x ", "1 .", "-1 ", &long[..long.len() - 1]] {
             assert_eq!(number(foreign.as_bytes()), 0, "{foreign:.20}");

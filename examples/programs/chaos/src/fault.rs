@@ -1,4 +1,4 @@
-//! What is done to the nodes, and in which order.
+//! The faults, and their sequence.
 
 use std::{fmt, time::Duration};
 
@@ -34,7 +34,7 @@ impl Kind {
         match self {
             Self::Kill | Self::Restart => (200, 4000),
             Self::Pause => (300, 6000),
-            // Long enough for its lease to end, and for what is looked at then.
+            // Long enough for the lease to end, and for the checks of an isolated member.
             Self::Isolate => (8000, 10_000),
             Self::Cut | Self::OneWay | Self::Deaf | Self::Mute => (1000, 6000),
             Self::Slow => (2000, 6000),
@@ -84,7 +84,7 @@ impl fmt::Display for Fault {
     }
 }
 
-/// What a node is called.
+/// The name of a node.
 pub(super) fn name(node: usize) -> String {
     format!("n{}", node + 1)
 }
@@ -103,7 +103,7 @@ impl Plan {
         Self { dice: Dice::new(seed), nodes, kinds: kinds.to_vec(), bag: Vec::new() }
     }
 
-    /// The next fault. What it says of the victim is a place among the nodes, whatever their roles are by then.
+    /// The next fault. The victim is a place among the nodes, independent of their roles by then.
     pub(super) fn next(&mut self) -> Fault {
         if self.bag.is_empty() {
             self.bag.clone_from(&self.kinds);
@@ -124,7 +124,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_seed_is_an_order() {
+    fn equal_seeds_give_equal_faults() {
         let (mut one, mut same, mut another) = (Plan::new(7, 5, &[]), Plan::new(7, 5, &[]), Plan::new(8, 5, &[]));
         let all: Vec<_> = (0..40).map(|_| one.next()).collect();
         assert!(all.iter().all(|fault| *fault == same.next()));

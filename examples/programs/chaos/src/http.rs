@@ -1,4 +1,4 @@
-//! What a node says of itself over HTTP.
+//! The status of a node over HTTP.
 
 use std::{io, net::SocketAddr, time::Duration};
 
@@ -9,14 +9,14 @@ use tokio::{
     time::timeout,
 };
 
-/// How long a node may take.
-const PATIENCE: Duration = Duration::from_secs(1);
+/// The timeout of a request.
+const STATUS_TIMEOUT: Duration = Duration::from_secs(1);
 /// Longer than any status.
 const LONGEST: u64 = 1 << 20;
 
 /// `GET /status`; `None`: no answer in time, or none that makes sense.
 pub(super) async fn status(addr: SocketAddr) -> Option<Value> {
-    let text = timeout(PATIENCE, get(addr)).await.ok()?.ok()?;
+    let text = timeout(STATUS_TIMEOUT, get(addr)).await.ok()?.ok()?;
     let (head, body) = text.split_once("\r\n\r\n")?;
     let fine = head.split_whitespace().nth(1) == Some("200");
     if fine { serde_json::from_str(body).ok() } else { None }

@@ -1,4 +1,5 @@
-//! What a member does that hears nobody: it refuses strong reads once its lease is out, and goes on with eventual ones.
+//! An isolated member hears no other node: it refuses strong reads once its lease is out, and goes on with eventual
+//! ones.
 
 use std::time::Duration;
 
@@ -15,18 +16,18 @@ use super::{
 /// For a machine that is busy with other things.
 const SLACK: Duration = Duration::from_millis(250);
 const BETWEEN: Duration = Duration::from_millis(50);
-/// Longer than a node tries to find somebody with a lease.
+/// Longer than a node tries to find a member with a lease.
 const STRONG: Duration = Duration::from_secs(7);
 const EVENTUAL_MS: &str = "500";
 
-/// What was seen of members without a lease.
+/// What members without a lease answered.
 #[derive(Debug, Clone, Default, Serialize)]
 pub(super) struct Isolation {
     /// Strong reads that were refused with `NOLEASE`.
     pub(super) nolease: u64,
     /// Strong reads that were answered all the same.
     pub(super) served: u64,
-    /// What else they came to.
+    /// Other answers to strong reads.
     pub(super) other: Vec<String>,
     /// Eventual reads that the member itself served.
     pub(super) eventual: u64,
@@ -38,7 +39,7 @@ impl Isolation {
         self.nolease > 0 && self.served == 0 && self.other.is_empty() && self.eventual > 0
     }
 
-    /// Whether all that it said was that it reaches nobody, as a node does that is in no chain.
+    /// Whether all its answers say that it reaches no member, as those of a node in no chain do.
     pub(super) fn is_of_a_stranger(&self) -> bool {
         (self.nolease, self.served, self.eventual) == (0, 0, 0)
             && self.other.iter().all(|what| what.starts_with("Refused(\"NOCHAIN "))
@@ -69,7 +70,7 @@ async fn strong(book: &Book, key: Key, member: usize, since: Instant, end: Insta
     sleep_until(since + LEASE + LEASE * DRIFT_PPM / 1_000_000 + SLACK).await;
     let client = book.client();
     let mut door = Resp::new(Cluster::resp(member)).patience(STRONG);
-    // What comes after the end may have been answered when the member wasn't alone any more.
+    // An answer after the end may be given when the member wasn't alone any more.
     while let Ok(reply) = timeout_at(end, book.ask(client, &mut door, key, Ask::Get)).await {
         match reply {
             Reply::Refused(why) if why.starts_with("NOLEASE") => seen.nolease += 1,
@@ -81,8 +82,9 @@ async fn strong(book: &Book, key: Key, member: usize, since: Instant, end: Insta
     seen
 }
 
-/// Eventual reads by `ctl get --read eventual` that the member served and that said what they are. Who begins its search
-/// there takes its word for who is in the chain, and each client asks another one of those.
+/// Eventual reads by `ctl get --read eventual` that the member served and that were marked as such. A client that
+/// begins its search at this member believes what the member reports of the chain, and each client asks another of the
+/// members.
 async fn eventual(cluster: &Cluster, book: &Book, key: Key, member: usize, end: Instant) -> u64 {
     let (name, key) = (name(member), book.name(key));
     let mut served = 0;
@@ -103,7 +105,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_who_never_spoke_as_a_member_may_be_a_stranger() {
+    fn a_member_s_answer_rules_out_a_stranger() {
         let chainless = || vec![format!("{:?}", Reply::Refused("NOCHAIN nothing was applied".into()))];
         let alone = || Isolation { other: chainless(), ..Isolation::default() };
         assert!(alone().is_of_a_stranger() && !alone().is_right());

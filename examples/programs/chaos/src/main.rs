@@ -1,4 +1,4 @@
-//! `chaos`: real nodes under real faults, driven by clients whose histories a judge reads.
+//! `chaos`: real nodes under real faults, and a judge that reads the histories of their clients.
 
 mod aim;
 mod args;
@@ -56,9 +56,9 @@ use self::{
     worker::Worker,
 };
 
-/// As `.ci/run` has it.
+/// The exit code that `.ci/run` takes for a skipped phase.
 const SKIPPED: u8 = 77;
-/// The Redis clients at each node, by how long they wait for an answer: one sooner gives up than the node.
+/// The timeouts of the Redis clients at each node: one is shorter than the node's own.
 const REDIS: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(7)];
 /// Handles of the library's client.
 const LIBRARY: usize = 3;
@@ -71,7 +71,7 @@ fn main() -> ExitCode {
         eprintln!("SKIPPED: {why}");
         return ExitCode::from(SKIPPED);
     }
-    // Here, while there is only one thread: those that come after it are where clients are, too.
+    // Now, while there is only one thread: threads that start later inherit the namespace of the clients.
     let nodes = if args.teeth { teeth::SERVERS } else { args.nodes as usize };
     let net = Net::make(nodes).and_then(|net| net.enter().map(|()| net));
     exit::run(async { run(args, net?).await })
@@ -95,7 +95,7 @@ async fn run(args: ChaosArgs, net: Net) -> Result<u8, Failure> {
     }
 }
 
-/// True: every promise was kept.
+/// Plays the run. True: every promise was kept.
 async fn play(args: &ChaosArgs, mut net: Net, logs: &Path, story: &Story) -> Result<bool, Failure> {
     if args.teeth {
         return teeth::run(&mut net, logs, args.seed, story).await;
@@ -137,7 +137,7 @@ async fn play(args: &ChaosArgs, mut net: Net, logs: &Path, story: &Story) -> Res
     Ok(summary.is_fine())
 }
 
-/// Clients, who begin to work at once.
+/// Starts the clients, which begin to work at once.
 async fn hire(cluster: &Cluster, book: &Arc<Book>, seed: u64) -> Result<JoinSet<()>, Failure> {
     let mut workers = JoinSet::new();
     for node in 0..cluster.size() {
@@ -153,7 +153,7 @@ async fn hire(cluster: &Cluster, book: &Arc<Book>, seed: u64) -> Result<JoinSet<
     Ok(workers)
 }
 
-/// Has the book judged; histories that are wrong go to the logs.
+/// Has the book judged; wrong histories go to the logs.
 fn judge(book: &Book, summary: &mut Summary, logs: &Path) -> Result<(), Failure> {
     let lines = book.copy();
     summary.count(&lines);
@@ -177,7 +177,7 @@ fn program(given: Option<&Path>, name: &str) -> Result<PathBuf, Failure> {
     fs::canonicalize(&path).map_err(|error| Failure::usage(format!("--{name}-binary {}: {error}", path.display())))
 }
 
-/// Where logs go.
+/// The directory of the logs.
 struct Logs {
     path: PathBuf,
     /// Made for this run.

@@ -30,7 +30,7 @@ pub(super) struct Net {
 }
 
 impl Net {
-    /// Whether this machine has the programs for it, and what is missing if not.
+    /// What this machine lacks for it, if anything.
     pub(super) fn missing() -> Option<&'static str> {
         if !rustix::process::geteuid().is_root() {
             return Some("network namespaces need root");
@@ -80,14 +80,14 @@ impl Net {
         in_namespace(&namespace, &["route", "add", &hub, "dev", plane, "src", &address(node).to_string()])
     }
 
-    /// Moves this thread, and those that it will start, to where clients are.
+    /// Moves this thread, and those that it will start, into the namespace of the clients.
     pub(super) fn enter(&self) -> Result<(), Failure> {
         let path = Path::new("/run/netns").join(self.clients());
         let file = File::open(&path).map_err(|error| Failure::failed(format!("{}: {error}", path.display())))?;
         move_into_link_name_space(file.as_fd(), Some(LinkNameSpaceType::Network)).map_err(Failure::failed)
     }
 
-    /// What one node sends to another vanishes from now on.
+    /// Drops from now on all packets that one node sends to another.
     pub(super) fn cut(&mut self, from: usize, to: usize) -> Result<(), Failure> {
         if self.cuts.insert((from, to)) {
             self.rule("add", from, to)?;
@@ -95,7 +95,7 @@ impl Net {
         Ok(())
     }
 
-    /// The links of a node carry only so many kilobits a second from now on, and keep what waits for so long.
+    /// Limits the links of a node to so many kilobits a second from now on; they keep what waits for so long.
     pub(super) fn slow(&mut self, node: usize, kilobits: u64, ms: u64) -> Result<(), Failure> {
         self.slow.insert(node);
         let (rate, latency) = (format!("{kilobits}kbit"), format!("{ms}ms"));
@@ -106,7 +106,7 @@ impl Net {
         Ok(())
     }
 
-    /// Takes back whatever was done to the network.
+    /// Takes back all that was done to the network.
     pub(super) fn heal(&mut self) -> Result<(), Failure> {
         while let Some((from, to)) = self.cuts.pop_first() {
             self.rule("del", from, to)?;
@@ -121,7 +121,7 @@ impl Net {
 
     fn rule(&self, verb: &str, from: usize, to: usize) -> Result<(), Failure> {
         let (from, to) = (address(from).to_string(), address(to).to_string());
-        // Unlike `unreachable` and `prohibit` it tells nobody.
+        // Unlike `unreachable` and `prohibit` it sends the peer no error.
         let rule = ["rule", verb, "pref", PREFERENCE, "from", &from, "to", &to, "blackhole"];
         in_namespace(&self.router(), &rule)
     }

@@ -12,10 +12,10 @@ use tokio::time::{Instant, sleep};
 
 use super::{fault::name, process::Process};
 
-/// The longest that stopping may take when it was asked for, the longest pause included.
-const FAREWELL: Duration = Duration::from_secs(30);
-/// Between two looks at whether a process has ended.
-const LOOK: Duration = Duration::from_millis(20);
+/// The longest that a node may take to stop when asked, the longest pause included.
+const STOP_TIMEOUT: Duration = Duration::from_secs(30);
+/// Between two checks whether a process has ended.
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 #[derive(Default)]
 struct Slot {
@@ -45,7 +45,7 @@ impl Nodes {
         self.slots()[node].process.is_some()
     }
 
-    /// Starts a node that doesn't run. A fault that heals and an order that ends may both want that.
+    /// Starts a node if it doesn't run. A fault that heals and an order that ends may both want that.
     pub(super) fn run(&self, node: usize, start: impl FnOnce() -> Result<Process, Failure>) -> Result<(), Failure> {
         let slot = &mut self.slots()[node];
         if slot.process.is_none() {
@@ -75,22 +75,22 @@ impl Nodes {
         self.slots()[node].is_leaving = true;
         self.signal(node, Signal::TERM)?;
         let begin = Instant::now();
-        while begin.elapsed() < FAREWELL {
+        while begin.elapsed() < STOP_TIMEOUT {
             if let Some(status) = self.ended(node) {
                 let failed = || Failure::failed(format!("{} was asked to stop, and ended with {status}", name(node)));
-                // It may not have come as far as to listen to signals.
+                // The node may have ended before it listened to signals.
                 let by_signal = status.signal() == Some(Signal::TERM.as_raw());
                 return if status.success() || by_signal { Ok(()) } else { Err(failed()) };
             }
             if !self.runs(node) {
                 return Ok(());
             }
-            sleep(LOOK).await;
+            sleep(POLL_INTERVAL).await;
         }
-        Err(Failure::failed(format!("{} was asked to stop, and didn't within {FAREWELL:?}", name(node))))
+        Err(Failure::failed(format!("{} was asked to stop, and didn't within {STOP_TIMEOUT:?}", name(node))))
     }
 
-    /// How a node ended, if it did; then its place is empty.
+    /// How a node ended, if it did; its slot is empty then.
     fn ended(&self, node: usize) -> Option<std::process::ExitStatus> {
         let slot = &mut self.slots()[node];
         let status = slot.process.as_mut().and_then(Process::ended)?;
@@ -98,7 +98,7 @@ impl Nodes {
         Some(status)
     }
 
-    /// No node has ended by itself.
+    /// Fails if a node has ended by itself.
     pub(super) fn all_run(&self) -> Result<(), Failure> {
         for (node, slot) in self.slots().iter_mut().enumerate().filter(|(_, slot)| !slot.is_leaving) {
             if let Some(status) = slot.process.as_mut().and_then(Process::ended) {

@@ -11,13 +11,13 @@ use super::{
     fault::name,
     orders::{Draw, Order, Orders, Work, rearranged},
     report::{Skipped, Story},
-    tally::{Given, Outcome, Tally},
+    tally::{Given, OrderOutcome, Tally},
     view::{Taking, View},
 };
 
-/// For a node to become one that may be stopped, after it was drained.
+/// The longest wait after a drain until the node may be stopped.
 const UNTIL_ALLOWED: Duration = Duration::from_secs(30);
-const LOOK: Duration = Duration::from_millis(200);
+const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
 pub(super) struct Operator<'a> {
     pub(super) cluster: &'a Cluster,
@@ -29,7 +29,7 @@ pub(super) struct Operator<'a> {
 }
 
 impl Operator<'_> {
-    /// Gives orders until it is dropped; ends only if a node does what none may.
+    /// Gives orders until this future is dropped; ends only if a node breaks a rule.
     pub(super) async fn run(&self, seed: u64) -> Failure {
         let mut orders = Orders::new(seed, self.cluster.size());
         // The node that was restarted last: the next one waits until it is ready.
@@ -63,7 +63,7 @@ impl Operator<'_> {
         }
     }
 
-    /// Waits until an order may begin, and says what it is; `None`: none that is allowed.
+    /// Waits until an order may begin, and returns it; `None`: none is allowed.
     async fn begin(&self, draw: &Draw, last: Option<usize>) -> Option<Order> {
         loop {
             self.desk.waits(draw.moment).await;
@@ -110,7 +110,7 @@ impl Operator<'_> {
         Some(format!("{why} {beside}"))
     }
 
-    async fn carry_out(&self, order: &Order, draw: &Draw) -> Result<(Outcome, Option<String>), Failure> {
+    async fn carry_out(&self, order: &Order, draw: &Draw) -> Result<(OrderOutcome, Option<String>), Failure> {
         match order {
             Order::Reorder(members) => {
                 let mut args = vec!["reorder", "0"];
@@ -119,19 +119,19 @@ impl Operator<'_> {
             }
             Order::Drain(node) => {
                 let done = self.cluster.order(draw.asked, &["drain", &name(*node)]).await;
-                // Others may have gone meanwhile: then it is the only one that has the data.
+                // Other nodes may have gone meanwhile: then this one is the only one with the data.
                 let end = Instant::now() + UNTIL_ALLOWED;
                 while self.forbids(&self.cluster.view().await, *node).is_some() {
                     if Instant::now() >= end {
                         self.skipped.add("SIGTERM of a drained node that is the only serving member");
                         return Ok(done);
                     }
-                    sleep(LOOK).await;
+                    sleep(POLL_INTERVAL).await;
                 }
                 self.restart(*node, draw.down).await?;
                 Ok(done)
             }
-            Order::Restart(node) => self.restart(*node, draw.down).await.map(|()| (Outcome::Done, None)),
+            Order::Restart(node) => self.restart(*node, draw.down).await.map(|()| (OrderOutcome::Done, None)),
         }
     }
 

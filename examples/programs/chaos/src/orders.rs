@@ -6,7 +6,7 @@ use artillery_programs::chance::Dice;
 
 use super::fault::name;
 
-/// What an operator does.
+/// The orders of an operator.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) enum Work {
     /// `ctl reorder`
@@ -17,13 +17,13 @@ pub(super) enum Work {
     Restart,
 }
 
-/// One bag of work: faults and orders meet most often in a reorder.
+/// The orders of one bag, to be drawn in random sequence: most are reorders, so that faults meet a reorder most often.
 const BAG: [Work; 6] = [Work::Reorder, Work::Reorder, Work::Reorder, Work::Reorder, Work::Drain, Work::Restart];
 /// When orders are given, one after the other: each is drawn once before any comes again.
 const MOMENTS: [fn(&mut Orders) -> Moment; 4] = [
     |orders| Moment::During(orders.often_short(300, 3000)),
     |orders| Moment::During(orders.often_short(300, 3000)),
-    // A reorder takes some 200 ms: the fault finds it halfway.
+    // A reorder takes about 200 ms: the fault finds it halfway.
     |orders| Moment::Before(orders.up_to(250)),
     |orders| Moment::Before(orders.up_to(250)),
 ];
@@ -37,12 +37,12 @@ pub(super) enum Moment {
     Before(Duration),
 }
 
-/// What was drawn. Which members and nodes there are is known only when it is given.
+/// An order as drawn. The members and nodes are known only when it is given.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Draw {
     pub(super) work: Work,
     pub(super) moment: Moment,
-    /// Behind the order before.
+    /// The pause after the order before.
     pub(super) pause: Duration,
     /// Chooses an order of the members, or a node.
     pub(super) pick: u64,
@@ -134,7 +134,7 @@ impl Orders {
         self.dice.below(end as u64) as usize
     }
 
-    /// Every other time below `short`, else below `long`, in milliseconds.
+    /// Every other time below `short`, otherwise below `long`, in milliseconds.
     fn often_short(&mut self, short: u64, long: u64) -> Duration {
         let end = if self.dice.below(2) == 0 { short } else { long };
         self.up_to(end)
@@ -145,10 +145,10 @@ impl Orders {
     }
 }
 
-/// Another order of the members than theirs; `None`: there is none.
+/// Another sequence of the members; `None`: there is none.
 pub(super) fn rearranged(members: &[String], pick: u64) -> Option<Vec<String>> {
     let all: u64 = (1..=members.len() as u64).product();
-    // Number 0 is the order that is.
+    // Number 0 is the present sequence.
     let mut number = 1 + pick.checked_rem(all - 1)?;
     let mut left = members.to_vec();
     let mut order = Vec::new();

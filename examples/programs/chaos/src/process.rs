@@ -16,7 +16,7 @@ pub(super) struct Process {
 }
 
 impl Process {
-    /// Starts a program in a namespace; whatever it says is added to a file.
+    /// Starts a program in a namespace; its output is appended to a file.
     pub(super) fn start(
         namespace: &str,
         program: &Path,

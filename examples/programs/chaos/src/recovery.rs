@@ -15,11 +15,11 @@ use super::{
     fault::name,
 };
 
-/// By then each node has served a write and a read.
+/// The time within which each node must have served a write and a read.
 pub(super) const BOUND: Duration = Duration::from_secs(5);
-/// When to look no longer.
+/// When to stop asking.
 const END: Duration = Duration::from_secs(30);
-/// For one attempt; short, so that one that hangs doesn't hide that the next would not.
+/// The timeout of one attempt; short, so that an attempt that hangs doesn't hide that the next one succeeds.
 const ATTEMPT: Duration = Duration::from_millis(500);
 const BETWEEN: Duration = Duration::from_millis(20);
 

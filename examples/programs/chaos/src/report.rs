@@ -1,4 +1,4 @@
-//! What is told on the way, and at the end.
+//! The story on the way, and the summary at the end.
 
 use std::{cell::RefCell, collections::BTreeMap};
 
@@ -12,9 +12,9 @@ use super::{
     tally::Tally,
 };
 
-/// Tells a person what is going on.
+/// Tells the reader what is going on.
 pub(super) struct Story {
-    /// On standard error: standard output belongs to the summary.
+    /// Print to standard error: standard output belongs to the summary.
     pub(super) aside: bool,
 }
 
@@ -40,7 +40,7 @@ impl Skipped {
 
 /// One fault, and what came after it.
 #[derive(Debug, Serialize)]
-pub(super) struct Round {
+pub(super) struct FaultRound {
     /// Since the start, in seconds.
     pub(super) at: f64,
     pub(super) kind: String,
@@ -56,7 +56,7 @@ pub(super) struct Round {
     pub(super) isolation: Option<Isolation>,
 }
 
-impl Round {
+impl FaultRound {
     pub(super) fn line(&self) -> String {
         let span = |of: &dyn Fn(&Regained) -> Option<u64>| {
             let all: Vec<_> = self.regained.iter().map(of).collect();
@@ -84,7 +84,7 @@ impl Round {
     }
 }
 
-/// As `docs/json.md` has it.
+/// The summary as `docs/json.md` describes it.
 #[derive(Debug, Default, Serialize)]
 pub(super) struct Summary {
     pub(super) nodes: u32,
@@ -111,15 +111,15 @@ pub(super) struct Summary {
     /// Heals after which a node served too late.
     pub(super) late: Vec<String>,
     pub(super) isolation: Isolation,
-    /// Isolated members that did what they must not, or of which nothing was seen.
+    /// Isolated members that did what they must not, or that were not observed.
     pub(super) isolated_wrongly: Vec<String>,
     /// Why it ended before its time.
     pub(super) error: Option<String>,
-    pub(super) rounds: Vec<Round>,
+    pub(super) rounds: Vec<FaultRound>,
 }
 
 impl Summary {
-    pub(super) fn round(&mut self, round: Round) {
+    pub(super) fn round(&mut self, round: FaultRound) {
         *self.faults.entry(round.kind.clone()).or_default() += 1;
         for node in &round.regained {
             self.slowest_write_ms = self.slowest_write_ms.max(node.write_ms);
@@ -195,7 +195,7 @@ impl Summary {
     }
 }
 
-/// What there was, and how often.
+/// Names, and how often each occurred.
 pub(super) fn counts(of: &BTreeMap<String, u64>) -> String {
     let all: Vec<_> = of.iter().map(|(what, count)| format!("{count} {what}")).collect();
     all.join(", ")

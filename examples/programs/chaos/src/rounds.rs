@@ -1,4 +1,4 @@
-//! Fault upon fault, and a look at the nodes after each.
+//! One fault after the other, and a check of the nodes after each.
 
 use std::{sync::Arc, time::Duration};
 
@@ -14,13 +14,13 @@ use super::{
     fault::{Fault, Kind, Plan, name},
     isolation::{self, Isolation},
     recovery,
-    report::{Round, Skipped, Story, Summary},
+    report::{FaultRound, Skipped, Story, Summary},
     view::View,
 };
 
-/// How long all is well between two faults.
+/// The time without a fault between two faults.
 const CALM: Duration = Duration::from_millis(700);
-/// When nodes aren't as they should be for so long, no order disturbs them any more.
+/// When nodes aren't whole for this long, no order disturbs them any more.
 const UNDISTURBED: Duration = Duration::from_secs(20);
 
 pub(super) struct Rounds<'a> {
@@ -32,7 +32,7 @@ pub(super) struct Rounds<'a> {
     pub(super) begin: Instant,
 }
 
-/// What was seen while a fault lasted.
+/// Observations while a fault lasted.
 struct Suffered {
     /// What the victim was: a role, or a spare.
     role: String,
@@ -67,14 +67,15 @@ impl Rounds<'_> {
             let Suffered { role, isolation } = suffered;
             let waited_ms = since.duration_since(heal).as_millis() as u64;
             let (kind, fault) = (fault.kind.to_string(), fault.to_string());
-            let round = Round { at, kind, fault, role, waited_ms, regained, whole_ms, isolation };
+            let round = FaultRound { at, kind, fault, role, waited_ms, regained, whole_ms, isolation };
             self.story.say(&round.line());
             summary.round(round);
         }
         Ok(())
     }
 
-    /// The next fault that is allowed now, and what the nodes said just before. From now on it lasts.
+    /// Draws the next fault that is allowed now, and returns it with the nodes' reports just before. From now on it
+    /// lasts.
     async fn draw(&self, plan: &mut Plan, aims: &mut Option<Aims>) -> (Fault, View) {
         loop {
             let decision = self.desk.decide().await;
@@ -105,7 +106,7 @@ impl Rounds<'_> {
         Some(why.to_owned())
     }
 
-    /// Strikes, and waits for as long as it is to last.
+    /// Applies a fault, and waits for as long as it is to last.
     async fn suffer(&self, fault: &Fault, view: &View) -> Result<Suffered, Failure> {
         self.cluster.strike(fault).await?;
         let since = Instant::now();
@@ -118,7 +119,8 @@ impl Rounds<'_> {
             if self.desk.has_taken(victim) {
                 suffered.role += ", stopped by an order";
             } else if seen.is_of_a_stranger() && self.cluster.is_spare(victim).await {
-                // What went before may have cost it its place after all: then it knows, and has no lease to speak of.
+                // An earlier fault may have cost the victim its place after all: then it knows that, and has no lease
+                // to judge.
                 suffered.role += ", moved out just before";
             } else {
                 suffered.isolation = Some(seen);
@@ -128,7 +130,7 @@ impl Rounds<'_> {
         Ok(suffered)
     }
 
-    /// From when on nodes have to serve: from the heal, or from the end of the order that was under way then.
+    /// The moment from which nodes have to serve: the heal, or the end of the order that was under way then.
     async fn after_orders(&self, heal: Instant, fault: &Fault, summary: &mut Summary) -> Instant {
         match self.desk.idle().await {
             Ok(ended) => ended.map_or(heal, |ended| ended.max(heal)),
@@ -154,7 +156,7 @@ impl Rounds<'_> {
     }
 }
 
-/// What a member is in its place.
+/// The role of a member, by its place.
 fn role(place: Option<usize>, members: usize) -> &'static str {
     match place {
         None => "spare",

@@ -1,4 +1,4 @@
-//! Which orders were given, and what came of them.
+//! The orders of a run, and their outcomes.
 
 use std::collections::BTreeMap;
 
@@ -26,12 +26,12 @@ const REFUSALS: [&str; 9] = [
 /// Ids are longer than any word.
 const LONGEST_WORD: usize = 30;
 
-/// What came of an order.
+/// The outcome of an order.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub(super) enum Outcome {
+pub(super) enum OrderOutcome {
     Done,
-    /// The cluster said no.
+    /// The cluster refused it.
     Refused,
     /// `ctl` gave up, or the cluster did.
     Failed,
@@ -39,8 +39,8 @@ pub(super) enum Outcome {
     Hung,
 }
 
-impl Outcome {
-    /// Of a `ctl` that ended otherwise than with success.
+impl OrderOutcome {
+    /// The outcome by the output of a `ctl` that failed.
     pub(super) fn of(text: &str) -> Self {
         let refused = REFUSALS.iter().any(|refusal| text.contains(refusal));
         if refused { Self::Refused } else { Self::Failed }
@@ -56,7 +56,7 @@ impl Outcome {
     }
 }
 
-/// One order, as `docs/json.md` has it.
+/// One order, as `docs/json.md` describes it.
 #[derive(Debug, Clone, Serialize)]
 pub(super) struct Given {
     /// Since the start, in seconds.
@@ -67,8 +67,8 @@ pub(super) struct Given {
     pub(super) work: Work,
     /// The fault that lasted, or began, meanwhile.
     pub(super) beside: Option<String>,
-    pub(super) outcome: Outcome,
-    /// What `ctl` said if it was not done.
+    pub(super) outcome: OrderOutcome,
+    /// The output of `ctl` if the order was not done.
     pub(super) text: Option<String>,
     pub(super) ms: u64,
 }
@@ -84,13 +84,13 @@ impl Given {
 /// All orders of a run.
 #[derive(Debug, Clone, Default, Serialize)]
 pub(super) struct Tally {
-    /// So many must be given, half of them beside a fault, and half of them done.
+    /// The orders that must be given: half of them beside a fault, and half of them done.
     pub(super) needed: u64,
     pub(super) given: u64,
     pub(super) beside: u64,
     /// Work and outcome.
     pub(super) outcomes: BTreeMap<String, u64>,
-    /// What was said of those that were not done.
+    /// The messages of orders that were not done.
     pub(super) said: BTreeMap<String, u64>,
     pub(super) orders: Vec<Given>,
 }
@@ -122,9 +122,9 @@ impl Tally {
         }
     }
 
-    /// What there were too few of.
+    /// The kind of orders that there were too few of.
     pub(super) fn lacks(&self) -> Option<String> {
-        let done = self.orders.iter().filter(|given| given.outcome == Outcome::Done).count() as u64;
+        let done = self.orders.iter().filter(|given| given.outcome == OrderOutcome::Done).count() as u64;
         let fine = self.given >= self.needed && self.beside * 2 >= self.given && done * 2 >= self.needed;
         (self.needed > 0 && !fine).then(|| {
             format!(
@@ -142,7 +142,7 @@ impl Tally {
 mod tests {
     use super::*;
 
-    fn tally(seconds: u64, orders: &[(bool, Outcome)]) -> Tally {
+    fn tally(seconds: u64, orders: &[(bool, OrderOutcome)]) -> Tally {
         let mut tally = Tally::new(seconds);
         for &(beside, outcome) in orders {
             tally.add(Given {
@@ -151,7 +151,8 @@ mod tests {
                 work: Work::Reorder,
                 beside: beside.then(|| "kill n1".to_owned()),
                 outcome,
-                text: (outcome != Outcome::Done).then(|| format!("{:032x}/1 is no serving member of that chain", 7)),
+                text: (outcome != OrderOutcome::Done)
+                    .then(|| format!("{:032x}/1 is no serving member of that chain", 7)),
                 ms: 1,
             });
         }
@@ -160,7 +161,7 @@ mod tests {
 
     #[test]
     fn thirty_orders_are_needed_in_ten_minutes_half_of_them_beside_a_fault() {
-        use Outcome::{Done, Refused};
+        use OrderOutcome::{Done, Refused};
         assert_eq!(Tally::new(600).needed, 30);
         let (beside, alone) = ((true, Done), (false, Done));
         assert_eq!(tally(600, &[[beside; 15], [alone; 15]].concat()).lacks(), None);
@@ -172,8 +173,8 @@ mod tests {
     }
 
     #[test]
-    fn orders_are_counted_by_outcome_and_by_what_was_said() {
-        use Outcome::{Done, Hung, Refused};
+    fn orders_are_counted_by_outcome_and_message() {
+        use OrderOutcome::{Done, Hung, Refused};
         let tally = tally(1, &[(true, Done), (false, Refused), (false, Refused), (true, Hung)]);
         assert_eq!((tally.given, tally.beside), (4, 2));
         let counts: Vec<_> = tally.outcomes.iter().map(|(what, count)| (what.as_str(), *count)).collect();
@@ -184,8 +185,11 @@ mod tests {
 
     #[test]
     fn a_refusal_is_told_from_a_failure() {
-        assert_eq!(Outcome::of("what was under way was not committed in time: nothing was changed"), Outcome::Refused);
-        assert_eq!(Outcome::of("it is the last serving member of chain 0"), Outcome::Refused);
-        assert_eq!(Outcome::of("nobody who decides was reached in time"), Outcome::Failed);
+        assert_eq!(
+            OrderOutcome::of("what was under way was not committed in time: nothing was changed"),
+            OrderOutcome::Refused
+        );
+        assert_eq!(OrderOutcome::of("it is the last serving member of chain 0"), OrderOutcome::Refused);
+        assert_eq!(OrderOutcome::of("no node that decides was reached in time"), OrderOutcome::Failed);
     }
 }

@@ -1,4 +1,4 @@
-//! Whether the judge would notice: servers that aren't one store, although they look like it.
+//! Tests the judge itself: servers that aren't one store, although they look like it.
 
 use std::{path::Path, sync::Arc, time::Duration};
 
@@ -23,19 +23,19 @@ use super::{
 
 pub(super) const SERVERS: usize = 3;
 const CLIENTS_EACH: usize = 2;
-const PATIENCE: Duration = Duration::from_secs(30);
-const LOOK: Duration = Duration::from_millis(50);
+const START_TIMEOUT: Duration = Duration::from_secs(30);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// Enough for any two clients to meet at a key.
 const RUN: Duration = Duration::from_secs(3);
 
-/// How three servers are asked.
+/// The ways to use three servers.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Setup {
-    /// All at one of them, which is linearizable: the judge must not cry wolf.
+    /// All operations at one server, which is linearizable: the judge must not raise a false alarm.
     One,
-    /// Each client at one, and none knows of the others.
+    /// Each client at one server; the servers don't know each other.
     Independent,
-    /// Writes at the first, which tells the others when it has answered; reads at any; no link for a while.
+    /// Writes at the first server, which replicates after its answer; reads at any; the links break for a while.
     Asynchronous,
 }
 
@@ -80,7 +80,7 @@ pub(super) fn missing() -> bool {
     quiet.status().is_err()
 }
 
-/// Tries all; true if the judge was right about each.
+/// Tries all ways; true if the judge was right about each.
 pub(super) async fn run(net: &mut Net, logs: &Path, seed: u64, story: &Story) -> Result<bool, Failure> {
     let mut right = true;
     for setup in [Setup::One, Setup::Independent, Setup::Asynchronous] {
@@ -127,7 +127,7 @@ fn start(setup: Setup, server: usize, net: &Net, logs: &Path) -> Result<Process,
     let (ip, port, first) = (at.ip().to_string(), at.port().to_string(), address(0).to_string());
     let directory = logs.display().to_string();
     let mut args = vec!["--bind", &ip, "--port", &port, "--save", "", "--protected-mode", "no", "--dir", &directory];
-    // A replica that has just come is sent everything at once, not when others may have come too.
+    // Send a new replica everything at once, rather than wait for further replicas.
     args.extend(["--repl-diskless-sync-delay", "0"]);
     if setup == Setup::Asynchronous && server > 0 {
         args.extend(["--replicaof", &first, &port]);
@@ -149,8 +149,8 @@ async fn until_up(server: usize, replica: bool) -> Result<(), Failure> {
         };
         match info.await {
             Ok(info) if !replica || info.contains("master_link_status:up") => return Ok(()),
-            _ if begin.elapsed() > PATIENCE => return Err(Failure::failed(format!("no redis-server at {at}"))),
-            _ => sleep(LOOK).await,
+            _ if begin.elapsed() > START_TIMEOUT => return Err(Failure::failed(format!("no redis-server at {at}"))),
+            _ => sleep(POLL_INTERVAL).await,
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The judge: whether what clients were told can have come from one store that does one thing at a time.
+//! The judge: whether the answers to clients can have come from one store that does one thing at a time.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,21 +14,21 @@ use super::{
     zones,
 };
 
-/// What the judge says.
+/// The verdict.
 #[derive(Default)]
 pub(super) struct Verdict {
     pub(super) keys: usize,
     pub(super) operations: usize,
     pub(super) wrong: Vec<Wrong>,
-    /// Keys of which the judge can't tell.
+    /// Keys that the judge couldn't decide.
     pub(super) undecided: usize,
 }
 
-/// Something that no such store says.
+/// A history that no such store produces.
 pub(super) struct Wrong {
-    /// What, and which operations show it.
+    /// The violation, and the operations that show it.
     pub(super) what: String,
-    /// All that was asked of that key, as JSON.
+    /// All operations on that key, as JSON.
     pub(super) history: String,
 }
 
@@ -50,7 +50,7 @@ impl Verdict {
     }
 }
 
-/// Judges all that was asked.
+/// Judges all operations.
 pub(super) fn judge(lines: &[Line], budget: Budget) -> Verdict {
     let mut keys: BTreeMap<Key, Vec<&Line>> = BTreeMap::new();
     lines.iter().for_each(|line| keys.entry(line.key).or_default().push(line));
@@ -71,8 +71,8 @@ pub(super) fn judge(lines: &[Line], budget: Budget) -> Verdict {
     verdict
 }
 
-/// Nobody tells versions of plain keys: they get some that are as good. Where none are good, those in the order of the answers
-/// are as wrong, and show a person better what is wrong.
+/// Answers carry no versions of plain keys: each value gets one that is as good. Where no assignment is right, versions
+/// in the order of the answers are wrong as well, and show a person better what is wrong.
 fn plain(lines: &[&Line], budget: Budget) -> History {
     let history = |versions: BTreeMap<u64, Version>| {
         let version = |value: u64| versions.get(&value).copied();
@@ -85,7 +85,7 @@ fn plain(lines: &[&Line], budget: Budget) -> History {
     }
 }
 
-/// A line as the judge reads it; `version` gives versions to values where the answer didn't tell them.
+/// Converts a line for the judge; `version` gives versions to values where the answer carried none.
 fn operation(line: &Line, version: &dyn Fn(u64) -> Option<Version>) -> Option<Operation> {
     let call = match line.ask {
         Ask::Set(value) | Ask::Put(value) => Call::Put(Value(value)),
@@ -102,7 +102,7 @@ fn operation(line: &Line, version: &dyn Fn(u64) -> Option<Version>) -> Option<Op
         Reply::Written(told) => told.or(written).map_or(Answer::Unknown, Answer::Written),
         Reply::Conflict(version) => Answer::Failed(*version),
         Reply::Found(None) => Answer::Found(None),
-        // Version 1.0 is that of a value that nobody wrote, which the judge will say.
+        // Version 1.0 stands for a value that no client wrote: the judge will report it.
         Reply::Found(Some((told, value))) => {
             let version = told.or(version(*value)).unwrap_or(Version::new(1, 0));
             Answer::Found(Some((version, Value(*value))))

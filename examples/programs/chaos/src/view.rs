@@ -1,4 +1,4 @@
-//! What the nodes say of the cluster at one moment, and which of them must not be taken away then.
+//! What the nodes report of the cluster at one moment, and which of them must not be taken away then.
 
 use std::collections::BTreeSet;
 
@@ -6,18 +6,18 @@ use serde_json::Value;
 
 use super::fault::{Kind, name};
 
-/// What those nodes say that answer.
+/// The reports of the nodes that answer.
 #[derive(Debug, Default)]
 pub(super) struct View {
     /// Serving members of the newest chain, head first.
     pub(super) members: Vec<String>,
-    /// Those of them that say so themselves.
+    /// Those of them that report it themselves.
     pub(super) serving: BTreeSet<String>,
     /// The node that decides on the configuration.
     pub(super) leader: Option<String>,
     /// Nodes that keep the configuration.
     pub(super) voters: BTreeSet<String>,
-    /// Nodes that say that they are ready.
+    /// Nodes that report that they are ready.
     pub(super) ready: BTreeSet<String>,
 }
 
@@ -44,7 +44,7 @@ impl View {
             let mut others = of.clone();
             away.iter().for_each(|away| _ = others.remove(&name(*away)));
             let was_there = others.remove(&name(node));
-            // Where none is known, the node may be the one.
+            // If none is known, this node may be the only one.
             others.is_empty() && (was_there || of.is_empty())
         };
         match taking {
@@ -58,7 +58,7 @@ impl View {
         }
     }
 
-    /// Three voters become one when one of them leaves: that one may be any of the others.
+    /// When one of three voters leaves, a single voter remains: it may be any of the others.
     fn may_become_only_voter(&self, node: usize, away: &BTreeSet<usize>) -> bool {
         let leaving = away.iter().filter(|away| self.voters.contains(&name(**away))).count();
         self.voters.contains(&name(node)) && leaving > 0 && self.voters.len() - leaving <= 2
@@ -77,7 +77,7 @@ pub(super) enum Taking {
 }
 
 impl Kind {
-    /// How it takes its victim away for good.
+    /// How this fault takes its victim away, if it does.
     pub(super) fn taking(self) -> Option<Taking> {
         match self {
             Self::Kill => Some(Taking::Kill),
@@ -86,7 +86,7 @@ impl Kind {
         }
     }
 
-    /// Whether the others have to do without its victim, which the configuration may then leave out.
+    /// Whether the others have to do without the victim, so that the configuration may leave it out.
     pub(super) fn removes_its_victim(self) -> bool {
         !matches!(self, Self::Cut | Self::OneWay | Self::Slow)
     }

@@ -1,11 +1,11 @@
-//! An order for the writes of a key whose versions nobody tells.
+//! An order for the writes of a key whose versions no answer carries.
 //!
-//! Every write has a value of its own, so each read names its write, and for such histories an order is easily found (Gibbons &
-//! Korach 1997). A write and its reads are a cluster. Be `f` the first return and `s` the last call in it. If `f < s`, the
-//! value must stand from `f` to `s`, a zone in which no other may stand; else everything in the cluster can happen at one
-//! moment between `s` and `f`, at `s` or right behind the zone in which that lies. If any order is a linearization, then that of
-//! the earlier of `f` and `s` is. So the judge, who wants versions, gets these, and what it finds wrong with them is wrong with
-//! all.
+//! Every write has a value of its own, so each read names its write, and for such histories an order is easily found
+//! (Gibbons & Korach 1997). A write and its reads are a cluster. Be `f` the first return and `s` the last call in it.
+//! If `f < s`, the value must stand from `f` to `s`, a zone in which no other may stand; else everything in the cluster
+//! can happen at one moment between `s` and `f`, at `s` or right behind the zone in which that lies. If any order is a
+//! linearization, then that of the earlier of `f` and `s` is. So the judge, which needs versions, gets these, and a
+//! violation in this order is one in every order.
 
 use std::collections::BTreeMap;
 
@@ -31,7 +31,7 @@ pub(super) fn versions<'a>(lines: impl IntoIterator<Item = &'a Line>) -> BTreeMa
     by(lines, |cluster| cluster.first.min(cluster.last))
 }
 
-/// The same in the order in which it was first told of each value.
+/// Versions in the order in which answers first showed each value.
 pub(super) fn in_order<'a>(lines: impl IntoIterator<Item = &'a Line>) -> BTreeMap<u64, Version> {
     by(lines, |cluster| cluster.first)
 }
@@ -48,7 +48,7 @@ fn clusters<'a>(lines: impl IntoIterator<Item = &'a Line>) -> BTreeMap<u64, Clus
     for line in lines {
         let (value, returned) = match (line.ask, &line.reply) {
             (Ask::Set(value), Reply::Written(_)) => (value, line.returned),
-            // Nobody knows when it ended, or whether it ever began.
+            // It is unknown when the write ended, and whether it ever began.
             (Ask::Set(value), Reply::Unknown | Reply::Odd(_)) => (value, u64::MAX),
             (_, Reply::Found(Some((_, value)))) => (*value, line.returned),
             _ => continue,

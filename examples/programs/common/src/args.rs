@@ -6,7 +6,7 @@ use artillery_core::config::{Congestion, TransportConfig};
 use artillery_ddata::ClusterId;
 use tracing_subscriber::filter::LevelFilter;
 
-/// Refuses the value of an argument that is planned and not there.
+/// Refuses the value of an argument that is planned and not implemented.
 pub fn not_yet(_: &str) -> Result<String, String> {
     Err("not yet".to_owned())
 }
@@ -19,7 +19,7 @@ pub struct LogArgs {
     pub level: LevelFilter,
 }
 
-/// How it talks over a link: what a long or a lossy one wants otherwise.
+/// Settings of the transport that a long or a lossy link needs changed.
 #[derive(Debug, Clone, Copy, clap::Args)]
 pub struct LinkArgs {
     /// Congestion control of what is sent: cubic within a datacenter, bbr over long links that lose packets; newreno to compare
@@ -31,7 +31,7 @@ pub struct LinkArgs {
 }
 
 impl LinkArgs {
-    /// Settings by which it listens there.
+    /// The transport settings of a program that listens at `listen`.
     pub fn transport(self, listen: SocketAddr) -> TransportConfig {
         let mut transport = TransportConfig::default().with_listen(listen).with_congestion(self.congestion);
         transport.stream_window_bytes = u32::try_from(self.stream_window_bytes.0).unwrap_or(u32::MAX);

@@ -1,4 +1,4 @@
-//! Names that nobody else has, and cheap random choices.
+//! Unique names, and cheap random choices.
 
 /// 128 bits from the system's generator, in hexadecimal.
 #[allow(clippy::disallowed_methods, reason = "programs may be random; what they are linked with is not")]

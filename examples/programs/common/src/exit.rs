@@ -1,4 +1,4 @@
-//! How the programs end: exit codes, and what is said on the way out.
+//! How the programs end: exit codes, and the message on the way out.
 
 use std::{env, fmt, num::NonZeroUsize, process::ExitCode, thread, time::Duration};
 
@@ -7,7 +7,7 @@ use tokio::runtime::Builder;
 
 /// Done.
 pub const DONE: u8 = 0;
-/// It went wrong, or the key is absent.
+/// The program failed, or the key is absent.
 pub const FAILED: u8 = 1;
 /// The arguments make no sense.
 const USAGE: u8 = 2;
@@ -59,21 +59,21 @@ impl From<Error> for Failure {
     }
 }
 
-/// Lingering tasks, as a name being looked up, don't hold the program for longer.
+/// The longest that lingering tasks, a name lookup say, may hold up the end of a program.
 const LAST_WAIT: Duration = Duration::from_millis(500);
 
-/// For one thread, the scheduler that is made for one: it knows of no others that it would have to watch or wake.
+/// Builds tokio's current-thread scheduler for one thread: it has no other threads to watch or wake.
 fn scheduler(threads: Option<usize>) -> Builder {
     let asked = env::var("TOKIO_WORKER_THREADS").ok().and_then(|threads| threads.parse().ok());
     if asked.or(threads) == Some(1) { Builder::new_current_thread() } else { Builder::new_multi_thread() }
 }
 
-/// Runs a program to its end, and says on standard error why it failed.
+/// Runs a program to its end, and prints to standard error why it failed.
 pub fn run(program: impl Future<Output = Result<u8, Failure>>) -> ExitCode {
     run_by(scheduler(thread::available_parallelism().ok().map(NonZeroUsize::get)), program)
 }
 
-/// The same for a program that is fastest on one thread, unless `TOKIO_WORKER_THREADS` says otherwise.
+/// Like [`run`], for a program that is fastest on one thread, unless `TOKIO_WORKER_THREADS` says otherwise.
 pub fn run_on_one_thread(program: impl Future<Output = Result<u8, Failure>>) -> ExitCode {
     run_by(scheduler(Some(1)), program)
 }

@@ -1,4 +1,4 @@
-//! What the library has to say, on standard error.
+//! Events of the program and of the library, on standard error.
 
 use std::io::{self, IsTerminal};
 
@@ -9,11 +9,11 @@ use tracing_subscriber::{
     util::SubscriberInitExt,
 };
 
-/// From now on events of this program and of Artillery are written, of this level and above. Libraries below speak up from
-/// `debug` on, before that only of errors.
+/// From now on writes the events of this program and of Artillery that have this level or a more severe one. Libraries
+/// below add all of theirs from level `debug` on, and only their errors otherwise.
 pub fn begin(program: &str, level: LevelFilter) {
     let others = if level >= LevelFilter::DEBUG { level } else { level.min(LevelFilter::ERROR) };
-    // It takes every node that is gone for an error; the library says itself what matters of that.
+    // openraft reports each unreachable node as an error; Artillery itself reports those that matter.
     let log = if level >= LevelFilter::DEBUG { level } else { LevelFilter::OFF };
     let wanted = Targets::new()
         .with_default(others)
@@ -21,6 +21,6 @@ pub fn begin(program: &str, level: LevelFilter) {
         .with_target(program, level)
         .with_target("openraft", log);
     let lines = fmt::layer().with_writer(io::stderr).with_ansi(io::stderr().is_terminal());
-    // Fails only if there is a subscriber already, which is fine too.
+    // Fails only if a subscriber is installed already, which is fine too.
     let _ = tracing_subscriber::registry().with(lines).with(wanted).try_init();
 }

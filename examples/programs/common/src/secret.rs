@@ -1,4 +1,4 @@
-//! Who may join: the cluster's secret or certificates, as the command line gives them.
+//! What admits a node or a client to a cluster: its secret or certificates, as the command line gives them.
 
 use std::{
     env, fs,
@@ -9,7 +9,7 @@ use artillery_core::identity::Identity;
 
 use crate::exit::Failure;
 
-/// Used when nothing else is given. Everybody knows it, so it is good for loopback only.
+/// The secret when the operator gives none. It is public, so it is good for loopback only.
 const DEVELOPMENT_SECRET: &str = "artillery development secret, loopback only";
 
 const VARIABLE: &str = "ARTILLERY_SECRET";
@@ -41,25 +41,25 @@ pub struct IdentityArgs {
     also_trust: Option<PathBuf>,
 }
 
-/// What lets somebody in.
+/// What admits a node or a client.
 pub enum Admission {
     /// The secret that the operator gave.
     Secret(Vec<u8>),
-    /// The secret that everybody knows.
+    /// The public secret of development.
     Development(Vec<u8>),
     /// Certificates that the operator gave.
     Certificates(Identity),
 }
 
 impl Admission {
-    /// Whether it admits on loopback only.
+    /// Whether it is the public secret, which admits on loopback only.
     pub fn is_development(&self) -> bool {
         matches!(self, Self::Development(_))
     }
 }
 
 impl IdentityArgs {
-    /// Reads whatever was given.
+    /// Reads the secret or the certificates that the flags or the environment name.
     pub fn admission(&self) -> Result<Admission, Failure> {
         let files = [&self.ca, &self.cert, &self.key].map(Option::as_ref);
         let given = files.iter().any(Option::is_some);
@@ -88,14 +88,14 @@ impl IdentityArgs {
 }
 
 impl IdentityArgs {
-    /// The other secret whose holders are let in, if there is one now.
+    /// The other secret, whose holders are admitted too, if there is one now.
     pub fn also_trusted(&self) -> Result<Option<Vec<u8>>, Failure> {
         let file = self.also_trust.as_deref();
         let secret = file.map(|file| read(file, "--also-trust").map(trimmed)).transpose()?;
         Ok(secret.filter(|secret| !secret.is_empty()))
     }
 
-    /// What all of the flags come to now for the node `name`: files are read anew.
+    /// The identity of the node `name` by all of these flags. Files are read anew at each call.
     pub fn identity(&self, name: &str) -> Result<Identity, Failure> {
         let identity = match self.admission()? {
             Admission::Secret(secret) | Admission::Development(secret) => Identity::from_secret(&secret, name),

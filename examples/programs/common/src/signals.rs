@@ -1,4 +1,4 @@
-//! When to stop, and when to read files anew.
+//! Signals: when to stop, and when to read files anew.
 
 use std::io;
 

@@ -28,7 +28,7 @@ pub(super) struct CtlArgs {
     pub(super) command: Command,
 }
 
-/// Commands that are planned and not there.
+/// Commands that are planned and not implemented.
 pub(super) const LATER: [&str; 4] = ["rereplicate", "digest", "snapshot", "restore"];
 
 const LATER_HELP: &str = "Not yet: rereplicate, digest, snapshot, restore";
@@ -203,12 +203,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_command_line_makes_sense() {
+    fn the_command_line_is_consistent() {
         CtlArgs::command().debug_assert();
     }
 
     #[test]
-    fn what_is_planned_is_listed() {
+    fn planned_commands_are_listed() {
         assert!(LATER.iter().all(|command| LATER_HELP.contains(command)));
     }
 

@@ -8,8 +8,8 @@ use tokio::time::{Instant, sleep};
 
 use super::{output::Output, reorder};
 
-/// How often the configuration is looked at.
-const LOOK: Duration = Duration::from_millis(100);
+/// Between two queries of the configuration.
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 pub(super) async fn run(client: &Client, node: &str, timeout: Duration, output: Output) -> Result<u8, Failure> {
     let deadline = Instant::now() + timeout;
@@ -31,6 +31,6 @@ pub(super) async fn run(client: &Client, node: &str, timeout: Duration, output: 
                 "it was asked to leave, and is named yet: it leaves within ten leases of the order if others can go on without it, look at the status again",
             ));
         }
-        sleep(LOOK).await;
+        sleep(POLL_INTERVAL).await;
     }
 }

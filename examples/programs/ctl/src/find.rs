@@ -42,7 +42,7 @@ pub(crate) struct FindArgs {
 }
 
 impl FindArgs {
-    /// Refuses what can't lead anywhere.
+    /// Refuses flags that leave no way to find a node.
     fn check(&self) -> Result<(), Failure> {
         if self.no_mdns && self.seeds.is_empty() {
             return Err(Failure::usage("--no-mdns: then at least one --seed is needed"));
@@ -56,7 +56,7 @@ impl FindArgs {
         builder.connect().await.map_err(unreached)
     }
 
-    /// The same for an operator's commands, which may concern a cluster that was given up.
+    /// Like [`FindArgs::connect`], for an operator's commands, which may concern a cluster that was given up.
     pub(crate) async fn connect_anyway(&self, spread: Spread, timeout: Duration) -> Result<Client, Failure> {
         let builder = self.builder(spread, timeout).await?.even_if_succeeded();
         builder.connect().await.map_err(unreached)
@@ -81,7 +81,7 @@ impl FindArgs {
         Ok(if self.no_mdns { builder.seeds(seeds) } else { builder.seeds(seeds).candidates(self.listen(local_only)) })
     }
 
-    /// A client that nodes let in, and whether only those on loopback do.
+    /// A client that nodes admit, and whether only those on loopback do.
     fn admitted(&self, spread: Spread, timeout: Duration) -> Result<(ClientBuilder, bool), Failure> {
         let admission = self.identity.admission()?;
         let local_only = admission.is_development();
@@ -113,7 +113,7 @@ impl FindArgs {
         }
     }
 
-    /// Whatever mDNS brings from now on, as long as the program runs.
+    /// The nodes that mDNS finds from now on, as long as the program runs.
     fn listen(&self, local_only: bool) -> Candidates {
         let candidates = Candidates::new();
         let mut places = vec![Interfaces::Loopback];
@@ -132,7 +132,7 @@ impl FindArgs {
     }
 }
 
-/// From a socket on loopback nobody beyond it is reached.
+/// Where the client listens: a socket on loopback reaches nothing beyond loopback.
 fn socket(local_only: bool, seeds: &[SocketAddr]) -> SocketAddr {
     if local_only || (!seeds.is_empty() && seeds.iter().all(|seed| seed.ip().is_loopback())) {
         return artillery_core::config::TransportConfig::default().listen;
@@ -143,7 +143,7 @@ fn socket(local_only: bool, seeds: &[SocketAddr]) -> SocketAddr {
     }
 }
 
-/// Why there is no client, and what is most often to blame.
+/// Why there is no client, with the most frequent cause.
 fn unreached(error: ClientError) -> Failure {
     match &error {
         ClientError::Unreachable(all) if all.iter().any(|(_, why)| matches!(why, ConnectError::Untrusted(_))) => {

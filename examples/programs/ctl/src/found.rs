@@ -16,13 +16,14 @@ use tokio::{
 
 use super::{
     output::Output,
-    recover::{LOOK, list, names},
+    recover::{SURVEY_TIMEOUT, list, names},
 };
 use crate::find::FindArgs;
 
-/// The node that founds asks the others itself, twice, waits for a lease in between, and starts again.
-const PATIENCE: Duration = Duration::from_secs(60);
-/// Between two looks for the new cluster.
+/// The longest wait for the new cluster. The founding node asks the others itself, twice, waits for a lease in between,
+/// and starts again.
+const FOUND_TIMEOUT: Duration = Duration::from_secs(60);
+/// Between two attempts to find the new cluster.
 const PAUSE: Duration = Duration::from_secs(1);
 
 pub(super) async fn run(
@@ -32,25 +33,25 @@ pub(super) async fn run(
     timeout: Duration,
     output: Output,
 ) -> Result<u8, Failure> {
-    let survey = client.survey(timeout.min(LOOK)).await;
-    // The nodes know of their lease, and look for themselves.
+    let survey = client.survey(timeout.min(SURVEY_TIMEOUT)).await;
+    // The nodes know their lease, and check it themselves.
     let by = plan_succession(cluster, &survey.standings, Duration::ZERO, Duration::ZERO, false);
     let mut by = by.map_err(Failure::failed)?;
     eprintln!("nodes that answer: {}; silent: {}", names(&survey), list(&survey.silent));
-    let patience = timeout.max(PATIENCE);
+    let patience = timeout.max(FOUND_TIMEOUT);
     let answered = loop {
         eprintln!("{} founds the new cluster, if no node that served answers it", by.name);
         match client.found(&by, cluster, true, patience).await {
             Ok(Ok(answered)) => break answered,
-            // It reaches more nodes than this program, and has named one that comes before it.
+            // The node that was asked reaches more nodes than this program. It has named one that precedes it.
             Ok(Err(NotFounded::Elsewhere { by: other })) if other.id < by.id => by = other,
-            // Another order came before this one, and may not have got to all.
+            // An earlier order is being carried out, and may not have reached all nodes.
             Ok(Err(NotFounded::Succeeded { by: other })) => {
                 eprintln!("{other} succeeds it already");
                 break survey.standings.iter().map(|standing| standing.me.clone()).collect();
             }
             Ok(Err(why)) => return Err(Failure::failed(why)),
-            // Its answer may be lost: then the new cluster is there all the same.
+            // The answer may be lost: then the new cluster exists all the same.
             Err(error) => {
                 eprintln!("{} gives no answer ({error}): it may have founded the new cluster", by.name);
                 break survey.standings.iter().map(|standing| standing.me.clone()).collect();
@@ -59,7 +60,8 @@ pub(super) async fn run(
     };
     let successor = successor(cluster, &by, find, patience).await;
     let others: Vec<_> = answered.into_iter().filter(|other| other.id != by.id).collect();
-    // Also if it wasn't seen: that node has agreed, and those that a seed names may be the ones that are to join it.
+    // The others join also if the new cluster wasn't seen: the founding node has agreed, and those named by a seed may
+    // be the ones that are to join it.
     let stay = join(client, cluster, &others, patience).await;
     let successor = successor?;
     match output.json {
@@ -78,8 +80,8 @@ pub(super) async fn run(
     Ok(exit::DONE)
 }
 
-/// Has the other nodes join the new cluster. The names of those that may not have heard of it: they join by themselves if they
-/// had no part in the old one, and otherwise once they are started again.
+/// Has the other nodes join the new cluster. Returns the names of those that may not have received the order: they join
+/// by themselves if they had no part in the old one, and otherwise once they are started again.
 async fn join(client: &Client, cluster: ClusterId, others: &[Founder], patience: Duration) -> Vec<String> {
     let mut asked = JoinSet::new();
     for other in others.iter().cloned() {
@@ -108,10 +110,11 @@ async fn successor(
 ) -> Result<ClusterId, Failure> {
     let deadline = Instant::now() + patience;
     while Instant::now() < deadline {
-        // As a rule it listens where it did; otherwise it is found as any other. Nodes may still belong to the old cluster.
-        let client = match find.connect_to(&by.addrs, LOOK).await {
+        // As a rule the founding node listens where it did before; otherwise it is found like any other node. Nodes may
+        // still belong to the old cluster.
+        let client = match find.connect_to(&by.addrs, SURVEY_TIMEOUT).await {
             Ok(client) => Ok(client),
-            Err(_) => find.connect(Spread::Sticky, LOOK).await,
+            Err(_) => find.connect(Spread::Sticky, SURVEY_TIMEOUT).await,
         };
         if let Ok(client) = client {
             let found = client.routing().cluster;

@@ -32,13 +32,13 @@ use super::{
 /// Clients beyond this many share their connections with others.
 const MOST_CONNECTIONS: u64 = 8;
 
-/// The longest wait for the removal of one key: what is left behind does no harm.
+/// The longest wait for the removal of one key: keys that stay behind do no harm.
 const REMOVAL_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// What all workers share.
-struct Shared {
+struct LoadShared {
     ledger: Ledger,
-    /// Set when somebody wants the end before its time.
+    /// Set when the load is to end before its time.
     stop: AtomicBool,
     deadline: Instant,
 }
@@ -52,12 +52,12 @@ pub(super) async fn run(load: &LoadArgs, args: &CtlArgs, output: Output, signals
     worker::first_values(&kvs, &ledger).await?;
     let begin = Instant::now();
     let deadline = begin + Duration::from_secs(load.seconds);
-    let shared = Arc::new(Shared { ledger, stop: AtomicBool::new(false), deadline });
+    let shared = Arc::new(LoadShared { ledger, stop: AtomicBool::new(false), deadline });
     let mut workers = start(load, &kvs, &shared);
     let tally = watch(&mut workers, &shared, load.seconds, signals).await;
     report::print(load, &tally, begin.elapsed(), output);
     if load.check {
-        // The keys have names of their own: no other run will ever want them.
+        // Keys of a checked run have unique names: no other run will ever use them.
         let kvs: Vec<Kv> = kvs.into_iter().map(|kv| kv.with_timeout(timeout.min(REMOVAL_TIMEOUT))).collect();
         tokio::select! {
             () = worker::remove(&kvs, &shared.ledger) => {}
@@ -69,7 +69,7 @@ pub(super) async fn run(load: &LoadArgs, args: &CtlArgs, output: Output, signals
     Ok(if fine { exit::DONE } else { exit::FAILED })
 }
 
-/// Each client waits a moment for nodes that don't answer: all of them at the same time.
+/// Closes all clients at the same time: each waits a moment for nodes that don't answer.
 async fn close(clients: Vec<Client>) {
     let mut closing = JoinSet::new();
     for client in clients {
@@ -86,8 +86,8 @@ async fn connect(load: &LoadArgs, args: &CtlArgs, timeout: Duration) -> Result<V
     Ok(clients)
 }
 
-/// As many workers as operations may be in flight.
-fn start(load: &LoadArgs, kvs: &[Kv], shared: &Arc<Shared>) -> JoinSet<Tally> {
+/// Starts as many workers as operations may be in flight.
+fn start(load: &LoadArgs, kvs: &[Kv], shared: &Arc<LoadShared>) -> JoinSet<Tally> {
     let all = load.clients * load.pipeline;
     let mut workers = JoinSet::new();
     for (number, kv) in (0..all).zip(kvs.iter().cycle()) {
@@ -97,8 +97,8 @@ fn start(load: &LoadArgs, kvs: &[Kv], shared: &Arc<Shared>) -> JoinSet<Tally> {
     workers
 }
 
-/// Waits for all workers and adds up what they saw, meanwhile telling how far they are.
-async fn watch(workers: &mut JoinSet<Tally>, shared: &Shared, seconds: u64, signals: &mut Signals) -> Tally {
+/// Waits for all workers and adds up their results. Shows their progress meanwhile.
+async fn watch(workers: &mut JoinSet<Tally>, shared: &LoadShared, seconds: u64, signals: &mut Signals) -> Tally {
     let bar = if io::stderr().is_terminal() { ProgressBar::new(seconds) } else { ProgressBar::hidden() };
     if let Ok(style) = ProgressStyle::with_template("{bar:40} {pos}/{len} s {msg}") {
         bar.set_style(style);
@@ -130,7 +130,7 @@ async fn watch(workers: &mut JoinSet<Tally>, shared: &Shared, seconds: u64, sign
     sum
 }
 
-impl Shared {
+impl LoadShared {
     fn is_over(&self) -> bool {
         self.stop.load(Ordering::Relaxed) || Instant::now() >= self.deadline
     }

@@ -16,19 +16,19 @@ pub(super) struct Output {
 }
 
 impl Output {
-    /// One object, on a line of its own. Whether it could be written.
+    /// Prints one object on a line of its own. Returns whether it could be written.
     pub(super) fn object(self, value: &Value) -> bool {
         self.bytes(value.to_string().as_bytes())
     }
 
-    /// Bytes as they are, and a newline. Whether they could be written: whoever read our output may be gone, and nothing
-    /// is left to be done for them.
+    /// Prints bytes as they are, and a newline. Returns whether they could be written: the reader of our output may
+    /// have closed it, and needs nothing more then.
     pub(super) fn bytes(self, bytes: &[u8]) -> bool {
         let mut out = io::stdout().lock();
         out.write_all(bytes).and_then(|()| out.write_all(b"\n")).and_then(|()| out.flush()).is_ok()
     }
 
-    /// That nothing came of it; without `--json` standard error has it already.
+    /// Reports a failed command. Without `--json` standard error has it already.
     pub(super) fn failure(self, failure: &Failure) {
         if self.json {
             self.object(&json!({ "error": failure.to_string(), "kind": failure.kind }));
@@ -36,7 +36,7 @@ impl Output {
     }
 }
 
-/// Waits until whoever reads our output is gone: for ever, where that can't be seen, as with a file.
+/// Waits until the reader of our output has closed it. Never ends where that can't be seen, with a file for instance.
 pub(super) async fn reader_gone() {
     #[cfg(target_os = "linux")]
     if let Ok(out) = io::stdout().as_fd().try_clone_to_owned().and_then(Sender::from_owned_fd_unchecked)

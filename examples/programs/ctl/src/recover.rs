@@ -11,17 +11,18 @@ use serde_json::{Value, json};
 
 use super::output::Output;
 
-/// No node that lives takes longer to say what it has.
-pub(super) const LOOK: Duration = Duration::from_secs(2);
-/// The node that goes on asks the others itself, twice, and waits for a lease in between.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// The longest that a live node takes to report what it holds.
+pub(super) const SURVEY_TIMEOUT: Duration = Duration::from_secs(2);
+/// The longest wait for the recovery. The node that goes on asks the others itself, twice, and waits for a lease in
+/// between.
+const RECOVERY_TIMEOUT: Duration = Duration::from_secs(30);
 
 pub(super) async fn run(client: &Client, cluster: ClusterId, timeout: Duration, output: Output) -> Result<u8, Failure> {
-    let survey = client.survey(timeout.min(LOOK)).await;
+    let survey = client.survey(timeout.min(SURVEY_TIMEOUT)).await;
     let plan = plan_recovery(cluster, &survey.standings, Duration::ZERO).map_err(Failure::failed)?;
     eprintln!("nodes that answer: {}; silent: {}", names(&survey), list(&survey.silent));
     eprintln!("{} has the best history that survives: it goes on, if the others stay silent", plan.by.name);
-    let told = client.recover(plan.by.id.node, cluster, plan.history, timeout.max(PATIENCE)).await?;
+    let told = client.recover(plan.by.id.node, cluster, plan.history, timeout.max(RECOVERY_TIMEOUT)).await?;
     let recovered = told.map_err(Failure::failed)?;
     match output.json {
         true => output.object(&object(cluster, &survey, &recovered)),

@@ -11,7 +11,7 @@ use tokio::time::{Instant, sleep};
 
 use super::output::Output;
 
-/// After so long it is asked again who decides.
+/// Until the next question for the leader of the configuration.
 const PAUSE: Duration = Duration::from_millis(100);
 
 pub(super) async fn run(
@@ -44,7 +44,7 @@ pub(super) async fn run(
                 asked.extend(leader.map(|leader| leader.node).filter(|&leader| leader != node));
             }
             Ok(Err(error)) => return Err(Failure::failed(error)),
-            // Another one may know.
+            // Another node may know the leader.
             Err(_) => {}
         }
         if asked.is_empty() {
@@ -52,7 +52,7 @@ pub(super) async fn run(
             sleep(PAUSE).await;
         }
     }
-    Err(Failure::failed("nobody who decides was reached in time"))
+    Err(Failure::failed("no node that decides was reached in time"))
 }
 
 fn member(routing: &Routing, chain: ChainId, name: &str) -> Result<MemberId, Failure> {

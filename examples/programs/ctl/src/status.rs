@@ -16,7 +16,7 @@ use artillery_programs::exit::{self, Failure};
 
 use super::output::Output;
 
-/// How often `--watch --json` looks again.
+/// Between two snapshots of `--watch --json`.
 const PERIOD: Duration = Duration::from_secs(1);
 
 pub(super) async fn run(client: &Client, timeout: Duration, output: Output, watch: bool) -> Result<u8, Failure> {
@@ -34,7 +34,7 @@ pub(super) async fn run(client: &Client, timeout: Duration, output: Output, watc
     }
 }
 
-/// One object after the other, until nobody reads them any more.
+/// Prints one object after the other, until its output is closed.
 async fn objects(client: &Client, timeout: Duration, output: Output) -> Result<u8, Failure> {
     let mut ticks = tokio::time::interval(PERIOD);
     loop {

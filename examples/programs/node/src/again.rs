@@ -1,4 +1,4 @@
-//! A node whose cluster was given up begins another life, as the same process: with the flags that it was started with, and one
+//! A node whose cluster was given up starts again in the same process: with the flags that it was started with, and one
 //! that says which clusters are over.
 
 use std::{
@@ -9,12 +9,12 @@ use std::{
 use artillery_ddata::ClusterId;
 use artillery_programs::exit::Failure;
 
-/// What the next life does.
+/// What the node does after it has started again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Again {
-    /// It founds the cluster that succeeds its own.
+    /// It founds the successor of its cluster.
     Founds,
-    /// It joins that.
+    /// It joins the successor.
     Joins,
 }
 
@@ -28,7 +28,7 @@ impl Again {
         }
     }
 
-    /// Begins the next life. Returns only if that is impossible, with what to do instead.
+    /// Starts the program again. Returns only if that is impossible, with what the operator is to do instead.
     pub(super) fn begin(self, lineage: &[ClusterId]) -> Failure {
         let named = lineage.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
         let args = self.args(env::args_os().skip(1), &named);
@@ -36,7 +36,7 @@ impl Again {
         Failure::failed(format!("start the node again with {} {named}: {error}", self.flag()))
     }
 
-    /// The same flags, but for what an earlier life was told of its cluster.
+    /// The flags of this process, without those that an earlier start has added.
     fn args(self, args: impl Iterator<Item = OsString>, named: &str) -> Vec<OsString> {
         let mut kept = Vec::new();
         let mut args = args;
@@ -54,12 +54,12 @@ impl Again {
     }
 }
 
-/// Puts another run of this program into the place of this process: supervisors see no end of it.
+/// Replaces this process by a new run of the program: supervisors don't see it end.
 #[cfg(unix)]
 fn replace(args: &[OsString]) -> std::io::Error {
     use std::os::unix::process::CommandExt;
 
-    // What runs may have been replaced on the disk meanwhile.
+    // The file of the running program may have been replaced on the disk meanwhile.
     let named = env::args_os().next().map(std::path::PathBuf::from);
     let program = env::current_exe().ok().filter(|path| path.exists()).or(named);
     match program {
@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn flags_stay_but_for_what_an_earlier_life_was_told() {
+    fn a_restart_keeps_flags_and_replaces_the_lineage() {
         let args = |again: Again, args: &[&str]| {
             let args = again.args(args.iter().map(OsString::from), "7,8");
             args.into_iter().map(|arg| arg.into_string().unwrap()).collect::<Vec<_>>()

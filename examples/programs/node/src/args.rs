@@ -169,12 +169,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_command_line_makes_sense() {
+    fn the_command_line_is_consistent() {
         NodeArgs::command().debug_assert();
     }
 
     #[test]
-    fn what_is_planned_is_refused() {
+    fn planned_flags_are_refused() {
         let flags = ["--data=x", "--sync=batch", "--datacenter=a"];
         let more = ["--backlog-ms=1", "--sync-streams=1", "--sync-rate=1"];
         for flag in flags.into_iter().chain(more).chain(["--leave-on-term", "--chains=2"]) {

@@ -18,7 +18,7 @@ use super::{
     prometheus,
 };
 
-/// Answers from now on, in a task that ends with the program. Returns the address.
+/// Serves the port from now on, in a task that ends with the program. Returns the address.
 pub(super) fn serve(port: Bound, node: Node) -> String {
     let routes = Router::new()
         .route("/health", get(async || "ok\n"))

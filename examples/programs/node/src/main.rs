@@ -30,7 +30,8 @@ use self::{
     port::{Bound, Plan, Ports},
 };
 
-/// The one line on standard output of a life: a process has another one if its cluster was given up.
+/// The line on standard output, once each time that the program starts in this process: it starts again if its cluster
+/// was given up.
 #[derive(Serialize)]
 struct ReadyLine<'a> {
     ready: bool,
@@ -68,7 +69,7 @@ async fn run(args: NodeArgs) -> Result<u8, Failure> {
         served = serve(&node, resp, http) => served,
         () = signals.asked_to_stop() => Ok(None),
     };
-    // The last member of a chain hands that over first, which takes as long as a resync.
+    // The last member of a chain hands the chain over first, which takes as long as a resync.
     let mut is_told_to_stop = false;
     tokio::select! {
         () = node.leave() => {}
@@ -90,8 +91,8 @@ async fn bound(plan: Option<Plan>) -> Result<Option<Bound>, Failure> {
     }
 }
 
-/// Takes the files with secrets and certificates as they are now, whenever it is told to: that is how one secret is
-/// replaced by another while all goes on.
+/// Reads the files with secrets and certificates anew at each SIGHUP: so operators replace one secret by another while
+/// nodes run.
 async fn follow_files(mut hangups: Hangups, files: IdentityArgs, node: Node) {
     loop {
         hangups.next().await;
@@ -102,7 +103,8 @@ async fn follow_files(mut hangups: Hangups, files: IdentityArgs, node: Node) {
     }
 }
 
-/// Says that the node is ready as soon as it is; ends only when the node does, and says whether it is to begin another life.
+/// Prints the ready line as soon as the node is ready. Ends only when the node does; returns how the process starts
+/// again, if it is to.
 async fn serve(node: &Node, resp: Option<String>, http: Option<String>) -> Result<Option<Again>, Failure> {
     let ready = match node.ready().await {
         Ok(ready) => ready,
@@ -128,7 +130,7 @@ async fn serve(node: &Node, resp: Option<String>, http: Option<String>) -> Resul
     }
 }
 
-/// Why it will never be ready, and what is most often to blame.
+/// Why the node will never be ready, with the most frequent cause.
 fn never(why: NeverReady) -> Failure {
     match why {
         NeverReady::Refused(reasons) if reasons.contains("not trusted") => {

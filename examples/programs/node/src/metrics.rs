@@ -1,4 +1,4 @@
-//! What `/metrics` shows, family by family: described in `docs/metrics.md`, which a test holds against this.
+//! The metrics that `/metrics` shows, family by family: `docs/metrics.md` describes them, and a test compares both.
 
 use artillery_ddata::{
     Place,
@@ -8,9 +8,9 @@ use artillery_ddata::{
 
 use super::prometheus::Page;
 
-/// States that the membership knows.
+/// The states of the membership.
 const STATES: [&str; 4] = ["alive", "suspect", "down", "left"];
-/// What a node can be.
+/// The roles of a node.
 const ROLES: [Place; 5] = [Place::Head, Place::Middle, Place::Tail, Place::Syncing, Place::Spare];
 
 /// The whole page.
@@ -72,7 +72,7 @@ fn reads(page: &mut Page, metrics: &NodeMetrics) {
     page.counter("artillery_forwarded_total", "Requests handed on to another node.").sample(&[], reads.forwarded);
 }
 
-/// A number of each chain.
+/// Adds a gauge with a number for each chain.
 fn per_chain(page: &mut Page, chains: &[ChainStatus], name: &str, help: &str, value: impl Fn(&ChainStatus) -> f64) {
     let mut family = page.gauge(name, help);
     for chain in chains {

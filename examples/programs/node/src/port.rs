@@ -1,4 +1,4 @@
-//! The TCP ports of a node: where they listen, and what they ask of whoever comes.
+//! The TCP ports of a node: where they listen, and the password that they require.
 
 use std::{net::SocketAddr, sync::Arc};
 
@@ -7,7 +7,7 @@ use tokio::net::TcpListener;
 
 use super::args::NodeArgs;
 
-/// The ports that the command line wants.
+/// The ports that the command line asks for.
 #[derive(Debug)]
 pub(super) struct Ports {
     pub(super) http: Option<Plan>,
@@ -56,7 +56,7 @@ impl Plan {
                 let way = "beyond loopback, --port-password-file or --open is needed";
                 return Err(Failure::usage(format!("{flag} {addr}: {way}")));
             }
-            tracing::warn!(%addr, "--open: whoever reaches this address can {what}");
+            tracing::warn!(%addr, "--open: any client that reaches this address can {what}");
         }
         Ok(Self { flag, addr, secret: secret.clone() })
     }
@@ -73,15 +73,15 @@ impl Plan {
     }
 }
 
-/// A port that nobody answers yet.
+/// A port that is bound and not served yet.
 pub(super) struct Bound {
     pub(super) listener: TcpListener,
     pub(super) addr: SocketAddr,
-    /// What whoever comes has to know.
+    /// The password that clients must send.
     pub(super) secret: Option<Arc<[u8]>>,
 }
 
-/// Compares in a time that tells nothing but the length.
+/// Compares in a time that depends on the length alone, so that an attacker learns nothing else of the secret.
 pub(super) fn same(given: &[u8], secret: &[u8]) -> bool {
     given.len() == secret.len() && given.iter().zip(secret).fold(0, |differ, (a, b)| differ | (a ^ b)) == 0
 }
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn beyond_loopback_somebody_must_have_meant_it() {
+    fn ports_beyond_loopback_need_a_password_or_open() {
         let none = ports(&[]).unwrap();
         assert!(none.http.is_none() && none.resp.is_none());
         assert!(ports(&["--open"]).unwrap_err().is_usage());

@@ -4,13 +4,13 @@ use std::fmt::{Display, Write};
 
 use artillery_ddata::metrics::Histogram;
 
-/// What `/metrics` says that it is.
+/// The content type of `/metrics`.
 pub(super) const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 /// Names and values of labels.
 pub(super) type Labels<'a> = &'a [(&'a str, &'a str)];
 
-/// A page of metrics. Each family says its samples right behind what it is.
+/// A page of metrics. The samples of each family follow its heading.
 #[derive(Default)]
 pub(super) struct Page(String);
 
@@ -31,7 +31,7 @@ impl Page {
         self.family(name, "gauge", help)
     }
 
-    /// How often something was in which range.
+    /// How many observations fell into each range.
     pub(super) fn histogram<'a>(&'a mut self, name: &'a str, help: &str) -> Family<'a> {
         self.family(name, "histogram", help)
     }
@@ -48,17 +48,17 @@ impl Page {
 }
 
 impl Family<'_> {
-    /// One value.
+    /// Adds one value.
     pub(super) fn sample(&mut self, labels: Labels<'_>, value: impl Display) -> &mut Self {
         self.line("", labels, None, value)
     }
 
-    /// The same, of something that is or isn't.
+    /// Adds a value of 1 or 0.
     pub(super) fn flag(&mut self, labels: Labels<'_>, is: bool) -> &mut Self {
         self.sample(labels, u8::from(is))
     }
 
-    /// All ranges, each with those below it, and their sum.
+    /// Adds all ranges, each with those below it, and their sum.
     pub(super) fn ranges(&mut self, labels: Labels<'_>, histogram: &Histogram) -> &mut Self {
         let mut below = 0;
         for (at, count) in histogram.counts.iter().enumerate() {
@@ -94,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_family_with_labels() {
+    fn a_family_with_labels_is_printed() {
         let mut page = Page::default();
         page.counter("a_total", "How often.").sample(&[], 1).sample(&[("b", "c\"d\\e\nf"), ("g", "h")], 2.5);
         let text = "# HELP a_total How often.\n# TYPE a_total counter\na_total 1\na_total{b=\"c\\\"d\\\\e\\nf\",g=\"h\"} 2.5\n";

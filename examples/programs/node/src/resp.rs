@@ -49,14 +49,14 @@ use super::{args::NodeArgs, port::Bound};
 
 /// Connections at a time.
 const MAX_CLIENTS: usize = 4096;
-/// How long a command tries.
+/// The longest that a command may take.
 const COMMAND_TIMEOUT: Duration = Duration::from_secs(5);
-/// Beside the largest value of a command: its key and other words.
+/// Room of a command beside its largest value: for its key and other words.
 const MARGIN: usize = 1 << 20;
-/// A port that can't take anybody in, for want of file descriptors as a rule, tries again after so long.
+/// The pause of a port that can't accept a connection, for want of file descriptors as a rule, before it tries again.
 const BREATH: Duration = Duration::from_millis(100);
 
-/// What the port takes in.
+/// Bounds of what the port takes in.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Limits {
     /// Bytes of a value.
@@ -65,7 +65,7 @@ pub(super) struct Limits {
     word_bytes: usize,
     /// Bytes of a command, and of a transaction.
     command_bytes: usize,
-    /// Bytes of large commands that are on their way at all connections together, and of large answers.
+    /// Bytes of the large commands of all connections together, and of their large answers.
     large_bytes: usize,
 }
 
@@ -79,7 +79,7 @@ impl Limits {
 }
 
 /// What all connections share.
-struct Shared {
+struct PortShared {
     node: Node,
     kv: Kv,
     /// Makes writes of many connections together.
@@ -93,19 +93,19 @@ struct Shared {
     last_id: AtomicU64,
 }
 
-impl Shared {
-    /// Connections that there are.
+impl PortShared {
+    /// The number of connections.
     fn clients(&self) -> usize {
         taken(&self.places)
     }
 }
 
-/// Places of connections that are taken.
+/// The number of places of connections that are taken.
 fn taken(places: &Semaphore) -> usize {
     MAX_CLIENTS - places.available_permits()
 }
 
-/// Answers from now on, in tasks that end with the program. Returns the address.
+/// Serves the port from now on, in tasks that end with the program. Returns the address.
 pub(super) fn serve(port: Bound, node: Node, limits: Limits) -> String {
     let kv = node.kv().with_timeout(COMMAND_TIMEOUT);
     let places = Arc::new(Semaphore::new(MAX_CLIENTS));
@@ -115,12 +115,12 @@ pub(super) fn serve(port: Bound, node: Node, limits: Limits) -> String {
     });
     let (commands, answers) = (Room::new(limits.large_bytes), Arc::new(Room::new(limits.large_bytes)));
     let (secret, last_id) = (port.secret, AtomicU64::new(0));
-    let shared = Shared { node, kv, together, limits, secret, places, commands, answers, last_id };
+    let shared = PortShared { node, kv, together, limits, secret, places, commands, answers, last_id };
     tokio::spawn(accept(port.listener, Arc::new(shared)));
     port.addr.to_string()
 }
 
-async fn accept(listener: TcpListener, shared: Arc<Shared>) {
+async fn accept(listener: TcpListener, shared: Arc<PortShared>) {
     loop {
         let socket = match listener.accept().await {
             Ok((socket, _)) => socket,
@@ -137,7 +137,7 @@ async fn accept(listener: TcpListener, shared: Arc<Shared>) {
     }
 }
 
-async fn served(socket: TcpStream, shared: Arc<Shared>, place: OwnedSemaphorePermit) {
+async fn served(socket: TcpStream, shared: Arc<PortShared>, place: OwnedSemaphorePermit) {
     let id = shared.last_id.fetch_add(1, Ordering::Relaxed) + 1;
     if let Err(error) = Connection::new(socket, shared, id).run().await {
         tracing::debug!(%error, id, "a connection to the Redis port was lost");
@@ -145,7 +145,7 @@ async fn served(socket: TcpStream, shared: Arc<Shared>, place: OwnedSemaphorePer
     drop(place);
 }
 
-/// Says why, as far as the socket takes that at once.
+/// Tells a client that there are too many connections, as far as the socket takes the text at once.
 fn turn_away(socket: &TcpStream) {
     let mut text = BytesMut::new();
     Reply::error("max number of clients reached").encode(&mut text, Protocol::Two);

@@ -13,7 +13,7 @@ use super::args::NodeArgs;
 /// Room for a key and headers beside the largest value of a frame.
 const FRAME_MARGIN: usize = 512 << 10;
 
-/// A node that is about to start.
+/// The builder of a node, by its command line.
 pub(super) fn builder(args: &NodeArgs) -> Result<NodeBuilder, Failure> {
     let admission = args.identity.admission()?;
     if admission.is_development() {
@@ -40,7 +40,7 @@ pub(super) fn builder(args: &NodeArgs) -> Result<NodeBuilder, Failure> {
     })
 }
 
-/// With the secret that everybody knows, nobody from outside may reach the node.
+/// With the public development secret, the node must not be reachable from beyond loopback.
 fn allow_development(args: &NodeArgs) -> Result<(), Failure> {
     let advertised = args.advertise.unwrap_or(args.listen);
     for (flag, addr) in [("--listen", args.listen), ("--advertise", advertised)] {
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn the_development_secret_stays_at_home() {
+    fn the_development_secret_is_refused_beyond_loopback() {
         let args = NodeArgs::parse_from(["node", "--listen", "0.0.0.0:0"]);
         let refused = allow_development(&args).unwrap_err();
         assert!(refused.is_usage() && refused.to_string().contains("--listen"), "{refused}");

@@ -11,7 +11,7 @@ use crate::{CTL, NODE, expect, program::command, running::Node, token};
 pub struct Cluster {
     /// Its name, which no other cluster has.
     pub name: String,
-    /// What its nodes know each other by.
+    /// Its secret.
     pub secret: String,
     /// Head first.
     pub nodes: Vec<Node>,
@@ -22,12 +22,12 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// Three nodes with nothing but the cluster's name and the secret, and these flags.
+    /// Three nodes with the cluster's name, the secret and these flags.
     pub async fn start(flags: &[&str]) -> Self {
         Self::begin(|name, secret| Node::start(name, secret, flags)).await
     }
 
-    /// The same, with a variable of the environment.
+    /// Like [`Cluster::start`], with a variable of the environment.
     pub async fn start_with((variable, value): (&str, &str), flags: &[&str]) -> Self {
         Self::begin(|name, secret| {
             let mut command = command(&NODE, Some(secret), &[&["--cluster", name], flags].concat());
@@ -56,13 +56,13 @@ impl Cluster {
         Self { name, secret, nodes, addrs, lines }
     }
 
-    /// `ctl` at one node, without mDNS. Insists on the exit code.
+    /// Runs `ctl` at one node, without mDNS. Insists on the exit code.
     pub async fn ctl(&self, addr: &str, code: i32, args: &[&str]) -> (String, String) {
         let all = [&["--cluster", &self.name, "--no-mdns", "--seed", addr], args].concat();
         expect(code, &CTL, Some(&self.secret), &all).await
     }
 
-    /// `ctl --json` at the head.
+    /// Runs `ctl --json` at the head.
     pub async fn json(&self, code: i32, args: &[&str]) -> Value {
         let (out, _) = self.ctl(&self.addrs[0], code, &[args, &["--json"]].concat()).await;
         serde_json::from_str(out.lines().last().unwrap_or_default()).unwrap()

@@ -16,10 +16,10 @@ pub use self::{
     running::{Lines, Node, resident},
 };
 
-/// Far more than anything takes, on a machine that is busy with other things.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+/// The limit for every wait: far more than anything takes, even on a busy machine.
+pub const TEST_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Sixteen hexadecimal digits and more that nobody else has.
+/// A unique word of 32 hexadecimal digits.
 pub fn token() -> String {
     use std::hash::{BuildHasher, RandomState};
     format!("{:016x}{:016x}", RandomState::new().hash_one(1), RandomState::new().hash_one(2))

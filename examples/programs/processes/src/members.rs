@@ -6,9 +6,9 @@ use artillery_ddata::{Client, Kv, NodeId, client::Spread};
 use serde_json::Value;
 use tokio::time::{Instant, sleep};
 
-use crate::{CTL, Cluster, Node, PATIENCE, run, text};
+use crate::{CTL, Cluster, Node, TEST_TIMEOUT, run, text};
 
-/// Nodes that run, by name, and what starts another one.
+/// The running nodes of a cluster, by name, and what is needed to start another one.
 pub struct Members {
     /// The name of the cluster.
     pub cluster: String,
@@ -27,17 +27,17 @@ impl Members {
         Self { cluster: name, secret, flags: flags.iter().map(|&flag| flag.to_owned()).collect(), nodes }
     }
 
-    /// Where those that run listen.
+    /// The addresses of the running nodes.
     pub fn addrs(&self) -> Vec<String> {
         self.nodes.values().map(|(line, _)| text_of(line, "addr")).collect()
     }
 
-    /// What its nodes know each other by.
+    /// The secret of the cluster.
     pub fn secret(&self) -> &str {
         &self.secret
     }
 
-    /// What stands in the ready line of a node.
+    /// A field of a node's ready line.
     pub fn line(&self, name: &str, field: &str) -> String {
         text_of(&self.nodes[name].0, field)
     }
@@ -47,18 +47,19 @@ impl Members {
         &self.nodes[name].1
     }
 
-    /// A client of its own, which knows of all that run.
+    /// A new client that knows all running nodes.
     pub async fn kv(&self) -> Kv {
         let builder = Client::builder().cluster(&self.cluster).secret(&self.secret).spread(Spread::Sticky);
         let builder = self.addrs().iter().fold(builder, |builder, seed| builder.seed(seed.parse().unwrap()));
-        builder.connect().await.unwrap().kv().with_timeout(PATIENCE)
+        builder.connect().await.unwrap().kv().with_timeout(TEST_TIMEOUT)
     }
 
-    /// Clients that read at the member which they found first: so many at each, by its name. Waits until all serve.
+    /// So many clients at each member, by its name: each reads at the member that it found first. Waits until all
+    /// members serve.
     pub async fn kvs_of_each(&self, count: usize) -> BTreeMap<String, Vec<Kv>> {
         let mut of: BTreeMap<String, Vec<Kv>> =
             self.serving(self.nodes.len()).await.into_iter().map(|name| (name, Vec::new())).collect();
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TEST_TIMEOUT;
         while of.values().any(|kvs| kvs.len() < count) {
             assert!(
                 Instant::now() < deadline,
@@ -66,7 +67,7 @@ impl Members {
                 of.values().map(Vec::len).collect::<Vec<_>>()
             );
             let kv = self.kv().await;
-            // Until it is connected to the member that it likes best it may ask another one.
+            // Until it is connected to its preferred member it may ask another one.
             let mut served = Vec::new();
             while served.len() < 3 || !served.ends_with(&[served[served.len() - 1]; 3]) {
                 served.push(kv.get("still").await.unwrap().served.node);
@@ -80,23 +81,23 @@ impl Members {
         of
     }
 
-    /// Ends a node without a word.
+    /// Kills a node.
     pub async fn kill(&mut self, name: &str) {
         self.take(name).kill().await;
     }
 
-    /// A node that doesn't count among these any more.
+    /// Removes a node from these, and returns it.
     pub fn take(&mut self, name: &str) -> Node {
         self.nodes.remove(name).unwrap().1
     }
 
-    /// Starts a node that is new, and doesn't wait for it.
+    /// Starts a new node, and doesn't wait for it.
     pub fn begin(&self, more: &[&str]) -> Node {
         let flags: Vec<_> = self.flags.iter().map(String::as_str).chain(more.iter().copied()).collect();
         Node::start(&self.cluster, &self.secret, &flags)
     }
 
-    /// Takes in a node once it is ready: its name.
+    /// Adds a node once it is ready. Returns its name.
     pub async fn add(&mut self, mut node: Node) -> String {
         let Some(line) = node.ready_line().await else {
             let mut others = Vec::new();
@@ -110,23 +111,23 @@ impl Members {
         name
     }
 
-    /// What `ctl status` says at a node, if it says anything.
+    /// The answer of `ctl status` at a node, if there is one.
     pub async fn status(&self, addr: &str) -> Option<Value> {
         let args = ["--cluster", &self.cluster, "--no-mdns", "--seed", addr, "--timeout", "2000", "--json", "status"];
         let done = run(&CTL, Some(&self.secret), &args).await;
         serde_json::from_str(text(&done.stdout).lines().last()?).ok()
     }
 
-    /// What a node says of its first chain, if it says anything.
+    /// A node's own view of its first chain, if it answers.
     pub async fn chain(&self, name: &str) -> Option<Value> {
         let status = self.status(&self.line(name, "addr")).await?;
         let node = status["nodes"].as_array()?.iter().find(|node| node["node"] == name)?;
         Some(node["chains"][0].clone())
     }
 
-    /// Waits until so many serve; the names of the members, head first.
+    /// Waits until this many members serve. Returns their names, head first.
     pub async fn serving(&self, wanted: usize) -> Vec<String> {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TEST_TIMEOUT;
         let mut seen = Value::Null;
         loop {
             for addr in self.addrs() {
@@ -150,7 +151,7 @@ fn text_of(line: &Value, field: &str) -> String {
     line[field].as_str().unwrap_or_else(|| panic!("no {field} in {line}")).to_owned()
 }
 
-/// A number from the environment, or what ordinary tests make do with.
+/// A number from the environment, or the one for ordinary runs.
 pub fn setting(variable: &str, ordinary: u64) -> u64 {
     std::env::var(variable).ok().and_then(|value| value.parse().ok()).unwrap_or(ordinary)
 }

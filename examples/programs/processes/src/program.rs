@@ -10,7 +10,7 @@ use std::{
 
 use tokio::{process::Command, time::timeout};
 
-use crate::PATIENCE;
+use crate::TEST_TIMEOUT;
 
 /// The path of a program that is there and up to date once it is looked at.
 type Program = LazyLock<String>;
@@ -97,16 +97,16 @@ pub(crate) fn command(program: &str, secret: Option<&str>, args: &[&str]) -> Com
 
 /// Runs a program to its end.
 pub async fn run(program: &str, secret: Option<&str>, args: &[&str]) -> Output {
-    let done = timeout(PATIENCE, command(program, secret, args).output()).await;
+    let done = timeout(TEST_TIMEOUT, command(program, secret, args).output()).await;
     done.unwrap_or_else(|_| panic!("{program} {args:?} didn't end")).unwrap()
 }
 
-/// What a program said.
+/// The output of a program as text.
 pub fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// The same, and insists on an exit code. Returns standard output and standard error.
+/// Like [`run`], and insists on an exit code. Returns standard output and standard error.
 pub async fn expect(code: i32, program: &str, secret: Option<&str>, args: &[&str]) -> (String, String) {
     let done = run(program, secret, args).await;
     let (out, err) = (text(&done.stdout), text(&done.stderr));

@@ -10,9 +10,9 @@ use tokio::{
     time::timeout,
 };
 
-use crate::{NODE, PATIENCE, program::command};
+use crate::{NODE, TEST_TIMEOUT, program::command};
 
-/// Lines as they come.
+/// The lines of a stream, as they come.
 #[derive(Clone)]
 pub struct Lines(watch::Receiver<Vec<String>>);
 
@@ -33,9 +33,9 @@ impl Lines {
         self.0.borrow().clone()
     }
 
-    /// Waits until enough is there. `None`: the program ended first, or took too long.
+    /// Waits until the lines are enough. `None`: the program ended first, or took too long.
     pub async fn until(&mut self, enough: impl Fn(&[String]) -> bool) -> Option<Vec<String>> {
-        let seen = timeout(PATIENCE, self.0.wait_for(|lines| enough(lines))).await.ok()?;
+        let seen = timeout(TEST_TIMEOUT, self.0.wait_for(|lines| enough(lines))).await.ok()?;
         seen.ok().map(|lines| lines.clone())
     }
 }
@@ -63,7 +63,7 @@ impl Node {
         Self::of(&NODE, secret, &args)
     }
 
-    /// Another program that runs until it is ended.
+    /// Starts another program that runs until it is ended.
     pub fn of(program: &str, secret: &str, args: &[&str]) -> Self {
         Self::spawn(command(program, Some(secret), args))
     }
@@ -79,7 +79,7 @@ impl Node {
         self.ready_line().await.unwrap_or_else(|| panic!("no ready line; it said {:#?}", self.err.all()))
     }
 
-    /// `None`: it ended before, or took too long.
+    /// Its ready line; `None`: it ended before, or took too long.
     pub async fn ready_line(&mut self) -> Option<Value> {
         let lines = self.out.until(|lines| !lines.is_empty()).await?;
         Some(serde_json::from_str(&lines[0]).unwrap())
@@ -95,9 +95,9 @@ impl Node {
         resident(self.id())
     }
 
-    /// Waits until it has ended: its exit code, unless a signal ended it.
+    /// Waits until it has ended. Returns its exit code, unless a signal ended it.
     pub async fn ended(&mut self) -> Option<i32> {
-        timeout(PATIENCE, self.child.wait()).await.expect("a node didn't end").unwrap().code()
+        timeout(TEST_TIMEOUT, self.child.wait()).await.expect("a node didn't end").unwrap().code()
     }
 
     /// Sends it a signal, such as `-STOP`.
@@ -106,7 +106,7 @@ impl Node {
         Command::new("kill").args([signal, &id]).status().await.unwrap();
     }
 
-    /// Asks it to stop, and waits until it has: its exit code.
+    /// Asks it to stop, and waits until it has. Returns its exit code.
     pub async fn stop(&mut self, signal: &str) -> Option<i32> {
         self.signal(signal).await;
         self.ended().await

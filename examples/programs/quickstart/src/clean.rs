@@ -1,4 +1,4 @@
-//! Clean reads: every node answers alone, and right.
+//! Clean reads: every node answers by itself, and right.
 
 use artillery_ddata::{
     Node,
@@ -8,7 +8,7 @@ use artillery_programs::exit::Failure;
 
 use super::{ledger::Ledger, summary::Story};
 
-/// Reads every key at every node. Returns, for each node, how many reads it served from its own state.
+/// Reads every key at every node. Returns, for each node, the number of reads that it served from its own state.
 pub(super) async fn everywhere(story: &Story, nodes: &[Node], ledger: &Ledger) -> Result<Vec<u64>, Failure> {
     let mut counts = Vec::new();
     for node in nodes {

@@ -1,4 +1,5 @@
-//! Dirty reads: a key that is written all the time, read where its newest version isn't known to be committed.
+//! Dirty reads: a key that is written all the time, read at a node where its newest version isn't known to be
+//! committed.
 
 use std::sync::{
     Arc,
@@ -19,10 +20,10 @@ const WRITERS: usize = 4;
 const READERS: usize = 4;
 /// Writes of one writer in one round.
 const ROUND: usize = 50;
-/// Dirty reads are a matter of timing: so often it is tried.
+/// The number of attempts: dirty reads are a matter of timing.
 const ROUNDS: usize = 10;
 
-/// Dirty reads, and the queries that they took.
+/// The number of dirty reads, and of version queries.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Met {
     pub(super) reads: u64,
@@ -31,7 +32,7 @@ pub(super) struct Met {
 
 /// What writers and readers of a round share.
 #[derive(Default)]
-struct Round {
+struct DirtyRound {
     over: AtomicBool,
     /// Sequence of the newest write that was acknowledged.
     committed: AtomicU64,
@@ -56,9 +57,9 @@ pub(super) async fn provoke(story: &Story, nodes: &[Node], ledger: &mut Ledger) 
     Err(Failure::failed("no read ever met a dirty version"))
 }
 
-/// One round. Returns how many eventual reads were dirty.
+/// Plays one round. Returns the number of eventual reads that were dirty.
 async fn play(nodes: &[Node], number: usize, ledger: &mut Ledger) -> Result<u64, Failure> {
-    let round = Arc::new(Round::default());
+    let round = Arc::new(DirtyRound::default());
     let mut readers = JoinSet::new();
     let upstream = &nodes[..nodes.len() - 1];
     for node in upstream {
@@ -82,7 +83,7 @@ async fn play(nodes: &[Node], number: usize, ledger: &mut Ledger) -> Result<u64,
     Ok(eventual)
 }
 
-async fn write(kv: Kv, writer: String, round: Arc<Round>) -> Result<Vec<Acked>, Error> {
+async fn write(kv: Kv, writer: String, round: Arc<DirtyRound>) -> Result<Vec<Acked>, Error> {
     let mut acked = Vec::new();
     for number in 0..ROUND {
         let value = format!("write {number} of {writer}");
@@ -94,7 +95,7 @@ async fn write(kv: Kv, writer: String, round: Arc<Round>) -> Result<Vec<Acked>, 
 }
 
 /// Strong reads: none may be older than what was acknowledged before it, or than the one before it.
-async fn read(kv: Kv, name: String, round: Arc<Round>) -> Result<u64, Failure> {
+async fn read(kv: Kv, name: String, round: Arc<DirtyRound>) -> Result<u64, Failure> {
     let mut before = Version::NONE;
     while !round.over.load(Ordering::SeqCst) {
         let committed = round.committed.load(Ordering::SeqCst);
@@ -104,14 +105,14 @@ async fn read(kv: Kv, name: String, round: Arc<Round>) -> Result<u64, Failure> {
             return Err(Failure::failed(older));
         }
         before = version;
-        // In-memory reads that are ready at once leave the others little room.
+        // Reads from memory are ready at once: without this they would starve the other tasks.
         tokio::task::yield_now().await;
     }
     Ok(0)
 }
 
 /// Eventual reads: they may be dirty, and must say so.
-async fn peek(kv: Kv, round: Arc<Round>) -> Result<u64, Failure> {
+async fn peek(kv: Kv, round: Arc<DirtyRound>) -> Result<u64, Failure> {
     let mut dirty = 0;
     while !round.over.load(Ordering::SeqCst) {
         let read = kv.get(HOT).mode(ReadMode::Eventual).await?;

@@ -1,4 +1,4 @@
-//! From three strangers to one chain.
+//! Three nodes that know nothing of each other form one chain.
 
 use std::time::Duration;
 
@@ -11,11 +11,12 @@ use super::summary::Story;
 
 const NAMES: [&str; 3] = ["anna", "ben", "cleo"];
 
-/// The longest that nodes may take to find each other; for nodes that look for nobody, long enough to see it.
-const PATIENCE: Duration = Duration::from_secs(10);
-const ALONE: Duration = Duration::from_secs(3);
+/// The longest that nodes may take to find each other.
+const FORMING_TIMEOUT: Duration = Duration::from_secs(10);
+/// The same for nodes without mDNS, which find no peer: long enough to see that.
+const FORMING_TIMEOUT_ALONE: Duration = Duration::from_secs(3);
 
-/// All that a node is told.
+/// All that a node is given.
 pub(super) struct Admission {
     cluster: String,
     secret: String,
@@ -32,7 +33,7 @@ impl Admission {
     }
 }
 
-/// Three nodes that know nothing of each other but what their cluster is called, and its secret.
+/// Starts three nodes that share nothing but the name of their cluster and its secret.
 pub(super) async fn start(story: &Story, admission: &Admission) -> Result<Vec<Node>, Failure> {
     let cluster = &admission.cluster;
     story.say(&format!(
@@ -61,10 +62,10 @@ pub(super) async fn chain(story: &Story, nodes: &mut [Node], mdns: bool) -> Resu
         }
         Ok::<(), Failure>(())
     };
-    let patience = if mdns { PATIENCE } else { ALONE };
+    let patience = if mdns { FORMING_TIMEOUT } else { FORMING_TIMEOUT_ALONE };
     match timeout(patience, all).await {
         Ok(done) => done?,
-        Err(_) => return Err(Failure::failed(nobody(nodes, patience).await)),
+        Err(_) => return Err(Failure::failed(no_chain(nodes, patience).await)),
     }
     let order = order(nodes).await?;
     nodes.sort_by_key(|node| order.iter().position(|name| name == node.name()));
@@ -73,8 +74,9 @@ pub(super) async fn chain(story: &Story, nodes: &mut [Node], mdns: bool) -> Resu
     Ok(())
 }
 
-/// How the nodes found each other, by what they say: by mDNS, if nothing else led anybody to anybody, and what it led to
-/// ties all of them together. Of two nodes one finds the other first, and of a third both may hear by gossip.
+/// How the nodes found each other, by their own status: by mDNS, if nothing else led any node to another, and the pairs
+/// that it led together connect all of them. Of two nodes one finds the other first, and both may hear of a third by
+/// gossip.
 pub(super) fn found_by(nodes: &[Node]) -> Option<&'static str> {
     let found = |one: &Node, other: &Node| one.cluster().found_by(other.id().node);
     let mut tied = vec![0];
@@ -90,7 +92,7 @@ pub(super) fn found_by(nodes: &[Node]) -> Option<&'static str> {
 }
 
 /// Why there is no chain.
-async fn nobody(nodes: &[Node], patience: Duration) -> String {
+async fn no_chain(nodes: &[Node], patience: Duration) -> String {
     let mut others = 0;
     for node in nodes {
         let me: MemberId = node.id();
@@ -103,7 +105,7 @@ async fn nobody(nodes: &[Node], patience: Duration) -> String {
     }
 }
 
-/// The names of the chain's members, head first, on which all must agree.
+/// The names of the chain's members, head first; all nodes must agree on them.
 async fn order(nodes: &[Node]) -> Result<Vec<String>, Failure> {
     let mut known: Option<(u64, Vec<String>)> = None;
     for node in nodes {

@@ -1,4 +1,4 @@
-//! What was acknowledged: a cluster that loses any of it has broken its promise.
+//! The acknowledged writes: a cluster that loses any of them has broken its promise.
 
 use std::collections::BTreeMap;
 
@@ -36,7 +36,7 @@ impl Ledger {
         self.writes.get(key)?.last_key_value().map(|(version, value)| (*version, value.as_str()))
     }
 
-    /// How many writes of a key are kept by a read that found this: all that it doesn't contradict.
+    /// The number of acknowledged writes of a key that a read with this result doesn't contradict.
     pub(super) fn kept(&self, key: &str, version: Version, value: Option<&[u8]>) -> usize {
         let Some(writes) = self.writes.get(key) else { return 0 };
         match writes.get(&version) {

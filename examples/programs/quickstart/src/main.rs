@@ -1,4 +1,4 @@
-//! `quickstart`: a whole cluster in one process, from nothing, told to a person as it goes.
+//! `quickstart`: a whole cluster in one process, formed from nothing, which explains itself as it goes.
 
 mod clean;
 mod dirty;
@@ -50,8 +50,8 @@ struct QuickstartArgs {
     log: LogArgs,
 }
 
-/// The longest that the nodes may take to say good-bye.
-const FAREWELL: Duration = Duration::from_secs(2);
+/// The longest that the nodes may take to leave.
+const LEAVE_TIMEOUT: Duration = Duration::from_secs(2);
 
 fn main() -> ExitCode {
     let args = QuickstartArgs::parse();
@@ -110,14 +110,14 @@ async fn play(
     }
 }
 
-/// All at once, and without waiting for ever.
+/// Has all nodes leave at the same time, within [`LEAVE_TIMEOUT`].
 async fn leave(nodes: &[Node]) {
     let mut leaving = JoinSet::new();
     for node in nodes {
         let node = node.clone();
         leaving.spawn(async move { node.leave().await });
     }
-    let _ = timeout(FAREWELL, async { while leaving.join_next().await.is_some() {} }).await;
+    let _ = timeout(LEAVE_TIMEOUT, async { while leaving.join_next().await.is_some() {} }).await;
 }
 
 #[cfg(test)]
@@ -127,7 +127,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_command_line_makes_sense() {
+    fn the_command_line_is_consistent() {
         QuickstartArgs::command().debug_assert();
         let error = QuickstartArgs::try_parse_from(["quickstart", "--data", "x"]).unwrap_err();
         assert!(error.exit_code() == 2 && error.to_string().contains("not yet"), "{error}");

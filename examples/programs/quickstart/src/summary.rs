@@ -1,11 +1,11 @@
-//! What is said on the way, and at the end.
+//! The story on the way, and the summary at the end.
 
 use artillery_programs::exit::Failure;
 use serde::Serialize;
 
-/// Tells a person what is going on.
+/// Tells the reader what is going on.
 pub(super) struct Story {
-    /// On standard error: standard output belongs to the summary.
+    /// Print to standard error: standard output belongs to the summary.
     pub(super) aside: bool,
 }
 
@@ -15,7 +15,7 @@ impl Story {
     }
 }
 
-/// As `docs/json.md` has it.
+/// The summary as `docs/json.md` describes it.
 #[derive(Debug, Default, Serialize)]
 pub(super) struct Summary {
     pub(super) found_by: Option<&'static str>,

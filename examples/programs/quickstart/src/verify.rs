@@ -1,11 +1,11 @@
-//! Nothing acknowledged may be lost, wherever one looks.
+//! No acknowledged write may be lost, at any node.
 
 use artillery_ddata::Node;
 use artillery_programs::exit::Failure;
 
 use super::{ledger::Ledger, summary::Story};
 
-/// Reads every key back at every node. Returns how many acknowledged writes all of them have kept.
+/// Reads every key back at every node. Returns the number of acknowledged writes that all nodes have kept.
 pub(super) async fn everywhere(story: &Story, nodes: &[Node], ledger: &Ledger) -> Result<usize, Failure> {
     let mut verified = 0;
     for key in ledger.keys() {

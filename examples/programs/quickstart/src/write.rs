@@ -11,7 +11,7 @@ use super::{
 
 const PER_NODE: usize = 100;
 
-/// Gives keys their values at every node; each hands its writes on to the head.
+/// Writes keys at every node; each node forwards its writes to the head.
 pub(super) async fn everywhere(story: &Story, nodes: &[Node], ledger: &mut Ledger) -> Result<(), Failure> {
     let mut writers = JoinSet::new();
     for node in nodes {

@@ -1,12 +1,12 @@
-//! By the library's own client.
+//! The door by the library's own client.
 
 use std::time::Duration;
 
 use artillery_ddata::{Client, Error, Kv};
 
-use super::{Ask, Door, PATIENCE, Reply, number, text};
+use super::{ANSWER_TIMEOUT, Ask, Door, Reply, number, text};
 
-/// How much sooner the library gives up, so that it is the one who says what is known.
+/// The library gives up this much earlier than its caller, so that the library's own error tells what is known.
 const AHEAD: Duration = Duration::from_millis(200);
 
 /// A handle of a client.
@@ -16,7 +16,7 @@ pub(crate) struct Library {
 
 impl Library {
     pub(crate) fn new(client: &Client) -> Self {
-        Self { kv: client.kv().with_timeout(PATIENCE.saturating_sub(AHEAD)) }
+        Self { kv: client.kv().with_timeout(ANSWER_TIMEOUT.saturating_sub(AHEAD)) }
     }
 
     async fn done(&self, key: &str, ask: Ask) -> Result<Reply, Error> {
@@ -50,7 +50,7 @@ impl Door for Library {
     const PUTS: bool = true;
 
     async fn ask(&mut self, key: &str, ask: Ask) -> Reply {
-        match tokio::time::timeout(PATIENCE, self.done(key, ask)).await {
+        match tokio::time::timeout(ANSWER_TIMEOUT, self.done(key, ask)).await {
             Ok(Ok(reply)) => reply,
             Ok(Err(error)) if error.is_not_applied() => Reply::Refused(error.to_string()),
             Ok(Err(_)) | Err(_) => Reply::Unknown,

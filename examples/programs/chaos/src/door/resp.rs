@@ -1,19 +1,19 @@
-//! By the Redis protocol, with a client that knows nothing of Artillery.
+//! The door by the Redis protocol, with a client that knows nothing of Artillery.
 
 use std::{net::SocketAddr, time::Duration};
 
 use artillery_ddata::Version;
 use redis::{AsyncConnectionConfig, Client, Cmd, RedisError, Value, aio::MultiplexedConnection, cmd};
 
-use super::{Ask, Door, PATIENCE, Reply, number, text};
+use super::{ANSWER_TIMEOUT, Ask, Door, Reply, number, text};
 
-/// What an error begins with that promises that nothing was applied.
+/// Errors that begin so promise that nothing was applied.
 const REFUSALS: [&str; 3] = ["NOLEASE", "NOCHAIN", "BUSY"];
-/// What an error begins with when nobody knows.
+/// Errors that begin so say that the outcome is unknown.
 const UNKNOWN: &str = "UNKNOWN";
 const CONFLICT: &str = "CONFLICT";
 
-/// A connection to one node, made anew after each trouble.
+/// A connection to one node, made anew after each failure.
 pub(crate) struct Resp {
     addr: SocketAddr,
     patience: Duration,
@@ -22,10 +22,10 @@ pub(crate) struct Resp {
 
 impl Resp {
     pub(crate) fn new(addr: SocketAddr) -> Self {
-        Self { addr, patience: PATIENCE, connection: None }
+        Self { addr, patience: ANSWER_TIMEOUT, connection: None }
     }
 
-    /// Waits so long for a connection, and for an answer.
+    /// Sets the longest wait for a connection, and for an answer.
     pub(crate) fn patience(mut self, patience: Duration) -> Self {
         self.patience = patience;
         self
@@ -37,8 +37,9 @@ impl Resp {
             None => {
                 let client = Client::open((self.addr.ip().to_string(), self.addr.port()))?;
                 let config = AsyncConnectionConfig::new();
-                let config =
-                    config.set_connection_timeout(self.patience.min(PATIENCE)).set_response_timeout(self.patience);
+                let config = config
+                    .set_connection_timeout(self.patience.min(ANSWER_TIMEOUT))
+                    .set_response_timeout(self.patience);
                 client.get_multiplexed_async_connection_with_config(&config).await?
             }
         };
@@ -62,7 +63,7 @@ impl Door for Resp {
             Err(error) => failure(&error),
         };
         if reply == Reply::Unknown {
-            // Whoever gave up once should see whether others have a better connection.
+            // After a timeout a client should try whether a new connection does better.
             self.connection = None;
         }
         reply
@@ -87,7 +88,7 @@ fn command(key: &str, ask: Ask) -> Option<Cmd> {
     Some(command)
 }
 
-/// What an answer says that is no error.
+/// Converts an answer that is no error.
 fn answer(ask: Ask, value: &Value) -> Reply {
     let reply = match (ask, value) {
         (Ask::Set(_), Value::Okay) => Some(Reply::Written(None)),
@@ -123,7 +124,7 @@ fn version(value: &Value) -> Option<Version> {
     }
 }
 
-/// What an error says.
+/// Converts an error.
 fn failure(error: &RedisError) -> Reply {
     let detail = error.detail().unwrap_or_default();
     match error.code() {

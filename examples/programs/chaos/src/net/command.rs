@@ -9,7 +9,7 @@ pub(super) fn exists(program: &str) -> bool {
     Command::new(program).arg("-V").stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok()
 }
 
-/// Runs a program; what it said is why it failed.
+/// Runs a program; its output becomes the error.
 pub(super) fn run(program: &str, args: &[&str]) -> Result<Output, Failure> {
     let failed = |why: &str| Failure::failed(format!("{program} {}: {why}", args.join(" ")));
     let output = Command::new(program).args(args).stdin(Stdio::null()).output();

@@ -1,4 +1,4 @@
-//! What a run leaves behind that was killed: namespaces, and processes in them.
+//! What a killed run leaves behind: namespaces, and processes in them.
 
 use std::fs;
 
@@ -23,7 +23,7 @@ pub(super) fn remove() {
 
 /// Ends every process in a namespace, and removes it.
 pub(super) fn remove_namespace(namespace: &str) {
-    // Nobody listens any more: what fails here is found by the next run.
+    // Errors are ignored, since no caller is left to handle them: the next run removes what stays behind.
     if let Ok(output) = run("ip", &["netns", "pids", namespace]) {
         let pids = String::from_utf8_lossy(&output.stdout).into_owned();
         let own = i32::try_from(std::process::id()).ok();
@@ -36,7 +36,7 @@ pub(super) fn remove_namespace(namespace: &str) {
     let _ = ip(&["netns", "del", namespace]);
 }
 
-/// Whose namespace this is, if it is one of ours.
+/// The process that made this namespace, if the name is one of ours.
 fn owner(namespace: &str) -> Option<u32> {
     namespace.strip_prefix(PREFIX)?.split('-').next()?.parse().ok()
 }
@@ -59,7 +59,7 @@ mod tests {
     }
 
     #[test]
-    fn another_program_under_an_old_number_isn_t_a_run() {
+    fn a_reused_process_id_is_no_run() {
         assert!(!runs(1) && !runs(u32::MAX));
     }
 }

@@ -1,4 +1,4 @@
-//! Histories known to be good and bad, and many that a store made which does one thing at a time.
+//! Histories known to be good and bad, and many made by a store that does one thing at a time.
 
 use artillery_checker::Budget;
 use artillery_ddata::Version;
@@ -59,7 +59,7 @@ fn plain_keys_without_versions_are_judged() {
 }
 
 #[test]
-fn what_became_of_a_write_may_be_open_but_not_wrong() {
+fn an_unknown_outcome_passes_and_a_wrong_one_fails() {
     let unknown = |called, value| line(PLAIN, called, u64::MAX, Ask::Set(value), Reply::Unknown);
     let refused =
         |called, returned, value| line(PLAIN, called, returned, Ask::Set(value), Reply::Refused("BUSY".to_owned()));
@@ -70,7 +70,7 @@ fn what_became_of_a_write_may_be_open_but_not_wrong() {
 }
 
 #[test]
-fn versions_are_judged_where_they_are_told() {
+fn versions_in_answers_are_judged() {
     let key = key(Family::Versioned);
     let version = |sequence| Version::new(1, sequence);
     let swap =
@@ -132,14 +132,14 @@ fn made_up(dice: &mut Dice, stale: bool) -> Vec<Line> {
             }
         };
     }
-    // What is still under way may have been applied, too.
+    // Operations still under way may have been applied, too.
     let open = clients.into_iter().flatten();
     lines.extend(open.map(|(called, ask, _)| line(PLAIN, called, u64::MAX, ask, Reply::Unknown)));
     lines
 }
 
 #[test]
-fn no_good_history_is_blamed_for_an_order_that_nobody_told() {
+fn good_histories_without_versions_pass() {
     let mut dice = Dice::new(1);
     (0..2000).for_each(|_| good(&made_up(&mut dice, false)));
 }

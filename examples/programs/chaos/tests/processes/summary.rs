@@ -1,11 +1,11 @@
-//! `chaos`, as far as it needs no more than a few seconds; `.ci/run chaos` is the rest.
+//! `chaos` in runs of a few seconds; `.ci/run chaos` has the longer ones.
 
 use std::collections::BTreeSet;
 
 use artillery_processes::{CHAOS, documented, run, text};
 use serde_json::Value;
 
-/// As `.ci/run` has it.
+/// The exit code that `.ci/run` takes for a skipped phase.
 const SKIPPED: i32 = 77;
 
 fn fields(of: &Value) -> BTreeSet<&String> {
@@ -30,7 +30,7 @@ async fn a_short_run_finds_nothing_and_says_so_in_json() {
 }
 
 #[tokio::test]
-async fn orders_and_what_came_of_them_are_told_in_json() {
+async fn orders_and_their_outcomes_are_in_the_json() {
     let done = run(&CHAOS, None, &["--json", "--seconds", "6", "--kinds", "pause,one-way", "--orders"]).await;
     let (out, err) = (text(&done.stdout), text(&done.stderr));
     if done.status.code() == Some(SKIPPED) {

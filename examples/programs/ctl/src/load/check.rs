@@ -1,4 +1,4 @@
-//! Values that say where they belong, and the book of what was written.
+//! Values that name their key, and the ledger of what was written.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -8,7 +8,7 @@ use crate::args::LoadArgs;
 
 /// The keys of one run, what was issued for them, and what was acknowledged.
 pub(super) struct Ledger {
-    /// In keys and values, so that runs at the same time or one after the other never meet.
+    /// Stands in keys and values, so that runs at the same time or one after the other never meet.
     run: String,
     keys: Vec<Key>,
     /// How many writes each writer has begun.
@@ -22,7 +22,7 @@ pub(super) struct Ledger {
 
 struct Key {
     name: String,
-    /// Sequence of the newest write of it that is known to be committed.
+    /// Sequence of the key's newest write that is known to be committed.
     committed: AtomicU64,
 }
 
@@ -31,7 +31,7 @@ struct Key {
 pub(super) enum Wrong {
     #[error("{0} is absent, though it was written")]
     Absent(String),
-    #[error("{key} holds what nobody wrote: {value:?}")]
+    #[error("{key} holds a value that no client wrote: {value:?}")]
     Foreign { key: String, value: String },
     #[error("{key} holds the value of {other}")]
     Elsewhere { key: String, other: String },
@@ -46,7 +46,7 @@ pub(super) const FIRST: usize = 0;
 
 impl Ledger {
     pub(super) fn new(run: String, load: &LoadArgs) -> Self {
-        // Without a check the same keys serve all runs, or each would leave its own behind.
+        // Without a check all runs use the same keys: with keys of its own each run would leave some behind.
         let prefix = if load.check { format!("load/{run}/") } else { "load/".to_owned() };
         let key = |number| Key { name: format!("{prefix}{number}"), committed: AtomicU64::new(0) };
         Self {
@@ -68,12 +68,12 @@ impl Ledger {
         &self.keys[key].name
     }
 
-    /// Whether values are looked at.
+    /// Whether values are checked.
     pub(super) fn checks(&self) -> bool {
         self.check
     }
 
-    /// Operations that came to a good end so far.
+    /// Operations that succeeded so far.
     pub(super) fn operations(&self) -> u64 {
         self.operations.load(Ordering::Relaxed)
     }
@@ -98,12 +98,12 @@ impl Ledger {
         self.keys[key].committed.fetch_max(version.sequence.0, Ordering::SeqCst);
     }
 
-    /// What a strong read that begins now must not fall behind.
+    /// The sequence that a strong read which begins now must not fall behind.
     pub(super) fn floor(&self, key: usize) -> u64 {
         self.keys[key].committed.load(Ordering::SeqCst)
     }
 
-    /// Looks at what a read found that began when the floor was this one.
+    /// Checks what a read found that began when the floor was this one.
     pub(super) fn look(&self, key: usize, floor: u64, value: Option<&[u8]>, version: Version) -> Result<(), Wrong> {
         let name = || self.name(key).to_owned();
         let value = value.ok_or_else(|| Wrong::Absent(name()))?;
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_written_is_right() {
+    fn written_values_are_right() {
         let ledger = ledger(&["--check", "--value-bytes", "200"]);
         let value = ledger.value(1, 2);
         assert_eq!(value.len(), 200);
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_else_is_wrong() {
+    fn other_values_are_wrong() {
         let ledger = ledger(&["--check"]);
         let value = ledger.value(1, 2);
         let at = Version::new(1, 7);

@@ -1,4 +1,4 @@
-//! What came of it.
+//! The report of a load.
 
 use std::time::Duration;
 
@@ -29,7 +29,7 @@ fn object(load: &LoadArgs, tally: &Tally, took: Duration) -> Value {
     })
 }
 
-/// To a tenth.
+/// Rounds to a tenth.
 fn rounded(number: f64) -> f64 {
     (number * 10.0).round() / 10.0
 }

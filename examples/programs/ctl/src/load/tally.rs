@@ -1,4 +1,4 @@
-//! What the workers saw, added up.
+//! Sums of what the workers measured.
 
 use std::{fmt::Display, time::Duration};
 
@@ -7,13 +7,14 @@ use hdrhistogram::Histogram;
 /// Latencies of one kind of operation, in microseconds.
 pub(super) struct Latency(Histogram<u64>);
 
-/// An hour: whatever takes longer counts as this.
+/// An hour: longer latencies count as this.
 const LONGEST_US: u64 = 3_600_000_000;
 
 impl Latency {
     fn new() -> Self {
         let histogram = Histogram::new_with_bounds(1, LONGEST_US, 3);
-        // The bounds are constants within the documented limits; the default grows by itself.
+        // The bounds are constants within the documented limits, so this can't fail; the default histogram grows by
+        // itself.
         Self(
             histogram
                 .unwrap_or_else(|_| Histogram::new(3).unwrap_or_else(|_| unreachable!("three digits are allowed"))),
@@ -28,7 +29,7 @@ impl Latency {
         self.0.len()
     }
 
-    /// The latency that this part of a hundred operations stayed within.
+    /// The latency that `percent` of a hundred operations stayed within.
     pub(super) fn percentile(&self, percent: f64) -> u64 {
         self.0.value_at_quantile(percent / 100.0)
     }
@@ -44,11 +45,11 @@ pub(super) struct Tally {
     pub(super) writes: Latency,
     pub(super) errors: u64,
     pub(super) wrong: u64,
-    /// The first of each kind, in words.
+    /// The first failures of each kind, in words.
     pub(super) examples: Vec<String>,
 }
 
-/// More would tell nothing new.
+/// The number of examples to keep: more would tell nothing new.
 const MOST_EXAMPLES: usize = 5;
 
 impl Tally {
@@ -73,7 +74,7 @@ impl Tally {
     }
 
     pub(super) fn add(&mut self, other: &Self) {
-        // Both have the same bounds, so nothing is out of them.
+        // Both histograms have the same bounds, so adding can't fail.
         let _ = (self.reads.0.add(&other.reads.0), self.writes.0.add(&other.writes.0));
         self.errors += other.errors;
         self.wrong += other.wrong;

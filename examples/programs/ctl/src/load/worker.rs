@@ -1,4 +1,4 @@
-//! One operation after the other.
+//! A worker of a load: one operation after the other.
 
 use std::{sync::Arc, time::Duration};
 
@@ -7,7 +7,7 @@ use artillery_programs::{chance::Dice, exit::Failure};
 use tokio::time::{Instant, sleep_until};
 
 use super::{
-    Shared,
+    LoadShared,
     check::{FIRST, Ledger},
     tally::Tally,
 };
@@ -23,7 +23,7 @@ pub(super) struct Worker {
     dice: Dice,
     reads: u64,
     pace: Option<Pace>,
-    shared: Arc<Shared>,
+    shared: Arc<LoadShared>,
     tally: Tally,
 }
 
@@ -48,7 +48,7 @@ impl Pace {
 }
 
 impl Worker {
-    pub(super) fn new(number: u64, all: u64, kv: Kv, load: &LoadArgs, shared: Arc<Shared>) -> Self {
+    pub(super) fn new(number: u64, all: u64, kv: Kv, load: &LoadArgs, shared: Arc<LoadShared>) -> Self {
         let pace = load.rate.map(|rate| Pace::new(number, all, rate));
         let writer = number as usize + FIRST + 1;
         Self { writer, kv, dice: Dice::new(number), reads: load.reads, pace, shared, tally: Tally::new() }
@@ -64,7 +64,7 @@ impl Worker {
             if begin >= self.shared.deadline {
                 break;
             }
-            // A timer that is due already is waited for too, for up to a millisecond.
+            // `sleep_until` waits up to a millisecond even for a moment that has passed.
             if begin > Instant::now() {
                 sleep_until(begin).await;
             }
@@ -120,7 +120,7 @@ pub(super) async fn first_values(kvs: &[Kv], ledger: &Ledger) -> Result<(), Fail
     Ok(())
 }
 
-/// Removes every key, as far as that works.
+/// Removes every key; failures are ignored.
 pub(super) async fn remove(kvs: &[Kv], ledger: &Ledger) {
     let done = each_key(kvs, ledger.keys(), |kv, key| kv.delete(ledger.name(key)).into_future()).await;
     let left = ledger.keys() - done.iter().filter(|(_, done)| done.is_ok()).count();
@@ -129,8 +129,8 @@ pub(super) async fn remove(kvs: &[Kv], ledger: &Ledger) {
     }
 }
 
-/// Does the same with each key, a bounded number of them at a time. Once it fails, no other one is begun: each of them would
-/// take its whole time to fail as well.
+/// Does `work` with each key, a bounded number of them at a time. Once it fails, no other one is begun: each of them
+/// would take its whole timeout to fail as well.
 async fn each_key<T, E, F>(kvs: &[Kv], keys: usize, work: impl Fn(&Kv, usize) -> F) -> Vec<(usize, Result<T, E>)>
 where
     T: Send + 'static,

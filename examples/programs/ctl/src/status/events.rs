@@ -2,7 +2,7 @@
 
 use super::snapshot::{Chain, Snapshot};
 
-/// In words, one to a line; nothing if only counters and watermarks moved.
+/// The changes in words, one to a line; none if only counters and watermarks moved.
 pub(super) fn between(before: &Snapshot, now: &Snapshot) -> Vec<String> {
     let mut events = Vec::new();
     for chain in &now.chains {

@@ -10,20 +10,20 @@ use artillery_programs::exit::Failure;
 use serde_json::{Value, json};
 
 /// What a node said of itself, or why it said nothing.
-pub(super) struct Told {
+pub(super) struct NodeReport {
     pub(super) name: String,
     pub(super) addr: String,
     pub(super) status: Result<NodeStatus, String>,
 }
 
 /// What is known of a cluster.
-pub(super) struct Whole {
+pub(super) struct ClusterReport {
     pub(super) routing: Arc<Routing>,
-    pub(super) nodes: BTreeMap<NodeId, Told>,
+    pub(super) nodes: BTreeMap<NodeId, NodeReport>,
 }
 
-/// Somebody who was heard of.
-pub(super) struct Known<'a> {
+/// A member that some node has heard of.
+pub(super) struct KnownMember<'a> {
     pub(super) node: &'a str,
     pub(super) id: &'a str,
     pub(super) addr: &'a str,
@@ -31,7 +31,7 @@ pub(super) struct Known<'a> {
 }
 
 /// A member's view of a chain, if there is one.
-pub(super) struct Seat<'a> {
+pub(super) struct ChainSeat<'a> {
     pub(super) id: MemberId,
     pub(super) name: String,
     pub(super) role: String,
@@ -40,9 +40,9 @@ pub(super) struct Seat<'a> {
     pub(super) lag: Option<u64>,
 }
 
-pub(super) async fn gather(client: &Client, timeout: Duration) -> Result<Whole, Failure> {
+pub(super) async fn gather(client: &Client, timeout: Duration) -> Result<ClusterReport, Failure> {
     let routing = client.refresh(timeout).await?;
-    // All at once: one node that doesn't answer costs its timeout, not each.
+    // All nodes are asked at once: together those that don't answer cost one timeout, not one each.
     let asked: Vec<_> = routing
         .nodes
         .iter()
@@ -54,7 +54,7 @@ pub(super) async fn gather(client: &Client, timeout: Duration) -> Result<Whole, 
                     Err(error) => Err(error.to_string()),
                 };
                 let addr = address.addrs.first().map(ToString::to_string).unwrap_or_default();
-                (id, Told { name: address.name, addr, status })
+                (id, NodeReport { name: address.name, addr, status })
             })
         })
         .collect();
@@ -63,12 +63,12 @@ pub(super) async fn gather(client: &Client, timeout: Duration) -> Result<Whole, 
         let (id, told) = task.await.map_err(Failure::failed)?;
         nodes.insert(id, told);
     }
-    Ok(Whole { routing, nodes })
+    Ok(ClusterReport { routing, nodes })
 }
 
-impl Whole {
+impl ClusterReport {
     /// The seats of a chain, head first.
-    pub(super) fn seats(&self, chain: &ChainConfig) -> Vec<Seat<'_>> {
+    pub(super) fn seats(&self, chain: &ChainConfig) -> Vec<ChainSeat<'_>> {
         let view = |id: NodeId| match self.nodes.get(&id).map(|told| &told.status) {
             Some(Ok(status)) => {
                 status.chains.iter().find(|view| view.chain == chain.chain.0).ok_or("it doesn't know of the chain")
@@ -82,18 +82,18 @@ impl Whole {
             let behind = |last: u64| Some(head?.saturating_sub(last));
             let lag = view.ok().and_then(sequence).and_then(behind);
             let name = self.nodes.get(&id.node).map_or_else(|| id.node.to_string(), |told| told.name.clone());
-            Seat { id, name, role: chain.place(id).to_string(), view, lag }
+            ChainSeat { id, name, role: chain.place(id).to_string(), view, lag }
         };
         chain.members.iter().map(|member| seat(member.id)).collect()
     }
 
-    /// Everybody that any of the nodes has heard of, and who answered, by name; where they differ, what a node says of
-    /// itself counts, then the first word.
-    pub(super) fn members(&self) -> Vec<Known<'_>> {
+    /// The members that any node has heard of and the nodes that answered, by name. Where views differ, a node's view
+    /// of itself counts, then the first view.
+    pub(super) fn members(&self) -> Vec<KnownMember<'_>> {
         let told = || self.nodes.values().filter_map(|told| told.status.as_ref().ok());
-        let selves = told().map(|of| Known { node: &of.node, id: &of.id, addr: &of.addr, state: "alive" });
+        let selves = told().map(|of| KnownMember { node: &of.node, id: &of.id, addr: &of.addr, state: "alive" });
         let others = told().flat_map(|of| &of.members);
-        let others = others.map(|of| Known { node: &of.node, id: &of.id, addr: &of.addr, state: &of.state });
+        let others = others.map(|of| KnownMember { node: &of.node, id: &of.id, addr: &of.addr, state: &of.state });
         let mut members = BTreeMap::new();
         for known in selves.chain(others) {
             members.entry((known.node, known.id)).or_insert(known);
@@ -101,7 +101,7 @@ impl Whole {
         members.into_values().collect()
     }
 
-    /// What a node is, in the first chain that has it.
+    /// The role of a node in the first chain that has it.
     pub(super) fn role(&self, name: &str) -> String {
         let seats = self.routing.chains.iter().flat_map(|chain| self.seats(chain));
         seats.into_iter().find(|seat| seat.name == name).map_or_else(|| "spare".to_owned(), |seat| seat.role)
@@ -113,8 +113,8 @@ fn sequence(view: &ChainStatus) -> Option<u64> {
     view.last.split_once('.')?.1.parse().ok()
 }
 
-/// As `docs/json.md` has it.
-pub(super) fn object(whole: &Whole) -> Value {
+/// The status as `docs/json.md` describes it.
+pub(super) fn object(whole: &ClusterReport) -> Value {
     let chains: Vec<Value> = whole.routing.chains.iter().map(|chain| chain_object(whole, chain)).collect();
     let members: Vec<Value> = whole
         .members()
@@ -132,7 +132,7 @@ pub(super) fn object(whole: &Whole) -> Value {
     })
 }
 
-fn chain_object(whole: &Whole, chain: &ChainConfig) -> Value {
+fn chain_object(whole: &ClusterReport, chain: &ChainConfig) -> Value {
     let seats = whole.seats(chain);
     let head = seats.iter().find_map(|seat| seat.view.ok());
     let members: Vec<Value> = seats.iter().map(seat_object).collect();
@@ -142,7 +142,7 @@ fn chain_object(whole: &Whole, chain: &ChainConfig) -> Value {
     })
 }
 
-fn seat_object(seat: &Seat<'_>) -> Value {
+fn seat_object(seat: &ChainSeat<'_>) -> Value {
     let (node, id, role) = (&seat.name, seat.id.to_string(), &seat.role);
     match seat.view {
         Ok(view) => json!({
@@ -155,7 +155,7 @@ fn seat_object(seat: &Seat<'_>) -> Value {
     }
 }
 
-fn node_object(whole: &Whole, node: NodeId, told: &Told) -> Value {
+fn node_object(whole: &ClusterReport, node: NodeId, told: &NodeReport) -> Value {
     let why = match &told.status {
         Ok(status) => match serde_json::to_value(status) {
             Ok(Value::Object(mut status)) => {

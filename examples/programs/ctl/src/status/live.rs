@@ -1,4 +1,5 @@
-//! `ctl status --watch`: looks again and again. On a terminal it draws; otherwise it prints a block for each change.
+//! `ctl status --watch`: takes snapshots again and again. On a terminal it draws them; otherwise it prints a block for
+//! each change.
 
 use std::{
     collections::VecDeque,
@@ -18,14 +19,14 @@ use tokio::time::{Instant, MissedTickBehavior, interval};
 use super::{events, gather, picture::Picture, snapshot::Snapshot};
 use crate::output::Output;
 
-/// How often a picture is brought up to date, and how often a change is looked for without one.
+/// Between two snapshots, of which a picture is drawn or the changes are printed.
 const PERIOD: Duration = Duration::from_millis(500);
-/// How often the keyboard is looked at.
+/// Between two queries of the keyboard.
 const KEYS: Duration = Duration::from_millis(50);
 /// Events that are remembered: more than any terminal shows.
 const EVENTS: usize = 200;
 
-/// Until it is stopped, or nobody reads it any more.
+/// Runs until it is stopped, or its output is closed.
 pub(super) async fn run(client: &Client, timeout: Duration, output: Output) -> Result<u8, Failure> {
     if io::stdout().is_terminal() && io::stdin().is_terminal() {
         draw(client, timeout).await
@@ -34,7 +35,7 @@ pub(super) async fn run(client: &Client, timeout: Duration, output: Output) -> R
     }
 }
 
-/// A terminal that is given back as it was, however this ends; ratatui sees to it when the program panics.
+/// A terminal that is restored when this is dropped; ratatui does so when the program panics.
 struct Screen(DefaultTerminal);
 
 impl Screen {
@@ -52,7 +53,7 @@ impl Drop for Screen {
 }
 
 /// What is known so far.
-struct Seen {
+struct WatchState {
     began: Instant,
     before: Option<Snapshot>,
     now: Snapshot,
@@ -60,14 +61,14 @@ struct Seen {
     trouble: Option<String>,
 }
 
-impl Seen {
+impl WatchState {
     fn new() -> Self {
         let began = Instant::now();
         Self { began, before: None, now: Snapshot::default(), events: VecDeque::new(), trouble: None }
     }
 
-    /// Takes in another look: what changed by it.
-    fn take(&mut self, whole: &gather::Whole) -> Vec<String> {
+    /// Adds a snapshot. Returns the changes.
+    fn take(&mut self, whole: &gather::ClusterReport) -> Vec<String> {
         let now = Snapshot::of(whole, self.began.elapsed());
         let before = std::mem::replace(&mut self.now, now);
         self.trouble = None;
@@ -95,8 +96,8 @@ impl Seen {
 }
 
 async fn draw(client: &Client, timeout: Duration) -> Result<u8, Failure> {
-    // The first look comes before the terminal is taken: if it fails, that is said as always.
-    let mut seen = Seen::new();
+    // The first snapshot comes before the terminal is taken: if it fails, the error is printed as usual.
+    let mut seen = WatchState::new();
     seen.take(&gather::gather(client, timeout).await?);
     let mut screen = Screen::take()?;
     seen.show(&mut screen)?;
@@ -132,7 +133,7 @@ enum Key {
     Nothing,
 }
 
-/// Whatever was typed meanwhile; never waits.
+/// The key that was pressed meanwhile; never waits.
 fn key() -> Result<Key, Failure> {
     let mut key = Key::Nothing;
     while event::poll(Duration::ZERO).map_err(Failure::failed)? {
@@ -152,7 +153,7 @@ fn key() -> Result<Key, Failure> {
 }
 
 async fn print(client: &Client, timeout: Duration, output: Output) -> Result<u8, Failure> {
-    let mut seen = Seen::new();
+    let mut seen = WatchState::new();
     let mut looks = interval(PERIOD);
     looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
@@ -166,7 +167,7 @@ async fn print(client: &Client, timeout: Duration, output: Output) -> Result<u8,
             }
             Err(failure) => {
                 let failure = failure.to_string();
-                // Said once.
+                // A trouble that lasts is reported once.
                 if seen.trouble.as_ref() != Some(&failure) {
                     eprintln!("{failure}");
                 }
@@ -176,7 +177,7 @@ async fn print(client: &Client, timeout: Duration, output: Output) -> Result<u8,
     }
 }
 
-/// What changed, and how it stands then.
+/// The changes, and the chains after them.
 fn block(now: &Snapshot, changes: &[String]) -> String {
     let mut text = changes.join("\n");
     for chain in &now.chains {

@@ -12,7 +12,7 @@ use super::snapshot::{Chain, KINDS, Member, Snapshot, reads_per_second, writes_p
 
 /// Lines of a member's box, with its frame.
 const BOX_LINES: u16 = 7;
-/// A chain: its heading, the boxes, the way back.
+/// A chain: its heading, the boxes, the acknowledgements that go back.
 const CHAIN_LINES: u16 = BOX_LINES + 3;
 /// Columns between two boxes, and those that a box needs.
 const ARROW: u16 = 7;
@@ -21,12 +21,12 @@ const WIDEST: u16 = 26;
 
 /// What is drawn.
 pub(super) struct Picture<'a> {
-    /// The look before, for whatever is per second.
+    /// The snapshot before, for all that is shown per second.
     pub(super) before: Option<&'a Snapshot>,
     pub(super) now: &'a Snapshot,
-    /// What happened lately, the newest last.
+    /// Recent events, the newest last.
     pub(super) events: &'a [String],
-    /// Why the last look failed, if it did.
+    /// Why the last snapshot failed, if it did.
     pub(super) trouble: Option<&'a str>,
 }
 
@@ -186,7 +186,7 @@ fn member_box(member: &Member, area: Rect, buffer: &mut Buffer) {
     Paragraph::new(lines).block(frame).render(area, buffer);
 }
 
-/// How far the next one is behind, and a dot that goes as updates do.
+/// The lag of the next member, and a dot that moves as updates do.
 fn arrow(from: &Member, to: &Member, moves: bool, area: Rect, buffer: &mut Buffer) {
     let last = |member: &Member| member.state.as_ref().ok().map(|state| state.last);
     let behind = last(from).zip(last(to)).map(|(from, to)| from.saturating_sub(to));
@@ -213,7 +213,7 @@ fn short(number: u64) -> String {
     }
 }
 
-/// The same where there is no room for boxes.
+/// The chain as a list, where there is no room for boxes.
 fn list(chain: &Chain, area: Rect, buffer: &mut Buffer) {
     for (member, y) in chain.members.iter().zip(area.y..area.bottom()) {
         let text = match &member.state {

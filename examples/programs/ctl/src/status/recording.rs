@@ -11,7 +11,7 @@ use ratatui::{Terminal, backend::TestBackend, buffer::Buffer};
 use super::{
     events::between,
     picture::Picture,
-    snapshot::{Chain, Member, Node, Snapshot, State},
+    snapshot::{Chain, Member, MemberReport, Node, Snapshot},
 };
 
 const WIDTH: u16 = 100;
@@ -30,7 +30,7 @@ fn text(buffer: &Buffer) -> String {
 }
 
 fn member(name: &str, role: &str, last: u64, watermark: u64, head: u64) -> Member {
-    let state = State {
+    let state = MemberReport {
         last,
         watermark,
         lag: Some(head - last),
@@ -55,7 +55,7 @@ fn snapshot(millis: u64, epoch: u64, members: Vec<Member>, nodes: Vec<Node>) -> 
     Snapshot { at: Duration::from_millis(millis), chains: vec![chain], nodes }
 }
 
-/// A chain under load, whose head dies, and into which a spare comes.
+/// A chain under load: its head dies, and a spare joins.
 fn story() -> Vec<Snapshot> {
     let healthy = |millis, last, reads| {
         let members = vec![
@@ -96,7 +96,7 @@ fn story() -> Vec<Snapshot> {
     ]
 }
 
-/// Each look after the first, with what has happened so far.
+/// A frame for each snapshot after the first, with the events so far.
 fn frames() -> Vec<Buffer> {
     let story = story();
     let mut events = Vec::new();
@@ -131,7 +131,7 @@ fn the_picture_shows_the_chain_its_lag_its_reads_and_what_happened() {
     }
 }
 
-/// In which column the first dot is.
+/// The column of the first dot.
 fn dot(text: &str) -> Option<usize> {
     text.lines().find_map(|line| line.chars().position(|sign| sign == '●'))
 }
@@ -148,11 +148,11 @@ fn a_dot_goes_down_the_chain_while_something_is_written() {
 }
 
 #[test]
-fn whatever_the_size_and_whatever_is_unknown_something_is_drawn() {
+fn any_size_and_unknown_values_are_drawn() {
     let mut now = story().swap_remove(2);
     now.chains[0].members[1].state = Err("it was not reached".to_owned());
-    let narrow = text(&draw(None, &now, &[], Some("nobody answers"), 40));
-    assert!(narrow.contains("▼ b middle · it was not reached") && narrow.contains("nobody answers"), "{narrow}");
+    let narrow = text(&draw(None, &now, &[], Some("no node answers"), 40));
+    assert!(narrow.contains("▼ b middle · it was not reached") && narrow.contains("no node answers"), "{narrow}");
     for (width, height) in [(1, 1), (20, 3), (47, 9), (300, 60)] {
         let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
         let picture = Picture { before: None, now: &now, events: &[], trouble: None };
@@ -163,7 +163,7 @@ fn whatever_the_size_and_whatever_is_unknown_something_is_drawn() {
 }
 
 #[test]
-fn what_changes_is_told_and_nothing_else() {
+fn only_changes_are_printed() {
     let story = story();
     assert_eq!(between(&story[0], &story[1]), [""; 0]);
     let lost = between(&story[2], &story[3]);

@@ -4,15 +4,15 @@ use std::time::Duration;
 
 use artillery_ddata::status::ReadsStatus;
 
-use super::gather::{Seat, Whole};
+use super::gather::{ChainSeat, ClusterReport};
 
-/// Everything that is shown.
+/// All that is shown.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Snapshot {
     /// Since watching began.
     pub(super) at: Duration,
     pub(super) chains: Vec<Chain>,
-    /// Whoever is known, spares too.
+    /// All known nodes, spares too.
     pub(super) nodes: Vec<Node>,
 }
 
@@ -20,9 +20,9 @@ pub(super) struct Snapshot {
 pub(super) struct Chain {
     pub(super) number: u32,
     pub(super) epoch: u64,
-    /// On how many members each committed update is.
+    /// The number of members that hold each committed update.
     pub(super) copies: usize,
-    /// Head first; whoever catches up stands behind the tail.
+    /// Head first; members that catch up stand behind the tail.
     pub(super) members: Vec<Member>,
 }
 
@@ -30,21 +30,21 @@ pub(super) struct Chain {
 pub(super) struct Member {
     pub(super) name: String,
     pub(super) role: String,
-    /// Or why nothing is known.
-    pub(super) state: Result<State, String>,
+    /// Or why the node's state is unknown.
+    pub(super) state: Result<MemberReport, String>,
 }
 
-/// How a member stands, by its own word.
+/// The state of a member, as it reports it.
 #[derive(Debug, Clone, Default)]
-pub(super) struct State {
+pub(super) struct MemberReport {
     /// The sequence of its newest version.
     pub(super) last: u64,
     pub(super) watermark: u64,
-    /// Updates that it lacks of the head's, where those are known.
+    /// Updates of the head that it lacks, where both are known.
     pub(super) lag: Option<u64>,
     /// Updates not known to be committed.
     pub(super) dirty: u64,
-    /// Milliseconds; `None`: it never ends.
+    /// What is left of its lease in milliseconds; `None`: the lease never ends.
     pub(super) lease: Option<u64>,
     pub(super) open: bool,
     pub(super) halted: Option<String>,
@@ -54,19 +54,19 @@ pub(super) struct State {
 pub(super) struct Node {
     pub(super) name: String,
     pub(super) role: String,
-    /// `None`: it didn't answer.
+    /// `None`: the node didn't answer.
     pub(super) reads: Option<ReadsStatus>,
 }
 
 impl Snapshot {
-    pub(super) fn of(whole: &Whole, at: Duration) -> Self {
+    pub(super) fn of(whole: &ClusterReport, at: Duration) -> Self {
         let chain = |chain: &artillery_ddata::ChainConfig| Chain {
             number: chain.chain.0,
             epoch: chain.epoch.0,
             copies: chain.serving().count(),
             members: whole.seats(chain).iter().map(member).collect(),
         };
-        let node = |told: &super::gather::Told| Node {
+        let node = |told: &super::gather::NodeReport| Node {
             name: told.name.clone(),
             role: whole.role(&told.name),
             reads: told.status.as_ref().ok().map(|status| status.reads),
@@ -82,8 +82,8 @@ impl Snapshot {
     }
 }
 
-fn member(seat: &Seat<'_>) -> Member {
-    let state = seat.view.map_err(str::to_owned).map(|view| State {
+fn member(seat: &ChainSeat<'_>) -> Member {
+    let state = seat.view.map_err(str::to_owned).map(|view| MemberReport {
         last: view.last.split_once('.').and_then(|(_, sequence)| sequence.parse().ok()).unwrap_or_default(),
         watermark: view.watermark,
         lag: seat.lag,
@@ -95,12 +95,12 @@ fn member(seat: &Seat<'_>) -> Member {
     Member { name: seat.name.clone(), role: seat.role.clone(), state }
 }
 
-/// How much a counter grew in a second; `None`: it began anew.
+/// The growth of a counter in a second; `None`: it began anew.
 fn rate(before: u64, now: u64, seconds: f64) -> Option<u64> {
     now.checked_sub(before).map(|grown| (grown as f64 / seconds).round() as u64)
 }
 
-/// Reads of a node per second, by kind, in the order of [`KINDS`]; `None` where nothing can be said.
+/// Reads of a node per second, by kind, in the order of [`KINDS`]; `None` where they are unknown.
 pub(super) fn reads_per_second(before: Option<&Snapshot>, now: &Snapshot, node: &Node) -> [Option<u64>; KINDS.len()] {
     let nothing = [None; KINDS.len()];
     let Some(before) = before else { return nothing };
@@ -115,7 +115,7 @@ pub(super) fn reads_per_second(before: Option<&Snapshot>, now: &Snapshot, node: 
     }
 }
 
-/// Kinds of reads, as people call them.
+/// Kinds of reads, by the words that the picture shows.
 pub(super) const KINDS: [&str; 6] =
     ["local clean", "dirty", "version query", "shared query", "forwarded", "through chain"];
 

@@ -1,12 +1,12 @@
-//! The same for people.
+//! The status as a table, for people.
 
 use std::fmt::Write;
 
 use comfy_table::{Table, presets::NOTHING};
 
-use super::gather::{Seat, Whole};
+use super::gather::{ChainSeat, ClusterReport};
 
-pub(super) fn text(whole: &Whole) -> String {
+pub(super) fn text(whole: &ClusterReport) -> String {
     let mut text = format!("cluster {}\n", whole.routing.cluster);
     for chain in &whole.routing.chains {
         let (number, epoch, copies) = (chain.chain.0, chain.epoch, chain.serving().count());
@@ -30,7 +30,7 @@ fn table(heads: &[&str]) -> Table {
     table
 }
 
-fn seat_row(seat: &Seat<'_>) -> Vec<String> {
+fn seat_row(seat: &ChainSeat<'_>) -> Vec<String> {
     let mut row = vec![seat.name.clone(), seat.role.clone()];
     match seat.view {
         Ok(view) => {
@@ -52,7 +52,7 @@ fn seat_row(seat: &Seat<'_>) -> Vec<String> {
     row
 }
 
-fn reads(whole: &Whole) -> Table {
+fn reads(whole: &ClusterReport) -> Table {
     let mut table =
         table(&["node", "local clean", "dirty", "version query", "shared query", "forwarded", "through chain", ""]);
     for told in whole.nodes.values() {
@@ -73,7 +73,7 @@ fn reads(whole: &Whole) -> Table {
     table
 }
 
-fn members(whole: &Whole) -> Table {
+fn members(whole: &ClusterReport) -> Table {
     let mut table = table(&["node", "addr", "state", "role"]);
     for member in whole.members() {
         table.add_row([member.node, member.addr, member.state, &whole.role(member.node)]);

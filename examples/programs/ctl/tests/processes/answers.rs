@@ -3,7 +3,7 @@
 use artillery_processes::{CTL, Cluster, Node, expect, token};
 
 #[tokio::test]
-async fn values_versions_and_exit_codes() {
+async fn answers_carry_values_versions_and_exit_codes() {
     let cluster = Cluster::start(&[]).await;
     let at = cluster.addrs[1].as_str();
     let (out, err) = cluster.ctl(at, 1, &["get", "absent"]).await;
@@ -24,7 +24,7 @@ async fn values_versions_and_exit_codes() {
     for mode in ["strong", "chain", "eventual", "bounded:10,60000"] {
         let (out, err) = cluster.ctl(at, 0, &["get", "key", "--read", mode]).await;
         assert_eq!(out, "two\n");
-        // What may be old or not committed says so.
+        // Reads that may be old or not committed are marked.
         let word = mode.split(':').next().unwrap();
         assert_eq!(err.contains(&format!("{word} read")), !["strong", "chain"].contains(&mode), "{err}");
         assert_eq!(cluster.json(0, &["get", "key", "--read", mode]).await["read"], *word);
@@ -35,7 +35,7 @@ async fn values_versions_and_exit_codes() {
 }
 
 #[tokio::test]
-async fn by_mdns_the_cluster_is_found_too() {
+async fn the_cluster_is_found_by_mdns() {
     let cluster = Cluster::start(&[]).await;
     cluster.ctl(&cluster.addrs[0], 0, &["put", "key", "value"]).await;
     let secret = Some(cluster.secret.as_str());
@@ -47,8 +47,8 @@ async fn by_mdns_the_cluster_is_found_too() {
 async fn an_unknown_outcome_has_its_own_code() {
     let mut cluster = Cluster::start(&[]).await;
     let put = cluster.json(0, &["put", "key", "value"]).await;
-    // The head has nothing to settle it by but an update, and the tail will never commit that. Nobody is there who could
-    // decide with it that the chain goes on without them.
+    // The head can settle it only by an update, and the tail will never commit that. The nodes that could decide with
+    // the head that the chain goes on without them are gone.
     cluster.nodes[2].kill().await;
     cluster.nodes[1].kill().await;
     let request = put["request"].as_str().unwrap();
@@ -57,13 +57,13 @@ async fn an_unknown_outcome_has_its_own_code() {
     assert_eq!(answer["kind"], "outcome_unknown", "{answer}");
     let settled = cluster.json(0, &["outcome", request]).await;
     assert_eq!((&settled["outcome"], &settled["version"]), (&"applied".into(), &put["version"]), "{settled}");
-    // Without a session nothing of the write's was sent.
+    // Without a session nothing of the write was sent.
     let answer = cluster.json(1, &["--timeout", "1500", "put", "key", "value"]).await;
     assert_eq!(answer["kind"], "not_applied", "{answer}");
 }
 
 #[tokio::test]
-async fn what_is_counted_appended_and_scanned() {
+async fn increments_appends_and_scans_are_answered() {
     let cluster = Cluster::start(&[]).await;
     let at = cluster.addrs[2].as_str();
     assert_eq!(cluster.ctl(at, 0, &["incr", "n/sold"]).await.0, "1\n");
@@ -102,16 +102,16 @@ async fn changes_are_watched_from_a_position() {
     let changes: Vec<serde_json::Value> = lines.iter().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!((&changes[0]["key"], &changes[0]["value"]), (&"w/b".into(), &"2".into()), "{lines:?}");
     assert_eq!((&changes[1]["key"], &changes[1]["value"]), (&"w/a".into(), &serde_json::Value::Null), "{lines:?}");
-    // Behind the first of them there is the second one alone.
+    // After the first change there is only the second one.
     let mut other = watch(changes[0]["position"].as_str().unwrap().to_owned());
     assert_eq!(other.out.until(|lines| !lines.is_empty()).await.unwrap(), lines[1..]);
     let (_, err) = cluster.ctl(at, 2, &["watch", "w/", "--from", "1.7"]).await;
     assert!(err.contains("frontier"), "{err}");
 }
 
-/// Whoever reads its output has seen enough, and no further change comes that would show it.
+/// The reader of its output has seen enough, and no further change comes that would show that to `ctl`.
 #[tokio::test]
-async fn who_watches_ends_when_its_reader_is_gone() {
+async fn a_watch_ends_when_its_reader_is_gone() {
     const PIPE: &str = r#"{ "$0" "$@"; echo "exit code $?" >&2; } | head -n 1"#;
     let cluster = Cluster::start(&[]).await;
     let at = cluster.addrs[1].as_str();

@@ -2,7 +2,7 @@
 
 use std::process::Stdio;
 
-use artillery_processes::{CTL, Cluster, Members, Node, PATIENCE, text};
+use artillery_processes::{CTL, Cluster, Members, Node, TEST_TIMEOUT, text};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     process::Command,
@@ -12,7 +12,7 @@ use tokio::{
 const ENTER: &str = "\x1b[?1049h";
 const LEAVE: &str = "\x1b[?1049l";
 
-/// `ctl` on a terminal of its own, made by script(1).
+/// Starts `ctl` on a terminal of its own, made by script(1).
 fn on_a_terminal(cluster: &Cluster) -> Option<tokio::process::Child> {
     let ctl = format!("{} --cluster {} --no-mdns --seed {} status --watch", *CTL, cluster.name, cluster.addrs[0]);
     let mut script = Command::new("script");
@@ -33,7 +33,7 @@ async fn a_terminal_is_drawn_on_and_given_back() {
     let cluster = Cluster::start(&[]).await;
     for key in ["q", "\x03"] {
         let Some(mut script) = on_a_terminal(&cluster) else {
-            println!("SKIPPED: no script(1) here: nobody has looked at a terminal");
+            println!("SKIPPED: no script(1) here: the terminal was not tested");
             return;
         };
         let (mut keys, mut screen) = (script.stdin.take().unwrap(), script.stdout.take().unwrap());
@@ -46,16 +46,16 @@ async fn a_terminal_is_drawn_on_and_given_back() {
                 seen.extend_from_slice(&some[..count]);
             }
         };
-        timeout(PATIENCE, drawn).await.expect("nothing is drawn");
+        timeout(TEST_TIMEOUT, drawn).await.expect("nothing is drawn");
         let shown = text(&seen);
         for part in [ENTER, "chain 0", "head", "middle", "tail", "local clean"] {
             assert!(shown.contains(part), "no {part:?} in {shown:?}");
         }
         assert!(!shown.contains(LEAVE));
         keys.write_all(key.as_bytes()).await.unwrap();
-        timeout(PATIENCE, screen.read_to_end(&mut seen)).await.expect("it doesn't end").unwrap();
+        timeout(TEST_TIMEOUT, screen.read_to_end(&mut seen)).await.expect("it doesn't end").unwrap();
         assert!(text(&seen).contains(LEAVE), "the terminal isn't given back");
-        assert_eq!(timeout(PATIENCE, script.wait()).await.unwrap().unwrap().code(), Some(0));
+        assert_eq!(timeout(TEST_TIMEOUT, script.wait()).await.unwrap().unwrap().code(), Some(0));
     }
 }
 

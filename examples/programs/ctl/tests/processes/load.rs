@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use artillery_processes::{CTL, Cluster, Node, PATIENCE, assert_documented, documented};
+use artillery_processes::{CTL, Cluster, Node, TEST_TIMEOUT, assert_documented, documented};
 use serde_json::Value;
 use tokio::time::{Instant, sleep, timeout};
 
@@ -50,7 +50,7 @@ async fn loading(cluster: &Cluster) -> Node {
     let find = ["--cluster", &cluster.name, "--no-mdns", "--seed", &cluster.addrs[2], "--json"];
     let load = [&find[..], &["load", "--clients", "16", "--seconds", "6"], &CHECKED].concat();
     let load = Node::of(&CTL, &cluster.secret, &load);
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TEST_TIMEOUT;
     while sum(&cluster.json(0, &["status"]).await, "local_clean") < before + 500 {
         assert!(Instant::now() < deadline, "nothing is read: {:#?}", load.err.all());
         sleep(Duration::from_millis(50)).await;
@@ -58,7 +58,7 @@ async fn loading(cluster: &Cluster) -> Node {
     load
 }
 
-/// Insists that it ends soon after its result, be that good or bad.
+/// Insists that it ends soon after its result, good or bad.
 async fn ends_after_its_result(mut load: Node) -> Value {
     let result = load.ready().await;
     let ended = timeout(Duration::from_secs(30), load.ended()).await;
@@ -75,7 +75,7 @@ async fn a_load_ends_though_its_head_is_killed() {
     assert_eq!(result["wrong"], 0, "{result}");
 }
 
-/// Processes that are stopped answer nothing, and take nothing back: as nodes to which the link went away.
+/// Stopped processes answer nothing, and read nothing: as nodes beyond a broken link.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_load_ends_though_nothing_answers_any_more() {
     let cluster = Cluster::start(&[]).await;

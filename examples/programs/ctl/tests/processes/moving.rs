@@ -1,14 +1,14 @@
-//! What an operator changes under load: members change places, and one leaves, and nobody is told of a failure.
+//! An operator's orders under load: members change places, and two leave, and no client sees a failure.
 
 use std::time::Duration;
 
-use artillery_processes::{Cluster, PATIENCE};
+use artillery_processes::{Cluster, TEST_TIMEOUT};
 use serde_json::Value;
 use tokio::time::{Instant, sleep};
 
 const SECONDS: &str = "12";
 
-/// The members of the chain that serve, head first, as all who serve say it.
+/// The serving members of the chain, head first, as `ctl status` reports them.
 async fn members(cluster: &Cluster) -> Vec<String> {
     let status = cluster.json(0, &["status"]).await;
     let members = status["chains"][0]["members"].as_array().cloned().unwrap_or_default();
@@ -17,7 +17,7 @@ async fn members(cluster: &Cluster) -> Vec<String> {
 }
 
 async fn until(cluster: &Cluster, wanted: impl Fn(&[String]) -> bool) -> Vec<String> {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TEST_TIMEOUT;
     loop {
         let members = members(cluster).await;
         if wanted(&members) {

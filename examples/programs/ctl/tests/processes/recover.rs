@@ -1,5 +1,5 @@
-//! Most of those who keep the configuration are gone for good: what goes on, what is refused, and how an operator has what
-//! is left go on (docs/DESIGN.md §5.12).
+//! Most of the nodes that keep the configuration are gone for good: what goes on, what is refused, and how an operator
+//! lets the rest go on (docs/DESIGN.md §5.12).
 
 use std::time::Duration;
 
@@ -41,7 +41,7 @@ async fn is_whole(cluster: &Cluster, addr: &str) {
     }
 }
 
-/// Has the node at `addr` go on, as the one that is left; what was printed.
+/// Has the node at `addr` go on, as the one that is left. Returns what `ctl` printed.
 async fn recover(cluster: &Cluster, addr: &str, id: &str) -> Value {
     let begun = Instant::now();
     let (code, out, err) = ctl(cluster, addr, &["--json", "recover", "--accept-loss", id]).await;
@@ -64,7 +64,7 @@ async fn the_last_of_three_goes_on_when_it_is_told_to() {
     let (code, _, err) = ctl(&cluster, &last, &["recover", "--accept-loss", &id]).await;
     assert!(code == Some(1) && err.contains("nothing is lost"), "{code:?} {err}");
     cluster.nodes[1].kill().await;
-    // What needs the others is refused, and what doesn't goes on.
+    // Requests that need the other nodes are refused, and all others go on.
     let (code, _, err) = ctl(&cluster, &last, &["put", "k/0", "x"]).await;
     assert!(code == Some(1) || code == Some(3), "{code:?} {err}");
     assert_eq!(cluster.ctl(&last, 0, &["get", "k/7", "--read", "eventual"]).await.0, "7\n");
@@ -80,7 +80,7 @@ async fn the_last_of_three_goes_on_when_it_is_told_to() {
     is_whole(&cluster, &last).await;
     let (_, _, err) = ctl(&cluster, &last, &["recover", "--accept-loss", &id]).await;
     assert!(err.contains("nothing is lost"), "once is enough: {err}");
-    // Whoever comes now is taken in.
+    // New nodes are admitted now.
     let mut new = Node::start(&cluster.name, &cluster.secret, &["--no-mdns", "--seed", &last]);
     let line = new.ready().await;
     assert_eq!(line["role"], "tail", "{line}");
@@ -92,7 +92,7 @@ fn is_of_another_history<T>(outcome: Result<T, Error>) -> bool {
 }
 
 #[tokio::test]
-async fn sessions_and_watches_of_before_are_refused_and_new_ones_are_not() {
+async fn old_sessions_and_watches_are_refused_and_new_ones_are_not() {
     let (mut cluster, id, last) = filled().await;
     let builder = Client::builder().cluster(&cluster.name).secret(&cluster.secret).seed(last.parse().unwrap());
     let client = builder.connect().await.unwrap();
@@ -121,9 +121,9 @@ async fn sessions_and_watches_of_before_are_refused_and_new_ones_are_not() {
     assert_eq!(watch.next().await.unwrap().unwrap().key, "k/1");
 }
 
-/// The survivor's log still names their old lives, at addresses where nobody is any more.
+/// The survivor's log still names their old incarnations, at addresses where no node listens any more.
 #[tokio::test]
-async fn those_left_behind_come_back_under_their_old_names() {
+async fn nodes_left_behind_rejoin_under_their_old_names() {
     let (mut cluster, id, last) = filled().await;
     for node in &mut cluster.nodes[..2] {
         node.kill().await;
@@ -142,7 +142,7 @@ async fn those_left_behind_come_back_under_their_old_names() {
 }
 
 #[tokio::test]
-async fn who_was_only_paused_stops_when_it_wakes_up() {
+async fn a_paused_node_stops_when_it_resumes() {
     let (mut cluster, id, last) = filled().await;
     for node in &cluster.nodes[..2] {
         node.signal("-STOP").await;
@@ -162,7 +162,7 @@ async fn who_was_only_paused_stops_when_it_wakes_up() {
         assert!(said.is_some(), "{:?}", node.err.all());
     }
     assert_eq!(cluster.ctl(&last, 0, &["get", "k/0"]).await.0, "new\n");
-    // Others take their places.
+    // Other nodes take their places.
     for _ in 0..2 {
         let mut node = Node::start(&cluster.name, &cluster.secret, &["--no-mdns", "--seed", &last]);
         let line = node.ready().await;
@@ -174,7 +174,7 @@ async fn who_was_only_paused_stops_when_it_wakes_up() {
 }
 
 #[tokio::test]
-async fn without_a_member_that_lives_nothing_survives() {
+async fn recovery_without_a_live_member_is_refused() {
     let (name, secret) = (format!("test-{}", token()), token());
     let mut nodes: Vec<_> =
         (0..5).map(|_| Node::start(&name, &secret, &["--expect", "5", "--replicas", "3"])).collect();

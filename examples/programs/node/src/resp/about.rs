@@ -1,4 +1,4 @@
-//! What a node says of itself and of its commands.
+//! Answers about a node and about its commands.
 
 use artillery_ddata::{ChainConfig, Node, Place, status::NodeStatus};
 
@@ -11,7 +11,7 @@ use super::{
     table::{self, COMMANDS, Spec},
 };
 
-/// The release of Redis whose answers these commands give: some clients look at it before they use a command.
+/// The release of Redis whose answers these commands give. Some clients check it before they use a command.
 const LIKE_REDIS: &str = "7.0.0";
 
 /// `COMMAND`.
@@ -20,7 +20,7 @@ pub(super) fn command(words: &Words) -> Reply {
     match what.as_str() {
         "count" if words.len() == 2 => Reply::count(COMMANDS.len()),
         "count" => table::wrong_number("command|count"),
-        // There is no text about any command, which is an answer that clients know.
+        // No command has a text; clients know such an answer.
         "docs" => Reply::Map(Vec::new()),
         "info" if words.len() == 2 => Reply::List(COMMANDS.iter().map(described).collect()),
         "info" => {
@@ -42,7 +42,7 @@ fn described(spec: &Spec) -> Reply {
     Reply::List(all)
 }
 
-/// `CONFIG GET`, of the little that programs ask for.
+/// `CONFIG GET`, for the few settings that programs ask for.
 pub(super) fn config(words: &Words) -> Reply {
     if !words[1].eq_ignore_ascii_case(b"get") {
         return unknown_part(words, "CONFIG");
@@ -63,13 +63,13 @@ pub(super) fn config(words: &Words) -> Reply {
     Reply::Map(found.map(|(name, value)| (Reply::text(name), Reply::text(value))).collect())
 }
 
-/// What an unknown second word is told.
+/// The answer to an unknown second word.
 pub(super) fn unknown_part(words: &Words, command: &str) -> Reply {
     let part = words.get(1).map(|part| String::from_utf8_lossy(&part[..part.len().min(128)]).into_owned());
     Reply::error(format_args!("unknown subcommand '{}'. Try {command} HELP.", part.unwrap_or_default()))
 }
 
-/// What is said behind `HELLO`. Every node takes writes, so every one is a master to a Redis client.
+/// The answer to `HELLO`. Every node takes writes, so every node is a master to a Redis client.
 pub(super) fn hello(id: u64, protocol: Protocol) -> Reply {
     let version = if protocol == Protocol::Three { 3 } else { 2 };
     let fields = [
@@ -99,14 +99,14 @@ pub(super) fn role(status: &NodeStatus) -> Reply {
     Reply::List(vec![Reply::text("master"), Reply::Number(offset), Reply::List(others.map(replica).collect())])
 }
 
-/// How many members serve beside one: every write that was acknowledged is on them. A spare says what members say.
+/// The number of serving members beside one: they hold every acknowledged write. A spare repeats what members report.
 pub(super) fn others(node: &Node) -> i64 {
     let chains = node.routing();
     let serving = chains.iter().flat_map(|known| known.chains.first()).flat_map(ChainConfig::serving).count();
     i64::try_from(serving.saturating_sub(1)).unwrap_or(i64::MAX)
 }
 
-/// `DBSIZE`: the keys here.
+/// `DBSIZE`: the keys of this node.
 pub(super) fn size(status: &NodeStatus) -> Reply {
     let keys: u64 = status.chains.iter().map(|chain| chain.keys).sum();
     Reply::Number(i64::try_from(keys).unwrap_or(i64::MAX))

@@ -1,4 +1,4 @@
-//! What a command asks for, once its words are understood.
+//! What a command asks for, after its words were parsed.
 
 use artillery_ddata::Version;
 use bytes::Bytes;
@@ -15,7 +15,7 @@ use super::{
     write::{SetAnswer, When, Write},
 };
 
-/// What is to be done.
+/// A parsed command.
 #[derive(Debug, Clone)]
 pub(super) enum Ask {
     /// Nothing: the answer is known.
@@ -50,14 +50,14 @@ pub(super) enum AboutNode {
     DbSize,
     Role,
     Scan(Scan),
-    /// Until so many other members hold all writes, for so many milliseconds; 0: for ever.
+    /// Wait until this many other members hold all writes, for so many milliseconds; 0: for ever.
     Wait {
         copies: i64,
         ms: u64,
     },
 }
 
-/// Understands the words of a command, or says what is wrong with them.
+/// Parses the words of a command, or returns the error.
 pub(super) fn understand(spec: &Spec, words: &Words) -> Result<Ask, Reply> {
     Ok(match spec.kind {
         Kind::Get => read(What::Value, words),

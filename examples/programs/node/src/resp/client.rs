@@ -1,4 +1,4 @@
-//! One client of the port: what it has said of itself, and what its commands come to.
+//! One client of the port: its settings, and the results of its commands.
 
 mod own;
 mod pending;
@@ -12,7 +12,7 @@ use tokio::{net::tcp::OwnedWriteHalf, task::coop, time::timeout};
 
 use self::{pending::Pending, transaction::Transaction};
 use super::{
-    Shared, about,
+    PortShared, about,
     ask::{AboutNode, Ask, Own, understand},
     frame::{Bounds, Words},
     output::Output,
@@ -20,15 +20,15 @@ use super::{
     table::{self, Kind},
 };
 
-/// What this node says of itself comes at once, or something is very wrong.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// The longest wait for this node's own status, which comes at once unless something is very wrong.
+const STATUS_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A client.
 pub(super) struct Client {
-    shared: Arc<Shared>,
+    shared: Arc<PortShared>,
     id: u64,
     protocol: Protocol,
-    /// Whether it said the password, or needs none.
+    /// Whether the client has sent the password, or needs none.
     trusted: bool,
     name: Option<Bytes>,
     /// Commands that aren't answered yet.
@@ -41,13 +41,13 @@ pub(super) struct Client {
     pub(super) output: Output,
 }
 
-/// How it goes on after a command.
+/// How a connection goes on after a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Then {
     Next,
     /// It wants to leave.
     Leave,
-    /// It wants to wait until so many other members serve, for so many milliseconds; 0: for ever.
+    /// The client wants to wait until this many other members serve, for so many milliseconds; 0: for ever.
     Wait {
         copies: i64,
         ms: u64,
@@ -55,7 +55,7 @@ pub(super) enum Then {
 }
 
 impl Client {
-    pub(super) fn new(shared: Arc<Shared>, id: u64, socket: OwnedWriteHalf) -> Self {
+    pub(super) fn new(shared: Arc<PortShared>, id: u64, socket: OwnedWriteHalf) -> Self {
         Self {
             output: Output::new(socket, shared.answers.clone()),
             trusted: shared.secret.is_none(),
@@ -69,7 +69,7 @@ impl Client {
         }
     }
 
-    /// What may be taken in from it.
+    /// The bounds of its commands.
     pub(super) fn bounds(&self) -> Bounds {
         let limits = &self.shared.limits;
         Bounds { word: limits.word_bytes, command: limits.command_bytes, trusted: self.trusted }
@@ -80,9 +80,9 @@ impl Client {
         self.transaction.as_ref().map_or(0, Transaction::bytes)
     }
 
-    /// Does what a command says, or begins to: [`flush`](Self::flush) sees to its answer.
+    /// Runs a command, or begins to: [`flush`](Self::flush) completes its answer.
     pub(super) async fn execute(&mut self, words: &Words) -> Then {
-        // Reads that are all ready at once would starve others without this.
+        // Reads that are ready at once would starve other connections without this.
         coop::consume_budget().await;
         let spec = match table::find(words) {
             Ok(spec) => spec,
@@ -111,14 +111,15 @@ impl Client {
         Then::Next
     }
 
-    /// Answers behind all commands before, with what isn't large.
+    /// Adds an answer that isn't large, behind those of all earlier commands.
     pub(super) fn say(&mut self, reply: Reply) {
         if let Some(reply) = self.pending.behind(reply) {
             self.output.say(&reply, self.protocol);
         }
     }
 
-    /// Answers behind all commands before. `applied`: if the answer is lost, what it is about isn't.
+    /// Adds an answer, behind those of all earlier commands. `applied`: its command has taken effect, also if the
+    /// answer is lost.
     async fn tell(&mut self, reply: Reply, applied: bool) {
         self.flush().await;
         self.output.tell(vec![reply], self.protocol, applied).await;
@@ -160,7 +161,7 @@ impl Client {
             }
             return Then::Next;
         }
-        let Ok(status) = timeout(PATIENCE, self.shared.node.status()).await else {
+        let Ok(status) = timeout(STATUS_TIMEOUT, self.shared.node.status()).await else {
             self.say(Reply::Error("BUSY this node didn't say how it is".into()));
             return Then::Next;
         };
@@ -174,7 +175,7 @@ impl Client {
         Then::Next
     }
 
-    /// How many other members hold every write that was acknowledged.
+    /// The number of other members that hold every acknowledged write.
     pub(super) fn copies(&self) -> i64 {
         about::others(&self.shared.node)
     }

@@ -16,7 +16,7 @@ use tokio::{
 };
 
 use super::{
-    Shared,
+    PortShared,
     client::{Client, Then},
     frame::{Frames, Next},
     plain,
@@ -25,19 +25,19 @@ use super::{
 
 /// Bytes that are read at a time.
 pub(super) const CHUNK: usize = 16 << 10;
-/// Bytes of a command, of a transaction, or of answers that every connection may hold.
+/// Bytes of a command, of a transaction, or of answers that every connection may hold without taking room.
 pub(super) const FREE: usize = 64 << 10;
-/// Whoever sends a large command, or takes in answers, so slowly that nothing moves for so long, is cut off.
+/// A client that sends a large command, or takes in answers, is cut off when nothing moves for this long.
 pub(super) const STALLED: Duration = Duration::from_secs(30);
-/// How often somebody who waits for members is looked after.
-const LOOK: Duration = Duration::from_millis(100);
+/// Between two looks at the members, for a client that waits for them.
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 /// Plain commands that count as one step of a connection: after 128 steps (tokio's budget) other connections have their turn.
 const PLAIN_RUN: usize = 16;
 
 /// A connection.
 pub(super) struct Connection {
     socket: OwnedReadHalf,
-    shared: Arc<Shared>,
+    shared: Arc<PortShared>,
     client: Client,
     input: BytesMut,
     frames: Frames,
@@ -45,24 +45,24 @@ pub(super) struct Connection {
     room: Option<OwnedSemaphorePermit>,
 }
 
-/// Why there is no more to do for now.
+/// Why a connection has no command to run.
 enum Idle {
-    /// Until more bytes come; so many belong to the command that isn't whole.
+    /// It needs more bytes: this many belong to the incomplete command.
     Wants(usize),
-    /// For good.
+    /// The connection is over.
     Over,
 }
 
 impl Connection {
-    pub(super) fn new(socket: TcpStream, shared: Arc<Shared>, id: u64) -> Self {
+    pub(super) fn new(socket: TcpStream, shared: Arc<PortShared>, id: u64) -> Self {
         let (socket, output) = socket.into_split();
         let client = Client::new(shared.clone(), id, output);
         Self { socket, shared, client, input: BytesMut::new(), frames: Frames::default(), room: None }
     }
 
-    /// Serves it until one side ends it.
+    /// Serves the connection until one side ends it.
     pub(super) async fn run(mut self) -> Result<()> {
-        // An answer that waits for the next one would wait for a timer.
+        // Without this an answer might wait in the kernel until a timer ends, for a next one to travel with it.
         self.socket.as_ref().set_nodelay(true)?;
         loop {
             let idle = self.commands().await?;
@@ -78,11 +78,11 @@ impl Connection {
         }
     }
 
-    /// Makes all commands that are there.
+    /// Runs all commands that have come.
     async fn commands(&mut self) -> Result<Idle> {
         loop {
             while self.plain() {
-                // Plain commands that come without end would starve other connections without this.
+                // An endless stream of plain commands would starve other connections without this.
                 coop::consume_budget().await;
                 self.client.output.write_much().await?;
             }
@@ -114,7 +114,7 @@ impl Connection {
         }
     }
 
-    /// Does plain commands that stand first, a few at a time. Whether there were any.
+    /// Runs the plain commands that come first, a few at a time. Returns whether there were any.
     fn plain(&mut self) -> bool {
         if self.room.is_some() || !self.frames.is_new() {
             return false;
@@ -132,20 +132,20 @@ impl Connection {
         done > 0
     }
 
-    /// Sees to it that there is room for a command of which so many bytes are known, and for what its client has queued.
-    /// Whether there is: else it has been told.
+    /// Takes room for a command of which this many bytes are known, and for what its client has queued. Returns whether
+    /// there is room: otherwise the client has got an error.
     async fn hold(&mut self, known: usize) -> bool {
         let wanted = known + self.client.queued_bytes();
         let Some(more) = wanted.checked_sub(FREE) else {
             if self.room.take().is_some() {
-                // What large commands came in goes with them.
+                // Frees the buffer in which large commands came.
                 self.input = BytesMut::from(&self.input[..]);
             }
             return true;
         };
         let held = self.room.as_ref().map_or(0, OwnedSemaphorePermit::num_permits);
         let Some(lacking) = (more >> 10).checked_sub(held).filter(|lacking| *lacking > 0) else { return true };
-        // Others wait for these answers perhaps, and free what is waited for.
+        // Other clients may wait for these answers, and free the room that this one waits for.
         self.client.flush().await;
         if self.client.output.write_all().await.is_err() {
             return false;
@@ -161,20 +161,20 @@ impl Connection {
         true
     }
 
-    /// Takes in more of what comes. Whether there may be more behind it.
+    /// Reads more bytes. Returns whether more may follow.
     async fn read(&mut self, known: usize) -> Result<bool> {
         self.input.reserve(known.saturating_sub(self.input.len()).max(CHUNK));
         let read = if self.room.is_some() {
             let read = timeout(STALLED, self.socket.read_buf(&mut self.input)).await;
             read.map_err(|_| Error::from(ErrorKind::TimedOut))??
         } else {
-            // No more than a chunk at a time, whatever room there happens to be.
+            // Read no more than a chunk at a time, however much room the buffer has.
             self.socket.read_buf(&mut (&mut self.input).limit(CHUNK)).await?
         };
         Ok(read > 0)
     }
 
-    /// Waits for members. Whether the connection is still there.
+    /// Waits for members. Returns whether the connection is still open.
     async fn wait(&mut self, copies: i64, ms: u64) -> Result<bool> {
         self.client.output.write_all().await?;
         let end = (ms > 0).then(|| Instant::now() + Duration::from_millis(ms.min(u64::from(u32::MAX))));
@@ -184,7 +184,7 @@ impl Connection {
                 self.client.say(Reply::Number(others));
                 return Ok(true);
             }
-            let next = Instant::now() + LOOK;
+            let next = Instant::now() + POLL_INTERVAL;
             sleep_until(end.map_or(next, |end| end.min(next))).await;
             if self.is_gone() {
                 return Ok(false);

@@ -1,7 +1,8 @@
 //! What a client is told when a command has no result.
 //!
-//! `NOLEASE`, `NOCHAIN` and `BUSY` promise that nothing was applied, by this attempt or an earlier one, so that a client
-//! may send the command again; `UNKNOWN` says that nobody knows. No other answer begins with these words.
+//! `NOLEASE`, `NOCHAIN` and `BUSY` promise that nothing was applied, by this attempt or an earlier one, so that a
+//! client may send the command again; `UNKNOWN` says that the outcome is unknown. No other answer begins with these
+//! words.
 
 use artillery_ddata::{Error, Kv, NotLocal, Refusal, error::NotApplied};
 
@@ -13,18 +14,18 @@ pub(super) const OVERFLOW: &str = "increment or decrement would overflow";
 pub(super) const SYNTAX: &str = "syntax error";
 const CROSS_SLOT: &str = "CROSSSLOT Keys in request don't hash to the same slot";
 
-/// The one way from the library's errors to those of the protocol.
+/// Converts an error of the library to the answer that a client gets.
 pub(super) fn told(error: &Error) -> Reply {
     match error {
         Error::Refused { reason, .. } => refused(reason),
         Error::NotApplied { reason, .. } => not_applied(reason),
-        // Also of a kind that this release doesn't know: it may be one that leaves something behind.
+        // Also for kinds of errors that this release doesn't know: the command may have taken effect.
         _ => Reply::Error(format!("UNKNOWN {error}").into()),
     }
 }
 
-/// The same for a read of this key. Nobody was reached who could serve it: where this node's own lease is out, that is why it
-/// had to ask.
+/// Like [`told`], for a read of this key. If no member could be reached, and this node's own lease is out, the answer
+/// says so: for that reason the node had to ask others.
 pub(super) fn told_of_read(kv: &Kv, key: &[u8], error: &Error) -> Reply {
     match (error, kv.get_local(key)) {
         (Error::NotApplied { reason, .. }, Err(NotLocal::NoLease)) => {
@@ -34,7 +35,7 @@ pub(super) fn told_of_read(kv: &Kv, key: &[u8], error: &Error) -> Reply {
     }
 }
 
-/// Whether a read failed by what it asked for: another one may be served all the same.
+/// Whether a read failed because of its own keys: another read may still succeed.
 pub(super) fn is_about_keys(error: &Error) -> bool {
     use Refusal::{BatchSize, KeyTooLong, ManyChains, ValueTooLarge};
     matches!(
@@ -47,7 +48,7 @@ fn not_applied(reason: &NotApplied) -> Reply {
     let kind = match reason {
         NotApplied::TimedOut => "BUSY",
         NotApplied::WithinRuntime => "ERR",
-        // Not formed, not reached, not known, stopped: from here there is no way to the chain.
+        // Not formed, not reached, not known, stopped: no chain can be reached from here.
         _ => "NOCHAIN",
     };
     Reply::Error(format!("{kind} nothing was applied: {reason}").into())
@@ -108,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_applied_says_so() {
+    fn errors_say_that_nothing_was_applied() {
         let node = NodeId::from_name("a");
         let cases = [
             ("BUSY", NotApplied::TimedOut),

@@ -1,7 +1,8 @@
-//! Commands out of the bytes that come: bounded while they are incomplete, decoded when they are whole.
+//! Splits incoming bytes into commands: bounded while they are incomplete, decoded when they are whole.
 //!
-//! The codec would take in whatever it is told to and go as deep as it is led. So the lengths that a peer announces are
-//! looked at first, each once, however the bytes come; the codec sees whole commands of strings only.
+//! The codec trusts the lengths that a peer announces: unbounded ones would exhaust memory, and deep nesting the stack.
+//! So the announced lengths are checked first, each once, however the bytes come in pieces; the codec sees only whole
+//! commands made of strings.
 
 use bytes::{Buf, Bytes, BytesMut};
 use redis_protocol::resp2::{decode::decode_range, types::RangeFrame};
@@ -9,55 +10,55 @@ use smallvec::SmallVec;
 
 use super::{inline, number};
 
-/// A line may be so long, in bytes: one that says how much follows, or a whole inline command.
+/// Bytes of a line, at most: of one that announces a length, or of a whole inline command.
 const MAX_LINE: usize = 64 << 10;
 /// Words of a command, at most.
 const MAX_WORDS: i64 = 1 << 20;
-/// Of somebody who hasn't said the password: words, and bytes of each.
+/// Bounds for a client that hasn't sent the password: words, and bytes of each.
 const MAX_STRANGE: (i64, i64) = (10, 16 << 10);
 
 /// The name of a command and what follows it.
 pub(super) type Words = SmallVec<[Bytes; 4]>;
 
-/// What stands first among the bytes.
+/// The first thing in the buffer.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Next {
     /// A command.
     Command(Words),
-    /// The beginning of one; so many bytes are known to belong to it.
+    /// The beginning of a command of at least this many bytes.
     Part(usize),
-    /// Nothing that can be gone on behind.
+    /// Invalid bytes, after which no command can be found.
     Bad(String),
 }
 
-/// What may be taken in.
+/// Bounds of a command.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Bounds {
     /// Bytes of a word.
     pub(super) word: usize,
     /// Bytes of a command.
     pub(super) command: usize,
-    /// Whether the password was said, or none is needed.
+    /// Whether the client has sent the password, or needs none.
     pub(super) trusted: bool,
 }
 
-/// How far the first command has been looked at.
+/// How far the first command has been scanned.
 #[derive(Debug, Default)]
 pub(super) struct Frames {
-    /// It was looked at up to here, which may lie behind what is there.
+    /// Scanned up to here, which may lie behind the bytes that have come.
     at: usize,
-    /// Words that are still to come; `None`: not even how many is known.
+    /// Words that are still to come; `None`: their number is not known yet.
     left: Option<i64>,
 }
 
-/// A line that isn't whole, or is bad.
+/// An incomplete or invalid line.
 enum Stop {
     Part,
     Bad(String),
 }
 
 impl Frames {
-    /// Whether nothing of a command has been looked at yet.
+    /// Whether no part of a command has been scanned yet.
     pub(super) fn is_new(&self) -> bool {
         self.left.is_none()
     }
@@ -86,7 +87,7 @@ impl Frames {
         }
     }
 
-    /// Goes on to the end of a command in the form of an array.
+    /// Scans on to the end of a command in the form of an array.
     fn look(&mut self, buffer: &[u8], bounds: &Bounds) -> Result<(), Stop> {
         if self.left.is_none() {
             let (words, behind) = announced(buffer, 0, "mbulk count", "multibulk length", MAX_WORDS)?;
@@ -160,7 +161,8 @@ fn decode(frame: &Bytes) -> Option<Words> {
 /// Bytes of a word that is copied rather than kept with all the bytes that it came with.
 pub(super) const SHORT: usize = 16 << 10;
 
-/// A word for longer than its command lives. Short ones are copied: they would keep all that came with them.
+/// Keeps a word for longer than its command lives. Short words are copied: otherwise each would keep the whole buffer
+/// that it came in.
 pub(super) fn keep(word: &Bytes) -> Bytes {
     if word.len() <= SHORT { Bytes::copy_from_slice(word) } else { word.clone() }
 }
@@ -171,7 +173,7 @@ mod tests {
 
     const BOUNDS: Bounds = Bounds { word: 1000, command: 3000, trusted: true };
 
-    /// What comes of these bytes, whole and in a hundred pieces or more, down to single bytes.
+    /// The commands in these bytes, whole and in a hundred pieces or more, down to single bytes.
     fn all(bytes: &[u8]) -> Vec<Next> {
         let run = |pieces: Vec<&[u8]>| {
             let (mut frames, mut buffer, mut seen) = (Frames::default(), BytesMut::new(), Vec::new());
@@ -205,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn commands_in_any_pieces() {
+    fn commands_in_any_pieces_are_found() {
         let get = command(&["GET", "k"]);
         assert_eq!(all(b"*2\r\n$3\r\nGET\r\n$1\r\nk\r\n"), [get]);
         assert_eq!(
@@ -217,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_announced_is_believed_within_bounds() {
+    fn announced_lengths_are_believed_within_bounds() {
         let bad = |bytes: &[u8], text: &str| {
             assert_eq!(all(bytes), [Next::Bad(text.to_owned())], "{}", String::from_utf8_lossy(bytes));
         };
@@ -242,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn strangers_get_little() {
+    fn strangers_get_smaller_bounds() {
         let bounds = Bounds { trusted: false, word: 1 << 20, command: 1 << 20 };
         for (bytes, text) in [
             (&b"*11\r\n"[..], "unauthenticated multibulk length"),

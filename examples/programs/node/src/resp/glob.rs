@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn patterns() {
+    fn patterns_match_as_in_redis() {
         let yes = [
             ("*", ""),
             ("*", "abc"),

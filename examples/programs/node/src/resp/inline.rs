@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn quotes_and_escapes() {
+    fn quotes_and_escapes_are_parsed() {
         let some = |words: &[&[u8]]| Some(words.iter().map(|word| word.to_vec()).collect::<Vec<_>>());
         assert_eq!(words("set  k\tv "), some(&[b"set", b"k", b"v"]));
         assert_eq!(words(r#"set "a b\n\xff\x4" 'c\'d\n'"#), some(&[b"set", b"a b\n\xffx4", b"c'd\\n"]));

@@ -16,7 +16,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_form() {
+    fn numbers_have_one_form() {
         for number in [0, 1, -1, 10, i64::MAX, i64::MIN] {
             assert_eq!(integer(number.to_string().as_bytes()), Some(number));
         }

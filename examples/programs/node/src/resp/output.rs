@@ -16,18 +16,19 @@ use super::{
     room::{Room, Taken},
 };
 
-/// Answers are written once there are so many bytes of them, though there is more to do.
+/// Answers are written once this many bytes are gathered, though more commands wait.
 const GATHERED: usize = 64 << 10;
-/// How often somebody who is written to is looked after.
-const LOOK: Duration = Duration::from_secs(1);
-/// Who has room for large answers and takes fewer bytes between two looks is cut off if others wait for that.
+/// Between two looks at the progress of a client that is written to.
+const PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
+/// A client that holds room for large answers and takes fewer bytes than this between two looks is cut off if other
+/// clients wait for the room.
 const SLOW: usize = 1 << 20;
 
-/// So many KiB of room.
+/// The KiB of room that are lacking.
 #[derive(Debug)]
 pub(super) struct Lacking(usize);
 
-/// What one client has not taken yet.
+/// Answers that one client has not taken yet.
 #[derive(Debug)]
 pub(super) struct Output {
     socket: OwnedWriteHalf,
@@ -47,14 +48,14 @@ impl Output {
         reply.encode(&mut self.bytes, protocol);
     }
 
-    /// Gathers answers. If they are large together they have to find room first, and are written before this ends. Those
-    /// that find none are lost; `applied`: they were of commands that have left something behind.
+    /// Gathers answers. If they are large together, they have to find room first, and are written before this returns.
+    /// Those that find none are dropped; `applied`: they belong to commands that have taken effect.
     pub(super) async fn tell(&mut self, replies: Vec<Reply>, protocol: Protocol, applied: bool) {
         let kib = room_for(&replies);
         if kib == 0 {
             return replies.iter().for_each(|reply| self.say(reply, protocol));
         }
-        // Nobody else has to wait for what needs none.
+        // Answers that need no room don't wait for it.
         self.write(false).await;
         match self.room.take_for_kept(kib).await {
             Some(room) => self.tell_within(room, replies, protocol).await,
@@ -62,7 +63,8 @@ impl Output {
         }
     }
 
-    /// Gathers an answer if there is room for it now, or in `room`. If not it is gone, and what room it lacks is told.
+    /// Gathers an answer if there is room for it now, or in `room`. If there is none, drops the answer and returns what
+    /// room is lacking.
     pub(super) async fn tell_now(
         &mut self,
         room: Option<Taken>,
@@ -76,13 +78,13 @@ impl Output {
         Ok(())
     }
 
-    /// Waits for room. `None`: for too long.
+    /// Waits for room. `None`: that took too long.
     pub(super) async fn wait(&mut self, Lacking(kib): Lacking) -> Option<Taken> {
         self.write(false).await;
         self.room.take(kib).await
     }
 
-    /// Room for answers, if there is any now.
+    /// Takes room for answers, if there is any now.
     pub(super) fn try_room(&self, replies: &[Reply]) -> Option<Taken> {
         self.room.try_take(room_for(replies))
     }
@@ -98,21 +100,21 @@ impl Output {
     /// Gathers one of the answers that have room.
     pub(super) async fn tell_one(&mut self, room: &Taken, reply: Reply, protocol: Protocol) {
         self.say(&reply, protocol);
-        // Its bytes are here twice now.
+        // Its bytes are in memory twice now.
         drop(reply);
         if self.bytes.len() >= GATHERED {
             self.write(room.num_permits() > 0).await;
         }
     }
 
-    /// Nothing that has room is left behind.
+    /// Writes all answers that have room, and gives the room back.
     pub(super) async fn give_back(&mut self, room: Taken) {
         if room.num_permits() > 0 {
             self.write(true).await;
         }
     }
 
-    /// Whether what was gathered is to be written before there is more.
+    /// Whether the gathered answers are to be written before more are gathered.
     pub(super) fn is_much(&self) -> bool {
         self.bytes.len() >= GATHERED
     }
@@ -131,12 +133,12 @@ impl Output {
         self.check()
     }
 
-    /// Says that there is no more.
+    /// Tells the client that no more answers follow.
     pub(super) async fn shutdown(&mut self) -> io::Result<()> {
         self.socket.shutdown().await
     }
 
-    /// Whether nothing that is gathered goes anywhere any more.
+    /// Whether the connection is broken, so that gathered answers go nowhere.
     pub(super) fn is_broken(&self) -> bool {
         self.broken.is_some()
     }
@@ -145,10 +147,10 @@ impl Output {
         self.broken.take().map_or(Ok(()), Err)
     }
 
-    /// Writes what was gathered. Who has room for it makes way if others wait for that.
+    /// Writes what was gathered. A client with room is cut off if it is slow and others wait for the room.
     async fn write(&mut self, has_room: bool) {
         let much = self.bytes.len() > CHUNK;
-        // Nearly always all of it is taken at once, and no clock is needed. An error comes again below.
+        // Nearly always the socket takes all of it at once, and no clock is needed. An error comes again below.
         if !self.bytes.is_empty()
             && self.broken.is_none()
             && let Ok(written) = self.socket.try_write(&self.bytes)
@@ -158,9 +160,9 @@ impl Output {
         let mut stalled = Duration::ZERO;
         while !self.bytes.is_empty() && self.broken.is_none() {
             let before = self.bytes.len();
-            let done = timeout(LOOK, self.socket.write_all_buf(&mut self.bytes)).await;
+            let done = timeout(PROGRESS_INTERVAL, self.socket.write_all_buf(&mut self.bytes)).await;
             let written = before - self.bytes.len();
-            stalled = if written == 0 { stalled + LOOK } else { Duration::ZERO };
+            stalled = if written == 0 { stalled + PROGRESS_INTERVAL } else { Duration::ZERO };
             let is_in_the_way = has_room && written < SLOW && self.room.is_wanted();
             self.broken = match done {
                 Ok(done) => done.err(),
@@ -168,13 +170,13 @@ impl Output {
                 Err(_) => None,
             };
         }
-        // What many answers took is given back, and what few took is used again.
+        // Memory of many answers is freed, and memory of few is used again.
         if much || self.broken.is_some() {
             self.bytes = BytesMut::new();
         }
     }
 
-    /// The end is one at once: what the system holds for who doesn't take it goes too.
+    /// Ends the connection at once: the system drops the bytes that the client hasn't taken.
     fn cut_off(&self) -> Error {
         if let Err(error) = self.socket.as_ref().set_zero_linger() {
             tracing::debug!(%error, "what a client hasn't taken stays for a while");

@@ -1,6 +1,7 @@
-//! Plain commands, `GET key` and `SET key value`, read where they lie.
+//! Plain commands, `GET key` and `SET key value`, read in the buffer where they came.
 //!
-//! Only what is whole, well formed and within bounds is taken here. All else, right or wrong, is left for [`Frames`](super::frame::Frames).
+//! Only whole, well-formed commands within bounds are taken here. All others, right or wrong, are left to
+//! [`Frames`](super::frame::Frames).
 
 use super::frame::Bounds;
 
@@ -45,7 +46,7 @@ fn word<'a>(bytes: &'a [u8], bounds: &Bounds) -> Option<(&'a [u8], &'a [u8])> {
     let digits = bytes.strip_prefix(b"$")?;
     let (mut len, mut at) = (0, 0);
     while let Some(digit @ b'0'..=b'9') = digits.get(at).filter(|_| at < MAX_DIGITS) {
-        // One form of a number, as everywhere: a zero leads nothing.
+        // A number has one form, as everywhere: without a leading zero.
         if at == 1 && len == 0 {
             return None;
         }
@@ -84,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn all_else_is_left_alone() {
+    fn other_commands_are_left_alone() {
         for other in [
             &b"GET k\r\n"[..],
             b"*2\r\n$3\r\nSET\r\n$1\r\nk\r\n",
@@ -103,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn bounds_hold() {
+    fn commands_beyond_the_bounds_are_left_alone() {
         let set = |key: usize, value: usize| {
             format!("*3\r\n$3\r\nSET\r\n${key}\r\n{}\r\n${value}\r\n{}\r\n", "k".repeat(key), "v".repeat(value))
         };
@@ -114,7 +115,7 @@ mod tests {
         assert!(!taken(set(1, 1), Bounds { trusted: false, ..BOUNDS }));
     }
 
-    /// What comes of pieces of bytes, with or without the short way.
+    /// The commands in pieces of bytes, with or without the short way.
     fn commands(bytes: &[u8], cuts: &[usize], bounds: &Bounds, short: bool) -> Vec<Next> {
         let (mut frames, mut buffer, mut rest, mut seen) = (Frames::default(), BytesMut::new(), bytes, Vec::new());
         for cut in cuts.iter().copied().chain([bytes.len()]) {

@@ -9,14 +9,14 @@ use smallvec::SmallVec;
 
 use super::{failure::told_of_read, reply::Reply};
 
-/// Keys to read, and what is to be told of them.
+/// Keys to read, and the kind of answer.
 #[derive(Debug, Clone)]
 pub(super) struct Read {
     pub(super) what: What,
     pub(super) keys: SmallVec<[Bytes; 1]>,
 }
 
-/// What is told of keys.
+/// The kinds of answers to a read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum What {
     Value,
@@ -45,14 +45,14 @@ impl Read {
         self.keys.len() == 1 && self.what != What::Version
     }
 
-    /// The answer from this node's own state, if that can give it here and now.
+    /// The answer from this node's own state, if the node may give it at once.
     pub(super) fn here(&self, kv: &Kv) -> Option<Reply> {
         let [key] = self.keys.as_slice() else { return None };
         let found = kv.get_local(key).ok()?;
         Some(self.answer(&[found], false))
     }
 
-    /// The answer, whoever has to be asked.
+    /// The answer, from this node or from other members.
     pub(super) async fn ask(&self, kv: &Kv) -> Result<Reply, Error> {
         let (found, dirty) = match self.keys.as_slice() {
             [key] => kv.get(key).await.map(|read| {
@@ -64,12 +64,12 @@ impl Read {
         Ok(self.answer(&found, dirty))
     }
 
-    /// What is told if nobody has answered.
+    /// The answer if no member has answered.
     pub(super) fn told(&self, kv: &Kv, error: &Error) -> Reply {
         told_of_read(kv, self.keys.first().map_or(&[], |key| key), error)
     }
 
-    /// The answer, given what was found of each key.
+    /// The answer, from the results for each key.
     pub(super) fn answer(&self, found: &[Found], dirty: bool) -> Reply {
         let first = found.first().and_then(Option::as_ref);
         let value = || first.map(|first| first.value.clone());
@@ -107,7 +107,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn parts_of_values() {
+    fn ranges_of_values_are_those_of_redis() {
         let value = Bytes::from_static(b"This is a string");
         let cases = [
             (0, 3, "This"),

@@ -23,7 +23,7 @@ pub(super) enum Reply {
     Value(Bytes),
     /// No value.
     Absent,
-    /// No list, as of a transaction that didn't happen.
+    /// No list: a transaction that didn't happen, for instance.
     NoList,
     List(Vec<Reply>),
     /// Names and what belongs to them: a flat list in version 2.
@@ -57,12 +57,12 @@ impl Reply {
         value.map_or(Self::Absent, Self::Value)
     }
 
-    /// How many.
+    /// A number of things.
     pub(super) fn count(count: usize) -> Self {
         Self::Number(i64::try_from(count).unwrap_or(i64::MAX))
     }
 
-    /// Whether.
+    /// 1 or 0.
     pub(super) fn flag(flag: bool) -> Self {
         Self::Number(flag.into())
     }
@@ -78,7 +78,7 @@ impl Reply {
         }
     }
 
-    /// What is told if there is no room for the values in it. `applied`: what it answers has left something behind.
+    /// The answer in place of this one if there is no room for its values. `applied`: its command has taken effect.
     pub(super) fn lost(self, applied: bool) -> Self {
         match self.bytes() {
             0 => self,
@@ -87,7 +87,7 @@ impl Reply {
         }
     }
 
-    /// What is told of a large answer that there is no room for.
+    /// The error in place of a large answer that finds no room.
     pub(super) fn no_room() -> Self {
         Self::Error("BUSY too many bytes of large answers are on their way".into())
     }
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn lengths_of_all_sizes() {
+    fn lengths_of_all_sizes_are_encoded() {
         for len in [0, 9, 10, 1000, 65_536, usize::MAX] {
             let mut out = BytesMut::new();
             begin(&mut out, b'$', len);
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn both_versions() {
+    fn replies_are_encoded_in_both_versions() {
         let pair = (Reply::text("n"), Reply::Number(-3));
         let cases = [
             (Reply::OK, "+OK\r\n", "+OK\r\n"),

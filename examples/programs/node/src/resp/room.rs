@@ -1,4 +1,4 @@
-//! Room for what is large at all connections together: commands on their way in, answers on their way out.
+//! Room for the large commands and the large answers of all connections together.
 
 use std::sync::{
     Arc,
@@ -18,7 +18,7 @@ pub(super) struct Room {
     free: Arc<Semaphore>,
     all: usize,
     waiting: AtomicUsize,
-    /// How much may wait.
+    /// Bounds what waits for room.
     queue: Semaphore,
 }
 
@@ -35,19 +35,19 @@ impl Room {
         kib.min(self.all) as u32
     }
 
-    /// So many KiB, or all that there are, unless others have them.
+    /// Takes this many KiB, or all KiB of the room if it has fewer, if they are free.
     pub(super) fn try_take(&self, kib: usize) -> Option<Taken> {
         self.free.clone().try_acquire_many_owned(self.wanted(kib)).ok()
     }
 
-    /// The same for who has some already: that, if it is enough.
+    /// Like [`Room::try_take`], for a holder of some room already: keeps that if it is enough.
     pub(super) fn try_take_with(&self, taken: Option<Taken>, kib: usize) -> Option<Taken> {
         let enough = self.wanted(kib) as usize;
         let taken = taken.filter(|taken| taken.num_permits() >= enough);
         taken.or_else(|| self.try_take(kib))
     }
 
-    /// So many KiB, or all that there are, once others give them back. `None`: that took too long.
+    /// Like [`Room::try_take`], but waits until they are free. `None`: that took too long.
     pub(super) async fn take(&self, kib: usize) -> Option<Taken> {
         if let Some(taken) = self.try_take(kib) {
             return Some(taken);
@@ -58,7 +58,8 @@ impl Room {
         taken.ok()?.ok()
     }
 
-    /// The same for who keeps meanwhile what the room is for: of that there may be as much again, and no more.
+    /// Like [`Room::take`], for a caller that keeps in memory meanwhile what the room is for: all such callers together
+    /// may keep as much again, and no more.
     pub(super) async fn take_for_kept(&self, kib: usize) -> Option<Taken> {
         if let Some(taken) = self.try_take(kib) {
             return Some(taken);
@@ -92,7 +93,7 @@ mod tests {
         assert!(told_at_once);
         assert!(kept.is_none() && patient.is_none(), "they waited in vain");
         drop(first);
-        let kept = room.take_for_kept(8).await.expect("nobody waits any more");
+        let kept = room.take_for_kept(8).await.expect("no other caller waits any more");
         let (next, ()) = tokio::join!(room.take_for_kept(8), async { drop(kept) });
         assert!(next.is_some());
     }

@@ -1,4 +1,4 @@
-//! SCAN: the keys in the order of a hash of theirs, so that the cursor is good at every node and nobody keeps it.
+//! SCAN: the keys in the order of their hashes, so that a cursor is valid at every node and no node keeps it.
 
 use artillery_ddata::Kv;
 use bytes::Bytes;
@@ -11,9 +11,9 @@ use super::{
     reply::Reply,
 };
 
-/// How many keys are looked at for one call, unless it says how many.
+/// The keys that one call looks at, unless the client says how many.
 const COUNT: u32 = 10;
-/// And at most.
+/// The keys that one call looks at, at most.
 const MAX_COUNT: i64 = 10_000;
 
 /// A call.

@@ -16,7 +16,7 @@ use super::{
     write::{SetAnswer, When, Write, conflict_with, count},
 };
 
-/// Makes writes in their order, in one update. Says of each what came of it.
+/// Makes writes in their order, in one update. Returns the answer to each.
 pub(super) async fn make(kv: &Kv, writes: &[Write]) -> Vec<Reply> {
     if writes.iter().all(Write::is_plain) {
         let reply = make_plain(kv, writes).await.unwrap_or_else(|error| told(&error));
@@ -28,13 +28,13 @@ pub(super) async fn make(kv: &Kv, writes: &[Write]) -> Vec<Reply> {
             let mut results = Results { version: done.version, outcomes: done.result.iter() };
             writes.iter().map(|write| results.of_write(write)).collect()
         }
-        // It has no requirements of its own.
+        // The script as a whole has no conditions.
         Ok(Err(conflict)) => vec![conflict_with(conflict.version()); writes.len()],
         Err(error) => writes.iter().map(|write| without_results(write, &error)).collect(),
     }
 }
 
-/// Makes plain writes in their order, in one update: its record is all there is to know of them.
+/// Makes plain writes in their order, in one update. All of them share its answer.
 pub(super) async fn make_plain<'a>(kv: &Kv, writes: impl IntoIterator<Item = &'a Write>) -> Result<Reply, Error> {
     let mut puts = Vec::new();
     for write in writes {
@@ -48,12 +48,12 @@ pub(super) async fn make_plain<'a>(kv: &Kv, writes: impl IntoIterator<Item = &'a
         return kv.put(key, value.clone()).await.map(|_| Reply::OK);
     }
     let batch = puts.into_iter().fold(Batch::new(), |batch, (key, value)| batch.put(key, value.clone()));
-    // It has no conditions that could be in its way.
+    // The batch has no conditions, so it can't conflict.
     kv.write(batch).await.map(|_| Reply::OK)
 }
 
-/// What is told of a write whose script may have run. If it did for certain, and only its results are lost, a write that
-/// always happens has happened.
+/// The answer to a write whose script may have run. If it has certainly run, and only its results are lost, an
+/// unconditional write has happened.
 fn without_results(write: &Write, error: &Error) -> Reply {
     match error {
         Error::OutcomeUnknown { reason: Unknown::ResultsLost(_), .. } if write.is_plain() => Reply::OK,
@@ -97,9 +97,9 @@ pub(super) fn of_write(write: &Write) -> Vec<Group> {
     }
 }
 
-/// What a script told, group by group, to be taken in the order of the commands that it was made of.
+/// The results of a script, group by group, in the order of its commands.
 pub(super) struct Results<'a> {
-    /// The version that it made.
+    /// The version that the script made.
     pub(super) version: Version,
     pub(super) outcomes: Iter<'a, GroupOutcome>,
 }

@@ -1,4 +1,4 @@
-//! Which commands there are, and how many words each takes.
+//! The commands, and how many words each takes.
 
 use super::{frame::Words, reply::Reply};
 
@@ -9,14 +9,14 @@ pub(super) struct Spec {
     pub(super) name: &'static str,
     /// Words including its name; negative: at least so many.
     pub(super) arity: i64,
-    /// What Redis calls its flags.
+    /// Its flags, by Redis's names.
     pub(super) flags: &'static [&'static str],
     /// Where its keys are: the first, the last (from behind, if negative), the step from one to the next; 0: it has none.
     pub(super) keys: (i64, i64, i64),
     pub(super) kind: Kind,
 }
 
-/// What a command is about.
+/// The kinds of commands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     Append,
@@ -44,7 +44,7 @@ pub(super) enum Kind {
     MSet,
     MSetNx,
     Multi,
-    /// Known, and not there: the keys of a cluster don't expire yet.
+    /// Known, and not implemented: the keys of a cluster don't expire yet.
     Expiry,
     /// Known, and refused for good.
     Flush,
@@ -143,7 +143,7 @@ pub(super) const COMMANDS: &[Spec] = &[
 ];
 
 impl Spec {
-    /// Whether it may stand between MULTI and EXEC. What asks this node about itself, or walks through many keys, can't be
+    /// Whether it may stand between MULTI and EXEC. Commands about this node, or that walk through many keys, can't be
     /// answered at the head.
     pub(super) fn fits_transactions(&self) -> bool {
         !matches!(
@@ -152,7 +152,7 @@ impl Spec {
         )
     }
 
-    /// Whether a connection may give it that hasn't said the password yet.
+    /// Whether a connection that hasn't sent the password may use it.
     pub(super) fn is_for_strangers(&self) -> bool {
         matches!(self.kind, Kind::Auth | Kind::Hello | Kind::Quit | Kind::Reset)
     }
@@ -177,12 +177,12 @@ pub(super) fn fits(arity: i64, words: usize) -> bool {
     if arity < 0 { words >= -arity } else { words == arity }
 }
 
-/// What a command with too many or too few words is told.
+/// The answer to a command with too many or too few words.
 pub(super) fn wrong_number(name: &str) -> Reply {
     Reply::error(format_args!("wrong number of arguments for '{name}' command"))
 }
 
-/// What an unknown one is told: it hears itself again, up to a length.
+/// The answer to an unknown command: it repeats the words, up to a length.
 fn unknown(words: &Words) -> Reply {
     const SHOWN: usize = 128;
     let shown = |word: &[u8], most: usize| String::from_utf8_lossy(&word[..word.len().min(most)]).into_owned();
@@ -202,7 +202,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_found_however_they_are_written() {
+    fn names_of_commands_ignore_case() {
         assert!(COMMANDS.is_sorted_by(|a, b| a.name < b.name));
         for spec in COMMANDS {
             assert_eq!(named(spec.name.to_ascii_uppercase().as_bytes()).unwrap().name, spec.name);

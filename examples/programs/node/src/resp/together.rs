@@ -1,5 +1,6 @@
-//! Plain writes of many connections, made together: whoever comes while others are under way travels with the next ones,
-//! in one update. That a write always happens and tells nothing but that is why it can share an answer, and its record.
+//! Combines plain writes of many connections: those that come while others are under way travel together next, in one
+//! update. They can share an answer, and a record, because they are unconditional and their answers say no more than
+//! that.
 
 use std::time::Duration;
 
@@ -20,31 +21,31 @@ use super::{
     write::{MOST_BYTES, MOST_STEPS, Write, sizes},
 };
 
-/// So often others go first before one leaves (`benches/README.md`).
+/// How often an update yields to other connections before it leaves (`benches/README.md`).
 const YIELDS: usize = 16;
-/// What takes longer than this, for whatever reason, holds nobody up any more.
-const PATIENCE: Duration = Duration::from_millis(5);
-/// Writes that wait, at most; others wait for room.
+/// Writes that wait behind an update wait no longer than this for it, whatever its delay.
+const MAX_UPDATE_WAIT: Duration = Duration::from_millis(5);
+/// Writes in the queue, at most; further ones wait for room.
 const QUEUE: usize = 1024;
 
-/// The way in.
-pub(super) struct Together(Sender<Waiting>);
+/// The queue of writes to combine.
+pub(super) struct Together(Sender<QueuedWrites>);
 
 /// Writes of one connection, in their order.
-struct Waiting {
+struct QueuedWrites {
     writes: Vec<Write>,
     done: oneshot::Sender<Reply>,
 }
 
-impl Waiting {
+impl QueuedWrites {
     fn answer(self, done: Result<Reply, Error>) {
-        // Whoever asked may have gone.
+        // The connection that asked may have ended.
         drop(self.done.send(done.unwrap_or_else(|error| told(&error))));
     }
 }
 
 impl Together {
-    /// Whether writes may travel with others: plain ones that leave room for others.
+    /// Whether writes may travel with others: plain ones, small enough to leave room.
     pub(super) fn takes(writes: &[Write]) -> bool {
         let (bytes, steps) = sizes(writes);
         bytes <= MOST_BYTES / 8 && steps <= MOST_STEPS / 4 && writes.iter().all(Write::is_plain)
@@ -57,18 +58,18 @@ impl Together {
         Self(sender)
     }
 
-    /// Makes writes of one connection, and says what there is to say of each of them.
+    /// Makes writes of one connection. Returns the answer that each of them gets.
     pub(super) async fn make(&self, writes: Vec<Write>) -> Reply {
         let (done, reply) = oneshot::channel();
-        if self.0.send(Waiting { writes, done }).await.is_err() {
+        if self.0.send(QueuedWrites { writes, done }).await.is_err() {
             return Reply::Error("BUSY this node is about to stop".into());
         }
         reply.await.unwrap_or_else(|_| Reply::Error("UNKNOWN this node is about to stop".into()))
     }
 }
 
-/// Carries one update after the other, until nobody can come any more.
-async fn carry(kv: Kv, mut queue: Receiver<Waiting>, connections: impl Fn() -> usize) {
+/// Sends one update after the other, until the senders of the queue are gone.
+async fn carry(kv: Kv, mut queue: Receiver<QueuedWrites>, connections: impl Fn() -> usize) {
     let mut taken = Vec::new();
     while queue.recv_many(&mut taken, QUEUE).await > 0 {
         gather(&mut taken, &mut queue, &connections).await;
@@ -77,14 +78,14 @@ async fn carry(kv: Kv, mut queue: Receiver<Waiting>, connections: impl Fn() -> u
             under_way.spawn(make(kv.clone(), update));
         }
         let all = async { while under_way.join_next().await.is_some() {} };
-        drop(timeout(PATIENCE, all).await);
+        drop(timeout(MAX_UPDATE_WAIT, all).await);
         under_way.detach_all();
     }
 }
 
-/// Lets connections that were answered just now come again. A connection waits with its writes, so once all have come there is no
-/// other to yield to: each yield may cost a system call.
-async fn gather(taken: &mut Vec<Waiting>, queue: &mut Receiver<Waiting>, connections: impl Fn() -> usize) {
+/// Lets connections that were answered just now send again. A connection waits for its writes, so once all have sent
+/// there is no other to yield to: each yield may cost a system call.
+async fn gather(taken: &mut Vec<QueuedWrites>, queue: &mut Receiver<QueuedWrites>, connections: impl Fn() -> usize) {
     for _ in 0..YIELDS {
         if taken.len() + queue.len() >= connections() {
             break;
@@ -97,7 +98,7 @@ async fn gather(taken: &mut Vec<Waiting>, queue: &mut Receiver<Waiting>, connect
 }
 
 /// Puts writes into as few updates as their bytes and steps allow.
-fn updates(waiting: impl Iterator<Item = Waiting>) -> Vec<Vec<Waiting>> {
+fn updates(waiting: impl Iterator<Item = QueuedWrites>) -> Vec<Vec<QueuedWrites>> {
     let (mut updates, mut bytes, mut steps) = (vec![Vec::new()], 0, 0);
     for next in waiting {
         let (more, others) = sizes(&next.writes);
@@ -113,10 +114,11 @@ fn updates(waiting: impl Iterator<Item = Waiting>) -> Vec<Vec<Waiting>> {
     updates
 }
 
-async fn make(kv: Kv, update: Vec<Waiting>) {
+async fn make(kv: Kv, update: Vec<QueuedWrites>) {
     let writes = update.iter().flat_map(|waiting| &waiting.writes);
     match script::make_plain(&kv, writes).await {
-        // The head may have other limits than this node. Whom that concerns, nobody knows: so each by itself.
+        // The head may have other limits than this node, and the refusal doesn't say which write it concerns: so each
+        // is made by itself.
         Err(Error::Refused { reason, .. }) if update.len() > 1 && is_about_content(&reason) => {
             for waiting in update {
                 let done = script::make_plain(&kv, &waiting.writes).await;
@@ -127,7 +129,7 @@ async fn make(kv: Kv, update: Vec<Waiting>) {
     }
 }
 
-/// Whether a refusal would be another one for a part of the same writes.
+/// Whether a part of the same writes might not be refused.
 fn is_about_content(refusal: &Refusal) -> bool {
     use Refusal::{BatchSize, KeyTooLong, ManyChains, ValueTooLarge};
     matches!(refusal, BatchSize { .. } | KeyTooLong { .. } | ManyChains | ValueTooLarge { .. })
@@ -144,10 +146,10 @@ mod tests {
     use super::*;
     use crate::resp::write::{SetAnswer, When};
 
-    fn waiting(bytes: usize) -> Waiting {
+    fn waiting(bytes: usize) -> QueuedWrites {
         let (key, value) = ("k".into(), vec![0; bytes - 1].into());
         let write = Write::Set { key, value, when: When::Always, answer: SetAnswer::Word };
-        Waiting { writes: vec![write], done: oneshot::channel().0 }
+        QueuedWrites { writes: vec![write], done: oneshot::channel().0 }
     }
 
     #[test]
@@ -182,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_large_or_has_a_condition_travels_alone() {
+    fn large_and_conditional_writes_travel_alone() {
         assert!(Together::takes(&waiting(MOST_BYTES / 8).writes));
         assert!(!Together::takes(&waiting(MOST_BYTES / 8 + 1).writes));
         let (key, value) = ("k".into(), "v".into());

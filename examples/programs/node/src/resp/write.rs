@@ -1,5 +1,5 @@
-//! Writes, one at a time. What must be told of them decides how they are made: one that can be asked for again after a
-//! failover, and answered from its record, is preferred.
+//! Writes, one at a time. The answer that a write needs decides how it is made: preferred are requests that can be
+//! asked again after a failover, and answered from their record.
 
 use artillery_ddata::{
     Batch, Error, Kv, Version,
@@ -11,7 +11,7 @@ use super::{failure::told, reply::Reply, script};
 
 /// Bytes of keys and values in one update, at most: larger ones would travel on streams of their own.
 pub(super) const MOST_BYTES: usize = 48 << 10;
-/// Steps of one update, and commands that are made together, at most.
+/// Steps of one update, and commands in one update, at most.
 pub(super) const MOST_STEPS: usize = 512;
 
 /// A write.
@@ -23,13 +23,13 @@ pub(super) enum Write {
         when: When,
         answer: SetAnswer,
     },
-    /// All of these, or with `absent` none unless all keys are.
+    /// Puts all of these; with `absent` only if all keys are absent.
     SetMany {
         pairs: Vec<(Bytes, Bytes)>,
         absent: bool,
     },
     Delete(Vec<Bytes>),
-    /// Deletes, and tells what was there.
+    /// Deletes, and returns the old value.
     Take(Bytes),
     Append {
         key: Bytes,
@@ -55,7 +55,7 @@ pub(super) enum When {
     Present,
 }
 
-/// What a set tells.
+/// The kinds of answers to a set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum SetAnswer {
     /// `OK`, or nothing if the condition didn't hold.
@@ -67,7 +67,7 @@ pub(super) enum SetAnswer {
 }
 
 impl SetAnswer {
-    /// What is told of a set that was done or not, where what was there doesn't matter.
+    /// The answer to a set that was done or not, where the old value doesn't matter.
     pub(super) fn of(self, done: bool) -> Reply {
         match self {
             Self::Flag => Reply::flag(done),
@@ -78,7 +78,7 @@ impl SetAnswer {
 }
 
 impl Write {
-    /// Whether it always happens and tells nothing but that.
+    /// Whether the write is unconditional and its answer says no more than that.
     pub(super) fn is_plain(&self) -> bool {
         match self {
             Self::Set { when, answer, .. } => (*when, *answer) == (When::Always, SetAnswer::Word),
@@ -87,7 +87,7 @@ impl Write {
         }
     }
 
-    /// The bytes of its keys and values, and how many steps it takes at most.
+    /// The bytes of its keys and values, and the steps that it takes at most.
     pub(super) fn size(&self) -> (usize, usize) {
         match self {
             Self::Set { key, value, .. } | Self::Append { key, value } | Self::Swap { key, value, .. } => {
@@ -116,7 +116,7 @@ impl Write {
         }
     }
 
-    /// Makes it by itself.
+    /// Makes this write by itself.
     pub(super) async fn make(self, kv: &Kv) -> Reply {
         self.made(kv).await.unwrap_or_else(|error| told(&error))
     }
@@ -169,7 +169,7 @@ fn swapped(result: Result<Committed, Conflict>) -> Reply {
     }
 }
 
-/// Another version stood in the way.
+/// The answer when the key has another version.
 pub(super) fn conflict_with(version: Version) -> Reply {
     Reply::Error(format!("CONFLICT {version}").into())
 }

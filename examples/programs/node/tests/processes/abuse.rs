@@ -1,5 +1,5 @@
-//! Callers that mean no good, or know no better: handshakes that nobody goes on with, readers that never read, garbage in
-//! the name of the cluster, connections by the thousand. Others are served meanwhile, and memory stays within bounds.
+//! Hostile or broken callers: handshakes that stop halfway, readers that never read, garbage from a holder of the
+//! secret, connections by the thousand. Other callers are served meanwhile, and memory stays within bounds.
 
 use std::{
     net::SocketAddr,
@@ -20,7 +20,7 @@ use artillery_core::{
     },
 };
 use artillery_ddata::{ChainId, Client, ReadMode};
-use artillery_processes::{Cluster, PATIENCE, token};
+use artillery_processes::{Cluster, TEST_TIMEOUT, token};
 use artillery_proto::{
     api::Query,
     message::request::{Operation, Request},
@@ -32,19 +32,19 @@ use tokio::{
 };
 
 const FLAGS: [&str; 6] = ["--queue-bytes", "8MiB", "--window-bytes", "8MiB", "--backlog-bytes", "16MiB"];
-/// What is freed is given back at once: see `overload`.
+/// Freed memory is given back at once: see `overload`.
 const ENVIRONMENT: (&str, &str) = ("MIMALLOC_PURGE_DELAY", "0");
-/// A value that nobody fetches from its stream.
+/// The length of a value that no reader fetches from its stream.
 const LARGE: usize = 1 << 20;
-/// It has so many values, one after the other: an answer that waits keeps the one that it tells of.
+/// The number of values that the key gets one after the other: an unread answer keeps its value in memory.
 const OVERWRITTEN: u64 = 400;
-/// One at each node: what a connection's large answers may take up is two of the largest frame.
+/// One at each node: the large answers of a connection may take up two of the largest frame.
 const SLOW_READERS: usize = 3;
 const LARGE_ANSWERS: u64 = 2 * (64 << 20);
 /// Queue, window and backlog, twice, and what allocators keep.
 const MARGIN: u64 = 80 << 20;
 
-/// So many come and go at a time.
+/// Visitors at a time.
 const VISITORS: usize = 16;
 
 struct Deaf;
@@ -53,7 +53,7 @@ impl Service for Deaf {
     fn stream(&self, _: &Arc<PeerInfo>, _: IncomingStream) {}
 }
 
-/// Who knows the secret.
+/// A caller that knows the secret.
 pub(crate) struct Insider {
     cluster: String,
     secret: String,
@@ -79,7 +79,7 @@ impl Insider {
         self.addrs[at % 3]
     }
 
-    /// Handshakes of which the node hears the first packet, and nothing after it.
+    /// Starts handshakes of which the node gets the first packet, and no further one.
     async fn half_open(&self, count: usize) {
         let mut all = JoinSet::new();
         for n in 0..count {
@@ -94,7 +94,7 @@ impl Insider {
         }
     }
 
-    /// Somebody who asks and never reads an answer.
+    /// A client that sends requests and never reads an answer.
     async fn slow_reader(&self, at: usize) -> SlowReader {
         let endpoint = self.endpoint(None);
         let connection = endpoint.connect(self.addr(at)).await.unwrap();
@@ -102,28 +102,28 @@ impl Insider {
         SlowReader { writer, asked: 0, _rest: (endpoint, connection, answers) }
     }
 
-    /// Says what means nothing until the node hangs up.
+    /// Sends garbage until the node closes the connection.
     async fn garbage(&self, at: usize) {
         let endpoint = self.endpoint(None);
         let connection = endpoint.connect(self.addr(at)).await.unwrap();
         let (mut writer, _reader) = connection.open_bi(StreamKind(streams::REQUESTS), 0).await.unwrap();
         while writer.send(&[0xff; 40], &[]).await.is_ok() {}
-        timeout(PATIENCE, connection.closed()).await.expect("garbage is put up with");
+        timeout(TEST_TIMEOUT, connection.closed()).await.expect("garbage is put up with");
     }
 
-    /// Connects, and goes.
+    /// Connects, and disconnects.
     async fn knock(&self, endpoint: &Endpoint, at: usize) {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TEST_TIMEOUT;
         while endpoint.connect(self.addr(at)).await.is_err() {
-            assert!(Instant::now() < deadline, "nobody is let in any more");
+            assert!(Instant::now() < deadline, "no caller is admitted any more");
         }
     }
 
-    /// Connects, asks once and goes.
+    /// Connects, sends one request, and disconnects.
     async fn visit(&self, at: usize) {
-        let client = Client::builder().cluster(&self.cluster).secret(&self.secret).timeout(PATIENCE);
+        let client = Client::builder().cluster(&self.cluster).secret(&self.secret).timeout(TEST_TIMEOUT);
         let client = client.seed(self.addr(at)).connect().await.unwrap();
-        client.kv().with_timeout(PATIENCE).get("counted").await.unwrap();
+        client.kv().with_timeout(TEST_TIMEOUT).get("counted").await.unwrap();
         client.close().await;
     }
 }
@@ -135,7 +135,7 @@ struct SlowReader {
 }
 
 impl SlowReader {
-    /// Asks for the large value as it is now, if the node takes in more.
+    /// Asks for the large value of this moment, if the node reads more requests.
     async fn ask(&mut self) {
         let operation =
             Operation::Read { query: Query::Key("large".into()), mode: ReadMode::Strong, floor: None, history: None };
@@ -147,7 +147,7 @@ impl SlowReader {
     }
 }
 
-/// Somebody who behaves, all the time: how many of its calls were served, and how long the longest took.
+/// A well-behaved client: how many of its calls were served, and how long the longest took.
 #[derive(Default)]
 struct Honest {
     over: AtomicBool,
@@ -157,7 +157,7 @@ struct Honest {
 
 impl Honest {
     async fn live(self: Arc<Self>, client: Client) -> u64 {
-        let kv = client.kv().with_timeout(PATIENCE);
+        let kv = client.kv().with_timeout(TEST_TIMEOUT);
         while !self.over.load(Ordering::Relaxed) {
             let began = Instant::now();
             let count = kv.increment("counted", 1).await.unwrap().result;
@@ -212,7 +212,7 @@ async fn abuse(half_open: usize, visits: usize) {
     let asked: u64 = readers.iter().map(|reader| reader.asked).sum();
     assert!(asked > OVERWRITTEN, "only {asked} requests were taken in");
     let now = told(&format!("{SLOW_READERS} readers that never read"), since);
-    assert!(now > served, "nobody else was served");
+    assert!(now > served, "no other caller was served");
     for (before, after) in before.iter().zip(resident()) {
         assert!(
             after <= before + LARGE_ANSWERS + MARGIN,
@@ -224,7 +224,7 @@ async fn abuse(half_open: usize, visits: usize) {
         insider.garbage(at).await;
     }
     served = told("30 connections full of garbage", since);
-    assert!(served > now, "nobody else was served");
+    assert!(served > now, "no other caller was served");
 
     let before = resident();
     let since = Instant::now();
@@ -244,7 +244,7 @@ async fn abuse(half_open: usize, visits: usize) {
     }
     visitors.join_all().await;
     let now = told(&format!("{visits} connections"), since);
-    assert!(now > served, "nobody else was served");
+    assert!(now > served, "no other caller was served");
     for (before, after) in before.iter().zip(resident()) {
         assert!(after <= before + MARGIN, "{before} bytes before, {after} after all the visits");
     }
@@ -258,12 +258,12 @@ async fn abuse(half_open: usize, visits: usize) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn whoever_behaves_badly_harms_nobody_else() {
+async fn abusive_callers_leave_others_served() {
     abuse(100, 160).await;
 }
 
 #[ignore = "takes minutes: `.ci/run overload`"]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn ten_thousand_connections_harm_nobody() {
+async fn ten_thousand_connections_leave_others_served() {
     abuse(1_000, 10_000).await;
 }

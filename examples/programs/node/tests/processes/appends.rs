@@ -1,4 +1,4 @@
-//! Small requests that come to much: appends to large values, by many at a time.
+//! Small requests with large effects: appends to large values, by many clients at a time.
 
 use std::{
     sync::{
@@ -9,13 +9,13 @@ use std::{
 };
 
 use artillery_ddata::{Client, Kv};
-use artillery_processes::{Cluster, PATIENCE};
+use artillery_processes::{Cluster, TEST_TIMEOUT};
 use tokio::{task::JoinSet, time::Instant};
 
-/// What is freed is given back at once: see `overload`.
+/// Freed memory is given back at once: see `overload`.
 const ENVIRONMENT: (&str, &str) = ("MIMALLOC_PURGE_DELAY", "0");
 
-/// How much there is of everything.
+/// The size of a run.
 struct Scale {
     window: u64,
     /// Of each of the large values.
@@ -35,7 +35,7 @@ async fn connect(cluster: &Cluster, count: usize) -> Vec<Kv> {
     for at in 0..count {
         let seed = cluster.addrs[at % cluster.addrs.len()].parse().unwrap();
         let client = Client::builder().cluster(&cluster.name).secret(&cluster.secret).seed(seed);
-        kvs.push(client.connect().await.unwrap().kv().with_timeout(PATIENCE));
+        kvs.push(client.connect().await.unwrap().kv().with_timeout(TEST_TIMEOUT));
     }
     kvs
 }
@@ -50,7 +50,7 @@ fn strict() -> bool {
     std::env::var_os("OVERLOAD_STRICT").is_some()
 }
 
-/// The time under which all but so many of a hundred were done.
+/// The time within which this part of a hundred was done.
 fn percentile(mut times: Vec<Duration>, percent: usize) -> Duration {
     times.sort_unstable();
     times[(times.len() * percent / 100).min(times.len() - 1)]
@@ -65,7 +65,7 @@ async fn appends(scale: Scale) -> (Duration, Duration) {
     for n in 0..KEYS {
         kvs[0].put(key(n), vec![b'.'; value]).await.unwrap();
     }
-    // Until the backlog is full; and so long one of them takes alone.
+    // Fills the backlog, and measures how long an append takes alone.
     let mut alone = Vec::new();
     for n in 0..2 * KEYS + 4 * window as usize / value {
         alone.push(append(&kvs[0], n).await);
@@ -107,7 +107,8 @@ async fn appends(scale: Scale) -> (Duration, Duration) {
         puts.len(),
         percentile(puts.clone(), 50),
     );
-    // What is measured here is the machine's business too, and the machines of CI are shared: there only what is far off fails.
+    // The figures depend on the machine too, and the machines of CI are shared: there only figures that are far off
+    // fail.
     let windows = if strict() { 2 } else { 3 };
     for (quiet, most) in quiet.into_iter().zip(most) {
         assert!(most <= quiet + windows * window + (64 << 20), "{quiet} bytes before, {most} at most");
@@ -121,7 +122,7 @@ async fn appends(scale: Scale) -> (Duration, Duration) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn small_requests_that_come_to_much_take_no_more_than_there_is() {
+async fn appends_to_large_values_stay_within_bounds() {
     appends(Scale { window: 8 << 20, value: 6 << 20, clients: 8, time: Duration::from_secs(2) }).await;
 }
 

@@ -1,4 +1,5 @@
-//! Refusing everything would be safe: whatever isn't near a fault succeeds, at every node, and the nodes serve it themselves.
+//! A node that refuses everything would be safe. So this test shows that requests far from a fault succeed, at every
+//! node, and that the nodes serve them themselves.
 
 use std::{
     collections::BTreeMap,
@@ -16,17 +17,17 @@ use artillery_ddata::Kv;
 use artillery_processes::{Members, setting};
 use tokio::{task::JoinSet, time::sleep};
 
-/// Connected to each node; each reads and writes by turns.
+/// Clients of each node; each reads and writes by turns.
 const CLIENTS: usize = 3;
-/// Of ten operations so many are reads.
+/// Reads among ten operations.
 const READS: u64 = 9;
-/// After a fault, and after its end: here anything goes.
+/// The time after a fault, and after its end, in which anything may fail.
 const FAULT: Duration = Duration::from_secs(3);
 const HEAL: Duration = Duration::from_secs(5);
-/// How long is measured in between.
+/// The time that is measured in between.
 const QUIET: Duration = Duration::from_secs(2);
-/// What doesn't succeed in this time has failed.
-const PATIENCE: Duration = Duration::from_secs(1);
+/// An operation that doesn't succeed within this time has failed.
+const CALL_TIMEOUT: Duration = Duration::from_secs(1);
 
 #[derive(Default)]
 struct Figures {
@@ -34,7 +35,7 @@ struct Figures {
     done: AtomicU64,
 }
 
-/// What the clients of each node do, as long as it runs.
+/// The load by the clients of each node, as long as it runs.
 struct Load {
     over: Arc<AtomicBool>,
     figures: BTreeMap<String, Arc<Figures>>,
@@ -48,7 +49,7 @@ impl Load {
             let figures = load.figures.entry(name.clone()).or_default();
             for (client, kv) in kvs.into_iter().enumerate() {
                 let key = format!("{name}/{client}");
-                load.clients.spawn(operate(kv.with_timeout(PATIENCE), key, figures.clone(), load.over.clone()));
+                load.clients.spawn(operate(kv.with_timeout(CALL_TIMEOUT), key, figures.clone(), load.over.clone()));
             }
         }
         load
@@ -76,7 +77,7 @@ async fn operate(kv: Kv, key: String, figures: Arc<Figures>, over: Arc<AtomicBoo
     }
 }
 
-/// Reads that a node served itself, and requests that it handed on.
+/// The reads that a node served itself, and the requests that it forwarded.
 async fn reads(members: &Members, name: &str) -> (u64, u64) {
     let status = members.status(&members.line(name, "addr")).await.unwrap();
     let node = status["nodes"].as_array().unwrap().iter().find(|node| node["node"] == name).unwrap();
@@ -91,7 +92,7 @@ async fn measure(members: &Members, when: &str) {
     for name in &names {
         before.insert(name, reads(members, name).await);
     }
-    // That is how long is looked at it: nothing is waited for.
+    // The length of the measurement, not a wait for a condition.
     sleep(QUIET).await;
     let mut shares = BTreeMap::new();
     for name in &names {

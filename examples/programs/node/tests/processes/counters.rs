@@ -14,7 +14,7 @@ use artillery_processes::Members;
 use tokio::{task::JoinSet, time::sleep};
 
 /// Short, so that failovers leave outcomes unknown, which then are to be settled by asking.
-const PATIENCE_OF_WRITERS: Duration = Duration::from_millis(400);
+const WRITE_TIMEOUT: Duration = Duration::from_millis(400);
 /// Connections that writers share, and those that readers do.
 const CLIENTS: usize = 4;
 /// Readers, each of which goes round all counters.
@@ -27,7 +27,7 @@ struct Counter {
     seen: AtomicU64,
 }
 
-/// What came of it all.
+/// The results.
 #[allow(dead_code, reason = "all of it is printed")]
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Sum {
@@ -38,7 +38,7 @@ pub(crate) struct Sum {
 }
 
 #[derive(Default)]
-struct Shared {
+struct CountersShared {
     prefix: String,
     counters: Vec<Counter>,
     over: AtomicBool,
@@ -47,9 +47,9 @@ struct Shared {
     refused: AtomicU64,
 }
 
-/// A load that runs until it is ended.
+/// Counters under a load that runs until [`Counters::end`].
 pub(crate) struct Counters {
-    shared: Arc<Shared>,
+    shared: Arc<CountersShared>,
     tasks: JoinSet<()>,
 }
 
@@ -57,7 +57,7 @@ fn number(bytes: &[u8]) -> u64 {
     std::str::from_utf8(bytes).unwrap().parse().unwrap()
 }
 
-impl Shared {
+impl CountersShared {
     fn key(&self, at: usize) -> String {
         format!("{}/{at}", self.prefix)
     }
@@ -68,7 +68,7 @@ impl Shared {
         while !self.over.load(SeqCst) {
             let next = counter.acknowledged.load(SeqCst) + 1;
             counter.begun.store(next, SeqCst);
-            match kv.increment(&*key, 1).timeout(PATIENCE_OF_WRITERS).await {
+            match kv.increment(&*key, 1).timeout(WRITE_TIMEOUT).await {
                 Ok(_) => counter.acknowledged.store(next, SeqCst),
                 Err(Error::OutcomeUnknown { request_id, .. }) => {
                     self.unknown.fetch_add(1, SeqCst);
@@ -90,7 +90,7 @@ impl Shared {
             }
             let counter = &self.counters[at];
             let floor = counter.acknowledged.load(SeqCst).max(counter.seen.load(SeqCst));
-            match kv.get(&self.key(at)).timeout(PATIENCE_OF_WRITERS).await {
+            match kv.get(&self.key(at)).timeout(WRITE_TIMEOUT).await {
                 Ok(read) => {
                     let value = read.into_value().map_or(0, |value| number(&value));
                     let most = counter.begun.load(SeqCst);
@@ -106,7 +106,7 @@ impl Shared {
     }
 }
 
-/// Asks what became of a request until that is known: whether it was applied.
+/// Asks for the outcome of a request until it is known. Returns whether it was applied.
 async fn settle(kv: &Kv, request: RequestId) -> bool {
     loop {
         match kv.resolve(request).await {
@@ -121,7 +121,7 @@ async fn settle(kv: &Kv, request: RequestId) -> bool {
 impl Counters {
     pub(crate) async fn start(members: &Members, prefix: &str, counters: usize) -> Self {
         let all = (0..counters).map(|_| Counter::default()).collect();
-        let shared = Arc::new(Shared { prefix: prefix.to_owned(), counters: all, ..Shared::default() });
+        let shared = Arc::new(CountersShared { prefix: prefix.to_owned(), counters: all, ..CountersShared::default() });
         let mut tasks = JoinSet::new();
         for client in 0..CLIENTS {
             let kv = members.kv().await;

@@ -192,7 +192,7 @@ impl Family {
 }
 
 #[test]
-fn what_is_wrong_is_found() {
+fn violations_are_found() {
     let good = "# HELP a_seconds h\n# TYPE a_seconds histogram\na_seconds_bucket{k=\"x\",le=\"1\"} 1\n\
         a_seconds_bucket{k=\"x\",le=\"+Inf\"} 2\na_seconds_sum{k=\"x\"} 3\na_seconds_count{k=\"x\"} 2\n\
         # HELP b_total h\n# TYPE b_total counter\nb_total{k=\"a\\\"\\\\\\n}\"} 1\n# HELP c h\n# TYPE c gauge\n";

@@ -14,7 +14,7 @@ use std::{
 };
 
 use artillery_ddata::{Kv, NodeId};
-use artillery_processes::{Members, PATIENCE, setting};
+use artillery_processes::{Members, TEST_TIMEOUT, setting};
 use tokio::{
     task::JoinSet,
     time::{Instant, sleep},
@@ -24,24 +24,24 @@ const WRITERS: usize = 4;
 /// At each member.
 const READERS: usize = 3;
 
-/// When writes were begun and acknowledged, and when reads were served by whom.
+/// When writes were begun and acknowledged, and when each node served reads.
 #[derive(Default)]
-struct Seen {
+struct Timeline {
     writes: Mutex<Vec<(Instant, Instant)>>,
     reads: Mutex<BTreeMap<NodeId, Vec<Instant>>>,
     over: AtomicBool,
 }
 
-/// What came of one kill.
+/// The results of one kill.
 #[derive(Debug)]
-struct Round {
+struct KillRound {
     /// From the kill to the first acknowledgement of a write that was begun after it.
     writes: Duration,
-    /// The longest time in which one of the survivors served nobody.
+    /// The longest time in which one of the survivors served no read.
     reads: Duration,
 }
 
-async fn count(kv: Kv, key: String, seen: Arc<Seen>) -> (String, u64) {
+async fn count(kv: Kv, key: String, seen: Arc<Timeline>) -> (String, u64) {
     let mut acknowledged = 0;
     while !seen.over.load(Ordering::Relaxed) {
         let begun = Instant::now();
@@ -52,7 +52,7 @@ async fn count(kv: Kv, key: String, seen: Arc<Seen>) -> (String, u64) {
     (key, acknowledged)
 }
 
-async fn read(kv: Kv, seen: Arc<Seen>) {
+async fn read(kv: Kv, seen: Arc<Timeline>) {
     while !seen.over.load(Ordering::Relaxed) {
         let read = kv.get("still").await.unwrap();
         seen.reads.lock().unwrap().entry(read.served.node).or_default().push(Instant::now());
@@ -61,9 +61,9 @@ async fn read(kv: Kv, seen: Arc<Seen>) {
 }
 
 /// Kills the member in one place, measures, and starts another node.
-async fn kill(members: &mut Members, at: usize) -> Round {
+async fn kill(members: &mut Members, at: usize) -> KillRound {
     let victim = members.serving(3).await.swap_remove(at);
-    let seen = Arc::<Seen>::default();
+    let seen = Arc::<Timeline>::default();
     let (mut writers, mut readers) = (JoinSet::new(), JoinSet::new());
     let before = members.kv().await;
     before.put("still", "here").await.unwrap();
@@ -89,12 +89,12 @@ async fn kill(members: &mut Members, at: usize) -> Round {
     }
     let node = members.begin(&[]);
     members.add(node).await;
-    Round { writes: resumed, reads: gaps(&seen, killed) }
+    KillRound { writes: resumed, reads: gaps(&seen, killed) }
 }
 
 /// Waits for the first acknowledgement of a write that was begun after the kill.
-async fn resumed(seen: &Seen, killed: Instant) -> Duration {
-    let deadline = killed + PATIENCE;
+async fn resumed(seen: &Timeline, killed: Instant) -> Duration {
+    let deadline = killed + TEST_TIMEOUT;
     loop {
         let first =
             seen.writes.lock().unwrap().iter().filter(|(begun, _)| *begun > killed).map(|&(_, done)| done).min();
@@ -107,7 +107,7 @@ async fn resumed(seen: &Seen, killed: Instant) -> Duration {
 }
 
 /// The longest time after the kill in which a node that served before and after it served nothing.
-fn gaps(seen: &Seen, killed: Instant) -> Duration {
+fn gaps(seen: &Timeline, killed: Instant) -> Duration {
     let reads = seen.reads.lock().unwrap();
     let survivors = reads.values().filter(|at| at.iter().any(|&at| at > killed + Duration::from_millis(400)));
     let gap = |at: &Vec<Instant>| {
@@ -138,11 +138,11 @@ async fn rounds(flags: &[&str], bound: Duration) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn writes_go_on_without_whoever_is_killed() {
+async fn writes_resume_after_a_member_is_killed() {
     rounds(&[], Duration::from_secs(3)).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn short_leases_make_it_quick() {
+async fn short_leases_make_failover_quick() {
     rounds(&["--lease-ms", "300", "--suspect-ms", "150"], Duration::from_secs(1)).await;
 }

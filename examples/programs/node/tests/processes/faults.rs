@@ -1,9 +1,9 @@
-//! Heads that die again and again, members that are stopped for a while, and restarts one after the other, under a load
-//! that checks every read and every increment. Longer by variables of the environment.
+//! Heads that die again and again, members that are paused for a while, and restarts one after the other, under a load
+//! that checks every read and every increment. Variables of the environment make the tests longer.
 
 use std::time::Duration;
 
-use artillery_processes::{Members, PATIENCE, setting};
+use artillery_processes::{Members, TEST_TIMEOUT, setting};
 use tokio::time::{Instant, sleep};
 
 use crate::counters::Counters;
@@ -12,7 +12,7 @@ const COUNTERS: usize = 100;
 
 /// Waits until more increments are acknowledged.
 async fn goes_on(counters: &Counters, why: &str) {
-    let (before, deadline) = (counters.acknowledged(), Instant::now() + PATIENCE);
+    let (before, deadline) = (counters.acknowledged(), Instant::now() + TEST_TIMEOUT);
     while counters.acknowledged() < before + 10 {
         assert!(Instant::now() < deadline, "nothing was acknowledged {why}");
         sleep(Duration::from_millis(10)).await;
@@ -38,14 +38,14 @@ async fn counters_are_exact_across_failovers_of_the_head() {
 
 /// For `PAUSE_SECONDS` (4) each.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn whoever_was_stopped_wakes_up_fenced_and_comes_back() {
+async fn a_paused_member_resumes_fenced_and_rejoins() {
     let pause = Duration::from_secs(setting("PAUSE_SECONDS", 4));
     let members = Members::start(&[]).await;
     let counters = Counters::start(&members, "pauses", COUNTERS).await;
     for at in 0..3 {
         let stopped = members.serving(3).await.swap_remove(at);
         members.node(&stopped).signal("-STOP").await;
-        // That is how long it is stopped: nothing is waited for.
+        // The length of the pause, not a wait for a condition.
         sleep(pause).await;
         goes_on(&counters, "while a member was stopped").await;
         members.node(&stopped).signal("-CONT").await;

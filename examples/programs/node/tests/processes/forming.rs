@@ -71,10 +71,10 @@ async fn a_fourth_node_is_a_spare_and_answers() {
     assert_eq!(fourth.stop("-INT").await, Some(0), "{:#?}", fourth.err.all());
 }
 
-/// Ends a node; what it said of times that it was started with and doesn't go by.
+/// Ends a node. Returns its lines about times that it was started with and doesn't go by.
 async fn other_times(node: &mut Node) -> Vec<String> {
     node.kill().await;
-    // Up to the last line.
+    // Wait for the last line.
     node.err.until(|_| false).await;
     node.err.all().into_iter().filter(|line| line.contains("other times than its cluster's")).collect()
 }
@@ -115,7 +115,7 @@ async fn nodes_started_with_different_times_form_a_cluster_that_goes_by_the_prop
 }
 
 #[tokio::test]
-async fn a_chain_of_one() {
+async fn one_node_forms_a_chain_of_one() {
     let (name, secret) = (format!("test-{}", token()), token());
     let mut node = Node::start(&name, &secret, &["--expect", "1", "--no-mdns"]);
     assert_eq!(node.ready().await["role"], "head");

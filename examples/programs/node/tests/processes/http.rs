@@ -19,7 +19,7 @@ pub(crate) async fn get(addr: &str, path: &str, header: &str) -> (u16, String) {
 }
 
 #[tokio::test]
-async fn health_ready_status() {
+async fn health_ready_and_status_are_answered() {
     let cluster = Cluster::start(&["--http", "127.0.0.1:0"]).await;
     for line in &cluster.lines {
         let http = line["http"].as_str().unwrap();
@@ -35,7 +35,7 @@ async fn health_ready_status() {
 }
 
 #[tokio::test]
-async fn a_token_is_asked_for() {
+async fn requests_without_the_token_are_refused() {
     let token = token();
     let file = std::env::temp_dir().join(format!("artillery-{token}"));
     std::fs::write(&file, format!("{token}\n")).unwrap();

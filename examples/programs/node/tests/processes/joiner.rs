@@ -1,4 +1,4 @@
-//! A node that joins under full load, and is stopped in the middle: its source keeps no copy for it.
+//! A node that joins under full load, and is paused in the middle: its source keeps no copy for it.
 
 use std::{
     sync::{
@@ -9,7 +9,7 @@ use std::{
 };
 
 use artillery_ddata::Kv;
-use artillery_processes::{Members, PATIENCE, resident, setting};
+use artillery_processes::{Members, TEST_TIMEOUT, resident, setting};
 use serde_json::Value;
 use tokio::{
     task::{JoinHandle, JoinSet},
@@ -35,9 +35,9 @@ async fn write(kv: Kv, writer: usize, keys: usize, over: Arc<AtomicBool>, writes
     }
 }
 
-/// Waits until enough is true of the first chain of a node.
+/// Waits until a condition holds for the first chain of a node.
 async fn until(members: &Members, name: &str, what: &str, enough: impl Fn(&Value) -> bool) {
-    let (http, deadline) = (members.line(name, "http"), Instant::now() + PATIENCE);
+    let (http, deadline) = (members.line(name, "http"), Instant::now() + TEST_TIMEOUT);
     loop {
         let (_, body) = get(&http, "/status", "").await;
         let status: Value = serde_json::from_str(&body).unwrap();
@@ -49,7 +49,7 @@ async fn until(members: &Members, name: &str, what: &str, enough: impl Fn(&Value
     }
 }
 
-/// Looks ten times a second at what processes have in use: the most of each, in MiB.
+/// Measures the memory of processes ten times a second: the maximum of each, in MiB.
 struct Sampler {
     most: Arc<Mutex<Vec<u64>>>,
     looks: JoinHandle<()>,
@@ -103,9 +103,9 @@ async fn a_joiner_that_stops_in_the_middle_costs_its_source_nothing() {
     until(&members, &names[1], "the tail sends", |chain| chain["sending_records"].is_u64()).await;
     joiner.signal("-STOP").await;
     let count = writes.load(Relaxed);
-    // That is how long it is stopped: nothing is waited for.
+    // The length of the pause, not a wait for a condition.
     sleep(stopped).await;
-    assert!(writes.load(Relaxed) > count, "nobody could write");
+    assert!(writes.load(Relaxed) > count, "no write succeeded");
     joiner.signal("-CONT").await;
     members.add(joiner).await;
     members.serving(3).await;

@@ -1,15 +1,15 @@
-//! Members that are told to stop, most of them at once: whoever is left goes on, and takes others in.
+//! Members that are told to stop, most of them at once: the rest goes on, and admits others.
 
 use artillery_processes::Members;
 use tokio::join;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn most_leave_at_once_and_others_come() {
+async fn most_members_leave_at_once_and_others_join() {
     let mut members = Members::start(&[]).await;
     let kv = members.kv().await;
     kv.put("before", "1").await.unwrap();
     let order = members.serving(3).await;
-    // With the head goes whoever leads more often than not.
+    // More often than not the leader of the configuration is the head, and so stops too.
     let (mut first, mut second) = (members.take(&order[0]), members.take(&order[1]));
     assert_eq!(join!(first.stop("-TERM"), second.stop("-TERM")), (Some(0), Some(0)));
     assert_eq!(members.serving(1).await, order[2..]);

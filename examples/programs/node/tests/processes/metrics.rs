@@ -1,8 +1,8 @@
-//! `/metrics` of real nodes: the format, the page that describes it, and that what happens is counted.
+//! `/metrics` of real nodes: the format, the page that describes it, and that events are counted.
 
 use std::{collections::BTreeSet, io::Write, process::Stdio, time::Duration};
 
-use artillery_processes::{CTL, Cluster, Members, Node, PATIENCE, run, token};
+use artillery_processes::{CTL, Cluster, Members, Node, TEST_TIMEOUT, run, token};
 use tokio::time::{Instant, sleep};
 
 use crate::{exposition::Page, http::get};
@@ -15,7 +15,7 @@ async fn scrape(http: &str) -> Page {
     Page::parse(&body).unwrap_or_else(|line| panic!("no line of the format: {line}"))
 }
 
-/// What `docs/metrics.md` says, a row a metric: name, kind and labels.
+/// The metrics that `docs/metrics.md` describes, one in a row: name, kind and labels.
 fn described() -> BTreeSet<(String, String, Vec<String>)> {
     let page = include_str!("../../../../../docs/metrics.md");
     let words = |cell: &str| cell.split('`').skip(1).step_by(2).map(str::to_owned).collect::<Vec<_>>();
@@ -29,7 +29,7 @@ fn described() -> BTreeSet<(String, String, Vec<String>)> {
     rows.map(row).collect()
 }
 
-/// What a node exports, in the same words. Of a family without a sample the labels aren't known.
+/// The metrics that a node exports, in the same form. Of a family without a sample the labels aren't known.
 fn exported(page: &Page) -> BTreeSet<(String, String, Vec<String>)> {
     let labels = |samples: &[crate::exposition::Sample]| {
         let all = samples.iter().flat_map(|sample| sample.labels.keys().cloned());
@@ -50,7 +50,7 @@ fn promtool(text: &str) {
 }
 
 #[tokio::test]
-async fn what_is_exported_is_described_and_as_prometheus_wants_it() {
+async fn exported_metrics_are_documented_and_well_formed() {
     let cluster = Cluster::start(&HTTP).await;
     cluster.ctl(&cluster.addrs[0], 0, &["put", "key", "value"]).await;
     for line in &cluster.lines {
@@ -108,7 +108,7 @@ impl Scrapes {
 
 /// Waits until enough was counted, at all of these nodes together.
 async fn until(members: &Members, names: &[String], family: &str, labelled: Option<(&str, &str)>) {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TEST_TIMEOUT;
     while Scrapes::of(members, names).await.sum(family, labelled) < 1.0 {
         assert!(Instant::now() < deadline, "{family} {labelled:?} doesn't move");
         sleep(Duration::from_millis(50)).await;
@@ -116,7 +116,7 @@ async fn until(members: &Members, names: &[String], family: &str, labelled: Opti
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn whatever_is_served_is_counted() {
+async fn served_requests_are_counted() {
     let members = Members::start(&HTTP).await;
     let names = members.serving(3).await;
     let kv = members.kv().await;
@@ -129,7 +129,7 @@ async fn whatever_is_served_is_counted() {
     kv.delete("gone").await.unwrap();
     kv.get("key").await.unwrap();
     kv.get("key").mode(artillery_ddata::ReadMode::ThroughChain).await.unwrap();
-    // Few keys that many write and read: reads meet dirty versions, and share their questions to the tail.
+    // Many clients write and read few keys: reads meet dirty versions, and share their questions to the tail.
     let seed = members.line(&names[1], "addr");
     let secret = members.secret();
     let known = ["--cluster", &members.cluster, "--no-mdns", "--seed", &seed, "--timeout", "30000"];
@@ -170,22 +170,22 @@ async fn whatever_is_served_is_counted() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn whatever_becomes_of_members_is_counted() {
-    // Little is kept for resends, so that who comes new needs a snapshot, and who has been away for a moment doesn't.
+async fn membership_changes_are_counted() {
+    // The backlog is small, so that a new node needs a snapshot, and a node that was away for a moment doesn't.
     let mut members = Members::start(&[&HTTP[..], &["--backlog-bytes", "64KiB"]].concat()).await;
     let names = members.serving(3).await;
     let kv = members.kv().await;
     for n in 0..64 {
         kv.put(format!("large/{n}"), vec![0; 4 << 10]).await.unwrap();
     }
-    // A stranger is refused, and counted by why.
+    // A stranger is refused, and counted by the reason.
     let secret = token();
     let addr = members.line(&names[0], "addr");
     let args = ["--cluster", &members.cluster, "--no-mdns", "--seed", &addr, "--timeout", "2000", "get", "key"];
     assert!(!run(&CTL, Some(&secret), &args).await.status.success());
     until(&members, &names[..1], "artillery_connections_refused_total", Some(("reason", "untrusted"))).await;
 
-    // Stopped for a moment: it is moved out, and comes back by what it lacks.
+    // A member that is paused for a moment is moved out, and returns by the updates that it lacks.
     members.node(&names[2]).signal("-STOP").await;
     members_of(&members, &names[..2]).await;
     until(&members, &names[..2], "artillery_configuration_changes_total", Some(("reason", "silent"))).await;
@@ -193,7 +193,7 @@ async fn whatever_becomes_of_members_is_counted() {
     until(&members, &names, "artillery_resync_total", Some(("kind", "partial"))).await;
     members.serving(3).await;
 
-    // A new node, which is a spare until somebody goes: it has nothing.
+    // A new node, which is a spare until a member goes: it has no data.
     let fourth = members.begin(&[]);
     let fourth = members.add(fourth).await;
     let spare = Scrapes::of(&members, std::slice::from_ref(&fourth)).await;
@@ -211,9 +211,9 @@ async fn whatever_becomes_of_members_is_counted() {
     assert_eq!(after.sum("artillery_log_leads", None), 1.0);
 }
 
-/// Waits until these alone serve.
+/// Waits until exactly these nodes serve.
 async fn members_of(members: &Members, names: &[String]) {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TEST_TIMEOUT;
     loop {
         let page = scrape(&members.line(&names[0], "http")).await;
         if page.sum("artillery_chain_copies", "chain", "0") == Some(names.len() as f64) {
@@ -226,7 +226,7 @@ async fn members_of(members: &Members, names: &[String]) {
 
 /// Waits until `/ready` says so.
 async fn ready_is(http: &str, wanted: u16) {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TEST_TIMEOUT;
     loop {
         let (code, _) = get(http, "/ready", "").await;
         if code == wanted {
@@ -248,7 +248,7 @@ async fn a_node_that_may_not_serve_is_not_ready() {
     let cluster = Cluster::start(&HTTP).await;
     let http = cluster.lines[0]["http"].as_str().unwrap();
     ready_is(http, 200).await;
-    // Most of those who keep the configuration are away: nobody renews its lease.
+    // Most of the nodes that keep the configuration are away: no node renews its lease.
     signal(&cluster.nodes[1..], "-STOP").await;
     ready_is(http, 503).await;
     assert_eq!(get(http, "/health", "").await.0, 200);
@@ -262,7 +262,7 @@ async fn a_node_that_may_not_serve_is_not_ready() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_spare_that_nobody_answers_is_not_ready() {
+async fn a_spare_without_answers_is_not_ready() {
     let cluster = Cluster::start(&HTTP).await;
     let mut spare = Node::start(&cluster.name, &cluster.secret, &HTTP);
     let line = spare.ready().await;

@@ -1,4 +1,4 @@
-//! Ten times too many callers: memory stays flat, nothing that was acknowledged is lost, and afterwards all is as before.
+//! Ten times too many callers: memory stays flat, no acknowledged write is lost, and afterwards all is as before.
 
 use std::{
     sync::{
@@ -9,7 +9,7 @@ use std::{
 };
 
 use artillery_ddata::{Client, Kv, Version, client::Spread};
-use artillery_processes::{Cluster, PATIENCE};
+use artillery_processes::{Cluster, TEST_TIMEOUT};
 use tokio::{
     task::JoinSet,
     time::{Instant, sleep, timeout},
@@ -17,28 +17,29 @@ use tokio::{
 
 const WINDOW: u64 = 4 << 20;
 const QUEUE: u64 = 1 << 20;
-/// Bounds that even twice the callers that saturate reach.
+/// Bounds that are reached already by twice the callers that saturate the nodes.
 const FLAGS: [&str; 4] = ["--window-bytes", "4MiB", "--queue-bytes", "1MiB"];
 
-/// The allocator of a node keeps what is freed for a while, to use it again. What is resident is to tell what is in use: so it
-/// gives it back at once.
+/// A node's allocator keeps freed memory for a while, to use it again. Here resident memory is to show what is in use,
+/// so the allocator gives freed memory back at once.
 const ENVIRONMENT: (&str, &str) = ("MIMALLOC_PURGE_DELAY", "0");
 
 /// Every second key has a large value, so that bytes count and not only numbers.
 const SIZES: [usize; 2] = [1 << 10, 64 << 10];
 
-/// Callers share so many connections.
+/// The connections that callers share.
 const CLIENTS: usize = 4;
 
-/// When there are too many callers, each fourth has no patience: it gives up and calls again, and so leaves work behind that
-/// nobody waits for. Were any queue without a bound, that would fill it.
+/// When there are too many callers, one in this many gives up early and calls again, and so leaves work behind whose
+/// result no caller waits for. That would fill any unbounded queue.
 const IMPATIENT: usize = 4;
-const PATIENCE_OF_THE_IMPATIENT: Duration = Duration::from_millis(50);
+const IMPATIENT_TIMEOUT: Duration = Duration::from_millis(50);
 
-/// So many callers keep three nodes busy: that ten times as many get hardly more done than twice as many is checked.
+/// This many callers saturate three nodes: the test checks that ten times as many get hardly more done than twice as
+/// many.
 const SATURATING: usize = 32;
 
-/// What is known of one key. One caller at a time writes it.
+/// The state of one key. One caller at a time writes it.
 #[derive(Default, Clone)]
 struct Key {
     /// The last number whose write was acknowledged, and its version.
@@ -64,7 +65,7 @@ struct Load {
     keys: Vec<Mutex<Key>>,
 }
 
-/// What one phase came to.
+/// The results of one phase.
 #[allow(dead_code, reason = "all of it is printed")]
 #[derive(Debug)]
 struct Phase {
@@ -75,7 +76,7 @@ struct Phase {
     unknown: u64,
     p99: Duration,
     longest: Duration,
-    /// The most that each node had in use, in the second half.
+    /// The maximum memory of each node, in the second half.
     resident: Vec<u64>,
 }
 
@@ -83,7 +84,7 @@ fn name(key: usize) -> String {
     format!("overload/{key}")
 }
 
-/// The number, over and over.
+/// The number, repeated.
 fn value(key: usize, number: u64) -> Vec<u8> {
     number.to_be_bytes().repeat(SIZES[key % SIZES.len()] / 8)
 }
@@ -95,7 +96,7 @@ impl Load {
             let seed = cluster.addrs[at % cluster.addrs.len()].parse().unwrap();
             let builder =
                 Client::builder().cluster(&cluster.name).secret(&cluster.secret).seed(seed).spread(Spread::RoundRobin);
-            kvs.push(builder.connect().await.unwrap().kv().with_timeout(PATIENCE));
+            kvs.push(builder.connect().await.unwrap().kv().with_timeout(TEST_TIMEOUT));
         }
         Self { kvs, keys: (0..keys).map(|_| Mutex::default()).collect() }
     }
@@ -119,7 +120,7 @@ impl Load {
         }
     }
 
-    /// Writes and reads the keys that are this caller's, until it is over.
+    /// Writes and reads this caller's keys, until the phase is over.
     async fn call(self: Arc<Self>, caller: usize, callers: usize, patience: Duration, measured: Arc<Measured>) {
         let kv = &self.kvs[caller % self.kvs.len()];
         for key in (caller..self.keys.len()).step_by(callers).cycle() {
@@ -129,7 +130,7 @@ impl Load {
             let begin = Instant::now();
             self.write(kv, key, patience, &measured).await;
             let took = begin.elapsed();
-            if patience == PATIENCE {
+            if patience == TEST_TIMEOUT {
                 measured.latencies.lock().unwrap().push(took);
             }
             measured.operations.fetch_add(1, Ordering::Relaxed);
@@ -140,14 +141,14 @@ impl Load {
         }
     }
 
-    /// So many callers at a time, for so long; whether some of them have no patience.
+    /// Runs this many callers for this long; `impatient`: some of them give up early.
     async fn phase(self: &Arc<Self>, cluster: &Cluster, callers: usize, impatient: bool, time: Duration) -> Phase {
         let measured = Arc::new(Measured::default());
         let mut calls = JoinSet::new();
         for caller in 0..callers {
-            // Of each client's callers some.
+            // Some callers of each client.
             let gives_up = impatient && (caller / CLIENTS).is_multiple_of(IMPATIENT);
-            let patience = if gives_up { PATIENCE_OF_THE_IMPATIENT } else { PATIENCE };
+            let patience = if gives_up { IMPATIENT_TIMEOUT } else { TEST_TIMEOUT };
             calls.spawn(self.clone().call(caller, callers, patience, measured.clone()));
         }
         let begin = Instant::now();
@@ -164,7 +165,7 @@ impl Load {
         let rate = |count: &AtomicU64| count.load(Ordering::Relaxed) as f64 / took;
         let (bytes, operations) = (rate(&measured.bytes), rate(&measured.operations));
         measured.over.store(true, Ordering::Relaxed);
-        while let Some(done) = timeout(PATIENCE, calls.join_next()).await.expect("a caller waits for ever") {
+        while let Some(done) = timeout(TEST_TIMEOUT, calls.join_next()).await.expect("a caller waits for ever") {
             done.unwrap();
         }
         let mut latencies = std::mem::take(&mut *measured.latencies.lock().unwrap());
@@ -174,7 +175,7 @@ impl Load {
         Phase { bytes, operations, refused, unknown, p99, longest, resident }
     }
 
-    /// Everything that was acknowledged is there, whoever is asked.
+    /// Every acknowledged write is there, at every node.
     async fn verify(&self) {
         let settled = self.keys.iter().filter(|key| !key.lock().unwrap().unsettled).count();
         assert!(settled * 2 > self.keys.len(), "of {settled} keys it is known what they must hold");
@@ -193,7 +194,7 @@ impl Load {
     }
 }
 
-/// Runs twice the callers that saturate, then ten times as many, and says what it saw: both phases and whose memory grew.
+/// Runs twice the callers that saturate, then ten times as many. Returns both phases, and prints whose memory grew.
 async fn overload(steady: Duration, ten_fold: Duration) -> (Phase, Phase) {
     let cluster = Cluster::start_with(ENVIRONMENT, &FLAGS).await;
     let load = Arc::new(Load::connect(&cluster, 10 * SATURATING).await);
@@ -205,20 +206,21 @@ async fn overload(steady: Duration, ten_fold: Duration) -> (Phase, Phase) {
 
     // One caller alone is served again at once.
     let again = async {
-        load.write(&load.kvs[0], 1, PATIENCE, &Measured::default()).await;
+        load.write(&load.kvs[0], 1, TEST_TIMEOUT, &Measured::default()).await;
         load.kvs[0].get(&name(1)).await.unwrap();
     };
-    timeout(Duration::from_secs(5), again).await.expect("nobody was served within five seconds");
+    timeout(Duration::from_secs(5), again).await.expect("no caller was served within five seconds");
     load.verify().await;
 
     (twice, tenfold)
 }
 
-/// What is measured here is the machine's business too, and the machines of CI are shared: there only what is far off fails.
+/// Bounds of the test. The figures depend on the machine too, and the machines of CI are shared: there only figures
+/// that are far off fail.
 struct Strictness {
     /// By how much memory may grow, in percent.
     growth: u64,
-    /// How many times as long as what stands before it takes an operation may last.
+    /// How many times longer than the work queued before it an operation may take.
     times: u64,
 }
 
@@ -243,8 +245,8 @@ async fn memory_is_flat_under_ten_times_too_many_callers() {
     let Strictness { growth, times } = Strictness::wanted();
     let (twice, tenfold) = overload(Duration::from_secs(16), Duration::from_secs(30)).await;
     let mib = |phase: &Phase| phase.resident.iter().map(|bytes| bytes >> 20).collect::<Vec<_>>();
-    // Whatever was let in stands behind what the window and the queues hold, and behind one operation of each of the other
-    // callers; that much is done in a time that this very run tells.
+    // An admitted request stands behind the contents of the window and the queues, and behind one operation of each
+    // other caller. This run itself shows how long that much work takes.
     let mean = SIZES.iter().sum::<usize>() as u64 / SIZES.len() as u64;
     let before_it = WINDOW + QUEUE + CLIENTS as u64 * QUEUE + 10 * SATURATING as u64 * mean;
     let expected = Duration::from_secs_f64(before_it as f64 / tenfold.bytes);

@@ -1,10 +1,10 @@
-//! Questions that wait for long, by the thousand: what they take is bounded, and nothing stands behind them.
+//! Thousands of requests that wait for long: their memory is bounded, and no other request waits behind them.
 
 use std::{sync::Arc, time::Duration};
 
 use artillery_core::transport::{Connection, Endpoint, FrameReader, FrameWriter, StreamKind};
 use artillery_ddata::{ChainId, ReadMode, Sequence};
-use artillery_processes::{Cluster, PATIENCE};
+use artillery_processes::{Cluster, TEST_TIMEOUT};
 use artillery_proto::{
     api::{Query, Reply, Watch, Write},
     message::request::{Operation, Request, Response, ResponseAnswer},
@@ -20,13 +20,13 @@ use tokio::{
 
 use crate::abuse::Insider;
 
-/// What is freed is given back at once: see `overload`.
+/// Freed memory is given back at once: see `overload`.
 const ENVIRONMENT: (&str, &str) = ("MIMALLOC_PURGE_DELAY", "0");
 
-/// As long as a beginning of keys may be.
+/// The longest prefix of keys that is allowed.
 const PREFIX: usize = 4096;
 
-/// What watches may take up, at a node and in a chain, by default; and what allocators and others add.
+/// The memory that watches may take, at a node and in a chain, by default; and what allocators and others add.
 const WATCHES: u64 = 2 * (64 << 20);
 const MARGIN: u64 = 64 << 20;
 
@@ -42,7 +42,7 @@ struct Caller {
 
 impl Caller {
     async fn connect(endpoint: &Endpoint, insider: &Insider, at: usize) -> Self {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TEST_TIMEOUT;
         let connection = loop {
             match endpoint.connect(insider.addr(at)).await {
                 Ok(connection) => break connection,
@@ -64,7 +64,7 @@ impl Caller {
         let began = Instant::now();
         let write = Write::Put { key: at.to_be_bytes().to_vec().into(), value: "value".into() };
         send(&mut self.writes.0, Operation::Write { request: None, history: None, write }).await;
-        let frame = timeout(PATIENCE, self.writes.1.next()).await.expect("a write waits").unwrap().unwrap();
+        let frame = timeout(TEST_TIMEOUT, self.writes.1.next()).await.expect("a write waits").unwrap().unwrap();
         let Response { answer, .. } = decode_response(&frame).unwrap();
         assert!(matches!(answer, ResponseAnswer::Reply(Reply::Committed(_))), "{answer:?}");
         began.elapsed()
@@ -77,7 +77,8 @@ async fn send(writer: &mut FrameWriter, operation: Operation) {
     writer.send(&encoded.header, &encoded.body).await.unwrap();
 }
 
-/// So many connections, each with so many watches that wait; the longest write of one of them, and of all but one of a hundred.
+/// Starts this many connections, each with this many waiting watches. Returns the longest write of one of them, and the
+/// 99th percentile.
 async fn parked(connections: usize, watches: usize) -> (Duration, Duration) {
     let cluster = Cluster::start_with(ENVIRONMENT, &[]).await;
     let insider = Insider::of(&cluster);
@@ -98,7 +99,7 @@ async fn parked(connections: usize, watches: usize) -> (Duration, Duration) {
         }
     }
     callers.extend(connecting.join_all().await.into_iter().flatten());
-    // So that streams and what belongs to them are there.
+    // Has the streams and their state made first.
     for (at, caller) in &mut callers {
         caller.put(*at).await;
     }
@@ -136,9 +137,9 @@ async fn reads_that_wait_hold_up_no_write_of_their_connection() {
 
 #[ignore = "takes a minute: `.ci/run overload`"]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn ten_thousand_connections_that_watch_take_no_more_than_there_is() {
+async fn ten_thousand_watching_connections_stay_within_bounds() {
     let (longest, p99) = parked(10_000, 1).await;
-    // The machines of CI are shared: only what is far off fails there.
+    // The machines of CI are shared: there only figures that are far off fail.
     let limit = Duration::from_millis(if std::env::var_os("OVERLOAD_STRICT").is_some() { 100 } else { 2000 });
     assert!(p99 < limit, "{p99:?}, {longest:?} at most");
 }

@@ -1,4 +1,4 @@
-//! The Redis protocol of a node, by bytes and by clients that others wrote.
+//! The Redis protocol of a node, by bytes and by third-party clients.
 
 use artillery_processes::{Cluster, Node, token};
 
@@ -14,7 +14,7 @@ mod wire;
 
 use self::wire::Wire;
 
-/// Three nodes that answer it.
+/// Three nodes with a Redis port.
 async fn cluster() -> Cluster {
     Cluster::start(&["--resp", "127.0.0.1:0"]).await
 }
@@ -75,7 +75,7 @@ async fn writes_of_many_connections_travel_together() {
     let cluster = cluster().await;
     let (here, there) = (port(&cluster, 1), port(&cluster, 2));
     let mut wire = Wire::to(&here).await;
-    // What a write has made: its sequence counts updates.
+    // The sequence of the version that a write made counts updates.
     let mut sequence = async |key: &str| {
         assert_eq!(wire.call(&["SET", key, "v"]).await, "+OK\r\n");
         let got = wire.call(&["VGET", key]).await;
@@ -107,7 +107,7 @@ async fn writes_of_many_connections_travel_together() {
     }
 }
 
-/// Two nodes, of which the head takes in smaller values than the other one does. Returns the port of that.
+/// Two nodes, of which the head accepts smaller values than the other one does. Returns the other's port.
 async fn strict_head() -> (Vec<Node>, String) {
     loop {
         let (name, token) = (format!("test-{}", token()), token());
@@ -122,7 +122,7 @@ async fn strict_head() -> (Vec<Node>, String) {
 }
 
 #[tokio::test]
-async fn what_the_head_refuses_spoils_nothing_that_travels_with_it() {
+async fn a_refused_write_spoils_no_other_of_its_update() {
     let (_nodes, port) = strict_head().await;
     let mut writers = tokio::task::JoinSet::new();
     for connection in 0..32 {
@@ -170,7 +170,7 @@ async fn versions_are_conditions() {
 }
 
 #[tokio::test]
-async fn a_password_is_asked_for() {
+async fn commands_without_the_password_are_refused() {
     let word = token();
     let file = std::env::temp_dir().join(format!("artillery-{word}"));
     std::fs::write(&file, format!("{word}\n")).unwrap();
@@ -196,7 +196,7 @@ async fn a_password_is_asked_for() {
 }
 
 #[tokio::test]
-async fn scans_go_on_at_another_node() {
+async fn a_scan_continues_at_another_node() {
     let cluster = cluster().await;
     let mut wires = Vec::new();
     for node in 0..3 {
@@ -208,7 +208,7 @@ async fn scans_go_on_at_another_node() {
     let (mut cursor, mut seen, mut turn) = ("0".to_owned(), std::collections::BTreeSet::new(), 0);
     loop {
         turn += 1;
-        // Others come and go meanwhile.
+        // Other keys come and go meanwhile.
         let other = format!("other:{turn}");
         wires[turn % 3].call(&["SET", &other, "v"]).await;
         wires[turn % 3].call(&["DEL", &format!("other:{}", turn / 2)]).await;

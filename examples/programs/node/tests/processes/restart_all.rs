@@ -1,5 +1,5 @@
-//! All nodes of a cluster in memory are restarted together: what comes back is another cluster, and whoever remembers the old
-//! one is told so (docs/DESIGN.md §5.11).
+//! All nodes of a cluster in memory are restarted together: the result is another cluster, and clients that remember
+//! the old one are told so (docs/DESIGN.md §5.11).
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use artillery_processes::{Cluster, Node};
 use serde_json::Value;
 
 #[tokio::test]
-async fn nobody_takes_an_empty_chain_for_the_old_one() {
+async fn no_client_takes_an_empty_chain_for_the_old_one() {
     let mut cluster = Cluster::start(&[]).await;
     let before = cluster.json(0, &["status"]).await["cluster_id"].clone();
     let builder = || Client::builder().cluster(&cluster.name).secret(&cluster.secret).spread(Spread::Sticky);
@@ -23,7 +23,7 @@ async fn nobody_takes_an_empty_chain_for_the_old_one() {
     for node in &mut cluster.nodes {
         node.kill().await;
     }
-    // Where they were, and under their names.
+    // At their old addresses, and under their old names.
     let lives = cluster.lines.iter().zip(&cluster.addrs).map(|(line, addr)| {
         let name = line["node"].as_str().unwrap();
         Node::start(&cluster.name, &cluster.secret, &["--name", name, "--listen", addr])

@@ -1,4 +1,4 @@
-//! A secret is replaced by another while all goes on, and none of them, nor a value, ever stands in a log.
+//! A secret is replaced by another under load, and neither a secret nor a value ever stands in a log.
 
 use std::{
     fs,
@@ -11,7 +11,7 @@ use std::{
 
 use artillery_core::identity::Identity;
 use artillery_ddata::{Client, Kv};
-use artillery_processes::{CTL, Cluster, Node, PATIENCE, expect, run, text, token};
+use artillery_processes::{CTL, Cluster, Node, TEST_TIMEOUT, expect, run, text, token};
 use tokio::task::JoinSet;
 
 const CALLERS: usize = 3;
@@ -30,7 +30,7 @@ impl Files {
         self.0.join(name).to_str().unwrap().to_owned()
     }
 
-    /// Whole or not at all, as an operator's tools should do it.
+    /// Writes a file atomically, as an operator's tools should.
     fn write(&self, name: &str, text: &str) {
         fs::write(self.path("new"), text).unwrap();
         fs::rename(self.path("new"), self.path(name)).unwrap();
@@ -82,13 +82,13 @@ async fn a_secret_is_replaced_under_load_and_stands_in_no_log() {
     let over = Arc::<AtomicBool>::default();
     let mut load = JoinSet::new();
     for caller in 0..CALLERS {
-        let kv = client.kv().with_timeout(PATIENCE);
+        let kv = client.kv().with_timeout(TEST_TIMEOUT);
         load.spawn(count(kv, format!("count/{caller}"), value.clone(), over.clone()));
     }
 
     files.write("also", &new);
     reread(&mut nodes, 1).await;
-    // Whoever is ahead is trusted already, and whoever is behind is trusted still.
+    // A client that has the new secret early is trusted already, and one that is late is trusted still.
     let ctl = ["--cluster", &name, "--no-mdns", "--seed", &addrs[1], "--timeout", "20000", "--also-trust"];
     files.write("other", &old);
     expect(0, &CTL, Some(&new), &[&ctl[..], &[&files.path("other"), "put", "ahead", "1"]].concat()).await;

@@ -3,7 +3,7 @@
 use artillery_processes::{Cluster, NODE, Node, expect, token};
 
 #[tokio::test]
-async fn by_a_seed_a_stranger_ends_and_says_why() {
+async fn a_stranger_with_a_seed_ends_and_says_why() {
     let cluster = Cluster::start(&[]).await;
     let wrong = token();
     let args = ["--cluster", &cluster.name, "--no-mdns", "--seed", &cluster.addrs[0]];
@@ -18,7 +18,7 @@ async fn a_short_secret_is_refused_at_once() {
 }
 
 #[tokio::test]
-async fn by_mdns_alone_a_stranger_is_left_out_with_one_warning() {
+async fn a_stranger_by_mdns_is_left_out_with_one_warning() {
     let cluster = Cluster::start(&[]).await;
     let mut stranger = Node::start(&cluster.name, &token(), &["--name", "stranger"]);
     let mut warned = Vec::new();
@@ -30,7 +30,7 @@ async fn by_mdns_alone_a_stranger_is_left_out_with_one_warning() {
     for warned in warned {
         assert!(warned.await.unwrap().is_some(), "a node said nothing of the stranger");
     }
-    // Long enough for a second one: the cluster goes on as if nobody were there.
+    // Long enough for a second warning: the cluster goes on as if there were no stranger.
     for n in 0..20 {
         cluster.ctl(&cluster.addrs[0], 0, &["put", "key", &n.to_string()]).await;
     }

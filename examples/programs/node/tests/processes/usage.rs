@@ -25,7 +25,7 @@ async fn bad_arguments_are_named() {
 }
 
 #[tokio::test]
-async fn what_is_planned_is_refused() {
+async fn planned_flags_are_refused() {
     let planned: [&[&str]; 3] = [&["--data", "x"], &["--chains", "4"], &["--leave-on-term"]];
     for args in planned {
         let (_, err) = expect(2, &NODE, None, args).await;

@@ -1,4 +1,4 @@
-//! `quickstart`, as a newcomer runs it.
+//! `quickstart`, run as by a newcomer.
 
 use artillery_processes::{QUICKSTART, assert_documented, documented, expect};
 use serde_json::Value;
@@ -25,7 +25,7 @@ async fn two_at_once_keep_their_promises() {
 }
 
 #[tokio::test]
-async fn without_mdns_nobody_is_found() {
+async fn without_mdns_no_peer_is_found() {
     let (out, err) = expect(1, &QUICKSTART, None, &["--json", "--no-mdns"]).await;
     let summary = summary(&out);
     assert!(summary["found_by"].is_null() && summary["acked"] == 0, "{summary}");
@@ -33,7 +33,7 @@ async fn without_mdns_nobody_is_found() {
 }
 
 #[tokio::test]
-async fn a_person_is_told_a_story() {
+async fn the_story_is_printed() {
     let (out, _) = expect(0, &QUICKSTART, None, &[]).await;
     for word in ["mDNS", "head", "dirty", "dora", "promise"] {
         assert!(out.contains(word), "{out}");

@@ -18,7 +18,7 @@ async fn bad_arguments_are_named() {
 }
 
 #[tokio::test]
-async fn what_is_planned_is_refused() {
+async fn planned_flags_are_refused() {
     let planned: [&[&str]; 1] = [&["--data", "x"]];
     for args in planned {
         let (_, err) = expect(2, &QUICKSTART, None, args).await;

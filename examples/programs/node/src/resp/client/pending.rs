@@ -1,12 +1,12 @@
-//! Commands of a pipeline that are made together: reads become one, at one moment, and writes one update. Never both at once,
-//! so that they take effect in their order.
+//! Commands of a pipeline that are made together: reads become one read, at one moment, and writes one update. Reads
+//! and writes are never pending at the same time, so that they take effect in their order.
 
 use artillery_ddata::{Error, kv::MAX_KEY};
 use bytes::Bytes;
 
 use super::{Client, Reply};
 use crate::resp::{
-    Shared,
+    PortShared,
     connection::FREE,
     failure::is_about_keys,
     frame::SHORT,
@@ -17,10 +17,10 @@ use crate::resp::{
     write::{MOST_BYTES, MOST_STEPS, SetAnswer, When, Write},
 };
 
-/// A value that grows while its reader waits for room is read so often.
+/// The attempts to read a value that grows while its reader waits for room.
 const READS: usize = 3;
 
-/// Commands that aren't answered yet, in their order.
+/// Unanswered commands, in their order.
 #[derive(Debug, Default)]
 pub(super) struct Pending {
     slots: Vec<Slot>,
@@ -33,14 +33,14 @@ pub(super) struct Pending {
 
 #[derive(Debug)]
 enum Slot {
-    /// Answered, behind one that isn't.
+    /// Answered, behind an unanswered one.
     Said(Reply),
     Read(Read),
     Write(Write),
 }
 
 impl Pending {
-    /// Keeps an answer until those before it are there; gives it back if there are none.
+    /// Keeps an answer until the answers before it are there; returns it if none are missing.
     pub(super) fn behind(&mut self, reply: Reply) -> Option<Reply> {
         if self.slots.is_empty() {
             return Some(reply);
@@ -61,12 +61,12 @@ impl Pending {
         self.slots.push(Slot::Write(write));
     }
 
-    /// The answers of writes, which have room in one update.
-    async fn made(mut self, shared: &Shared) -> Vec<Reply> {
+    /// The answers of writes that fit in one update.
+    async fn made(mut self, shared: &PortShared) -> Vec<Reply> {
         if matches!(*self.slots, [Slot::Write(_)])
             && let Some(Slot::Write(write)) = self.slots.pop()
         {
-            // Whoever doesn't pipeline has no more than this.
+            // A client that doesn't pipeline has a single write.
             return made(shared, vec![write]).await;
         }
         let (mut writes, mut said) = (Vec::new(), Vec::new());
@@ -84,7 +84,7 @@ impl Pending {
     }
 }
 
-async fn made(shared: &Shared, mut writes: Vec<Write>) -> Vec<Reply> {
+async fn made(shared: &PortShared, mut writes: Vec<Write>) -> Vec<Reply> {
     let (kv, number) = (&shared.kv, writes.len());
     match number {
         0 => Vec::new(),
@@ -97,9 +97,9 @@ async fn made(shared: &Shared, mut writes: Vec<Write>) -> Vec<Reply> {
     }
 }
 
-/// Reads of one key each at one moment, or nothing if they have to be made one by one: together they find no more than may be
-/// in one value, as one of them alone does. Fails if nobody serves them.
-async fn together(shared: &Shared, slots: &[Slot]) -> Result<Vec<Reply>, Error> {
+/// Reads of one key each at one moment. Returns no answers if they have to be made one by one: together they may find
+/// no more bytes than one value may have, as one of them alone. Fails if no member serves them.
+async fn together(shared: &PortShared, slots: &[Slot]) -> Result<Vec<Reply>, Error> {
     let reads = slots.iter().filter_map(|slot| match slot {
         Slot::Read(read) if read.is_plain() => Some(read),
         _ => None,
@@ -117,7 +117,7 @@ async fn together(shared: &Shared, slots: &[Slot]) -> Result<Vec<Reply>, Error> 
 }
 
 impl Client {
-    /// Answers from this node's own state, or asks together with other reads.
+    /// Answers a read from this node's own state, or adds it to the pending reads.
     pub(super) async fn read(&mut self, read: Read) {
         if self.pending.writes > 0 || self.pending.is_full((0, 0)) {
             self.flush().await;
@@ -137,7 +137,7 @@ impl Client {
         self.pending.slots.push(Slot::Read(read));
     }
 
-    /// Writes together with other writes, or alone what would make their update fail or travel slowly.
+    /// Adds a write to the pending ones, or makes it alone if it would make their update fail or travel slowly.
     pub(super) async fn write(&mut self, write: Write) {
         let ((bytes, steps), (key, value)) = (write.size(), write.longest());
         if self.pending.reads > 0 || self.pending.is_full((bytes, steps)) {
@@ -151,8 +151,9 @@ impl Client {
         self.pending.push(write, (bytes, steps));
     }
 
-    /// Does a plain command if that takes no waiting, with the same effect and answer as `execute`: a read of what this node may
-    /// say at once, or a write that has room among those that are pending. Otherwise nothing has happened. Whether it was done.
+    /// Runs a plain command if that takes no waiting, with the same effect and answer as `execute`: a read that this
+    /// node may serve at once, or a write that fits among the pending ones. Otherwise nothing has happened. Returns
+    /// whether it ran.
     pub(in crate::resp) fn try_plain(&mut self, plain: Plain<'_>) -> bool {
         if !self.trusted || self.transaction.is_some() || self.pending.is_full((0, 0)) || self.output.is_much() {
             return false;
@@ -164,7 +165,7 @@ impl Client {
     }
 
     fn try_get(&mut self, key: &[u8]) -> bool {
-        // A read must see the writes before it, which are still to be made.
+        // A read must see the writes before it, which are still pending.
         if self.pending.writes > 0 {
             return false;
         }
@@ -192,7 +193,7 @@ impl Client {
         fits
     }
 
-    /// Makes what is pending, and answers.
+    /// Makes the pending commands, and answers them.
     pub(in crate::resp) async fn flush(&mut self) {
         if self.pending.slots.is_empty() {
             return;
@@ -205,8 +206,8 @@ impl Client {
         self.output.tell(replies, self.protocol, true).await;
     }
 
-    /// Answers a read by itself. What finds no room isn't kept until there is some, but read again then. Fails if nobody
-    /// serves it.
+    /// Answers a read by itself. A value that finds no room isn't kept: it is read again once there is room. Fails if
+    /// no member serves it.
     async fn read_alone(&mut self, read: &Read) -> Result<(), Error> {
         let mut room = None;
         for _ in 0..READS {
@@ -225,23 +226,23 @@ impl Client {
         Ok(())
     }
 
-    /// Of what is large no more is asked for before it is told.
+    /// Answers reads. Large values are read one at a time: the next one only after the one before is answered.
     async fn read_all(&mut self, slots: Vec<Slot>) {
         let shared = self.shared.clone();
-        // Whom nobody serves has waited for that; those behind it needn't wait again.
+        // A read that no member served has used up its deadline. The reads behind it skip that wait.
         let (mut found, mut unserved) = match together(&shared, &slots).await {
             Ok(found) => (found, None),
             Err(error) => (Vec::new(), Some(error)),
         };
         let room = self.output.try_room(&found);
         if room.is_none() {
-            // Rather than kept until there is some, its keys are read one by one.
+            // There is no room for all values: drop them, and read the keys one by one.
             found.clear();
         }
         let mut found = found.into_iter();
         for slot in slots {
             if self.output.is_broken() {
-                // Nobody is there to be told.
+                // The client is gone.
                 break;
             }
             let read = match slot {

@@ -18,14 +18,14 @@ use crate::resp::{
 };
 
 /// Commands of a transaction, and watched keys, at most.
-const MOST: usize = 4096;
+const MAX_COMMANDS: usize = 4096;
 
-/// What was said since MULTI.
+/// The commands since MULTI.
 #[derive(Debug, Default)]
 pub(super) struct Transaction {
     queued: Vec<Queued>,
     bytes: usize,
-    /// One of its commands made no sense, so that it won't run.
+    /// One of its commands was invalid, so the transaction won't run.
     spoilt: bool,
 }
 
@@ -34,7 +34,7 @@ enum Queued {
     Say(Reply),
     Read(Read),
     Write(Write),
-    /// How many other members hold what was written.
+    /// The number of other members that hold what was written.
     Copies,
 }
 
@@ -61,7 +61,8 @@ impl Client {
         self.say(Reply::OK);
     }
 
-    /// A command that there isn't, or with too few words: it spoils a transaction, and an EXEC of that kind ends it.
+    /// Handles an unknown command, or one with too few words: it spoils a transaction, and an EXEC of that kind ends
+    /// it.
     pub(super) fn misspelt(&mut self, words: &Words, error: Reply) {
         if let Some(transaction) = &mut self.transaction {
             transaction.spoilt = true;
@@ -86,10 +87,10 @@ impl Client {
             _ if !spec.fits_transactions() => {
                 Err(Reply::error(format_args!("{} is not allowed in transactions", spec.name.to_uppercase())))
             }
-            _ if transaction.bytes + bytes > most || transaction.queued.len() >= MOST => {
-                Err(Reply::error(format_args!("a transaction of more than {MOST} commands or {most} bytes")))
+            _ if transaction.bytes + bytes > most || transaction.queued.len() >= MAX_COMMANDS => {
+                Err(Reply::error(format_args!("a transaction of more than {MAX_COMMANDS} commands or {most} bytes")))
             }
-            // What is wrong with its arguments is said when it runs.
+            // An error in its arguments is reported when it runs.
             Ok(Ask::Say(reply)) | Err(reply) => Ok(Queued::Say(reply)),
             Ok(Ask::Read(read)) => Ok(Queued::Read(read)),
             Ok(Ask::Write(write)) => Ok(Queued::Write(write)),
@@ -146,7 +147,7 @@ impl Client {
         self.tell(reply, true).await;
     }
 
-    /// Notes the versions that keys have.
+    /// Records the versions of watched keys.
     pub(super) async fn watch(&mut self, keys: Vec<Bytes>) {
         if self.transaction.is_some() {
             return self.say(Reply::error("WATCH inside MULTI is not allowed"));
@@ -156,8 +157,8 @@ impl Client {
             if self.watched.contains_key(&key) {
                 continue;
             }
-            if self.watched.len() >= MOST {
-                return self.say(Reply::error(format_args!("more than {MOST} watched keys")));
+            if self.watched.len() >= MAX_COMMANDS {
+                return self.say(Reply::error(format_args!("more than {MAX_COMMANDS} watched keys")));
             }
             match self.shared.kv.get(&key).await {
                 Ok(read) => self.watched.insert(key, read.version()),
@@ -177,7 +178,7 @@ fn groups(queued: &Queued) -> Vec<Group> {
 }
 
 impl Queued {
-    /// The answer of a command that is no part of the script.
+    /// The answer to a command that is no part of the script.
     fn plain(self, copies: i64) -> Reply {
         match self {
             Self::Say(reply) => reply,

@@ -1,8 +1,8 @@
-//! What a port must stand: garbage, too much, and clients that don't read.
+//! What a port must withstand: garbage, too much, and clients that don't read.
 
 use std::time::Duration;
 
-use artillery_processes::{Node, PATIENCE, token};
+use artillery_processes::{Node, TEST_TIMEOUT, token};
 use tokio::time::{Instant, timeout};
 
 use super::{Wire, alone, wire::command};
@@ -24,7 +24,7 @@ async fn garbage_ends_its_connection_alone() {
         Wire::to(&port).await.burden(bytes).await;
         assert_eq!(good.call(&["SET", "k", "v"]).await, "+OK\r\n");
     }
-    // As deep as it likes.
+    // Nested as deep as a client likes.
     Wire::to(&port).await.burden(&b"*1\r\n".repeat(1 << 18)).await;
     let mut long = Wire::to(&port).await;
     long.write(&[b'x'; 1 << 16]).await;
@@ -35,7 +35,7 @@ async fn garbage_ends_its_connection_alone() {
 }
 
 #[tokio::test]
-async fn what_is_too_large_is_named() {
+async fn a_value_that_is_too_large_is_named() {
     let (_node, port) = alone(&["--max-value-bytes", "1MiB"]).await;
     let mut wire = Wire::to(&port).await;
     let (most, more) = ("x".repeat(1 << 20), "x".repeat((1 << 20) + 1));
@@ -47,7 +47,7 @@ async fn what_is_too_large_is_named() {
     assert!(told.starts_with("-ERR ") && told.contains("1048576"), "{told}");
     let told = wire.call(&["SET", &"k".repeat(4097), "v"]).await;
     assert!(told.starts_with("-ERR ") && told.contains("4097") && told.contains("4096"), "{told}");
-    // One that is too large doesn't spoil those beside it.
+    // A command that is too large doesn't spoil those beside it.
     wire.send(&[&["SET", "a", "1"], &["SET", "b", &more], &["SET", "c", "3"], &["MGET", "a", "b", "c"]]).await;
     assert_eq!(wire.reply().await, "+OK\r\n");
     assert!(wire.reply().await.starts_with("-ERR "));
@@ -59,9 +59,9 @@ async fn what_is_too_large_is_named() {
     assert!(wire.is_closed().await);
 }
 
-/// Answers that nobody takes stop their own connection, and hold little.
+/// Answers that a client doesn't read stop their own connection, and take little memory.
 #[tokio::test]
-async fn who_does_not_read_is_not_read() {
+async fn a_client_that_does_not_read_is_not_read() {
     const CLIENTS: usize = 8;
     let (node, port) = alone(&[]).await;
     let mut good = Wire::to(&port).await;
@@ -79,20 +79,20 @@ async fn who_does_not_read_is_not_read() {
     }
     let grown = node.resident().saturating_sub(before);
     assert!(grown < (CLIENTS as u64) * (16 << 20), "{} MiB for {CLIENTS} clients", grown >> 20);
-    // All of it comes once it is taken.
+    // All answers come once the client reads.
     let mut wire = stuck.pop().unwrap();
     for _ in 0..1000 {
         assert_eq!(wire.reply().await.len(), (1 << 20) + 12);
     }
 }
 
-/// However many there are: what they take up doesn't grow with them, and who does read is served once they are cut off.
+/// The memory of such clients doesn't grow with their number, and a client that reads is served once they are cut off.
 #[tokio::test]
-async fn all_who_do_not_read_share_some_room() {
+async fn clients_that_do_not_read_share_bounded_room() {
     const CLIENTS: usize = 32;
-    /// Long enough for all of them to fill what room they get.
+    /// Long enough for all of them to fill the room that they get.
     const WATCHED: Duration = Duration::from_secs(3);
-    /// Who takes nothing while nobody waits is cut off after 30 s.
+    /// A client that reads nothing while no other waits for room is cut off after 30 s.
     const SOON: Duration = Duration::from_secs(25);
     let (node, port) = alone(&["--max-value-bytes", "1MiB", "--queue-bytes", "1MiB"]).await;
     let mut good = Wire::to(&port).await;
@@ -117,12 +117,12 @@ async fn all_who_do_not_read_share_some_room() {
             }
         } else {
             assert!(told.starts_with("-BUSY "), "{told}");
-            assert!(began.elapsed() < SOON, "nobody was cut off");
+            assert!(began.elapsed() < SOON, "no client was cut off");
         }
     }
 }
 
-/// A spare and its port, and the members. It has nothing itself: it asks others.
+/// A spare with its port, and the members. The spare has no data: it asks others.
 async fn spare() -> (Node, String, Vec<Node>) {
     let (name, secret) = (format!("test-{}", token()), token());
     let flags = ["--replicas", "2", "--max-value-bytes", "1MiB", "--queue-bytes", "1MiB", "--resp", "127.0.0.1:0"];
@@ -135,13 +135,13 @@ async fn spare() -> (Node, String, Vec<Node>) {
     (nodes.swap_remove(at), lines[at]["resp"].as_str().unwrap().to_owned(), nodes)
 }
 
-/// Nor does it keep what it was told while there is no room for that.
+/// A spare doesn't keep the answers of members while there is no room for them.
 #[tokio::test]
-async fn what_a_spare_has_no_room_for_it_does_not_keep() {
+async fn a_spare_without_room_keeps_no_answers() {
     const CLIENTS: usize = 400;
-    /// Far less than a value each, and far more than what is on its way from members at a time.
-    const MOST: u64 = 256 << 20;
-    /// Long enough for all of them to be answered, and for those who wait to have done so.
+    /// Far less than a value for each client, and far more than what is on its way from members at a time.
+    const MAX_RESIDENT_BYTES: u64 = 256 << 20;
+    /// Long enough for all of them to be answered, or to have waited for room in vain.
     const WATCHED: Duration = Duration::from_secs(8);
     let (spare, port, _members) = spare().await;
     let mut good = Wire::to(&port).await;
@@ -161,14 +161,14 @@ async fn what_a_spare_has_no_room_for_it_does_not_keep() {
     let (began, mut most) = (Instant::now(), 0);
     while began.elapsed() < WATCHED {
         most = most.max(spare.resident().saturating_sub(before));
-        assert!(most < MOST, "{} MiB for {CLIENTS} clients", most >> 20);
+        assert!(most < MAX_RESIDENT_BYTES, "{} MiB for {CLIENTS} clients", most >> 20);
         assert_eq!(good.call(&["PING"]).await, "+PONG\r\n");
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
 }
 
 #[tokio::test]
-async fn a_spare_does_not_ask_for_what_is_not_read() {
+async fn a_spare_asks_for_no_values_that_are_not_read() {
     let (spare, port, _members) = spare().await;
     let mut wire = Wire::to(&port).await;
     let value = "x".repeat(1 << 20);
@@ -187,6 +187,6 @@ async fn a_spare_does_not_ask_for_what_is_not_read() {
     for n in 0..200 {
         let grown = spare.resident().saturating_sub(before);
         assert!(grown < 64 << 20, "{} MiB behind {n} answers", grown >> 20);
-        assert_eq!(timeout(PATIENCE, wire.reply()).await.unwrap().len(), value.len() + 12);
+        assert_eq!(timeout(TEST_TIMEOUT, wire.reply()).await.unwrap().len(), value.len() + 12);
     }
 }

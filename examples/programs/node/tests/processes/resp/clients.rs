@@ -1,4 +1,4 @@
-//! Clients that others wrote: redis-cli, and the libraries `redis` of Python and of Node.
+//! Third-party clients: redis-cli, and the libraries `redis` of Python and of Node.
 
 use std::{path::Path, process::Stdio, time::Duration};
 
@@ -7,10 +7,10 @@ use tokio::{process::Command, time::timeout};
 
 use super::{cluster, port};
 
-/// To fetch a library takes as long as the network likes.
+/// The longest that fetching a library may take: the network decides.
 const FETCH: Duration = Duration::from_secs(240);
 
-/// Standard output of a program; `None`: it isn't there, or failed, which is said.
+/// Standard output of a program; `None`: it isn't there, or failed, which is printed.
 async fn output(program: &str, args: &[&str], folder: Option<&Path>) -> Option<String> {
     let mut command = Command::new(program);
     command.args(args).stdin(Stdio::null()).kill_on_drop(true);
@@ -26,7 +26,7 @@ async fn output(program: &str, args: &[&str], folder: Option<&Path>) -> Option<S
 }
 
 #[tokio::test]
-async fn redis_cli() {
+async fn redis_cli_works() {
     if output("redis-cli", &["--version"], None).await.is_none() {
         return eprintln!("SKIPPED: redis-cli isn't installed");
     }
@@ -84,7 +84,7 @@ print("fine", redis.__version__)
 "#;
 
 #[tokio::test]
-async fn python() {
+async fn the_python_library_works() {
     let folder = std::env::temp_dir().join(format!("artillery-{}", token()));
     let (at, python) = (folder.to_str().unwrap().to_owned(), folder.join("bin/python"));
     let python = python.to_str().unwrap();
@@ -124,7 +124,7 @@ const assert = require('node:assert');
 "#;
 
 #[tokio::test]
-async fn node() {
+async fn the_node_library_works() {
     let folder = std::env::temp_dir().join(format!("artillery-{}", token()));
     std::fs::create_dir(&folder).unwrap();
     let install = ["install", "--silent", "--no-audit", "--no-fund", "redis"];

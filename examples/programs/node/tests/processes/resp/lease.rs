@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use artillery_processes::PATIENCE;
+use artillery_processes::TEST_TIMEOUT;
 use tokio::time::{Instant, sleep};
 
 use super::{Wire, cluster, port};
@@ -19,16 +19,16 @@ async fn without_a_lease_nothing_is_read() {
     // As long as its lease lasts, it may answer.
     let told = loop {
         match wire.call(&["GET", "k"]).await {
-            value if value == "$1\r\nv\r\n" => assert!(begun.elapsed() < PATIENCE, "it still answers"),
+            value if value == "$1\r\nv\r\n" => assert!(begun.elapsed() < TEST_TIMEOUT, "it still answers"),
             told => break told,
         }
         sleep(Duration::from_millis(20)).await;
     };
     assert!(told.starts_with("-NOLEASE "), "{told}");
-    // A write reaches nobody: either that is certain, or nobody knows.
+    // A write reaches no member: either that is certain, or its outcome is unknown.
     let told = wire.call(&["INCR", "n"]).await;
     assert!(["-NOCHAIN ", "-BUSY ", "-NOLEASE ", "-UNKNOWN "].iter().any(|word| told.starts_with(word)), "{told}");
-    // Each takes its five seconds, but those that were sent together take them together.
+    // Each command takes its five seconds, but commands that were sent together wait together.
     let begun = Instant::now();
     let together = [&["VGET", "k"][..], &["MGET", "k", "n"], &["GET", "k"], &["GET", "n"]].repeat(3);
     wire.send(&together).await;
@@ -42,7 +42,7 @@ async fn without_a_lease_nothing_is_read() {
     }
     let begun = Instant::now();
     while wire.call(&["GET", "k"]).await != "$1\r\nv\r\n" {
-        assert!(begun.elapsed() < PATIENCE, "it doesn't answer again");
+        assert!(begun.elapsed() < TEST_TIMEOUT, "it doesn't answer again");
     }
     let count = wire.call(&["INCR", "n"]).await;
     assert!([":1\r\n", ":2\r\n"].contains(&count.as_str()), "{count}");

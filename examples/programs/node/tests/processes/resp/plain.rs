@@ -1,6 +1,6 @@
-//! Plain commands go a short way. Nothing of it is to be seen but that it is short.
+//! Plain commands take a short path, which shows in nothing but its speed.
 
-use artillery_processes::PATIENCE;
+use artillery_processes::TEST_TIMEOUT;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,
@@ -48,7 +48,7 @@ impl Numbers {
     }
 }
 
-/// All that a node says to this, in pieces of so many bytes.
+/// The bytes that a node answers to this input, sent in pieces of this many bytes.
 async fn told(port: &str, bytes: &[u8], piece: usize) -> String {
     let mut wire = Wire::to(port).await;
     for piece in bytes.chunks(piece) {
@@ -103,7 +103,7 @@ async fn a_pipeline_is_answered_by_one_write() {
     let mut answers = vec![0; 2 * wanted.len()];
     for round in 0..200 {
         stream.write_all(&commands).await.unwrap();
-        let read = timeout(PATIENCE, stream.read(&mut answers)).await.expect("no answer came").unwrap();
+        let read = timeout(TEST_TIMEOUT, stream.read(&mut answers)).await.expect("no answer came").unwrap();
         assert_eq!(read, wanted.len(), "in round {round}");
         assert!(answers[..read] == wanted);
     }

@@ -2,7 +2,7 @@
 
 use std::process::Stdio;
 
-use artillery_processes::PATIENCE;
+use artillery_processes::TEST_TIMEOUT;
 use tokio::{
     io::{AsyncBufReadExt, BufReader},
     net::TcpListener,
@@ -21,7 +21,7 @@ const CLOSED: &str = "<closed>";
 /// An answer that differs between servers, and is only read.
 const ANY: &str = "...";
 
-/// Bytes out of a text with escapes.
+/// Converts a text with escapes to bytes.
 fn unescaped(text: &str) -> Vec<u8> {
     let mut bytes = Vec::new();
     let mut rest = text.as_bytes();
@@ -106,7 +106,7 @@ async fn run(addr: &str) -> (usize, Vec<String>) {
 #[tokio::test]
 async fn answers_are_those_of_redis() {
     let cluster = cluster().await;
-    // Neither the head nor the tail: every write and every doubtful read goes elsewhere.
+    // A middle member: every write and every doubtful read goes to another node.
     let (compared, different) = run(&port(&cluster, 1)).await;
     assert!(compared >= 250, "{compared} answers");
     assert!(different.is_empty(), "{}", different.join("\n"));
@@ -114,7 +114,7 @@ async fn answers_are_those_of_redis() {
 
 /// A redis-server on a free port. Dropped: killed.
 pub(super) async fn redis_server() -> Option<(Child, String)> {
-    // Nobody else takes it in between as a rule; if somebody does, the server ends, and that is seen.
+    // As a rule no other process takes the port in between; if one does, the server ends, and the test sees that.
     let free = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap().port().to_string();
     let mut command = Command::new("redis-server");
     command.args(["--port", &free, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"]);
@@ -129,13 +129,13 @@ pub(super) async fn redis_server() -> Option<(Child, String)> {
         }
         panic!("redis-server ended");
     };
-    timeout(PATIENCE, ready).await.expect("redis-server wasn't ready");
+    timeout(TEST_TIMEOUT, ready).await.expect("redis-server wasn't ready");
     tokio::spawn(async move { while let Ok(Some(_)) = lines.next_line().await {} });
     Some((server, format!("127.0.0.1:{free}")))
 }
 
 #[tokio::test]
-async fn the_table_is_what_redis_says() {
+async fn the_table_holds_what_redis_answers() {
     let Some((_server, addr)) = redis_server().await else {
         return eprintln!("SKIPPED: redis-server isn't installed, so the recorded answers aren't compared with it");
     };

@@ -34,11 +34,11 @@ async fn watched_counters_lose_nothing() {
     }
     let lost: u32 = clients.join_all().await.into_iter().sum();
     assert_eq!(Wire::to(&ports[0]).await.call(&["GET", "n"]).await, "$2\r\n60\r\n");
-    assert!(lost > 0, "nobody was ever in another's way: that shows nothing");
+    assert!(lost > 0, "no transaction ever met another: that shows nothing");
 }
 
 #[tokio::test]
-async fn nobody_sees_half_of_one() {
+async fn no_reader_sees_half_a_transaction() {
     let cluster = cluster().await;
     let mut writer = Wire::to(&port(&cluster, 1)).await;
     let mut reader = Wire::to(&port(&cluster, 2)).await;

@@ -1,6 +1,6 @@
 //! The protocol's bytes, without a client library between.
 
-use artillery_processes::PATIENCE;
+use artillery_processes::TEST_TIMEOUT;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpSocket, TcpStream},
@@ -29,7 +29,7 @@ impl Wire {
         Self { stream: TcpStream::connect(addr).await.unwrap(), read: Vec::new() }
     }
 
-    /// The same, where hardly anything is on its way to who doesn't read.
+    /// Like [`Wire::to`], with small buffers, so that hardly any bytes are on their way to a client that doesn't read.
     pub(super) async fn narrow(addr: &str) -> Self {
         let socket = TcpSocket::new_v4().unwrap();
         socket.set_recv_buffer_size(4096).unwrap();
@@ -40,7 +40,7 @@ impl Wire {
         self.stream.write_all(bytes).await.unwrap();
     }
 
-    /// Writes as much as the node takes before it hangs up.
+    /// Writes as much as the node reads before it closes the connection.
     pub(super) async fn burden(&mut self, bytes: &[u8]) {
         drop(self.stream.write_all(bytes).await);
     }
@@ -68,21 +68,21 @@ impl Wire {
         }
     }
 
-    /// So many bytes, whatever they mean.
+    /// The next `len` bytes, with any content.
     pub(super) async fn bytes(&mut self, len: usize) -> Vec<u8> {
         while self.read.len() < len && self.more().await {}
         let len = len.min(self.read.len());
         self.read.drain(..len).collect()
     }
 
-    /// Whether nothing comes any more but the end.
+    /// Whether nothing but the end of the stream follows.
     pub(super) async fn is_closed(&mut self) -> bool {
         !self.more().await && self.read.is_empty()
     }
 
     async fn more(&mut self) -> bool {
-        let read = timeout(PATIENCE, self.stream.read_buf(&mut self.read)).await.expect("no answer came");
-        // Who is cut off while there is more to send may see a reset instead of an end.
+        let read = timeout(TEST_TIMEOUT, self.stream.read_buf(&mut self.read)).await.expect("no answer came");
+        // A client that is cut off while it sends may see a reset instead of an end.
         read.unwrap_or(0) > 0
     }
 }
