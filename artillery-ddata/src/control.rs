@@ -4,6 +4,6 @@
 pub(crate) mod embedded;
 
 pub(crate) use artillery_proto::control::{
-    ConfigLog, Configs, Founder, Founding, History, Met, Timing, chain_of, formation, log, message, recovery,
+    Bootstrap, ConfigLog, Configs, History, Met, NodeInfo, Timing, chain_of, formation, log, message, recovery,
     succession,
 };

@@ -5,4 +5,4 @@ pub(crate) mod kinds;
 pub use artillery_core::error::{BindError, CloseReason, ConnectError, IdentityError};
 pub use artillery_proto::{ParseFrontierError, ParseRequestIdError, ParseVersionError};
 
-pub use self::kinds::{NotApplied, Unknown, WayOn};
+pub use self::kinds::{Advice, NotApplied, Unknown};

@@ -19,13 +19,13 @@ mod write;
 use std::pin::Pin;
 
 pub use artillery_proto::{
-    Computed, Expected, GroupFailure, GroupOutcome, StepOutcome, Way,
-    types::update::{Failure, MAX_KEY},
+    Computed, Expected, GroupFailure, GroupOutcome, ReadPath, StepOutcome,
+    types::update::{MAX_KEY, RequestFailure},
 };
 pub use get::{Get, GetFuture};
 pub use handle::DEFAULT_TIMEOUT;
 pub use hashed::{KeyPage, ScanHashed};
-pub use many::{Cut, GetMany};
+pub use many::{GetMany, MultiGet};
 pub use result::{Committed, Conflict, Read, ReadState, Record, Resolution, Served, Taken, Versioned};
 pub use scan::{Entry, Scan};
 pub use script::Group;

@@ -19,5 +19,5 @@ pub use calls::{CompareAndSwap, Delete, Get, Increment, Put};
 pub use error::MapError;
 pub use key::{AsKey, KeyError, KeySpace, Leading, NameError};
 pub use scan::{MapEntry, MapScan};
-pub use update::Update;
+pub use update::MapUpdate;
 pub use value::{Bincode, Decimal, ValueCodec, ValueError};

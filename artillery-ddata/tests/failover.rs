@@ -13,7 +13,7 @@ use std::{
     time::Duration,
 };
 
-use artillery_ddata::{ChainId, Kv, Node, NodeBuilder, Place, admin::Arrange, client::Spread, kv::Way};
+use artillery_ddata::{ChainId, Kv, Node, NodeBuilder, Place, admin::AdminCommand, client::Spread, kv::ReadPath};
 use support::{PATIENCE, TestCluster, until, within};
 use tokio::task::JoinSet;
 
@@ -188,7 +188,7 @@ async fn a_spare_takes_the_place() {
     }
     // On a busy machine what is kept may overtake it, and it begins anew.
     assert!((1..=3).contains(&spare.status().await.chains[0].resyncs_full));
-    until(async || spare.kv().get("key/0").await.is_ok_and(|read| read.served.way == Way::Local)).await;
+    until(async || spare.kv().get("key/0").await.is_ok_and(|read| read.served.way == ReadPath::Local)).await;
 }
 
 /// One after the other is stopped and started anew under its name; all are members in the end, and nothing is lost.
@@ -275,7 +275,7 @@ async fn leader_that_is_no_tail(cluster: &TestCluster) -> String {
         let mut order: Vec<_> = config.serving().collect();
         order.rotate_right(1);
         let client = cluster.client(Spread::Sticky).await;
-        let (wish, node) = (Arrange::Reorder { chain: ChainId(0), order }, cluster.node(Place::Tail).id().node);
+        let (wish, node) = (AdminCommand::Reorder { chain: ChainId(0), order }, cluster.node(Place::Tail).id().node);
         within(client.arrange(node, wish, PATIENCE)).await.unwrap().unwrap();
         until(async || cluster.nodes.iter().any(|node| node.name() == leader && node.role() == Place::Head)).await;
         until(async || cluster.nodes.iter().any(|node| node.role() == Place::Tail)).await;

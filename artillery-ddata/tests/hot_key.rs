@@ -5,7 +5,7 @@ mod support;
 
 use std::time::Duration;
 
-use artillery_ddata::{Error, Node, Place, kv::Way};
+use artillery_ddata::{Error, Node, Place, kv::ReadPath};
 use support::{TestCluster, fixed, within};
 use tokio::task::JoinSet;
 
@@ -78,7 +78,7 @@ async fn a_query_answers_all_that_waited_for_it() {
         callers.spawn(async move {
             for _ in 0..CALLS {
                 let read = kv.get("hot").await.unwrap();
-                assert_eq!((read.served.way, read.into_value().unwrap()), (Way::Query, "old".into()));
+                assert_eq!((read.served.way, read.into_value().unwrap()), (ReadPath::Query, "old".into()));
             }
         });
     }

@@ -148,15 +148,15 @@ fn codec(c: &mut Criterion) {
     use artillery_proto::{
         Epoch, Version,
         message::{ChainFrame, ChainMessage, Updates},
-        types::update::{Change, Outcome, Update, UpdateKind},
+        types::update::{KeyChange, RequestOutcome, Update, UpdateKind},
     };
     let update = |n: usize| Update {
         version: Version::new(1, n as u64 + 1),
         kind: UpdateKind::WRITE,
         request: None,
-        outcome: Outcome::Done,
+        outcome: RequestOutcome::Done,
         chain_time: 1_700_000_000_000,
-        changes: std::iter::once(Change { key: key(n), value: Some(value(n as u64, VALUE)) }).collect(),
+        changes: std::iter::once(KeyChange { key: key(n), value: Some(value(n as u64, VALUE)) }).collect(),
     };
     let updates: Vec<_> = (0..100).map(update).collect();
     let bytes: usize = updates.iter().map(Update::cost).sum();

@@ -6,8 +6,8 @@ use artillery_proto::{
     ChainConfig, ChainId, ChainMember, ClusterId, Epoch, Incarnation, MemberId, Mode, NodeId, Role, Timestamp,
     api::{Reply, Write},
     control::log::LogIndex,
-    replica::{Gate, Settings},
-    runner::{ChainRunner, Lease, Link, Order, Output, ReadRequest, Turn, WriteRequest},
+    replica::{Gate, ReplicaSettings},
+    runner::{ChainOrder, ChainRunner, Lease, LinkChange, ReadRequest, RunnerOutput, Turn, WriteRequest},
     store::MemoryStore,
 };
 use bytes::Bytes;
@@ -47,14 +47,15 @@ impl BareChain {
         let mut chain = Self { members: members_of, turn, gates: Vec::new(), stores: Vec::new(), next: 0, commits: 0 };
         for n in 0..members {
             let (gate, store) = (Arc::new(Gate::new(ChainId(0))), Arc::new(MemoryStore::with_seed(1)));
-            let runner = ChainRunner::new(member(n), ChainId(0), Settings::default(), store.clone(), gate.clone());
+            let runner =
+                ChainRunner::new(member(n), ChainId(0), ReplicaSettings::default(), store.clone(), gate.clone());
             chain.gates.push(gate);
             chain.stores.push(store);
             chain.members.insert(member(n), runner);
             chain.turn.lease = Some(Lease { until: Timestamp::MAX, ..Lease::default() });
-            chain.turn.links.extend((0..members).filter(|&m| m != n).map(|m| Link::Up(member(m))));
+            chain.turn.links.extend((0..members).filter(|&m| m != n).map(|m| LinkChange::Up(member(m))));
             let (config, history, upto) = (config.clone(), ClusterId(1), LogIndex(1));
-            chain.turn.orders.push(Order::Enter { config, history, upto });
+            chain.turn.orders.push(ChainOrder::Enter { config, history, upto });
             chain.take(member(n));
         }
         chain.settle();
@@ -83,7 +84,7 @@ impl BareChain {
             let mut frames = Vec::new();
             for (&from, runner) in &mut self.members {
                 while let Some(output) = runner.poll_output() {
-                    self.commits += u64::from(matches!(output, Output::Reply(_, Reply::Committed(_))));
+                    self.commits += u64::from(matches!(output, RunnerOutput::Reply(_, Reply::Committed(_))));
                 }
                 while runner.poll_word().is_some() {}
                 for to in runner.peers().collect::<Vec<_>>() {

@@ -7,8 +7,8 @@ use artillery_proto::{
     api::{Query, ReadMode, Reply, Write},
     control::log::LogIndex,
     message::{ChainFrame, MAX_CHUNK},
-    replica::{Gate, Settings},
-    runner::{ChainRunner, Lease, Link, Order, Output, ReadRequest, Turn, WriteRequest},
+    replica::{Gate, ReplicaSettings},
+    runner::{ChainOrder, ChainRunner, Lease, LinkChange, ReadRequest, RunnerOutput, Turn, WriteRequest},
     store::MemoryStore,
 };
 use bytes::Bytes;
@@ -77,12 +77,12 @@ pub struct Pair {
 impl Pair {
     /// An open chain of both, A first.
     pub fn new() -> Self {
-        let settings = Settings { backlog: 1 << 20, ..Settings::default() };
+        let settings = ReplicaSettings { backlog: 1 << 20, ..ReplicaSettings::default() };
         let member = |n: usize| {
             let (gate, store) = (Arc::new(Gate::new(ChainId(0))), Arc::new(MemoryStore::with_seed(1)));
             let mut member = ChainRunner::new(id(n), ChainId(0), settings.clone(), store, gate);
             let lease = Some(Lease { until: Timestamp::MAX, ..Lease::default() });
-            take(&mut member, &mut Received { lease, links: vec![Link::Up(id(1 - n))], ..Received::default() });
+            take(&mut member, &mut Received { lease, links: vec![LinkChange::Up(id(1 - n))], ..Received::default() });
             member
         };
         let mut pair = Self { members: [A, B].map(member), frames: Default::default(), replies: Vec::new() };
@@ -106,8 +106,8 @@ impl Pair {
         for (n, member) in self.members.iter_mut().enumerate() {
             let upto = LogIndex(epoch);
             let order = match config.role(id(n)) {
-                Some(_) => Order::Enter { config: config.clone(), history: ClusterId(1), upto },
-                None => Order::Expelled { epoch: config.epoch, upto },
+                Some(_) => ChainOrder::Enter { config: config.clone(), history: ClusterId(1), upto },
+                None => ChainOrder::Expelled { epoch: config.epoch, upto },
             };
             take(member, &mut Received { orders: vec![order], ..Received::default() });
         }
@@ -199,7 +199,7 @@ impl Pair {
 
     fn take_outputs(&mut self, n: usize) {
         while let Some(output) = self.members[n].poll_output() {
-            if let Output::Reply((), reply) = output {
+            if let RunnerOutput::Reply((), reply) = output {
                 self.replies.push(reply);
             }
         }

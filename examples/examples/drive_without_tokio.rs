@@ -26,8 +26,8 @@ use artillery_proto::{
     api::{Query, Reply, Write},
     control::log::LogIndex,
     message::ChainFrame,
-    replica::{Gate, Settings},
-    runner::{ChainRunner, Lease, Link, Order, Output, ReadRequest, Turn, WriteRequest},
+    replica::{Gate, ReplicaSettings},
+    runner::{ChainOrder, ChainRunner, Lease, LinkChange, ReadRequest, RunnerOutput, Turn, WriteRequest},
     store::MemoryStore,
     types::update::RequestKey,
     wire::chain,
@@ -71,8 +71,8 @@ impl Member {
         // No member is ever removed from this chain, so the lease never ends.
         self.turn.lease = Some(Lease { until: Timestamp::MAX, asked: self.now(), stretch: 0 });
         // A datagram can be sent at any time.
-        self.turn.links.extend(config.members.iter().map(|member| Link::Up(member.id)));
-        self.turn.orders.push(Order::Enter { config, history: ClusterId(1), upto: LogIndex(1) });
+        self.turn.links.extend(config.members.iter().map(|member| LinkChange::Up(member.id)));
+        self.turn.orders.push(ChainOrder::Enter { config, history: ClusterId(1), upto: LogIndex(1) });
         let mut buffer = vec![0; DATAGRAM];
         while self.receive_requests() {
             self.take();
@@ -118,7 +118,7 @@ impl Member {
     /// that.
     fn say(&mut self) -> std::io::Result<()> {
         while let Some(output) = self.runner.poll_output() {
-            if let Output::Reply(caller, reply) = output {
+            if let RunnerOutput::Reply(caller, reply) = output {
                 drop(caller.send(reply)); // the caller may have gone
             }
         }
@@ -239,10 +239,10 @@ fn main() -> Outcome<()> {
 
 #[allow(clippy::disallowed_methods, reason = "a driver has the clock")]
 fn member(id: MemberId, socket: UdpSocket, addresses: BTreeMap<MemberId, SocketAddr>) -> Outcome<(Member, Handle)> {
-    let settings = Settings {
+    let settings = ReplicaSettings {
         heartbeat: Duration::from_millis(5),
         resend: Some(Duration::from_millis(10)), // datagrams get lost
-        ..Settings::default()
+        ..ReplicaSettings::default()
     };
     let gate = Arc::new(Gate::new(CHAIN));
     let store = Arc::new(MemoryStore::with_seed(1)); // all keys are our own: no need for a secret seed

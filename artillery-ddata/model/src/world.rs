@@ -15,13 +15,13 @@ use std::{
 use artillery_proto::{
     ClusterId, Incarnation, MemberId, Mode, NodeId, Timestamp,
     control::{
-        ChainSettings, Configs, Founder, Founding, Term, Timing,
+        Bootstrap, ChainSettings, Configs, NodeInfo, Term, Timing,
         log::LogEntry,
         message::{Renewal, Renewed},
     },
     message::ChainFrame,
-    node::{self, Node as Decider},
-    runner::Link,
+    node::{self, NodeMachine as Decider},
+    runner::LinkChange,
 };
 
 pub use self::member::Health;
@@ -134,16 +134,17 @@ impl World {
         let members = (0..NODES).map(founder).collect();
         let cluster = ClusterId(1);
         let timing = Timing { lease: UNIT * LEASE, suspect: UNIT * SUSPECT, slow: UNIT * SLOW, ..Timing::default() };
-        let founding = Founding { settings, timing, ..Founding::new(cluster, "modelled", members) };
+        let founding = Bootstrap { settings, timing, ..Bootstrap::new(cluster, "modelled", members) };
         let configs = Arc::new(Configs::of(&founding));
-        let settings = node::Settings { cluster, replicas: NODES, tick: UNIT, ..node::Settings::default() };
+        let settings =
+            node::CoordinatorSettings { cluster, replicas: NODES, tick: UNIT, ..node::CoordinatorSettings::default() };
         let node = |at| Part::new(Node::new(founder(at), configs.clone(), settings, &bounds));
         let mut nodes: Vec<_> = (0..NODES).map(node).collect();
         if let Some(config) = configs.iter().next() {
             // In the order of the chain, so that traces are easy to read.
             nodes.sort_by_key(|node| config.members.iter().position(|member| member.id == node.id));
         }
-        let founder = Founder { id: leader(), name: "leader".into(), addrs: Vec::new() };
+        let founder = NodeInfo { id: leader(), name: "leader".into(), addrs: Vec::new() };
         let decider = Decider::new(founder, configs.clone(), settings);
         let mut new = Self {
             bounds,
@@ -170,7 +171,7 @@ impl World {
         self.elect();
         for node in 0..NODES {
             let peers: Vec<_> = self.nodes.iter().map(|node| node.id).filter(|&id| id != self.nodes[node].id).collect();
-            self.take_in(node, |turn| turn.links.extend(peers.into_iter().map(Link::Up)));
+            self.take_in(node, |turn| turn.links.extend(peers.into_iter().map(LinkChange::Up)));
             self.obey(node);
             self.hand_in(node, what_others_hear(self.configs.clone()));
         }
@@ -267,7 +268,7 @@ impl World {
         })
     }
 
-    fn what_the_leader_hears(&self) -> node::Input {
+    fn what_the_leader_hears(&self) -> node::NodeInput {
         what_is_heard(Some(Term(self.term)), self.configs.clone())
     }
 
@@ -277,13 +278,13 @@ impl World {
 }
 
 /// The input about the log for a node that does not lead it.
-fn what_others_hear(configs: Arc<Configs>) -> node::Input {
+fn what_others_hear(configs: Arc<Configs>) -> node::NodeInput {
     what_is_heard(None, configs)
 }
 
 /// The input about a log that is kept outside the nodes of the cluster.
-fn what_is_heard(leads: Option<Term>, configs: Arc<Configs>) -> node::Input {
-    node::Input::Log { leads, leader: Some(leader()), configs, voters: BTreeSet::new() }
+fn what_is_heard(leads: Option<Term>, configs: Arc<Configs>) -> node::NodeInput {
+    node::NodeInput::Log { leads, leader: Some(leader()), configs, voters: BTreeSet::new() }
 }
 
 fn link(from: usize, to: usize) -> usize {

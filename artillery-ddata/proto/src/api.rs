@@ -12,9 +12,11 @@ mod write;
 pub use self::script::bytes_of;
 pub use self::{
     expected::Expected,
-    read::{Hashed, Query, ReadMode, Scan, Snapshot, Watch},
-    reply::{Changes, Committed, Computed, Cut, HashedPage, Page, Read, Refusal, Reply, Way},
+    read::{HashedQuery, Query, ReadMode, ScanQuery, Snapshot, WatchQuery},
+    reply::{
+        Computed, HashedReply, MultiGetReply, ReadPath, ReadReply, Refusal, Reply, ScanReply, WatchReply, WriteReply,
+    },
     routing::{NodeAddress, Routing},
-    script::{Group, GroupFailure, GroupOutcome, Requirement, Script, ScriptStep, StepOutcome},
+    script::{GroupFailure, GroupOutcome, Requirement, ScriptGroup, ScriptStep, ScriptWrite, StepOutcome},
     write::{Step, Write},
 };

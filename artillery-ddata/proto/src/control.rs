@@ -32,13 +32,13 @@ use crate::{ClusterId, MemberId, Mode};
 
 /// What every member of a cluster has known since it was formed. Never changed afterwards.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Founding {
+pub struct Bootstrap {
     /// The cluster's id: random, made for this formation.
     pub cluster: ClusterId,
     /// The cluster's name; nodes under other names never meet it.
     pub name: String,
     /// The founders, in the incarnations that formed the cluster.
-    pub members: Vec<Founder>,
+    pub members: Vec<NodeInfo>,
     /// The chain settings, fixed for good.
     pub settings: ChainSettings,
     /// The times that all nodes of the cluster go by.
@@ -47,9 +47,9 @@ pub struct Founding {
     pub succeeds: Vec<ClusterId>,
 }
 
-impl Founding {
+impl Bootstrap {
     /// A founding of this name by these members, with default settings and times.
-    pub fn new(cluster: ClusterId, name: impl Into<String>, members: Vec<Founder>) -> Self {
+    pub fn new(cluster: ClusterId, name: impl Into<String>, members: Vec<NodeInfo>) -> Self {
         Self {
             cluster,
             name: name.into(),
@@ -100,7 +100,7 @@ impl Founding {
 
 /// An incarnation of a node, and how to reach it.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Founder {
+pub struct NodeInfo {
     /// The node and its incarnation.
     pub id: MemberId,
     /// The node's stable name, for operators.

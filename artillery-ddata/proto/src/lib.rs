@@ -24,7 +24,7 @@ pub mod types;
 pub mod wire;
 
 pub use api::{
-    Computed, Expected, GroupFailure, GroupOutcome, NodeAddress, ReadMode, Refusal, Routing, StepOutcome, Way,
+    Computed, Expected, GroupFailure, GroupOutcome, NodeAddress, ReadMode, ReadPath, Refusal, Routing, StepOutcome,
 };
 pub use artillery_core::{ClusterId, Incarnation, MemberId, NodeId, Timestamp};
 pub use replica::NotLocal;

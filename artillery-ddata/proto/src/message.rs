@@ -7,9 +7,14 @@ mod raw;
 pub mod request;
 mod snapshot;
 
-pub(crate) use self::outline::Pieces;
+pub(crate) use self::outline::BodyReader;
 pub use self::{
-    chain::{Answer, ChainFrame, ChainMessage, Chunk, Control, Cut, MAX_CHUNK, Part, Partial, Position, Updates},
+    chain::{
+        ChainFrame, ChainMessage, Chunk, ChunkPart, Control, MAX_CHUNK, Partial, Position, Truncate, Updates,
+        VersionAnswer,
+    },
     outline::{Lengths, Outline},
-    snapshot::{Beginning, Mark, Progress, RecordPiece, SessionEntry, SnapshotContent, SnapshotPart},
+    snapshot::{
+        RecordPiece, SessionEntry, SnapshotContent, SnapshotCursor, SnapshotHeader, SnapshotPart, SnapshotProgress,
+    },
 };

@@ -23,24 +23,24 @@ use std::{
     sync::Arc,
 };
 
-pub use self::interface::{Event, Input, Output, State, Successor, Unready};
+pub use self::interface::{NodeEvent, NodeInput, NodeOutput, NodeState, Successor, Unready};
 #[cfg(feature = "mutants")]
 pub use self::mutant::Mutant;
 use self::{acting::Acting, leaving::Leaving, succession::Company};
 #[cfg(feature = "mutants")]
 pub use crate::control::coordinator::Mutant as CoordinatorMutant;
-pub use crate::control::coordinator::{Fate, Reason, Settings, Why};
+pub use crate::control::coordinator::{ChangeReason, CoordinatorSettings, ProposalFate, Why};
 use crate::{
     ChainId, MemberId, NodeId, Timestamp,
     control::{
-        Configs, Founder, Term,
+        Configs, NodeInfo, Term,
         coordinator::{self, Coordinator},
-        holder::{Holder, Learned},
+        holder::{LeaseClient, RenewalOutcome},
         log::LogIndex,
         message::{Close, Promotion, Renewal, Renewed, Unsettled},
     },
-    replica::Progress,
-    runner::{Lease, Order, Word},
+    replica::ChainProgress,
+    runner::{ChainOrder, Lease, Word},
 };
 
 /// The most renewals of this node that wait for their answers at once.
@@ -49,9 +49,9 @@ const RENEWALS: usize = 8;
 /// The deciding part of a node, beside its chains.
 #[derive(Debug)]
 #[cfg_attr(feature = "mutants", derive(Clone))]
-pub struct Node {
+pub struct NodeMachine {
     me: MemberId,
-    holder: Holder,
+    holder: LeaseClient,
     coordinator: Coordinator,
     voters: BTreeSet<MemberId>,
     leads: bool,
@@ -72,19 +72,19 @@ pub struct Node {
     /// The node has been ready before.
     was_ready: bool,
     company: Company,
-    state: State,
-    outputs: VecDeque<Output>,
+    state: NodeState,
+    outputs: VecDeque<NodeOutput>,
     #[cfg(feature = "mutants")]
     mutant: Option<Mutant>,
 }
 
-impl Node {
+impl NodeMachine {
     /// A node with a chain for each of `configs`. The chains are told of them at once.
-    pub fn new(me: Founder, configs: Arc<Configs>, settings: Settings) -> Self {
+    pub fn new(me: NodeInfo, configs: Arc<Configs>, settings: CoordinatorSettings) -> Self {
         let id = me.id;
         let mut node = Self {
             me: id,
-            holder: Holder::new(me, configs),
+            holder: LeaseClient::new(me, configs),
             coordinator: Coordinator::new(id, settings),
             voters: BTreeSet::new(),
             leads: false,
@@ -98,7 +98,7 @@ impl Node {
             closed: BTreeSet::new(),
             was_ready: false,
             company: Company::default(),
-            state: State { unready: Some(Unready::default()), ..State::default() },
+            state: NodeState { unready: Some(Unready::default()), ..NodeState::default() },
             outputs: VecDeque::new(),
             #[cfg(feature = "mutants")]
             mutant: None,
@@ -109,7 +109,7 @@ impl Node {
     }
 
     /// The node's state, for status and metrics.
-    pub fn state(&self) -> &State {
+    pub fn state(&self) -> &NodeState {
         &self.state
     }
 
@@ -139,20 +139,22 @@ impl Node {
     }
 
     /// Takes in what happened at `now`.
-    pub fn handle(&mut self, now: Timestamp, input: Input) {
+    pub fn handle(&mut self, now: Timestamp, input: NodeInput) {
         match input {
-            Input::Log { leads, leader, configs, voters } => self.hear_of_log(now, leads, leader, configs, voters),
-            Input::Confirmed { round, leads } => self.decide(now, coordinator::Input::Confirmed { round, leads }),
-            Input::Appended { at, fate } => self.decide(now, coordinator::Input::Appended { at, fate }),
-            Input::VotersSet => self.decide(now, coordinator::Input::VotersSet),
-            Input::Renewal { from, renewal } => {
+            NodeInput::Log { leads, leader, configs, voters } => self.hear_of_log(now, leads, leader, configs, voters),
+            NodeInput::Confirmed { round, leads } => {
+                self.decide(now, coordinator::CoordinatorInput::Confirmed { round, leads })
+            }
+            NodeInput::Appended { at, fate } => self.decide(now, coordinator::CoordinatorInput::Appended { at, fate }),
+            NodeInput::VotersSet => self.decide(now, coordinator::CoordinatorInput::VotersSet),
+            NodeInput::Renewal { from, renewal } => {
                 self.hear_company(now, from);
                 // A node that gives way lets no new node in, but the nodes of its own cluster may still find that it is there.
                 if !self.yields() || self.is_own(from) {
-                    self.decide(now, coordinator::Input::Renewal { from, renewal });
+                    self.decide(now, coordinator::CoordinatorInput::Renewal { from, renewal });
                 }
             }
-            Input::Renewed { from, renewed } => {
+            NodeInput::Renewed { from, renewed } => {
                 if !self.was_asked(from) {
                     self.renewals = self.renewals.saturating_sub(1);
                 }
@@ -164,25 +166,25 @@ impl Node {
                     self.answered(now, from, renewed);
                 }
             }
-            Input::Word { chain, word } => self.word(now, chain, word),
-            Input::Met { id, addr } => {
+            NodeInput::Word { chain, word } => self.word(now, chain, word),
+            NodeInput::Met { id, addr } => {
                 self.met.retain(|met, _| met.node != id.node);
                 self.met.insert(id, addr);
                 self.holder.meets(id);
             }
-            Input::Gone(id) => drop(self.met.remove(&id)),
-            Input::Reorder { token, chain, order } => {
-                self.decide(now, coordinator::Input::Reorder { token, chain, order });
+            NodeInput::Gone(id) => drop(self.met.remove(&id)),
+            NodeInput::Reorder { token, chain, order } => {
+                self.decide(now, coordinator::CoordinatorInput::Reorder { token, chain, order });
             }
-            Input::Leave { until } => self.leave(now, until),
-            Input::Succeeded { by } => self.succeeded(now, by),
-            Input::Tick => self.tick(now),
+            NodeInput::Leave { until } => self.leave(now, until),
+            NodeInput::Succeeded { by } => self.succeeded(now, by),
+            NodeInput::Tick => self.tick(now),
         }
         self.flush(now);
     }
 
     /// The next order to the driver.
-    pub fn poll_output(&mut self) -> Option<Output> {
+    pub fn poll_output(&mut self) -> Option<NodeOutput> {
         self.outputs.pop_front()
     }
 
@@ -195,7 +197,7 @@ impl Node {
 
     fn tick(&mut self, now: Timestamp) {
         if self.tick.take_if(|at| *at <= now).is_some() {
-            self.decide(now, coordinator::Input::Tick);
+            self.decide(now, coordinator::CoordinatorInput::Tick);
         }
         self.look_at_leaving(now);
         self.look_for_company(now);
@@ -211,14 +213,14 @@ impl Node {
     pub fn poll_renewal(
         &mut self,
         now: Timestamp,
-        progress: impl Fn(ChainId) -> Option<Progress>,
+        progress: impl Fn(ChainId) -> Option<ChainProgress>,
     ) -> Option<(MemberId, Vec<SocketAddr>, Renewal)> {
         while self.may_renew()
             && let Some((to, mut renewal)) = self.holder.renew(now)
         {
             self.report(now, &mut renewal, &progress);
             if to == self.me {
-                self.decide(now, coordinator::Input::Renewal { from: to, renewal });
+                self.decide(now, coordinator::CoordinatorInput::Renewal { from: to, renewal });
                 self.flush(now);
                 continue;
             }
@@ -235,7 +237,7 @@ impl Node {
     }
 
     /// Adds a report on each chain of this node.
-    fn report(&mut self, now: Timestamp, renewal: &mut Renewal, progress: impl Fn(ChainId) -> Option<Progress>) {
+    fn report(&mut self, now: Timestamp, renewal: &mut Renewal, progress: impl Fn(ChainId) -> Option<ChainProgress>) {
         let chains = self.holder.configs().iter().map(|config| config.chain);
         renewal.reports = chains.filter_map(|chain| progress(chain)?.report(chain, now)).collect();
         self.look_at_chains(&renewal.reports);
@@ -249,7 +251,7 @@ impl Node {
         }
     }
 
-    fn decide(&mut self, now: Timestamp, input: coordinator::Input) {
+    fn decide(&mut self, now: Timestamp, input: coordinator::CoordinatorInput) {
         self.coordinator.handle(now, input);
     }
 
@@ -277,7 +279,7 @@ impl Node {
             self.begin_history();
         }
         self.see_whether_serves();
-        self.decide(now, coordinator::Input::Log { leads, leader, configs, voters });
+        self.decide(now, coordinator::CoordinatorInput::Log { leads, leader, configs, voters });
         if news {
             self.act();
         }
@@ -303,11 +305,11 @@ impl Node {
         let is_old = self.holder.sent(renewed.number).is_none_or(|sent| now - sent > lease);
         let settled = if is_old { Err(Unsettled::Unled) } else { renewed.settled };
         self.close(now, &renewed.close);
-        let Learned { lease, asked, configs, released, resigns, serves_again } =
+        let RenewalOutcome { lease, asked, configs, released, resigns, serves_again } =
             self.holder.answered(now, from, renewed);
         if let Some(until) = lease {
             self.state.lease = until;
-            self.outputs.push_back(Output::Lease(Lease { until, asked, stretch: self.stretch }));
+            self.outputs.push_back(NodeOutput::Lease(Lease { until, asked, stretch: self.stretch }));
         }
         self.state.leader = leader.or(self.state.leader);
         self.state.answered |= leader.is_some();
@@ -328,7 +330,7 @@ impl Node {
             self.resign();
         }
         if serves_again {
-            self.outputs.push_back(Output::Event(Event::ServesAgain));
+            self.outputs.push_back(NodeOutput::Event(NodeEvent::ServesAgain));
             self.serve_again();
         }
         // Only the leader knows whether the cluster is settled. After a lease its last answer says nothing any more.
@@ -342,7 +344,8 @@ impl Node {
     /// Closes the heads of these chains for one lease. The leader repeats the order with each answer.
     fn close(&mut self, now: Timestamp, close: &[Close]) {
         let until = now + self.holder.configs().timing().lease;
-        let orders = close.iter().map(|close| Output::Order(close.chain, Order::Close { epoch: close.epoch, until }));
+        let orders =
+            close.iter().map(|close| NodeOutput::Order(close.chain, ChainOrder::Close { epoch: close.epoch, until }));
         self.outputs.extend(orders);
     }
 
@@ -350,15 +353,17 @@ impl Node {
     fn flush(&mut self, now: Timestamp) {
         while let Some(output) = self.coordinator.poll_output() {
             let output = match output {
-                coordinator::Output::Answer { to, renewed } if to == self.me => {
+                coordinator::CoordinatorOutput::Answer { to, renewed } if to == self.me => {
                     self.answered(now, to, renewed);
                     continue;
                 }
-                coordinator::Output::Answer { to, renewed } => Output::Answer { to, renewed },
-                coordinator::Output::Confirm { round, term } => Output::Confirm { round, term },
-                coordinator::Output::Append { term, at, change, why } => Output::Append { term, at, change, why },
-                coordinator::Output::SetVoters { term, voters } => Output::SetVoters { term, voters },
-                coordinator::Output::Reordered { token, result } => Output::Reordered { token, result },
+                coordinator::CoordinatorOutput::Answer { to, renewed } => NodeOutput::Answer { to, renewed },
+                coordinator::CoordinatorOutput::Confirm { round, term } => NodeOutput::Confirm { round, term },
+                coordinator::CoordinatorOutput::Append { term, at, change, why } => {
+                    NodeOutput::Append { term, at, change, why }
+                }
+                coordinator::CoordinatorOutput::SetVoters { term, voters } => NodeOutput::SetVoters { term, voters },
+                coordinator::CoordinatorOutput::Reordered { token, result } => NodeOutput::Reordered { token, result },
             };
             self.outputs.push_back(output);
         }

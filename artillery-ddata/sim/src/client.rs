@@ -16,7 +16,7 @@ use artillery_proto::{
     MemberId, Sequence, Timestamp, Version,
     api::{
         ReadMode, Refusal, Reply, Write,
-        retry::{Ending, Repeat, Tries, Verdict},
+        retry::{Ending, NextAttempt, Repeat, RetryState},
     },
 };
 
@@ -51,7 +51,7 @@ pub struct Pending {
     /// How often an unanswered attempt was followed by another one.
     pub retries: u32,
     /// The outcome of the attempts so far.
-    pub tries: Tries,
+    pub tries: RetryState,
     /// The node asked first.
     pub first: usize,
     /// The node asked last.
@@ -173,13 +173,13 @@ impl Client {
         let Some(pending) = &mut self.pending else { return Ok(None) };
         pending.waits = false;
         Ok(Some(match pending.tries.replied(&reply) {
-            Verdict::Done => {
+            NextAttempt::Done => {
                 let told = told(&pending.asked, &reply, keys)?;
                 self.learn(&told);
                 Next::Done(Box::new(told), Box::new(reply))
             }
-            Verdict::Over(ending) => Next::Over(ending),
-            Verdict::Again => match reply {
+            NextAttempt::Over(ending) => Next::Over(ending),
+            NextAttempt::Again => match reply {
                 Reply::Refused(refusal) => self.refused(refusal, ids),
                 _ => self.elsewhere(ids.len()),
             },
@@ -191,8 +191,8 @@ impl Client {
         let pending = self.pending.as_mut()?;
         pending.waits = false;
         Some(match pending.tries.unanswered() {
-            Verdict::Over(ending) => Next::Over(ending),
-            Verdict::Done | Verdict::Again => {
+            NextAttempt::Over(ending) => Next::Over(ending),
+            NextAttempt::Done | NextAttempt::Again => {
                 pending.retries += 1;
                 pending.settles |= pending.asked.id.is_some() && self.rng.chance(settled);
                 self.elsewhere(nodes)
@@ -257,7 +257,7 @@ impl Client {
         let pending = self.pending.as_mut()?;
         if pending.waits {
             pending.waits = false;
-            if let Verdict::Over(ending) = pending.tries.unanswered() {
+            if let NextAttempt::Over(ending) = pending.tries.unanswered() {
                 return Some(Next::Over(ending));
             }
         }

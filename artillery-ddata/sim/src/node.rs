@@ -6,8 +6,8 @@ use artillery_proto::{
     ChainId, Incarnation, MemberId, NodeId, Timestamp,
     api::Reply,
     message::ChainFrame,
-    replica::{Gate, Settings},
-    runner::{ChainRunner, Lease, Link, Order, ReadRequest, Turn, WriteRequest},
+    replica::{Gate, ReplicaSettings},
+    runner::{ChainOrder, ChainRunner, Lease, LinkChange, ReadRequest, Turn, WriteRequest},
     store::MemoryStore,
 };
 
@@ -50,9 +50,9 @@ pub enum Input {
     /// The newest lease.
     Lease(Lease),
     /// A change of the link to a peer.
-    Link(Link),
+    Link(LinkChange),
     /// An order of the node.
-    Order(Order),
+    Order(ChainOrder),
     /// A frame of a peer.
     Frame(MemberId, ChainFrame),
     /// A read.
@@ -64,7 +64,8 @@ pub enum Input {
 }
 
 impl Input {
-    /// Whether it may add to a history: of these, one comes in a turn, so that all of it is seen before it is trimmed.
+    /// Whether the input may add to a history. A turn gets at most one of these, so that the oracle sees the whole history
+    /// before it is trimmed.
     pub const fn adds(&self) -> bool {
         matches!(self, Self::Frame(..) | Self::Write(_))
     }
@@ -251,8 +252,8 @@ impl Node {
     }
 }
 
-fn settings(setup: &Setup) -> Settings {
-    Settings {
+fn settings(setup: &Setup) -> ReplicaSettings {
+    ReplicaSettings {
         window: setup.window,
         backlog: setup.backlog,
         joiner_buffer: setup.joiner_buffer,
@@ -267,6 +268,6 @@ fn settings(setup: &Setup) -> Settings {
         snapshot_bytes: setup.snapshot_bytes,
         chunk: setup.chunk,
         clear_keys: 3,
-        ..Settings::default()
+        ..ReplicaSettings::default()
     }
 }

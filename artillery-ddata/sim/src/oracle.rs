@@ -13,7 +13,7 @@ use std::{collections::BTreeMap, fmt};
 use artillery_proto::{
     Sequence, Version,
     replica::{Halt, Status},
-    store::Record,
+    store::ScanRecord,
     types::update::Update,
 };
 use bytes::Bytes;
@@ -363,7 +363,7 @@ impl fmt::Display for HaltText<'_> {
 pub fn check_content(
     member: &str,
     expected: &BTreeMap<Bytes, (Version, Bytes)>,
-    found: impl Iterator<Item = Record>,
+    found: impl Iterator<Item = ScanRecord>,
 ) -> Result<(), Failure> {
     let fail = |what: String| Err(Failure::new(Oracle::Convergence, format!("{member}: {what}")));
     let mut expected = expected.iter();

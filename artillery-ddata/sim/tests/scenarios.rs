@@ -1,4 +1,4 @@
-//! Some seeds of every scenario pass, do enough, and meet every kind of fault.
+//! Some seeds of every scenario pass, make enough operations, and meet every kind of fault.
 
 use artillery_sim::{
     faults::FEWEST,

@@ -1,4 +1,4 @@
-//! Those who watch are shown every committed change once and in order, or told that they fell behind.
+//! Watchers see every committed change once and in order, or get the answer that they fell behind.
 
 use artillery_sim::{runner::run, scenario::Scenario, world::Counts};
 

@@ -10,7 +10,7 @@ use crate::{
     Batch, Error, Frontier, Kv, ReadMode, RequestId, Script, Session, Version,
     driven::Driven,
     error::NotApplied,
-    kv::{Committed, Conflict, Cut, GroupOutcome, KeyPage, Read, Resolution, Scan, Taken, Versioned, Watch},
+    kv::{Committed, Conflict, GroupOutcome, KeyPage, MultiGet, Read, Resolution, Scan, Taken, Versioned, Watch},
     replica::NotLocal,
 };
 
@@ -102,7 +102,7 @@ impl BlockingKv {
     ///
     /// # Errors
     /// As there.
-    pub fn get_many<K: AsRef<[u8]>>(&self, keys: impl IntoIterator<Item = K>) -> Result<Cut, Error> {
+    pub fn get_many<K: AsRef<[u8]>>(&self, keys: impl IntoIterator<Item = K>) -> Result<MultiGet, Error> {
         self.wait(self.kv.get_many(keys))
     }
 

@@ -6,7 +6,7 @@ use tokio::sync::oneshot;
 use super::*;
 use crate::{
     Batch, Error, Map, ReadMode, Refusal, Session, Version,
-    api::Way,
+    api::ReadPath,
     driver::fake::{FakeNode, SECRET, alone, unique},
     error::NotApplied,
     kv::{Resolution, Taken},
@@ -80,7 +80,7 @@ fn all_calls(kv: &BlockingKv) {
     let put = kv.in_session(&session).put("mine", "1").unwrap();
     assert_eq!(session.frontier().floor(crate::ChainId(0)), put.version.sequence);
     let through = kv.with_read_mode(ReadMode::ThroughChain).with_timeout(Duration::from_secs(20));
-    assert_eq!(through.get("mine").unwrap().served.way, Way::Chain);
+    assert_eq!(through.get("mine").unwrap().served.way, ReadPath::Chain);
 }
 
 #[test]

@@ -14,7 +14,7 @@ use tokio::time::{Instant, sleep_until, timeout_at};
 use super::{Candidates, ClientError, Spread};
 use crate::{
     Client, Routing,
-    rpc::router::{Asked, Router, Routes, ask_on, from_now},
+    rpc::router::{LearnedRoutes, Router, Routes, ask_on, from_now},
 };
 
 /// How long one candidate may take.
@@ -148,12 +148,12 @@ impl ClientBuilder {
         }
         let local = LocalInfo::new(&self.cluster, Incarnation { store: 0, starts: 1 }, PeerKind::Client);
         let name = identity.name().into();
-        let endpoint = Endpoint::bind(self.transport.clone(), identity, local, Arc::new(Nobody))?;
+        let endpoint = Endpoint::bind(self.transport.clone(), identity, local, Arc::new(RefusesPeers))?;
         match self.find(&endpoint).await {
             Ok(routing) => {
                 endpoint.set_cluster_id(routing.cluster);
                 let first = Arc::new(routing);
-                let routes = Routes::Asked(Asked::new(first.clone(), self.candidates.clone()));
+                let routes = Routes::Asked(LearnedRoutes::new(first.clone(), self.candidates.clone()));
                 let router = Router::of_client(routes, endpoint.clone(), self.spread);
                 Ok(Client { router, endpoint, first, candidates: self.candidates, name })
             }
@@ -213,9 +213,9 @@ fn is_final(error: &ConnectError) -> bool {
 }
 
 /// Nobody dials a client.
-struct Nobody;
+struct RefusesPeers;
 
-impl Service for Nobody {
+impl Service for RefusesPeers {
     fn admit(&self, _peer: &Arc<PeerInfo>) -> Result<(), Refusal> {
         Err(Refusal::Other("a client takes nobody in".to_owned()))
     }

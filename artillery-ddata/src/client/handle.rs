@@ -11,7 +11,7 @@ use artillery_core::{
 use super::Candidates;
 use crate::{
     Epoch, Error, Kv, NodeId, Routing,
-    control::message::{Arrange, ArrangeError},
+    control::message::{AdminCommand, ArrangeError},
     rpc::router::Router,
 };
 
@@ -62,7 +62,7 @@ impl Client {
     pub async fn arrange(
         &self,
         node: NodeId,
-        wish: Arrange,
+        wish: AdminCommand,
         timeout: Duration,
     ) -> Result<Result<Option<Epoch>, ArrangeError>, Error> {
         self.router.arrange(node, wish, timeout).await

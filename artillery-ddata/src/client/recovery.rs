@@ -8,7 +8,7 @@ use tokio::{task::JoinSet, time::timeout_at};
 use crate::{
     Client, ClusterId, Error, MemberId, NodeId,
     control::{
-        Founder, History,
+        History, NodeInfo,
         recovery::{NotRecovered, Recovered, Standing},
         succession::NotFounded,
     },
@@ -102,11 +102,11 @@ impl Client {
     /// why it refuses.
     pub async fn found(
         &self,
-        by: &Founder,
+        by: &NodeInfo,
         cluster: ClusterId,
         founds: bool,
         timeout: Duration,
-    ) -> Result<Result<Vec<Founder>, NotFounded>, Error> {
+    ) -> Result<Result<Vec<NodeInfo>, NotFounded>, Error> {
         match self.ask_at(&by.addrs, Some(by.id), Operation::Found { cluster, founds }, timeout).await? {
             ResponseAnswer::Founds(outcome) => Ok(outcome),
             _ => Err(Error::not_applied(NotApplied::Unreachable { node: by.id.node, reason: None })),

@@ -14,7 +14,7 @@ use artillery_core::{
     identity::Identity,
     transport::{Endpoint, IncomingStream, LocalInfo, PeerInfo, PeerKind, Service},
 };
-use artillery_proto::runner::{ChainRunner, Lease, Order, Output, Turn};
+use artillery_proto::runner::{ChainOrder, ChainRunner, Lease, RunnerOutput, Turn};
 use bytes::Bytes;
 use tokio::sync::{mpsc, oneshot};
 
@@ -26,10 +26,10 @@ use crate::{
     kv::Call,
     local::{
         Local,
-        handle::{ChainHandle, Lines, Queue, Queued, ReadRequest, Responder, WriteQueues, WriteRequest},
+        handle::{ChainHandle, Lines, Queued, ReadRequest, RequestQueue, Responder, WriteQueues, WriteRequest},
         room::Sizes,
     },
-    replica::{Gate, Settings},
+    replica::{Gate, ReplicaSettings},
     rpc::router::Router,
     store::{MemoryStore, Store},
     wire::streams::REQUESTS,
@@ -66,12 +66,12 @@ fn chain(me: MemberId, config: ChainConfig, life: ClusterId, loses: Loses) -> Ch
     let store: Arc<dyn Store> = Arc::new(MemoryStore::with_seed(7));
     let gate = Arc::new(Gate::new(config.chain));
     let chain = config.chain;
-    let runner = ChainRunner::new(me, chain, Settings::default(), store.clone(), gate.clone());
-    let enter = Order::Enter { config: Arc::new(config), history: life, upto: LogIndex(1) };
+    let runner = ChainRunner::new(me, chain, ReplicaSettings::default(), store.clone(), gate.clone());
+    let enter = ChainOrder::Enter { config: Arc::new(config), history: life, upto: LogIndex(1) };
     let lease = Some(Lease { until: Timestamp::MAX, ..Lease::default() });
     let turn = Received { lease, orders: vec![enter], ..Received::default() };
-    let (reads, read_queue) = Queue::new(8, QUEUE_BYTES);
-    let (writes, write_queue) = Lines::new(8, QUEUE_BYTES, &Settings::default());
+    let (reads, read_queue) = RequestQueue::new(8, QUEUE_BYTES);
+    let (writes, write_queue) = Lines::new(8, QUEUE_BYTES, &ReplicaSettings::default());
     tokio::spawn(run(runner, turn, read_queue, write_queue, loses));
     ChainHandle { chain, gate, store, reads, writes }
 }
@@ -88,7 +88,7 @@ async fn run(
     loop {
         runner.take(artillery_core::internal::clock::now, || 1, &mut turn, |_| None);
         while let Some(output) = runner.poll_output() {
-            if let Output::Reply(responder, reply) = output {
+            if let RunnerOutput::Reply(responder, reply) = output {
                 responder.reply(reply);
             }
         }

@@ -14,7 +14,7 @@ const SUCCEEDED: &str = "the cluster was given up for another one: start the nod
 const LOG_FAILED: &str = "what keeps the configuration log failed: start the node again";
 
 #[derive(Debug, Clone)]
-pub(crate) enum Phase {
+pub(crate) enum NodePhase {
     /// It belongs to no cluster yet.
     Seeking,
     /// It belongs to one, but can't answer yet.
@@ -25,7 +25,7 @@ pub(crate) enum Phase {
     Stopped(Stopped),
 }
 
-impl Phase {
+impl NodePhase {
     pub(crate) fn is_ready(&self) -> bool {
         matches!(self, Self::Ready(_))
     }

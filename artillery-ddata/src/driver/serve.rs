@@ -14,14 +14,14 @@ use tokio::{
     time::{Instant, timeout, timeout_at},
 };
 
-use self::{place::For, ready::Ready};
+use self::{place::For, ready::ReadyAnswers};
 use crate::{
     ChainId, ClusterId, Epoch, Error,
-    api::{Query, Read, ReadMode, Refusal, Reply, Way},
+    api::{Query, ReadMode, ReadPath, ReadReply, Refusal, Reply},
     budget::{self, Share},
     control::{
-        Founder, History, chain_of,
-        message::{Arrange, ArrangeError},
+        History, NodeInfo, chain_of,
+        message::{AdminCommand, ArrangeError},
         recovery::{NotRecovered, Recovered, Standing},
         succession::NotFounded,
     },
@@ -31,12 +31,12 @@ use crate::{
         LONGEST_WAIT, Local,
         answering::{Answering, Answers},
         handle::{ChainHandle, ReadRequest, Responder, WriteRequest},
-        room::{Kind, Room, Rooms, Sizes},
+        room::{ConnectionRoom, RoomKind, Rooms, Sizes},
     },
     message::request::{MAX_OUTSTANDING, Operation, Request, SMALL},
     rpc::{
         channel::Question,
-        router::{Answer, Failed, Router, on_the_clock},
+        router::{CallAnswer, CallError, Router, on_the_clock},
     },
     wire::request::decode_request,
 };
@@ -49,7 +49,7 @@ const LONGEST_WATCH: Duration = Duration::from_secs(10);
 pub(crate) type StatusSource = Box<dyn Fn() -> BoxFuture<Bytes> + Send + Sync>;
 
 /// Does what an operator wants.
-pub(crate) type Arranger = Box<dyn Fn(Arrange) -> BoxFuture<Result<Option<Epoch>, ArrangeError>> + Send + Sync>;
+pub(crate) type Arranger = Box<dyn Fn(AdminCommand) -> BoxFuture<Result<Option<Epoch>, ArrangeError>> + Send + Sync>;
 /// Says what a node has, and has it go on alone, when the others are lost for good.
 pub(crate) trait Recovery: Send + Sync {
     /// What it has; `None`: it belongs to no cluster whose configuration may change.
@@ -59,7 +59,7 @@ pub(crate) trait Recovery: Send + Sync {
     fn recover(&self, cluster: ClusterId, history: History) -> BoxFuture<Result<Recovered, NotRecovered>>;
 
     /// Stops, to found a cluster that succeeds this one or to join that, if no life that ever served is there.
-    fn found(&self, cluster: ClusterId, founds: bool) -> BoxFuture<Result<Vec<Founder>, NotFounded>>;
+    fn found(&self, cluster: ClusterId, founds: bool) -> BoxFuture<Result<Vec<NodeInfo>, NotFounded>>;
 }
 
 /// What answers the requests that come to a node.
@@ -114,7 +114,7 @@ impl Server {
         let (answers, waiting) = Answers::new(room.clone());
         // Lent, not given: a reader dropped before the connection is closed leaves a frame to send, and quinn then holds
         // the farewell back whenever the congestion window is full, a probe of the path's packet size being enough.
-        let ready = Ready::new(room.clone());
+        let ready = ReadyAnswers::new(room.clone());
         let reading = self.read(&mut reader, answers, &ready, &outstanding, &room);
         let writing = writer::write(writer, waiting, &ready, &outstanding, &room, &connection);
         tokio::pin!(reading, writing);
@@ -142,15 +142,15 @@ impl Server {
         self: &Arc<Self>,
         reader: &mut FrameReader,
         answers: Answers,
-        ready: &Ready,
+        ready: &ReadyAnswers,
         outstanding: &Semaphore,
-        room: &Arc<Room>,
+        room: &Arc<ConnectionRoom>,
     ) -> Result<(), String> {
         loop {
             // A lost connection is no fault of the requests.
             let Ok(Some(len)) = reader.next_len().await else { return Ok(()) };
             let mut share = match len {
-                len if len > SMALL => room.of(Kind::LargeRequests).take(len).await,
+                len if len > SMALL => room.of(RoomKind::LargeRequests).take(len).await,
                 _ => Share::none(),
             };
             // A request that doesn't come keeps no room for ever.
@@ -183,7 +183,7 @@ impl Server {
         }
     }
 
-    async fn take_in(self: &Arc<Self>, request: Request, share: Share, answers: &Answers, room: &Room) {
+    async fn take_in(self: &Arc<Self>, request: Request, share: Share, answers: &Answers, room: &ConnectionRoom) {
         let answering = answers.expect(&request).await;
         match &request.operation {
             Operation::Read { .. } | Operation::Write { .. } => {
@@ -206,7 +206,7 @@ impl Server {
             return None;
         }
         let held = held.filter(|held| held.value.is_some());
-        Some(Reply::Read(Read { held, clean: true, way: Way::Local, as_of }))
+        Some(Reply::Read(ReadReply { held, clean: true, way: ReadPath::Local, as_of }))
     }
 
     fn belongs(&self, key: &[u8], chain: ChainId) -> bool {
@@ -220,7 +220,7 @@ impl Server {
         share: Share,
         answering: Answering,
         answers: &Answers,
-        room: &Room,
+        room: &ConnectionRoom,
     ) {
         let wait = Duration::from_millis(request.deadline_ms.into()).min(longest_wait(&request.operation));
         let deadline = Instant::now() + wait;
@@ -258,12 +258,12 @@ impl Server {
         share: Share,
         deadline: Instant,
         answering: Answering,
-        room: &Room,
+        room: &ConnectionRoom,
     ) {
         let Request { chain, operation, .. } = request;
         // A large one has its room already, and so has a read.
         let share = match operation.is_write() && share.is_none() {
-            true => room.of(Kind::Forwards).take(budget::of_operation(&operation)).await,
+            true => room.of(RoomKind::Forwards).take(budget::of_operation(&operation)).await,
             false => share,
         };
         let server = self.clone();
@@ -272,11 +272,11 @@ impl Server {
             let is_write = operation.is_write();
             let question = Question { chain, forwarded: true, only: None, operation };
             match server.router.call(question, deadline).await {
-                Ok(Answer { reply, node, .. }) => {
+                Ok(CallAnswer { reply, node, .. }) => {
                     answering.reply_by(Some(node).filter(|&by| by != server.local.me), reply);
                 }
-                Err(Failed::Certainly(error)) => answering.reply(in_words_of_the_chain(&error, is_write)),
-                Err(Failed::Perhaps(_)) => answering.reply(Reply::Expired),
+                Err(CallError::Certainly(error)) => answering.reply(in_words_of_the_chain(&error, is_write)),
+                Err(CallError::Perhaps(_)) => answering.reply(Reply::Expired),
             }
         });
     }
@@ -307,7 +307,7 @@ async fn write_here(
     deadline: Instant,
     answering: Answering,
     answers: &Answers,
-    room: &Room,
+    room: &ConnectionRoom,
 ) {
     let (number, timing) = (request.number, answering.timing);
     let Operation::Write { request, history, write } = request.operation else { return };
@@ -315,7 +315,7 @@ async fn write_here(
     let write = WriteRequest { request, history, write, deadline: on_the_clock(deadline), caller: responder };
     let Some(write) = handle.try_write(write) else { return };
     // Without room for one more that waits, nothing more is read from the stream.
-    let share = room.of(Kind::Writes).take(budget::of_write(&write.write)).await;
+    let share = room.of(RoomKind::Writes).take(budget::of_write(&write.write)).await;
     let Some(waiting) = handle.line_up(write).await else { return };
     let answers = answers.clone();
     tokio::spawn(async move {

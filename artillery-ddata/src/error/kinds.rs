@@ -98,7 +98,7 @@ pub enum Unknown {
 /// What a caller can do next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum WayOn {
+pub enum Advice {
     /// Call again, better a little later: nothing was applied.
     Retry,
     /// Change the request: it will always be refused.
@@ -146,7 +146,7 @@ impl Error {
     }
 
     /// What to do next.
-    pub fn way_on(&self) -> WayOn {
+    pub fn way_on(&self) -> Advice {
         match self {
             Self::Refused { reason, .. } => match reason {
                 Refusal::KeyTooLong { .. }
@@ -161,15 +161,15 @@ impl Error {
                 | Refusal::NotANumber
                 | Refusal::Overflow
                 | Refusal::Barred
-                | Refusal::SnapshotGone => WayOn::Change,
-                Refusal::StoreFailed | Refusal::TooFewMembers { .. } => WayOn::Repair,
-                _ => WayOn::Retry,
+                | Refusal::SnapshotGone => Advice::Change,
+                Refusal::StoreFailed | Refusal::TooFewMembers { .. } => Advice::Repair,
+                _ => Advice::Retry,
             },
             Self::NotApplied { reason } => match reason {
-                NotApplied::UnknownNode(_) | NotApplied::Stopped | NotApplied::WithinRuntime => WayOn::Change,
-                _ => WayOn::Retry,
+                NotApplied::UnknownNode(_) | NotApplied::Stopped | NotApplied::WithinRuntime => Advice::Change,
+                _ => Advice::Retry,
             },
-            Self::OutcomeUnknown { .. } => WayOn::Resolve,
+            Self::OutcomeUnknown { .. } => Advice::Resolve,
         }
     }
 }
@@ -192,8 +192,8 @@ mod tests {
         assert!(refused.is_refused() && refused.is_not_applied() && !refused.is_timeout());
         assert!(!timed_out.is_refused() && timed_out.is_not_applied() && timed_out.is_timeout());
         assert!(unknown.is_outcome_unknown() && !unknown.is_not_applied() && unknown.is_timeout());
-        assert_eq!(unknown.way_on(), WayOn::Resolve);
-        assert_eq!(Error::refused(Refusal::KeyTooLong { len: 5000, limit: 4096 }, None).way_on(), WayOn::Change);
+        assert_eq!(unknown.way_on(), Advice::Resolve);
+        assert_eq!(Error::refused(Refusal::KeyTooLong { len: 5000, limit: 4096 }, None).way_on(), Advice::Change);
     }
 
     #[test]

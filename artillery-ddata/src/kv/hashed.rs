@@ -7,8 +7,8 @@ use bytes::Bytes;
 use super::{Call, get::no_read, handle::how_to_read};
 use crate::{
     Error, Kv, Session,
-    api::{Hashed, HashedPage, Query, ReadMode, Reply},
-    rpc::router::{Answer, HowToRead, from_now},
+    api::{HashedQuery, HashedReply, Query, ReadMode, Reply},
+    rpc::router::{CallAnswer, HowToRead, from_now},
     store::position,
 };
 
@@ -72,10 +72,10 @@ impl ScanHashed {
         let routing = kv.router.routing_of(how.life(), deadline).await?;
         let (mut keys, mut next) = (Vec::new(), 0);
         for config in &routing.chains {
-            let query = Query::Hashed(Hashed { from, limit });
-            let Answer { reply, node, .. } =
+            let query = Query::Hashed(HashedQuery { from, limit });
+            let CallAnswer { reply, node, .. } =
                 kv.router.read_in(&routing, config.chain, query, &how, None, deadline).await?;
-            let Reply::Hashed(HashedPage { keys: found, next: at, .. }) = reply else {
+            let Reply::Hashed(HashedReply { keys: found, next: at, .. }) = reply else {
                 return Err(no_read(&reply, node));
             };
             keys.extend(found);

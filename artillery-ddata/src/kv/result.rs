@@ -4,7 +4,7 @@ use bytes::Bytes;
 
 use crate::{
     NodeId, Place, RequestId, Version,
-    api::{Computed, Way},
+    api::{Computed, ReadPath},
     store::Held,
 };
 
@@ -80,12 +80,12 @@ pub struct Served {
     /// Where it stands in the chain, as far as is known here.
     pub place: Place,
     /// By which way.
-    pub way: Way,
+    pub way: ReadPath,
 }
 
 impl Served {
     /// A value: for tests of code that takes one.
-    pub fn new(node: NodeId, place: Place, way: Way) -> Self {
+    pub fn new(node: NodeId, place: Place, way: ReadPath) -> Self {
         Self { node, place, way }
     }
 }

@@ -32,7 +32,7 @@ use crate::api::{self, Expected, Requirement, ScriptStep};
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[must_use = "a script does nothing until it is run"]
-pub struct Script(api::Script);
+pub struct Script(api::ScriptWrite);
 
 impl Script {
     /// An empty script.
@@ -62,7 +62,7 @@ impl Script {
         self.0.groups.is_empty()
     }
 
-    pub(super) fn into_inner(self) -> api::Script {
+    pub(super) fn into_inner(self) -> api::ScriptWrite {
         self.0
     }
 }
@@ -70,7 +70,7 @@ impl Script {
 impl FromIterator<Group> for Script {
     fn from_iter<I: IntoIterator<Item = Group>>(groups: I) -> Self {
         let groups = groups.into_iter().map(|group| group.0).collect();
-        Self(api::Script { require: Vec::new(), groups })
+        Self(api::ScriptWrite { require: Vec::new(), groups })
     }
 }
 
@@ -78,7 +78,7 @@ impl FromIterator<Group> for Script {
 /// changes nothing, and the script goes on behind it. Requirements and steps see what came before them in the script.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[must_use = "a group does nothing until its script is run"]
-pub struct Group(api::Group);
+pub struct Group(api::ScriptGroup);
 
 impl Group {
     /// An empty group.

@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use tokio::sync::mpsc;
 
-use super::room::{Kind, Room};
+use super::room::{ConnectionRoom, RoomKind};
 use crate::{
     MemberId,
     api::{Query, Refusal, Reply, Write},
     budget::{self, Share, UNIT},
     message::request::{MAX_OUTSTANDING, Operation, Request, Response, ResponseAnswer, SMALL},
-    metrics::Timing,
+    metrics::OperationTimer,
 };
 
 /// What is reserved for the answer of a read that has to wait, or of a write that has something to tell, in bytes: more than most of
@@ -21,7 +21,7 @@ const RESERVED: usize = 8 << 10;
 #[derive(Clone)]
 pub(crate) struct Answers {
     queue: mpsc::Sender<Answered>,
-    room: Arc<Room>,
+    room: Arc<ConnectionRoom>,
 }
 
 /// An answer on its way to the stream, and the room that it takes.
@@ -31,14 +31,14 @@ pub(crate) struct Answered {
 }
 
 /// The answers that wait to be written.
-pub(crate) struct Waiting(pub(crate) mpsc::Receiver<Answered>);
+pub(crate) struct PendingAnswers(pub(crate) mpsc::Receiver<Answered>);
 
 /// Gives the answer to one request, or is dropped if there will be none.
 pub(crate) struct Answering {
     number: u64,
     is_write: bool,
     /// `None`: it is counted elsewhere.
-    pub(crate) timing: Option<Timing>,
+    pub(crate) timing: Option<OperationTimer>,
     answers: Answers,
     /// What is reserved for the answer.
     share: Share,
@@ -47,21 +47,21 @@ pub(crate) struct Answering {
 }
 
 impl Answers {
-    pub(crate) fn new(room: Arc<Room>) -> (Self, Waiting) {
+    pub(crate) fn new(room: Arc<ConnectionRoom>) -> (Self, PendingAnswers) {
         let (queue, waiting) = mpsc::channel(MAX_OUTSTANDING);
-        (Self { queue, room }, Waiting(waiting))
+        (Self { queue, room }, PendingAnswers(waiting))
     }
 
     /// Waits for room for the answer of a request.
     pub(crate) async fn expect(&self, request: &Request) -> Answering {
         let Request { number, operation, forwarded, .. } = request;
-        let timing = if *forwarded { None } else { Timing::of(operation) };
+        let timing = if *forwarded { None } else { OperationTimer::of(operation) };
         let is_write = operation.is_write();
         let bytes = reserved(operation);
         let share = match is_write {
             // A few words say what came of it, in any case.
-            true => self.room.of(Kind::WriteAnswers).reserve_with_unit(bytes).await,
-            false => self.room.of(Kind::Answers).reserve(bytes).await,
+            true => self.room.of(RoomKind::WriteAnswers).reserve_with_unit(bytes).await,
+            false => self.room.of(RoomKind::Answers).reserve(bytes).await,
         };
         Answering { number: *number, is_write, timing, answers: self.clone(), share, request: Share::none() }
     }
@@ -71,7 +71,7 @@ impl Answers {
     pub(crate) async fn local(&self, number: u64, reply: Reply) {
         let bytes = budget::of_reply(&reply);
         if bytes <= SMALL {
-            let share = self.room.of(Kind::Answers).take(bytes).await;
+            let share = self.room.of(RoomKind::Answers).take(bytes).await;
             return self
                 .send(Response { number, by: None, answer: ResponseAnswer::Reply(reply) }, [share, Share::none()]);
         }
@@ -80,7 +80,7 @@ impl Answers {
     }
 
     /// Answers with a few words, for which there always is room.
-    pub(crate) fn brief(&self, number: u64, timing: Option<Timing>, reply: Reply) {
+    pub(crate) fn brief(&self, number: u64, timing: Option<OperationTimer>, reply: Reply) {
         self.count(timing, &reply);
         self.send(Response { number, by: None, answer: ResponseAnswer::Reply(reply) }, [Share::none(), Share::none()]);
     }
@@ -90,7 +90,7 @@ impl Answers {
         self.queue.closed().await;
     }
 
-    fn count(&self, timing: Option<Timing>, reply: &Reply) {
+    fn count(&self, timing: Option<OperationTimer>, reply: &Reply) {
         if let Some(timing) = timing {
             self.room.tally.replied(timing, reply);
         }
@@ -141,9 +141,9 @@ impl Answering {
     pub(crate) fn reply_by(mut self, by: Option<MemberId>, reply: Reply) {
         let bytes = budget::of_reply(&reply);
         let kind = match self.is_write {
-            _ if bytes > SMALL => Kind::LargeAnswers,
-            true => Kind::WriteAnswers,
-            false => Kind::Answers,
+            _ if bytes > SMALL => RoomKind::LargeAnswers,
+            true => RoomKind::WriteAnswers,
+            false => RoomKind::Answers,
         };
         let room = self.answers.room.of(kind);
         // What was reserved is for a small answer.

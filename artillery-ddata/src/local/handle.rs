@@ -8,7 +8,7 @@ use std::{
 };
 
 use artillery_core::internal::clock;
-use artillery_proto::runner::{self, Line};
+use artillery_proto::runner::{self, WriteLine};
 use bytes::Bytes;
 use tokio::sync::{
     mpsc::{self, error::TrySendError},
@@ -20,7 +20,7 @@ use crate::{
     ChainId, Sequence,
     api::{Refusal, Reply, Write},
     budget::{self, Budget, Share},
-    replica::{Gate, NotLocal, Settings},
+    replica::{Gate, NotLocal, ReplicaSettings},
     store::{Held, Store},
 };
 
@@ -57,24 +57,24 @@ pub(crate) struct ChainHandle {
     pub(crate) chain: ChainId,
     pub(crate) gate: Arc<Gate>,
     pub(crate) store: Arc<dyn Store>,
-    pub(crate) reads: Queue<ReadRequest>,
+    pub(crate) reads: RequestQueue<ReadRequest>,
     pub(crate) writes: Lines,
 }
 
 /// The two lines in which writes wait for a chain.
 #[derive(Clone)]
 pub(crate) struct Lines {
-    pub(crate) small: Queue<WriteRequest>,
-    pub(crate) large: Queue<WriteRequest>,
+    pub(crate) small: RequestQueue<WriteRequest>,
+    pub(crate) large: RequestQueue<WriteRequest>,
     /// By which it is told how large a write is.
-    pub(crate) settings: Arc<Settings>,
+    pub(crate) settings: Arc<ReplicaSettings>,
 }
 
 impl Lines {
     /// Two queues, each for so many requests, of so many bytes together.
-    pub(crate) fn new(requests: usize, bytes: usize, settings: &Settings) -> (Self, WriteQueues) {
-        let (small, small_queue) = Queue::new(requests, bytes);
-        let (large, large_queue) = Queue::new(requests, bytes);
+    pub(crate) fn new(requests: usize, bytes: usize, settings: &ReplicaSettings) -> (Self, WriteQueues) {
+        let (small, small_queue) = RequestQueue::new(requests, bytes);
+        let (large, large_queue) = RequestQueue::new(requests, bytes);
         (
             Self { small, large, settings: Arc::new(settings.clone()) },
             WriteQueues { small: small_queue, large: large_queue },
@@ -98,16 +98,16 @@ impl WriteQueues {
     /// be cancelled.
     pub(crate) async fn next(
         &mut self,
-        lines: [Line; 2],
+        lines: [WriteLine; 2],
         room_for_large: bool,
-    ) -> Option<(Line, Queued<WriteRequest>)> {
+    ) -> Option<(WriteLine, Queued<WriteRequest>)> {
         let (small, large) = (&mut self.small, &mut self.large);
-        let small = async { Some((Line::Small, small.recv().await?)) };
+        let small = async { Some((WriteLine::Small, small.recv().await?)) };
         let large = async {
-            if room_for_large { Some((Line::Large, large.recv().await?)) } else { std::future::pending().await }
+            if room_for_large { Some((WriteLine::Large, large.recv().await?)) } else { std::future::pending().await }
         };
         tokio::pin!(small, large);
-        if lines[0] == Line::Small {
+        if lines[0] == WriteLine::Small {
             tokio::select! { biased; write = small => write, write = large => write }
         } else {
             tokio::select! { biased; write = large => write, write = small => write }
@@ -115,16 +115,16 @@ impl WriteQueues {
     }
 
     /// The next write of a line, if one is there.
-    pub(crate) fn try_next(&mut self, line: Line) -> Option<Queued<WriteRequest>> {
+    pub(crate) fn try_next(&mut self, line: WriteLine) -> Option<Queued<WriteRequest>> {
         match line {
-            Line::Small => self.small.try_recv().ok(),
-            Line::Large => self.large.try_recv().ok(),
+            WriteLine::Small => self.small.try_recv().ok(),
+            WriteLine::Large => self.large.try_recv().ok(),
         }
     }
 }
 
 /// The way into a chain's task for one kind of request, bounded by number and by bytes.
-pub(crate) struct Queue<T> {
+pub(crate) struct RequestQueue<T> {
     sender: mpsc::Sender<Queued<T>>,
     room: Budget,
 }
@@ -147,13 +147,13 @@ impl From<Queued<WriteRequest>> for WriteRequest {
     }
 }
 
-impl<T> Clone for Queue<T> {
+impl<T> Clone for RequestQueue<T> {
     fn clone(&self) -> Self {
         Self { sender: self.sender.clone(), room: self.room.clone() }
     }
 }
 
-impl<T> Queue<T> {
+impl<T> RequestQueue<T> {
     /// A queue for so many requests, of so many bytes together.
     pub(crate) fn new(requests: usize, bytes: usize) -> (Self, mpsc::Receiver<Queued<T>>) {
         let (sender, receiver) = mpsc::channel(requests);
@@ -217,12 +217,12 @@ impl ChainHandle {
     }
 
     /// The line in which a write waits.
-    fn line(&self, write: &Write) -> &Queue<WriteRequest> {
+    fn line(&self, write: &Write) -> &RequestQueue<WriteRequest> {
         let value =
             |key: &Bytes| self.store.read(self.chain, key, Sequence::MAX).ok().flatten().and_then(|held| held.value);
-        match Line::of(write, &self.writes.settings, |key| value(key).map_or(0, |value| value.len())) {
-            Line::Small => &self.writes.small,
-            Line::Large => &self.writes.large,
+        match WriteLine::of(write, &self.writes.settings, |key| value(key).map_or(0, |value| value.len())) {
+            WriteLine::Small => &self.writes.small,
+            WriteLine::Large => &self.writes.large,
         }
     }
 
@@ -267,8 +267,8 @@ mod tests {
     /// A chain whose window is so large that nothing is large.
     fn chain() -> (ChainHandle, WriteQueues) {
         let chain = ChainId(0);
-        let (reads, _) = Queue::new(16, ROOM);
-        let (writes, receiver) = Lines::new(16, ROOM, &Settings::default());
+        let (reads, _) = RequestQueue::new(16, ROOM);
+        let (writes, receiver) = Lines::new(16, ROOM, &ReplicaSettings::default());
         let gate = Arc::new(Gate::new(chain));
         (ChainHandle { chain, gate, store: Arc::new(MemoryStore::with_seed(1)), reads, writes }, receiver)
     }
@@ -306,7 +306,7 @@ mod tests {
     #[tokio::test]
     async fn a_small_write_waits_behind_no_large_one() {
         let (handle, mut queues) = chain();
-        let large = Settings::default().window / 16;
+        let large = ReplicaSettings::default().window / 16;
         let put = |value: usize| {
             handle.store.apply(&StoreBatch {
                 chain: ChainId(0),

@@ -54,7 +54,7 @@ pub(crate) struct Rooms {
     /// requests on to each other would wait for each other otherwise.
     clients: Kinds,
     nodes: Kinds,
-    by_connection: Mutex<BTreeMap<u64, Weak<Room>>>,
+    by_connection: Mutex<BTreeMap<u64, Weak<ConnectionRoom>>>,
 }
 
 impl Rooms {
@@ -64,7 +64,7 @@ impl Rooms {
     }
 
     /// The room that all streams of a connection share, as long as one of them has it, or one of its requests.
-    pub(crate) fn of(&self, connection: &Connection) -> Arc<Room> {
+    pub(crate) fn of(&self, connection: &Connection) -> Arc<ConnectionRoom> {
         // A panic leaves nothing half done in there.
         let mut rooms = self.by_connection.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(room) = rooms.get(&connection.id()).and_then(Weak::upgrade) {
@@ -72,7 +72,7 @@ impl Rooms {
         }
         rooms.retain(|_, room| room.strong_count() > 0);
         let whole = if connection.peer().kind == PeerKind::Node { &self.nodes } else { &self.clients };
-        let room = Arc::new(Room::new(self.sizes, whole, self.tally.clone()));
+        let room = Arc::new(ConnectionRoom::new(self.sizes, whole, self.tally.clone()));
         rooms.insert(connection.id(), Arc::downgrade(&room));
         room
     }
@@ -82,13 +82,16 @@ impl Rooms {
         let rooms = self.by_connection.lock().unwrap_or_else(PoisonError::into_inner);
         let unreceived = rooms.values().filter_map(Weak::upgrade).map(|room| room.sent.taken()).sum();
         let taken = |kind| self.clients.of(kind).taken() + self.nodes.of(kind).taken();
-        Kind::ALL.into_iter().map(move |(kind, name)| (name, taken(kind))).chain([("unreceived_answers", unreceived)])
+        RoomKind::ALL
+            .into_iter()
+            .map(move |(kind, name)| (name, taken(kind)))
+            .chain([("unreceived_answers", unreceived)])
     }
 }
 
 /// A kind of requests or answers that has a room of its own.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Kind {
+pub(crate) enum RoomKind {
     /// Small writes that are handed on.
     Forwards,
     /// Reads until they are answered.
@@ -107,7 +110,7 @@ pub(crate) enum Kind {
     LargeAnswers,
 }
 
-impl Kind {
+impl RoomKind {
     /// All of them, in their order, with their names for metrics.
     const ALL: [(Self, &str); 8] = [
         (Self::Forwards, "forwards"),
@@ -122,9 +125,9 @@ impl Kind {
 }
 
 impl Sizes {
-    fn of(self, kind: Kind) -> usize {
+    fn of(self, kind: RoomKind) -> usize {
         match kind {
-            Kind::LargeAnswers => self.frame.saturating_mul(LARGE_ANSWERS),
+            RoomKind::LargeAnswers => self.frame.saturating_mul(LARGE_ANSWERS),
             _ => self.queue,
         }
     }
@@ -132,20 +135,20 @@ impl Sizes {
 
 /// Room for each kind.
 #[derive(Debug)]
-struct Kinds([Budget; Kind::ALL.len()]);
+struct Kinds([Budget; RoomKind::ALL.len()]);
 
 impl Kinds {
-    fn new(budget: impl Fn(Kind) -> Budget) -> Self {
-        Self(Kind::ALL.map(|(kind, _)| budget(kind)))
+    fn new(budget: impl Fn(RoomKind) -> Budget) -> Self {
+        Self(RoomKind::ALL.map(|(kind, _)| budget(kind)))
     }
 
-    fn of(&self, kind: Kind) -> &Budget {
+    fn of(&self, kind: RoomKind) -> &Budget {
         &self.0[kind as usize]
     }
 }
 
 /// The room of one connection, a part of that of all.
-pub(crate) struct Room {
+pub(crate) struct ConnectionRoom {
     kinds: Kinds,
     sent: Budget,
     /// The longest frame that is sent, in bytes.
@@ -154,7 +157,7 @@ pub(crate) struct Room {
     pub(crate) tally: Arc<Tally>,
 }
 
-impl Room {
+impl ConnectionRoom {
     fn new(sizes: Sizes, whole: &Kinds, tally: Arc<Tally>) -> Self {
         Self {
             kinds: Kinds::new(|kind| whole.of(kind).part(sizes.of(kind) / PART)),
@@ -165,7 +168,7 @@ impl Room {
     }
 
     /// The room for one kind.
-    pub(crate) fn of(&self, kind: Kind) -> &Budget {
+    pub(crate) fn of(&self, kind: RoomKind) -> &Budget {
         self.kinds.of(kind)
     }
 
@@ -175,8 +178,8 @@ impl Room {
         let bytes = budget::of_query(query);
         match query {
             _ if !share.is_none() => Ok(share),
-            Query::Changes(_) => self.of(Kind::Watches).try_take(bytes).ok_or(Reply::Refused(Refusal::Busy)),
-            _ => timeout_at(deadline, self.of(Kind::Reads).take(bytes)).await.map_err(|_| Reply::Expired),
+            Query::Changes(_) => self.of(RoomKind::Watches).try_take(bytes).ok_or(Reply::Refused(Refusal::Busy)),
+            _ => timeout_at(deadline, self.of(RoomKind::Reads).take(bytes)).await.map_err(|_| Reply::Expired),
         }
     }
 

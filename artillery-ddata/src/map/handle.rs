@@ -6,8 +6,8 @@ use bytes::Bytes;
 use serde::de::DeserializeOwned;
 
 use super::{
-    AsKey, Bincode, CompareAndSwap, Decimal, Delete, Get, Increment, KeySpace, Leading, MapError, MapScan, NameError,
-    Put, Update, ValueCodec,
+    AsKey, Bincode, CompareAndSwap, Decimal, Delete, Get, Increment, KeySpace, Leading, MapError, MapScan, MapUpdate,
+    NameError, Put, ValueCodec,
 };
 use crate::{Kv, ReadMode, Session, Version, kv::Versioned};
 
@@ -182,8 +182,8 @@ impl<K, V, C: ValueCodec<V>> Map<K, V, C> {
         &self,
         key: &Q,
         change: impl FnMut(Option<V>) -> Option<V> + Send + 'a,
-    ) -> Update<'a, V> {
-        Update::new::<C>(&self.kv, self.key(key), Box::new(change))
+    ) -> MapUpdate<'a, V> {
+        MapUpdate::new::<C>(&self.kv, self.key(key), Box::new(change))
     }
 }
 

@@ -12,7 +12,7 @@ use super::{data::Data, recovery_access::RecoveryAccess};
 use crate::{
     ClusterId, Timestamp,
     control::{
-        Founder,
+        NodeInfo,
         succession::{self, NotFounded},
     },
     driver::phase::Stopped,
@@ -24,7 +24,7 @@ const LINGER: Duration = Duration::from_millis(300);
 impl Data {
     /// Stops, to found the cluster that succeeds the named one or to join that, if no life that ever served is there. The nodes
     /// that answered, this one first.
-    pub(super) async fn found(&self, cluster: ClusterId, founds: bool) -> Result<Vec<Founder>, NotFounded> {
+    pub(super) async fn found(&self, cluster: ClusterId, founds: bool) -> Result<Vec<NodeInfo>, NotFounded> {
         let access = self.recovery.get().ok_or(NotFounded::Static)?;
         let _turn = access.turn().await;
         let begun = clock::now();
@@ -51,7 +51,7 @@ impl Data {
         cluster: ClusterId,
         founds: bool,
         begun: Timestamp,
-    ) -> Result<Vec<Founder>, NotFounded> {
+    ) -> Result<Vec<NodeInfo>, NotFounded> {
         let standings = self.survey(access).await;
         let by = succession::found(cluster, &standings, clock::now() - begun, self.lease(), founds)?;
         // A node that is about to end founds nothing, and leads no node to where it doesn't go.

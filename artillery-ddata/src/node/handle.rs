@@ -8,7 +8,7 @@ use super::{data::Data, threads::Workers};
 use crate::{
     ClusterId, Kv, Place, Routing,
     control::Timing,
-    driver::phase::{NeverReady, Phase, Ready, Stopped},
+    driver::phase::{NeverReady, NodePhase, Ready, Stopped},
     metrics::NodeMetrics,
     status::NodeStatus,
 };
@@ -48,14 +48,14 @@ impl Node {
         let mut phases = self.inner.data.phases();
         loop {
             match &*phases.borrow_and_update() {
-                Phase::Ready(ready) => return Ok(*ready),
-                Phase::Failed(why) => return Err(why.clone()),
-                Phase::Stopped(Stopped::LeftBehind) => return Err(NeverReady::LeftBehind),
-                Phase::Stopped(Stopped::LogFailed) => return Err(NeverReady::LogFailed),
-                Phase::Stopped(Stopped::Founds) => return Err(NeverReady::Founds),
-                Phase::Stopped(Stopped::Succeeded) => return Err(NeverReady::Succeeded),
-                Phase::Stopped(_) => return Err(NeverReady::Stopped),
-                Phase::Seeking | Phase::Formed => {}
+                NodePhase::Ready(ready) => return Ok(*ready),
+                NodePhase::Failed(why) => return Err(why.clone()),
+                NodePhase::Stopped(Stopped::LeftBehind) => return Err(NeverReady::LeftBehind),
+                NodePhase::Stopped(Stopped::LogFailed) => return Err(NeverReady::LogFailed),
+                NodePhase::Stopped(Stopped::Founds) => return Err(NeverReady::Founds),
+                NodePhase::Stopped(Stopped::Succeeded) => return Err(NeverReady::Succeeded),
+                NodePhase::Stopped(_) => return Err(NeverReady::Stopped),
+                NodePhase::Seeking | NodePhase::Formed => {}
             }
             if phases.changed().await.is_err() {
                 return Err(NeverReady::Stopped);
@@ -146,7 +146,7 @@ impl Node {
     pub async fn stopped(&self) -> Stopped {
         let mut phases = self.inner.data.phases();
         loop {
-            if let Phase::Stopped(why) = &*phases.borrow_and_update() {
+            if let NodePhase::Stopped(why) = &*phases.borrow_and_update() {
                 return *why;
             }
             if phases.changed().await.is_err() {

@@ -9,8 +9,8 @@ use super::data::Data;
 use crate::{
     api::{Query, ReadMode},
     driver::{
-        chain::Standing,
-        phase::{NeverReady, Phase, Ready},
+        chain::ChainStatus,
+        phase::{NeverReady, NodePhase, Ready},
     },
     replica::Halt,
     rpc::router::HowToRead,
@@ -18,7 +18,7 @@ use crate::{
 
 impl Data {
     /// A member is ready when its chains are open, a spare when a member has answered it.
-    pub(super) async fn become_ready(self: Arc<Self>, ready: Ready, chains: Vec<watch::Receiver<Standing>>) {
+    pub(super) async fn become_ready(self: Arc<Self>, ready: Ready, chains: Vec<watch::Receiver<ChainStatus>>) {
         let became = async {
             if chains.is_empty() {
                 self.reach_a_member().await;
@@ -29,7 +29,7 @@ impl Data {
                     return self.fail(NeverReady::Halted(why.to_string()));
                 }
             }
-            self.advance(Phase::Ready(ready));
+            self.advance(NodePhase::Ready(ready));
         };
         self.unless_stopped(became).await;
     }
@@ -39,7 +39,7 @@ impl Data {
         let mut phases = self.phases();
         tokio::select! {
             biased;
-            _ = phases.wait_for(Phase::is_final) => {}
+            _ = phases.wait_for(NodePhase::is_final) => {}
             () = what => {}
         }
     }
@@ -53,7 +53,7 @@ impl Data {
     }
 }
 
-async fn opened(standing: &mut watch::Receiver<Standing>) -> Result<(), Halt> {
+async fn opened(standing: &mut watch::Receiver<ChainStatus>) -> Result<(), Halt> {
     let settled = standing.wait_for(|standing| standing.open.is_some() || standing.halted.is_some()).await;
     match settled.map(|standing| standing.halted.clone()) {
         Ok(None) => Ok(()),

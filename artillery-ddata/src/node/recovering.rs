@@ -17,13 +17,13 @@ use super::{data::Data, random, recovery_access::RecoveryAccess};
 use crate::{
     ChainConfig, ClusterId, MemberId, Timestamp,
     control::{
-        ConfigLog, Configs, Founder, History,
+        ConfigLog, Configs, History, NodeInfo,
         embedded::Histories,
         recovery::{self, NotRecovered, Plan, Recovered, Standing},
         succession::NotFounded,
     },
     driver::BoxFuture,
-    driver::phase::{Phase, Stopped},
+    driver::phase::{NodePhase, Stopped},
     driver::serve::Recovery,
     message::control,
     replica::Status,
@@ -54,7 +54,7 @@ impl Recovery for Weak<Data> {
         })
     }
 
-    fn found(&self, cluster: ClusterId, founds: bool) -> BoxFuture<Result<Vec<Founder>, NotFounded>> {
+    fn found(&self, cluster: ClusterId, founds: bool) -> BoxFuture<Result<Vec<NodeInfo>, NotFounded>> {
         let data = self.clone();
         Box::pin(async move {
             let Some(data) = data.upgrade() else { return Err(NotFounded::Stopped) };
@@ -81,7 +81,7 @@ impl Data {
         let mut phases = self.phases();
         tokio::select! {
             biased;
-            _ = phases.wait_for(Phase::is_final) => {}
+            _ = phases.wait_for(NodePhase::is_final) => {}
             newer = histories.left_behind() => {
                 tracing::error!(mine = ?histories.mine(), %newer, "the cluster was recovered without this node, which stops");
                 self.stop(Stopped::LeftBehind);
@@ -109,10 +109,10 @@ impl Data {
         Some(Standing { leads, log: log.end(), voters: log.voter_sets(), ..standing })
     }
 
-    fn as_founder(&self, configs: &Configs) -> Founder {
+    fn as_founder(&self, configs: &Configs) -> NodeInfo {
         let addrs = self.cluster.get().map(|cluster| cluster.endpoint().advertised_addr()).into_iter().collect();
         let known = configs.node(self.id()).cloned();
-        known.unwrap_or_else(|| Founder { id: self.id(), name: self.name().to_owned(), addrs })
+        known.unwrap_or_else(|| NodeInfo { id: self.id(), name: self.name().to_owned(), addrs })
     }
 
     /// Goes on alone, if the named cluster can't go on otherwise and nobody who answers has a better history.
@@ -167,8 +167,8 @@ impl Data {
         for (id, addrs) in self.others(access) {
             let (calls, patience) = (access.calls.clone(), self.lease());
             asked.spawn(async move {
-                match calls.ask(id, &addrs, &control::Call::Survey, patience).await {
-                    Ok(control::Answer::Surveyed(standing)) => Some(*standing),
+                match calls.ask(id, &addrs, &control::ControlCall::Survey, patience).await {
+                    Ok(control::ControlAnswer::Surveyed(standing)) => Some(*standing),
                     Ok(_) => None,
                     Err(error) => {
                         tracing::info!(peer = %id, %error, "no answer to what it has");

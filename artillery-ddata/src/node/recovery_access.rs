@@ -3,20 +3,20 @@
 use std::sync::Arc;
 
 use crate::{
-    control::{ConfigLog, Configs, embedded::Seat},
-    driver::control::Calls,
+    control::{ConfigLog, Configs, embedded::LogHandle},
+    driver::control::ControlCalls,
 };
 
 /// What a recovery needs.
 pub(crate) struct RecoveryAccess {
-    pub(super) seat: Seat,
-    pub(super) calls: Arc<Calls>,
+    pub(super) seat: LogHandle,
+    pub(super) calls: Arc<ControlCalls>,
     /// One at a time.
     turn: tokio::sync::Mutex<()>,
 }
 
 impl RecoveryAccess {
-    pub(super) fn new(seat: Seat, calls: Arc<Calls>) -> Self {
+    pub(super) fn new(seat: LogHandle, calls: Arc<ControlCalls>) -> Self {
         Self { seat, calls, turn: tokio::sync::Mutex::default() }
     }
 

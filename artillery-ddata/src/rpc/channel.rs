@@ -21,9 +21,9 @@ use artillery_core::{
 };
 use tokio::{runtime::Handle, task::JoinSet, time::Instant};
 
-pub(crate) use self::calls::{Call, Room};
+pub(crate) use self::calls::{CallRoom, LaneCall};
 use self::{
-    apart::{Apart, Returns},
+    apart::{LargeCalls, Returns},
     lane::Lane,
 };
 use crate::{
@@ -44,7 +44,7 @@ pub(crate) struct Question {
 
 /// What came of a question.
 #[derive(Debug)]
-pub(crate) enum Outcome {
+pub(crate) enum CallOutcome {
     Answered(Response),
     /// It was never handed to a connection.
     NotSent(NotSent),
@@ -90,7 +90,7 @@ pub(crate) struct Channel {
     link: Link,
     reads: Lane,
     writes: Lane,
-    apart: Apart,
+    apart: LargeCalls,
     /// Takes in large answers; ends with the channel.
     _returns: JoinSet<()>,
 }
@@ -100,7 +100,7 @@ impl Channel {
         let numbers = Arc::new(AtomicU64::new(0));
         let lane = |priority| Lane::spawn(link.clone(), priority, config, numbers.clone(), carrier);
         let (reads, writes) = (lane(1), lane(0));
-        let apart = Apart::new(link.clone(), config, numbers.clone());
+        let apart = LargeCalls::new(link.clone(), config, numbers.clone());
         let asked = [reads.calls().clone(), writes.calls().clone()];
         let mut returns = JoinSet::new();
         returns.spawn_on(Returns::new(link.clone(), asked, apart.waiting().clone()).run(), &carrier.runtime);
@@ -130,7 +130,7 @@ impl Channel {
         question: &Question,
         deadline: Instant,
         doubts: Option<(Duration, impl FnOnce() -> Doubts<'a>)>,
-    ) -> Outcome {
+    ) -> CallOutcome {
         let bytes = budget::of_operation(&question.operation);
         if bytes > SMALL {
             // Boxed: the future of a small call would have room for it, too.
@@ -141,7 +141,7 @@ impl Channel {
     }
 
     /// Room for a small question that can be asked now; `None`: it is large, or would have to wait.
-    pub(crate) fn room_now(&self, operation: &Operation) -> Option<Room> {
+    pub(crate) fn room_now(&self, operation: &Operation) -> Option<CallRoom> {
         if budget::of_operation(operation) > SMALL || !self.is_connected() {
             return None;
         }
@@ -150,7 +150,13 @@ impl Channel {
 
     /// Begins to ask, for a caller that polls the call in place, and whose time the [carrier](Carrier::keeps_time) keeps. The node is told
     /// of `deadline`; time is up at `until`. `None`: nothing is asked here any more.
-    pub(crate) fn begin(&self, room: Room, question: Question, deadline: Instant, until: Instant) -> Option<Call> {
+    pub(crate) fn begin(
+        &self,
+        room: CallRoom,
+        question: Question,
+        deadline: Instant,
+        until: Instant,
+    ) -> Option<LaneCall> {
         self.lane(&question.operation).calls().begin(question, deadline, until, room)
     }
 
@@ -158,10 +164,10 @@ impl Channel {
     pub(crate) async fn outcome<'a>(
         &self,
         question: &Question,
-        call: Call,
+        call: LaneCall,
         (until, deadline): (Instant, Instant),
         doubts: Option<impl FnOnce() -> Doubts<'a>>,
-    ) -> Outcome {
+    ) -> CallOutcome {
         self.lane(&question.operation).outcome(call, until, deadline, doubts).await
     }
 

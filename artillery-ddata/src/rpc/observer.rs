@@ -16,11 +16,11 @@ use tokio::{
     time::{Instant, sleep_until, timeout_at},
 };
 
-use self::book::{Ask, Book, Line};
+use self::book::{Ask, Book, BookLine};
 use super::channel::Question;
 use crate::{
     ChainId, Error, NodeId, RequestId, Sequence,
-    api::{Query, Read, ReadMode, Reply, Way, Write},
+    api::{Query, ReadMode, ReadPath, ReadReply, Reply, Write},
     message::request::Operation,
     store::Held,
 };
@@ -45,7 +45,7 @@ pub(crate) type Courier = Arc<dyn Fn(Question, Instant) -> Pin<Box<dyn Future<Ou
 
 /// One for all handles of a cluster.
 pub(crate) struct Witness {
-    state: Mutex<State>,
+    state: Mutex<WitnessState>,
     network: Network,
     /// Something stands still no more, or is late no more.
     changed: Notify,
@@ -54,7 +54,7 @@ pub(crate) struct Witness {
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct WitnessState {
     book: Book,
     fates: VecDeque<Fate>,
     /// Chances that an answer is lost, and that a request is doubled.
@@ -71,7 +71,7 @@ impl Witness {
         Arc::new(Self { state: Mutex::default(), network, changed: Notify::new(), courier: OnceLock::new() })
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, WitnessState> {
         // No code that holds it can panic halfway through a change.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -117,7 +117,7 @@ impl Witness {
     }
 
     /// Waits until something is so. Who waits is woken in order, unlike by a `watch`: a run is to be made again.
-    async fn until(&self, wanted: impl Fn(&State) -> bool) {
+    async fn until(&self, wanted: impl Fn(&WitnessState) -> bool) {
         loop {
             let mut changed = pin!(self.changed.notified());
             // From here on nothing is missed.
@@ -146,7 +146,7 @@ impl Witness {
         !matches!(state.fates.front(), Some(Fate::Applied) | None)
     }
 
-    fn draw(&self, state: &mut State) {
+    fn draw(&self, state: &mut WitnessState) {
         if state.fates.is_empty() && state.losses > 0.0 && self.network.chance() < state.losses {
             let fate = match (self.network.chance() * 3.0) as u32 {
                 0 => Fate::Applied,
@@ -208,9 +208,9 @@ impl Observer {
         self.home.is_some_and(|home| self.witness.lock().paused.contains(&home))
     }
 
-    pub(crate) fn begin(&self, ask: Ask, id: Option<RequestId>) -> Noted {
+    pub(crate) fn begin(&self, ask: Ask, id: Option<RequestId>) -> ObservedCall {
         let line = self.witness.with_book(|book| book.begin(self.client, clock::now(), ask, id));
-        Noted { witness: self.witness.clone(), line }
+        ObservedCall { witness: self.witness.clone(), line }
     }
 
     pub(crate) fn begin_local(&self, key: &[u8]) -> LocalRead {
@@ -221,7 +221,7 @@ impl Observer {
     pub(crate) async fn before(&self, question: &Question, deadline: Instant) -> bool {
         if self.is_paused() {
             // Its process stands still: nothing is asked meanwhile.
-            let is_awake = |state: &State| self.home.is_none_or(|home| !state.paused.contains(&home));
+            let is_awake = |state: &WitnessState| self.home.is_none_or(|home| !state.paused.contains(&home));
             let _ = timeout_at(deadline, self.witness.until(is_awake)).await;
         }
         if !is_numbered(question) {
@@ -271,12 +271,12 @@ fn is_numbered(question: &Question) -> bool {
 
 /// A call under way. Dropped, nobody knows its outcome.
 #[derive(Debug)]
-pub(crate) struct Noted {
+pub(crate) struct ObservedCall {
     witness: Arc<Witness>,
-    line: Line,
+    line: BookLine,
 }
 
-impl Noted {
+impl ObservedCall {
     pub(crate) fn end(self, chain: ChainId, outcome: Result<&Reply, &Error>, id: Option<RequestId>) {
         self.witness.with_book(|book| book.end(self.line, clock::now(), chain, outcome, id));
     }
@@ -292,7 +292,7 @@ impl LocalRead {
     pub(crate) fn end_local(self, chain: ChainId, held: &Option<Held>, as_of: Sequence) {
         let ask = Ask::Read { query: Query::Key(self.key), mode: ReadMode::Strong, floor: None };
         let held = held.clone().filter(|held| held.value.is_some());
-        let reply = Reply::Read(Read { held, clean: true, way: Way::Local, as_of });
+        let reply = Reply::Read(ReadReply { held, clean: true, way: ReadPath::Local, as_of });
         self.observer.begin(ask, None).end(chain, Ok(&reply), None);
     }
 }

@@ -13,12 +13,12 @@ use crate::{ChainId, Version, types::update::RequestKey};
 /// The sessions of one client.
 #[derive(Debug, Default)]
 pub(super) struct Requests {
-    by_chain: Mutex<BTreeMap<ChainId, Sessions>>,
+    by_chain: Mutex<BTreeMap<ChainId, ChainSessions>>,
 }
 
 /// Those in one chain.
 #[derive(Debug, Default)]
-struct Sessions {
+struct ChainSessions {
     now: Arc<ClientSession>,
     /// The one before it, in which requests may be under way still.
     former: Option<Arc<ClientSession>>,
@@ -45,11 +45,11 @@ impl Default for ClientSession {
 pub(super) struct Numbered {
     session: Arc<ClientSession>,
     pub(super) key: RequestKey,
-    _place: Place,
+    _place: RequestSlot,
 }
 
 /// A place among the requests of a session that are under way. Dropped, it is given back.
-pub(super) type Place = OwnedSemaphorePermit;
+pub(super) type RequestSlot = OwnedSemaphorePermit;
 
 impl Requests {
     /// The session in a chain; the caller sees to its being opened.
@@ -98,7 +98,7 @@ impl Requests {
 
     fn known(&self, chain: ChainId, session: Version) -> Option<Arc<ClientSession>> {
         let by_chain = lock(&self.by_chain);
-        let Sessions { now, former } = by_chain.get(&chain)?;
+        let ChainSessions { now, former } = by_chain.get(&chain)?;
         [Some(now), former.as_ref()].into_iter().flatten().find(|known| known.is(session)).cloned()
     }
 }
@@ -109,17 +109,17 @@ impl ClientSession {
     }
 
     /// A place for one more request, if there is one now.
-    pub(super) fn try_place(&self) -> Option<Place> {
+    pub(super) fn try_place(&self) -> Option<RequestSlot> {
         self.places.clone().try_acquire_owned().ok()
     }
 
     /// Waits for a place, in the order of the calls. `None`: there never will be one.
-    pub(super) async fn place(&self) -> Option<Place> {
+    pub(super) async fn place(&self) -> Option<RequestSlot> {
         self.places.clone().acquire_owned().await.ok()
     }
 
     /// The next request.
-    pub(super) fn begin(self: &Arc<Self>, id: Version, place: Place) -> Numbered {
+    pub(super) fn begin(self: &Arc<Self>, id: Version, place: RequestSlot) -> Numbered {
         let (number, lowest) = lock(&self.numbers).begin();
         Numbered { session: self.clone(), key: RequestKey { session: id, number, lowest }, _place: place }
     }

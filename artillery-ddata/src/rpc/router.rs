@@ -28,7 +28,7 @@ pub use self::pick::Spread;
 use self::{doubts::DoubtfulCalls, first::First, once::Tried, peers::Peers, pick::Attempts};
 pub(crate) use self::{
     read::{BegunRead, HowToRead},
-    routes::{Asked, Routes, ask_on, ask_once},
+    routes::{LearnedRoutes, Routes, ask_on, ask_once},
     write::{BegunWrite, HowToWrite},
 };
 use super::{
@@ -39,9 +39,9 @@ use crate::{
     Error, MemberId, NodeId, Place, Routing, Timestamp,
     api::{
         Refusal, Reply, Write,
-        retry::{Ending, Repeat, Tries, Verdict},
+        retry::{Ending, NextAttempt, Repeat, RetryState},
     },
-    error::{NotApplied, Unknown, WayOn},
+    error::{Advice, NotApplied, Unknown},
     local::Local,
     message::request::Operation,
     types::update::MAX_KEY,
@@ -52,7 +52,7 @@ const LEAST_TRY: Duration = Duration::from_millis(10);
 
 /// A reply and who gave it.
 #[derive(Debug, Clone)]
-pub(crate) struct Answer {
+pub(crate) struct CallAnswer {
     pub(crate) reply: Reply,
     pub(crate) node: MemberId,
     pub(crate) place: Place,
@@ -69,7 +69,7 @@ pub(crate) struct Router {
     /// Looked up at each request by [`Router::peers`]; replaced as a whole by [`Router::change_peers`].
     peers: RwLock<Arc<Peers>>,
     changing: Mutex<()>,
-    order: pick::Order,
+    order: pick::ReadOrder,
     requests: Requests,
     doubts: DoubtfulCalls,
     /// Who writes down what is asked and answered, in a test.
@@ -89,14 +89,14 @@ enum Earlier {
 
 /// How a call ended that has no answer.
 #[derive(Debug)]
-pub(crate) enum Failed {
+pub(crate) enum CallError {
     /// Nothing was applied, and nothing will be.
     Certainly(Error),
     /// It may have been.
     Perhaps(Unknown),
 }
 
-impl Failed {
+impl CallError {
     /// Of a read, which applies nothing whatever comes of it.
     fn of_read(self) -> Error {
         match self {
@@ -125,7 +125,7 @@ impl Router {
         spread: Spread,
         is_driven: bool,
     ) -> Arc<Self> {
-        let order = pick::Order::new(endpoint.id().node, spread);
+        let order = pick::ReadOrder::new(endpoint.id().node, spread);
         let peers = RwLock::new(Arc::new(Peers { endpoint: Some(endpoint), channels: BTreeMap::new() }));
         Arc::new_cyclic(|me| Self {
             me: me.clone(),
@@ -173,7 +173,7 @@ impl Router {
     /// Asks until the answer is certain. What was certainly not applied is tried again until `deadline`; so is a read, and
     /// a write that has a request id, whatever became of it. What is handed on for others is tried once: they can try
     /// again, and know best whether they want to.
-    pub(crate) async fn call(&self, question: Question, deadline: Instant) -> Result<Answer, Failed> {
+    pub(crate) async fn call(&self, question: Question, deadline: Instant) -> Result<CallAnswer, CallError> {
         self.call_again(question, deadline, Earlier::None, |_, _| false).await
     }
 
@@ -184,12 +184,12 @@ impl Router {
         mut question: Question,
         deadline: Instant,
         earlier: Earlier,
-        leaves: impl Fn(&mut Question, &Tries) -> bool,
-    ) -> Result<Answer, Failed> {
+        leaves: impl Fn(&mut Question, &RetryState) -> bool,
+    ) -> Result<CallAnswer, CallError> {
         let (mut tries, mut first) = match earlier {
-            Earlier::None => (Tries::new(repeat(&question.operation)), None),
-            Earlier::First(first) => (Tries::new(repeat(&question.operation)), Some(first)),
-            Earlier::Unremembered => (Tries::settling(), None),
+            Earlier::None => (RetryState::new(repeat(&question.operation)), None),
+            Earlier::First(first) => (RetryState::new(repeat(&question.operation)), Some(first)),
+            Earlier::Unremembered => (RetryState::settling(), None),
         };
         let mut attempts = Attempts::default();
         let mut unknown = Unknown::TimedOut;
@@ -204,7 +204,7 @@ impl Router {
                 Tried::Answered(answer) => {
                     let verdict = tries.replied(&answer.reply);
                     let error = match answer.reply {
-                        _ if verdict == Verdict::Done => return Ok(answer),
+                        _ if verdict == NextAttempt::Done => return Ok(answer),
                         Reply::Refused(reason) => {
                             refusal = Some(reason);
                             Error::refused(reason, Some(answer.node.node))
@@ -217,12 +217,14 @@ impl Router {
                     unknown = reason;
                     (tries.unanswered(), Error::not_applied(NotApplied::TimedOut))
                 }
-                Tried::Nothing(error) if error.way_on() == WayOn::Change => (Verdict::Over(tries.give_up()), error),
+                Tried::Nothing(error) if error.way_on() == Advice::Change => {
+                    (NextAttempt::Over(tries.give_up()), error)
+                }
                 Tried::Nothing(error) => {
                     if let Error::Refused { reason, .. } = &error {
                         refusal = Some(*reason);
                     }
-                    (Verdict::Again, error)
+                    (NextAttempt::Again, error)
                 }
             };
             if refusal == Some(Refusal::OtherHistory) && !question.forwarded {
@@ -231,7 +233,7 @@ impl Router {
                 Box::pin(self.refresh_routing(deadline)).await;
             }
             let ending = match verdict {
-                Verdict::Over(ending) => Some(ending),
+                NextAttempt::Over(ending) => Some(ending),
                 _ if refusal == Some(Refusal::SessionFull) && leaves(&mut question, &tries) => Some(tries.give_up()),
                 _ => {
                     attempts.failed(asked, refusal);
@@ -241,11 +243,11 @@ impl Router {
             };
             match ending {
                 None => {}
-                Some(Ending::NotApplied(_)) => return Err(Failed::Certainly(error)),
+                Some(Ending::NotApplied(_)) => return Err(CallError::Certainly(error)),
                 Some(Ending::Unknown(Some(Refusal::SessionExpired | Refusal::Forgotten))) => {
-                    return Err(Failed::Perhaps(Unknown::SessionExpired));
+                    return Err(CallError::Perhaps(Unknown::SessionExpired));
                 }
-                Some(Ending::Unknown(_)) => return Err(Failed::Perhaps(unknown)),
+                Some(Ending::Unknown(_)) => return Err(CallError::Perhaps(unknown)),
             }
         }
     }

@@ -17,14 +17,14 @@ use tokio::{
 use crate::{
     ChainConfig, ClusterId, Kv, Routing,
     driver::{
-        chain::{self, Command, Parts, Rule, Standing},
+        chain::{self, ChainCommand, ChainParts, ChainStatus, Rule},
         lanes::Hub,
-        receive::Chains,
+        receive::ChainInlets,
         serve::Server,
     },
     local::{Local, room::Sizes},
     node::service::DataService,
-    replica::{Settings, Status},
+    replica::{ReplicaSettings, Status},
     rpc::observer::{Observer, Witness},
     rpc::router::Router,
     store::{MemoryStore, Store},
@@ -35,18 +35,18 @@ const MAX_VALUE: u64 = 64 << 20;
 /// Of each queue of requests and answers.
 const QUEUE_BYTES: usize = 64 << 20;
 
-pub(super) struct Member {
+pub(super) struct TestMember {
     pub(super) id: MemberId,
     name: String,
     pub(super) endpoint: Endpoint,
     local: Arc<Local>,
-    chains: Arc<Chains>,
+    chains: Arc<ChainInlets>,
     router: Arc<Router>,
     hub: Arc<Hub>,
     pub(super) store: Arc<dyn Store>,
 }
 
-impl std::fmt::Debug for Member {
+impl std::fmt::Debug for TestMember {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Member").field("id", &self.id).field("name", &self.name).finish_non_exhaustive()
     }
@@ -57,13 +57,13 @@ pub(super) fn local_info(cluster: ClusterId, incarnation: Incarnation, kind: Pee
     LocalInfo::new("test", incarnation, kind).with_cluster_id(Some(cluster))
 }
 
-impl Member {
+impl TestMember {
     /// A node that knows of no cluster yet.
     pub(super) fn start(network: &Network, cluster: ClusterId, number: u32, seed: u64) -> Self {
         let name = format!("node-{number}");
         let id =
             MemberId { node: NodeId::from_name(&name), incarnation: Incarnation { store: number.into(), starts: 1 } };
-        let chains = Arc::<Chains>::default();
+        let chains = Arc::<ChainInlets>::default();
         let server = Arc::new(std::sync::OnceLock::new());
         // Nobody forms anything here.
         let (formation, _) = mpsc::channel(1);
@@ -91,11 +91,11 @@ impl Member {
     }
 
     /// Begins to serve what the routing says; how its chains stand.
-    pub(super) fn form(&self, routing: &Routing, settings: &Settings) -> Vec<watch::Receiver<Standing>> {
+    pub(super) fn form(&self, routing: &Routing, settings: &ReplicaSettings) -> Vec<watch::Receiver<ChainStatus>> {
         let mut standings = Vec::new();
         let chains = routing.chains.iter().map(|config| {
             config.role(self.id)?;
-            let (standing, shown) = watch::channel(Standing::default());
+            let (standing, shown) = watch::channel(ChainStatus::default());
             standings.push(shown);
             let (handle, inlets) = chain::spawn(self.parts(routing, config, settings, standing), &Handle::current());
             self.chains.add(config.chain, inlets);
@@ -110,15 +110,15 @@ impl Member {
         &self,
         routing: &Routing,
         config: &ChainConfig,
-        settings: &Settings,
-        standing: watch::Sender<Standing>,
-    ) -> Parts {
+        settings: &ReplicaSettings,
+        standing: watch::Sender<ChainStatus>,
+    ) -> ChainParts {
         let others = config.members.iter().map(|member| member.id).filter(|id| *id != self.id);
         let lanes = others.map(|id| {
             let addrs = routing.nodes.get(&id.node).map_or(&[][..], |node| &node.addrs);
             (id, self.hub.lanes(id.node, addrs))
         });
-        Parts {
+        ChainParts {
             me: self.id,
             chain: config.chain,
             rule: Rule::Fixed { config: Arc::new(config.clone()), history: routing.life(), lanes: lanes.collect() },
@@ -143,7 +143,7 @@ impl Member {
         let mut statuses = Vec::new();
         for inlets in self.chains.all() {
             let (asker, answer) = oneshot::channel();
-            if inlets.commands.send(Command::Status(asker)).await.is_ok() {
+            if inlets.commands.send(ChainCommand::Status(asker)).await.is_ok() {
                 statuses.extend(answer.await);
             }
         }

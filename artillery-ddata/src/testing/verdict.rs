@@ -22,16 +22,16 @@ use crate::{
     ChainId, Version,
     api::{Computed, Query, Reply, Step, Write},
     control::chain_of,
-    rpc::observer::book::{Ask, Entry, Told, text},
+    rpc::observer::book::{Ask, BookAnswer, BookEntry, text},
 };
 
 /// Which write of unknown outcome made a version of a key.
 type Makers = BTreeMap<(Bytes, Version), usize>;
 
 /// Judges a whole run.
-pub(super) fn judge(entries: &[Entry], chains: u32) -> Result<(), String> {
+pub(super) fn judge(entries: &[BookEntry], chains: u32) -> Result<(), String> {
     for chain in (0..chains).map(ChainId) {
-        let of_chain: Vec<(usize, &Entry)> =
+        let of_chain: Vec<(usize, &BookEntry)> =
             entries.iter().enumerate().filter(|(_, entry)| chain_of_entry(entry, chains) == Some(chain)).collect();
         let makers = contents::check(&of_chain)?;
         let (history, keys) = registers::history(&of_chain, &makers);
@@ -45,7 +45,7 @@ pub(super) fn judge(entries: &[Entry], chains: u32) -> Result<(), String> {
     Ok(())
 }
 
-fn chain_of_entry(entry: &Entry, chains: u32) -> Option<ChainId> {
+fn chain_of_entry(entry: &BookEntry, chains: u32) -> Option<ChainId> {
     let key = match &entry.ask {
         Ask::Write(write) => write.keys().next(),
         Ask::Read { query, .. } => query.keys().first(),
@@ -61,8 +61,8 @@ struct Sight<'a> {
 }
 
 /// Whatever an answer shows of keys that hold a value.
-fn sights(entry: &Entry) -> Vec<Sight<'_>> {
-    let Told::Reply(reply) = &entry.told else { return Vec::new() };
+fn sights(entry: &BookEntry) -> Vec<Sight<'_>> {
+    let BookAnswer::Reply(reply) = &entry.told else { return Vec::new() };
     match (&entry.ask, reply) {
         (Ask::Read { query: Query::Key(key), .. }, Reply::Read(read)) => {
             let held = read.held.iter().filter(|held| held.value.is_some());
@@ -74,7 +74,7 @@ fn sights(entry: &Entry) -> Vec<Sight<'_>> {
             found.map(|(key, held)| Sight { key, version: held.version, value: held.value.as_ref() }).collect()
         }
         (Ask::Read { .. }, Reply::Page(page)) => {
-            let sight = |record: &'_ crate::store::Record| record.held.value.is_some();
+            let sight = |record: &'_ crate::store::ScanRecord| record.held.value.is_some();
             let records = page.records.iter().filter(|record| sight(record));
             records
                 .map(|record| Sight {
@@ -126,9 +126,9 @@ fn changed(write: &Write) -> Vec<&Bytes> {
 }
 
 /// The version that an acknowledged write made, if it changed anything.
-fn made(entry: &Entry) -> Option<Version> {
+fn made(entry: &BookEntry) -> Option<Version> {
     match &entry.told {
-        Told::Reply(Reply::Committed(done)) if done.result != Computed::Took(None) => Some(done.version),
+        BookAnswer::Reply(Reply::Committed(done)) if done.result != Computed::Took(None) => Some(done.version),
         _ => None,
     }
 }

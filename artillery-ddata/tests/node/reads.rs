@@ -3,7 +3,7 @@
 use artillery_ddata::{
     Error, Place, ReadMode,
     client::Spread,
-    kv::{ReadState, Way},
+    kv::{ReadPath, ReadState},
 };
 
 use super::{
@@ -26,7 +26,7 @@ async fn clean_reads_at_the_middle_need_nobody() {
     for n in 0..1000 {
         let read = within(middle.kv().get(&format!("key/{}", n % 100))).await.unwrap();
         assert_eq!(read.value().map(|value| &value[..]), Some(&b"v"[..]));
-        assert_eq!(read.served.way, Way::Local);
+        assert_eq!(read.served.way, ReadPath::Local);
     }
     assert_eq!(middle.traffic().frames_sent, before, "a clean read sends no frame");
 
@@ -37,7 +37,7 @@ async fn clean_reads_at_the_middle_need_nobody() {
     let read = within(middle.kv().get("key/0").timeout(SHORT)).await;
     assert!(matches!(read, Err(Error::NotApplied { .. })), "{read:?}");
     let read = within(middle.kv().get("key/1")).await.unwrap();
-    assert_eq!(read.served.way, Way::Local, "clean keys go on");
+    assert_eq!(read.served.way, ReadPath::Local, "clean keys go on");
     let eventual = within(middle.kv().get("key/0").mode(ReadMode::Eventual)).await.unwrap();
     assert_eq!((eventual.state, eventual.into_value().unwrap()), (ReadState::Dirty, "dirty".into()));
 
@@ -56,7 +56,7 @@ async fn a_dirty_read_takes_one_round_trip_more_than_a_clean_one() {
     let kv = client.kv();
     within(head.kv().put("k", "old")).await.unwrap();
     for node in &cluster.nodes {
-        until(async || node.kv().get("k").await.is_ok_and(|read| read.served.way == Way::Local)).await;
+        until(async || node.kv().get("k").await.is_ok_and(|read| read.served.way == ReadPath::Local)).await;
     }
     cluster.cut(Place::Head, Place::Middle);
 
@@ -73,7 +73,7 @@ async fn a_dirty_read_takes_one_round_trip_more_than_a_clean_one() {
                 assert_eq!(read.served.way, way);
                 by_head += 1;
             } else {
-                assert_eq!(read.served.way, Way::Local);
+                assert_eq!(read.served.way, ReadPath::Local);
                 others += 1;
             }
             assert_eq!(read.into_value().unwrap(), "old");
@@ -81,12 +81,12 @@ async fn a_dirty_read_takes_one_round_trip_more_than_a_clean_one() {
         (frames() - before, by_head, others)
     };
     // Half a frame a read is what heartbeats may add: far less than another message for each would.
-    let (sent, by_head, others) = read(Way::Local).await;
+    let (sent, by_head, others) = read(ReadPath::Local).await;
     let needed = 2 * (by_head + others);
     assert!((needed..needed + READS / 2).contains(&sent), "{sent} frames instead of {needed}");
     let write = head.kv().put("k", "new").timeout(SHORT);
     assert!(matches!(within(write).await, Err(Error::OutcomeUnknown { .. })));
-    let (sent, by_head, others) = read(Way::Query).await;
+    let (sent, by_head, others) = read(ReadPath::Query).await;
     let needed = 4 * by_head + 2 * others;
     assert!((needed..needed + READS / 2).contains(&sent), "{sent} frames instead of {needed}");
 }

@@ -18,7 +18,7 @@ use artillery_benches::{
 };
 use artillery_ddata::Kv;
 use artillery_proto::{
-    api::{Hashed, Query, Reply, Scan, Snapshot},
+    api::{HashedQuery, Query, Reply, ScanQuery, Snapshot},
     store::position,
 };
 use bytes::Bytes;
@@ -65,7 +65,7 @@ impl Table {
 }
 
 fn scan(snapshot: Snapshot) -> Query {
-    Query::Scan(Scan { prefix: Bytes::new(), after: None, limit: u32::MAX, snapshot })
+    Query::Scan(ScanQuery { prefix: Bytes::new(), after: None, limit: u32::MAX, snapshot })
 }
 
 fn assert_page(reply: &Reply) {
@@ -82,7 +82,7 @@ fn pages(table: &mut Table, pair: &mut Pair) {
     }
     let mut making = Steps::default();
     let page = loop {
-        let (reply, steps) = pair.ask(A, Query::Hashed(Hashed { from: 0, limit: u32::MAX }));
+        let (reply, steps) = pair.ask(A, Query::Hashed(HashedQuery { from: 0, limit: u32::MAX }));
         let Reply::Hashed(page) = reply else { panic!("{reply:?} is no page") };
         if !page.keys.is_empty() {
             break page;
@@ -91,7 +91,7 @@ fn pages(table: &mut Table, pair: &mut Pair) {
     };
     assert!(page.keys.len() > 100);
     table.longest("hash order, while it is made", &making);
-    let (_, steps) = pair.ask(A, Query::Hashed(Hashed { from: 0, limit: u32::MAX }));
+    let (_, steps) = pair.ask(A, Query::Hashed(HashedQuery { from: 0, limit: u32::MAX }));
     table.longest("SCAN 0, first page", &steps);
 }
 

@@ -7,7 +7,7 @@ use std::{
 };
 
 use artillery_core::internal::clock;
-use artillery_ddata::{Kv, Version, kv::Way};
+use artillery_ddata::{Kv, Version, kv::ReadPath};
 use tokio::time::{Interval, MissedTickBehavior, interval};
 
 use super::tally::{Kind, Tally};
@@ -123,7 +123,7 @@ impl Line {
         match self.kv.get(self.book.name(at)).await {
             Ok(read) => {
                 self.book.check(at, floor, read.value())?;
-                let kind = if read.served.way == Way::Local { Kind::CleanRead } else { Kind::DirtyRead };
+                let kind = if read.served.way == ReadPath::Local { Kind::CleanRead } else { Kind::DirtyRead };
                 self.note(|tally| tally.note(kind, began, clock::now()));
                 Ok(())
             }

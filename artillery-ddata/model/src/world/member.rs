@@ -4,9 +4,9 @@ use std::{fmt, sync::Arc};
 
 use artillery_proto::{
     ChainId, Incarnation, MemberId, NodeId, Sequence,
-    control::{Configs, Founder},
-    node::{self, Node as Decider},
-    replica::{Gate, Replica, Settings},
+    control::{Configs, NodeInfo},
+    node::{self, NodeMachine as Decider},
+    replica::{Gate, Replica, ReplicaSettings},
     runner::ChainRunner,
     store::{MemoryStore, Store, StoreBatch, StoreOp},
 };
@@ -41,18 +41,23 @@ pub(crate) struct Node {
 
 pub(crate) const CHAIN: ChainId = ChainId(0);
 
-pub(crate) fn founder(index: usize) -> Founder {
+pub(crate) fn founder(index: usize) -> NodeInfo {
     let name = format!("n{index}");
     let incarnation = Incarnation { store: index as u128 + 1, starts: 1 };
-    Founder { id: MemberId { node: NodeId::from_name(&name), incarnation }, name, addrs: Vec::new() }
+    NodeInfo { id: MemberId { node: NodeId::from_name(&name), incarnation }, name, addrs: Vec::new() }
 }
 
 impl Node {
-    pub(crate) fn new(founder: Founder, configs: Arc<Configs>, settings: node::Settings, bounds: &Bounds) -> Self {
+    pub(crate) fn new(
+        founder: NodeInfo,
+        configs: Arc<Configs>,
+        settings: node::CoordinatorSettings,
+        bounds: &Bounds,
+    ) -> Self {
         let id = founder.id;
         let store = Arc::new(MemoryStore::small(0));
         let gate = Arc::new(Gate::new(CHAIN));
-        let replica = Settings { heartbeat: UNIT, mutant: bounds.replica, ..Settings::default() };
+        let replica = ReplicaSettings { heartbeat: UNIT, mutant: bounds.replica, ..ReplicaSettings::default() };
         let runner = ChainRunner::new(id, CHAIN, replica, store.clone(), gate.clone());
         let decider = Part::new(Decider::new(founder, configs, settings));
         Self { id, health: Health::Well, runner, store, gate, decider }

@@ -8,7 +8,7 @@ use std::{
     sync::{Arc, OnceLock},
 };
 
-use artillery_proto::node::Node;
+use artillery_proto::node::NodeMachine;
 
 /// A component of a world. A clone is equal to the original, and shares nothing with it that changes.
 pub(crate) trait Piece: Clone {
@@ -16,7 +16,7 @@ pub(crate) trait Piece: Clone {
     fn describe(&self, out: &mut dyn fmt::Write) -> fmt::Result;
 }
 
-impl Piece for Node {
+impl Piece for NodeMachine {
     fn describe(&self, out: &mut dyn fmt::Write) -> fmt::Result {
         self.describe(out)
     }

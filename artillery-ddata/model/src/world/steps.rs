@@ -6,8 +6,8 @@ use artillery_proto::{
     ReadMode, Timestamp,
     api::{Query, Reply, Write},
     control::{Configs, log::LogEntry},
-    node::{Fate, Input, Output as Says},
-    runner::{Link, Order, Output, ReadRequest, Turn, Word, WriteRequest},
+    node::{NodeInput, NodeOutput as Says, ProposalFate},
+    runner::{ChainOrder, LinkChange, ReadRequest, RunnerOutput, Turn, Word, WriteRequest},
     store::Held,
 };
 use bytes::Bytes;
@@ -56,7 +56,7 @@ impl World {
     fn reorder(&mut self, order: usize) {
         self.reorders += 1;
         let order = super::ORDERS[order].map(|at| self.nodes[at].id).to_vec();
-        self.tell(Input::Reorder { token: 0, chain: CHAIN, order });
+        self.tell(NodeInput::Reorder { token: 0, chain: CHAIN, order });
     }
 
     fn deliver(&mut self, from: usize, to: usize) {
@@ -80,17 +80,17 @@ impl World {
     fn settle(&mut self, node: usize) {
         while let Some(output) = self.nodes[node].runner.poll_output() {
             match output {
-                Output::Reply(which, reply) => self.answer(node, which, reply),
-                Output::Event(_) => {}
+                RunnerOutput::Reply(which, reply) => self.answer(node, which, reply),
+                RunnerOutput::Event(_) => {}
             }
         }
         while let Some(word) = self.nodes[node].runner.poll_word() {
-            self.hand_in(node, Input::Word { chain: CHAIN, word });
+            self.hand_in(node, NodeInput::Word { chain: CHAIN, word });
         }
     }
 
     /// Hands an input to a node and carries out its outputs.
-    pub(super) fn hand_in(&mut self, node: usize, input: Input) {
+    pub(super) fn hand_in(&mut self, node: usize, input: NodeInput) {
         let clock = moment(self.now);
         self.nodes[node].decider.handle(clock, input);
         self.obey(node);
@@ -177,10 +177,10 @@ impl World {
             self.links[link(peer, node)].clear();
             let other = self.nodes[peer].id;
             if self.nodes[node].works() {
-                self.take_in(node, |turn| turn.links.push(Link::Down(other)));
+                self.take_in(node, |turn| turn.links.push(LinkChange::Down(other)));
             }
             if self.nodes[peer].is_well() {
-                self.take_in(peer, |turn| turn.links.push(Link::Down(id)));
+                self.take_in(peer, |turn| turn.links.push(LinkChange::Down(id)));
             }
         }
     }
@@ -194,7 +194,7 @@ impl World {
             }
             self.renew(node);
         }
-        self.tell(Input::Tick);
+        self.tell(NodeInput::Tick);
     }
 
     /// A node asks for its lease, unless its last renewal is still under way.
@@ -207,7 +207,7 @@ impl World {
             if to == super::leader() {
                 self.renewals[node].push_back(renewal);
             } else {
-                self.hand_in(node, Input::Renewed { from: to, renewed: None });
+                self.hand_in(node, NodeInput::Renewed { from: to, renewed: None });
             }
         }
         self.obey(node);
@@ -224,12 +224,12 @@ impl World {
     fn hear_renewal(&mut self, node: usize) {
         let Some(renewal) = self.renewals[node].pop_front() else { return };
         let from = self.nodes[node].id;
-        self.tell(Input::Renewal { from, renewal });
+        self.tell(NodeInput::Renewal { from, renewal });
     }
 
     fn hear_answer(&mut self, node: usize) {
         let Some(renewed) = self.answers[node].pop_front() else { return };
-        self.hand_in(node, Input::Renewed { from: super::leader(), renewed: Some(renewed) });
+        self.hand_in(node, NodeInput::Renewed { from: super::leader(), renewed: Some(renewed) });
     }
 
     fn learn(&mut self, node: usize) {
@@ -237,7 +237,7 @@ impl World {
     }
 
     /// Hands an input to the leader and carries out its outputs. A quorum of the log answers at once.
-    fn tell(&mut self, told: Input) {
+    fn tell(&mut self, told: NodeInput) {
         let mut inputs = vec![told];
         while let Some(told) = inputs.pop() {
             self.leader.handle(moment(self.now), told);
@@ -248,14 +248,14 @@ impl World {
                             self.answers[node].push_back(renewed);
                         }
                     }
-                    Says::Confirm { round, .. } => inputs.push(Input::Confirmed { round, leads: true }),
+                    Says::Confirm { round, .. } => inputs.push(NodeInput::Confirmed { round, leads: true }),
                     Says::Append { term, at, change, why: _ } => {
                         let entry = LogEntry { index: at, term, change };
                         inputs.extend(self.append(&entry));
                     }
                     // The leader has no chain, so its orders count as done at once.
-                    Says::Order(chain, Order::Enter { upto, .. } | Order::Expelled { upto, .. }) => {
-                        inputs.push(Input::Word { chain, word: Word::ActsBy(upto) });
+                    Says::Order(chain, ChainOrder::Enter { upto, .. } | ChainOrder::Expelled { upto, .. }) => {
+                        inputs.push(NodeInput::Word { chain, word: Word::ActsBy(upto) });
                     }
                     // The log is kept outside the nodes of the cluster, and the operator doesn't wait for an answer.
                     _ => {}
@@ -265,7 +265,7 @@ impl World {
     }
 
     /// The log accepts an entry for its next index while the bounds allow changes.
-    fn append(&mut self, entry: &LogEntry) -> [Input; 2] {
+    fn append(&mut self, entry: &LogEntry) -> [NodeInput; 2] {
         let at = entry.index;
         let mut configs = Configs::clone(&self.configs);
         let fate = match configs.apply(entry) {
@@ -273,12 +273,12 @@ impl World {
                 self.changes += 1;
                 self.log.push(entry.clone());
                 self.configs = Arc::new(configs);
-                Fate::Decided
+                ProposalFate::Decided
             }
-            _ => Fate::Refused,
+            _ => ProposalFate::Refused,
         };
         // Inputs are taken from the end, so the leader learns the log before the fate of the entry.
-        [Input::Appended { at, fate }, self.what_the_leader_hears()]
+        [NodeInput::Appended { at, fate }, self.what_the_leader_hears()]
     }
 }
 

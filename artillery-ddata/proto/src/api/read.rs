@@ -35,16 +35,16 @@ pub enum Query {
     /// These keys, all at one point of the history.
     Keys(Vec<Bytes>),
     /// A page of keys in order, at one point of the history.
-    Scan(Scan),
+    Scan(ScanQuery),
     /// Committed changes in the order of the history. Answered when there are some, at the latest at the deadline.
-    Changes(Watch),
+    Changes(WatchQuery),
     /// A page of keys in hash order, at one point of the history.
-    Hashed(Hashed),
+    Hashed(HashedQuery),
 }
 
 /// Which changes.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Watch {
+pub struct WatchQuery {
     /// Only of keys that begin with this.
     pub prefix: Bytes,
     /// Only behind this position; `None`: from now on, which is answered at once, by the position that now is.
@@ -55,7 +55,7 @@ pub struct Watch {
 
 /// Which page of which keys.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Scan {
+pub struct ScanQuery {
     /// Only keys that begin with this.
     pub prefix: Bytes,
     /// Only keys behind this one; `None`: from the first.
@@ -68,7 +68,7 @@ pub struct Scan {
 
 /// Which page of keys in hash order.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Hashed {
+pub struct HashedQuery {
     /// Only keys at this [`position`](crate::store::position) or behind it; 0: from the first.
     pub from: u64,
     /// At most so many keys, unless those of one position are more.

@@ -5,14 +5,14 @@ use bytes::Bytes;
 use super::GroupOutcome;
 use crate::{
     MemberId, Sequence, Version,
-    store::{Held, Record},
+    store::{Held, ScanRecord},
 };
 
 /// What came of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reply {
     /// The write is committed: on all serving members.
-    Committed(Committed),
+    Committed(WriteReply),
     /// The condition of the write failed, and what it saw is committed: the key's version and value then.
     Conflict {
         /// The update that records the failure.
@@ -27,24 +27,24 @@ pub enum Reply {
         replayed: bool,
     },
     /// The read is served.
-    Read(Read),
+    Read(ReadReply),
     /// The read of many keys is served.
-    Cut(Cut),
+    Cut(MultiGetReply),
     /// The page of a scan is served.
-    Page(Page),
+    Page(ScanReply),
     /// Committed changes.
-    Changes(Changes),
+    Changes(WatchReply),
     /// Nothing was done and nothing will be.
     Refused(Refusal),
     /// The deadline came first. A read is over; of a write the outcome is unknown.
     Expired,
     /// The page of a scan in hash order is served.
-    Hashed(HashedPage),
+    Hashed(HashedReply),
 }
 
 /// A committed write.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Committed {
+pub struct WriteReply {
     /// The version that it made.
     pub version: Version,
     /// On how many members it is.
@@ -77,41 +77,41 @@ pub enum Computed {
 
 /// A served read.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Read {
+pub struct ReadReply {
     /// The version that was found, tombstones shown as `None`.
     pub held: Option<Held>,
     /// Whether that version was known here to be committed.
     pub clean: bool,
     /// By which way it was served.
-    pub way: Way,
+    pub way: ReadPath,
     /// What it saw is at least the history up to here, and that is committed: the floor of a session rises to it.
     pub as_of: Sequence,
 }
 
 /// Keys at one point of the history.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Cut {
+pub struct MultiGetReply {
     /// What was found of each key, in the order of the question; tombstones shown as `None`.
     pub found: Vec<Option<Held>>,
     /// Whether all of it was known here to be committed.
     pub clean: bool,
     /// By which way it was served.
-    pub way: Way,
+    pub way: ReadPath,
     /// As [`Read::as_of`].
     pub as_of: Sequence,
 }
 
 /// A page of a scan: all at one point of the history.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Page {
+pub struct ScanReply {
     /// Keys and values in order, no tombstones.
-    pub records: Vec<Record>,
+    pub records: Vec<ScanRecord>,
     /// Behind which key the scan goes on; `None`: it is at its end. A page without records needn't be the last one.
     pub next: Option<Bytes>,
     /// Whether all of it was known here to be committed.
     pub clean: bool,
     /// By which way it was served.
-    pub way: Way,
+    pub way: ReadPath,
     /// As [`Read::as_of`].
     pub as_of: Sequence,
     /// The snapshot that it belongs to, by the number that this member gave it.
@@ -120,7 +120,7 @@ pub struct Page {
 
 /// A page of keys in hash order: all at one point of the history.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct HashedPage {
+pub struct HashedReply {
     /// Keys that hold a value, in hash order: all those before the position at which the scan goes on.
     pub keys: Vec<Bytes>,
     /// The position at which the scan goes on, where it began if this member doesn't know the order yet; 0: it is at its
@@ -129,16 +129,16 @@ pub struct HashedPage {
     /// Whether all of it was known here to be committed.
     pub clean: bool,
     /// By which way it was served.
-    pub way: Way,
+    pub way: ReadPath,
     /// As [`Read::as_of`].
     pub as_of: Sequence,
 }
 
 /// Committed changes, in the order of the history.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Changes {
+pub struct WatchReply {
     /// Keys with their new values, tombstones for deletions.
-    pub records: Vec<Record>,
+    pub records: Vec<ScanRecord>,
     /// There are no others up to here: ask behind it next.
     pub upto: Sequence,
     /// Nor among the first so many changes of the update behind it, which didn't fit the answer as a whole: ask for the
@@ -149,7 +149,7 @@ pub struct Changes {
 /// The way in which a read was served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 #[non_exhaustive]
-pub enum Way {
+pub enum ReadPath {
     /// From this member's own state.
     Local,
     /// After a version query.

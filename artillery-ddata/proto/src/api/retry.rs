@@ -38,7 +38,7 @@ pub enum Repeat {
 
 /// What to do after an attempt.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Verdict {
+pub enum NextAttempt {
     /// The reply is the outcome of the request.
     Done,
     /// Try again, under the same request id if it has one; [`Tries::give_up`] tells what to say instead, when there is no
@@ -60,7 +60,7 @@ pub enum Ending {
 
 /// What came of the attempts at one request so far. Attempts that certainly never left this process don't count.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct Tries {
+pub struct RetryState {
     repeat: Repeat,
     unanswered: bool,
     refusal: Option<Refusal>,
@@ -68,7 +68,7 @@ pub struct Tries {
     believes_refusals: bool,
 }
 
-impl Tries {
+impl RetryState {
     /// No attempt was made yet.
     pub const fn new(repeat: Repeat) -> Self {
         Self {
@@ -106,16 +106,16 @@ impl Tries {
     }
 
     /// An attempt left and no answer will be taken in any more.
-    pub const fn unanswered(&mut self) -> Verdict {
+    pub const fn unanswered(&mut self) -> NextAttempt {
         self.unanswered = true;
         match self.repeat {
-            Repeat::Harmless | Repeat::Recorded => Verdict::Again,
-            Repeat::Twice => Verdict::Over(Ending::Unknown(self.refusal)),
+            Repeat::Harmless | Repeat::Recorded => NextAttempt::Again,
+            Repeat::Twice => NextAttempt::Over(Ending::Unknown(self.refusal)),
         }
     }
 
     /// An attempt was answered.
-    pub const fn replied(&mut self, reply: &Reply) -> Verdict {
+    pub const fn replied(&mut self, reply: &Reply) -> NextAttempt {
         match reply {
             Reply::Refused(refusal) => self.refused(*refusal),
             Reply::Expired => self.unanswered(),
@@ -125,7 +125,7 @@ impl Tries {
             | Reply::Cut(_)
             | Reply::Page(_)
             | Reply::Changes(_)
-            | Reply::Hashed(_) => Verdict::Done,
+            | Reply::Hashed(_) => NextAttempt::Done,
         }
     }
 
@@ -137,17 +137,17 @@ impl Tries {
         }
     }
 
-    const fn refused(&mut self, refusal: Refusal) -> Verdict {
+    const fn refused(&mut self, refusal: Refusal) -> NextAttempt {
         self.refusal = Some(refusal);
         #[cfg(feature = "mutants")]
         if self.believes_refusals {
             self.unanswered = false;
         }
         match says(refusal) {
-            Says::NotNow => Verdict::Again,
-            Says::NotHere if matches!(self.repeat, Repeat::Harmless) => Verdict::Again,
-            Says::Settled => Verdict::Over(Ending::NotApplied(self.refusal)),
-            Says::NotHere | Says::Never => Verdict::Over(self.give_up()),
+            Says::NotNow => NextAttempt::Again,
+            Says::NotHere if matches!(self.repeat, Repeat::Harmless) => NextAttempt::Again,
+            Says::Settled => NextAttempt::Over(Ending::NotApplied(self.refusal)),
+            Says::NotHere | Says::Never => NextAttempt::Over(self.give_up()),
         }
     }
 }
@@ -199,7 +199,7 @@ mod tests {
     use super::*;
     use crate::{
         Version,
-        api::{Committed, Computed},
+        api::{Computed, WriteReply},
     };
 
     const SETTLED: [Refusal; 5] = [
@@ -234,73 +234,73 @@ mod tests {
     }
 
     fn committed() -> Reply {
-        Reply::Committed(Committed { version: Version::NONE, copies: 3, replayed: true, result: Computed::Nothing })
+        Reply::Committed(WriteReply { version: Version::NONE, copies: 3, replayed: true, result: Computed::Nothing })
     }
 
     #[test]
     fn refusals_alone_leave_nothing_behind() {
         for repeat in [Repeat::Recorded, Repeat::Twice] {
             for refusal in PASSING {
-                let mut tries = Tries::new(repeat);
-                assert_eq!(tries.replied(&refused(refusal)), Verdict::Again);
+                let mut tries = RetryState::new(repeat);
+                assert_eq!(tries.replied(&refused(refusal)), NextAttempt::Again);
                 assert_eq!(tries.give_up(), Ending::NotApplied(Some(refusal)));
             }
             for refusal in FINAL.into_iter().chain(SETTLED) {
-                let over = Verdict::Over(Ending::NotApplied(Some(refusal)));
-                assert_eq!(Tries::new(repeat).replied(&refused(refusal)), over);
+                let over = NextAttempt::Over(Ending::NotApplied(Some(refusal)));
+                assert_eq!(RetryState::new(repeat).replied(&refused(refusal)), over);
             }
-            assert_eq!(Tries::new(repeat).give_up(), Ending::NotApplied(None));
+            assert_eq!(RetryState::new(repeat).give_up(), Ending::NotApplied(None));
         }
     }
 
     #[test]
     fn after_an_unanswered_attempt_only_the_record_is_believed() {
-        for first in [Tries::unanswered, |tries: &mut Tries| tries.replied(&Reply::Expired)] {
-            let mut tries = Tries::new(Repeat::Recorded);
+        for first in [RetryState::unanswered, |tries: &mut RetryState| tries.replied(&Reply::Expired)] {
+            let mut tries = RetryState::new(Repeat::Recorded);
             tries.replied(&refused(Refusal::Busy));
-            assert_eq!(first(&mut tries), Verdict::Again);
+            assert_eq!(first(&mut tries), NextAttempt::Again);
             assert_eq!(tries.give_up(), Ending::Unknown(Some(Refusal::Busy)));
             for refusal in PASSING {
                 let mut tries = tries;
-                assert_eq!(tries.replied(&refused(refusal)), Verdict::Again);
+                assert_eq!(tries.replied(&refused(refusal)), NextAttempt::Again);
                 assert_eq!(tries.give_up(), Ending::Unknown(Some(refusal)));
             }
             for refusal in FINAL {
-                let over = Verdict::Over(Ending::Unknown(Some(refusal)));
+                let over = NextAttempt::Over(Ending::Unknown(Some(refusal)));
                 assert_eq!(tries.clone().replied(&refused(refusal)), over);
             }
             for refusal in SETTLED {
-                let over = Verdict::Over(Ending::NotApplied(Some(refusal)));
+                let over = NextAttempt::Over(Ending::NotApplied(Some(refusal)));
                 assert_eq!(tries.clone().replied(&refused(refusal)), over);
             }
-            assert_eq!(tries.replied(&committed()), Verdict::Done);
+            assert_eq!(tries.replied(&committed()), NextAttempt::Done);
         }
-        assert_eq!(Tries::settling().give_up(), Ending::Unknown(None));
+        assert_eq!(RetryState::settling().give_up(), Ending::Unknown(None));
     }
 
     #[test]
     fn what_nobody_would_know_again_is_not_repeated() {
-        let mut write = Tries::new(Repeat::Twice);
+        let mut write = RetryState::new(Repeat::Twice);
         write.replied(&refused(Refusal::NotHead(None)));
-        let unknown = Verdict::Over(Ending::Unknown(Some(Refusal::NotHead(None))));
+        let unknown = NextAttempt::Over(Ending::Unknown(Some(Refusal::NotHead(None))));
         assert_eq!(write.clone().unanswered(), unknown);
         assert_eq!(write.replied(&Reply::Expired), unknown);
     }
 
     #[test]
     fn what_does_no_harm_leaves_nothing_behind() {
-        let mut read = Tries::new(Repeat::Harmless);
-        assert_eq!(read.unanswered(), Verdict::Again);
-        assert_eq!(read.replied(&refused(Refusal::StoreFailed)), Verdict::Again);
+        let mut read = RetryState::new(Repeat::Harmless);
+        assert_eq!(read.unanswered(), NextAttempt::Again);
+        assert_eq!(read.replied(&refused(Refusal::StoreFailed)), NextAttempt::Again);
         assert_eq!(read.give_up(), Ending::NotApplied(Some(Refusal::StoreFailed)));
-        let gone = Verdict::Over(Ending::NotApplied(Some(Refusal::SnapshotGone)));
+        let gone = NextAttempt::Over(Ending::NotApplied(Some(Refusal::SnapshotGone)));
         assert_eq!(read.replied(&refused(Refusal::SnapshotGone)), gone);
     }
 
     #[cfg(feature = "mutants")]
     #[test]
     fn the_mutant_believes_what_it_hears_last() {
-        let mut tries = Tries::new(Repeat::Recorded).believing_refusals(true);
+        let mut tries = RetryState::new(Repeat::Recorded).believing_refusals(true);
         tries.unanswered();
         tries.replied(&refused(Refusal::Busy));
         assert_eq!(tries.give_up(), Ending::NotApplied(Some(Refusal::Busy)));

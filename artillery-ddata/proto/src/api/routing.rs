@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     ChainConfig, ChainId, ClusterId, NodeId,
-    control::{Configs, Founder, History, Relation},
+    control::{Configs, History, NodeInfo, Relation},
 };
 
 /// What a node tells whoever asks for the way.
@@ -35,7 +35,7 @@ pub struct NodeAddress {
 impl Routing {
     /// Chains, members and addresses, as the log knows them.
     pub fn of(cluster: ClusterId, configs: &Configs) -> Self {
-        let address = |founder: &Founder| NodeAddress { name: founder.name.clone(), addrs: founder.addrs.clone() };
+        let address = |founder: &NodeInfo| NodeAddress { name: founder.name.clone(), addrs: founder.addrs.clone() };
         let nodes = configs.nodes().map(|founder| (founder.id.node, address(founder)));
         Self { cluster, history: configs.history(), chains: configs.iter().cloned().collect(), nodes: nodes.collect() }
     }

@@ -3,20 +3,20 @@
 use bytes::Bytes;
 
 use super::expected::Expected;
-use crate::{Version, types::update::Failure};
+use crate::{Version, types::update::RequestFailure};
 
 /// Steps that run one after the other, in groups each of which fails alone. Readers see all that it changed or nothing.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Script {
+pub struct ScriptWrite {
     /// How keys must have been before it: if one wasn't, nothing of it happens.
     pub require: Vec<Requirement>,
     /// What is done, in this order: each group sees what those before it did.
-    pub groups: Vec<Group>,
+    pub groups: Vec<ScriptGroup>,
 }
 
 /// Steps that are done all together or not at all. Nothing else of the script depends on which.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Group {
+pub struct ScriptGroup {
     /// How keys must be when its turn comes: if one isn't, the group changes nothing.
     pub require: Vec<Requirement>,
     /// What is done, in this order: each step sees what those before it did.
@@ -118,21 +118,21 @@ pub enum GroupFailure {
         /// Which of the group's steps, counted from 0.
         step: u32,
         /// Why.
-        failure: Failure,
+        failure: RequestFailure,
     },
 }
 
-impl Script {
+impl ScriptWrite {
     /// Requirements and steps in it; a group counts as one at least.
     pub fn size(&self) -> usize {
-        let of_group = |group: &Group| (group.require.len() + group.steps.len()).max(1);
+        let of_group = |group: &ScriptGroup| (group.require.len() + group.steps.len()).max(1);
         self.require.len() + self.groups.iter().map(of_group).sum::<usize>()
     }
 
     /// The keys that it is about.
     pub fn keys(&self) -> impl Iterator<Item = &Bytes> {
         let required = self.require.iter().map(|requirement| &requirement.key);
-        required.chain(self.groups.iter().flat_map(Group::keys))
+        required.chain(self.groups.iter().flat_map(ScriptGroup::keys))
     }
 
     /// The values that it carries.
@@ -141,7 +141,7 @@ impl Script {
     }
 }
 
-impl Group {
+impl ScriptGroup {
     /// The keys that it is about.
     pub fn keys(&self) -> impl Iterator<Item = &Bytes> {
         let required = self.require.iter().map(|requirement| &requirement.key);

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-use super::{Expected, Script, ScriptStep};
+use super::{Expected, ScriptStep, ScriptWrite};
 use crate::Version;
 
 /// A write as it is asked for.
@@ -51,7 +51,7 @@ pub enum Write {
     /// All of these steps or none, in this order, each seeing what those before it did.
     Batch(Vec<Step>),
     /// Steps in groups each of which fails alone, and what they tell comes back.
-    Script(Script),
+    Script(ScriptWrite),
     /// Opens a client session. Its id is the version of the update.
     OpenSession,
     /// Settles a request: answers with its record, or bars it for ever. It must come with that request's key.
@@ -70,7 +70,7 @@ impl Write {
             | Self::GetDelete { key } => Some(key),
             Self::Batch(_) | Self::Script(_) | Self::OpenSession | Self::Resolve => None,
         };
-        let script = self.script().into_iter().flat_map(Script::keys);
+        let script = self.script().into_iter().flat_map(ScriptWrite::keys);
         one.into_iter().chain(self.steps().iter().map(Step::key)).chain(script)
     }
 
@@ -81,7 +81,7 @@ impl Write {
             Self::CompareAndSwap { value, .. } => value.as_ref(),
             _ => None,
         };
-        let script = self.script().into_iter().flat_map(Script::values);
+        let script = self.script().into_iter().flat_map(ScriptWrite::values);
         one.into_iter().chain(self.steps().iter().filter_map(Step::value)).chain(script)
     }
 
@@ -100,7 +100,7 @@ impl Write {
         if let Self::Batch(steps) = self { steps } else { &[] }
     }
 
-    fn script(&self) -> Option<&Script> {
+    fn script(&self) -> Option<&ScriptWrite> {
         if let Self::Script(script) = self { Some(script) } else { None }
     }
 }

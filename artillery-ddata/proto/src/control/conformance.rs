@@ -10,7 +10,7 @@ use std::{
 };
 
 pub use self::group::{Rig, catch_up, joint_set_stuck, unknown_then_refused, unknown_then_taken};
-use super::log::{AppendError, Change, ConfigLog, Configs, LogEntry, LogIndex, LogStream, Term};
+use super::log::{AppendError, ConfigChange, ConfigLog, Configs, LogEntry, LogIndex, LogStream, Term};
 
 /// Checks a log that has entries and is only read.
 ///
@@ -44,7 +44,7 @@ pub async fn appendable(log: &dyn ConfigLog) {
     let term = log.leads().expect("the suite wants a log that this node leads");
     let last = log.confirm(term).await.expect("a log that can be reached confirms its last entry");
     let mut follower = log.follow(last.next());
-    let change = Change::Chains(Vec::new());
+    let change = ConfigChange::Chains(Vec::new());
     log.append(term, last.next(), change.clone()).await.expect("the place is free");
     let entry = follower.next_entry().await.expect("the log has not ended").expect("the log can be read");
     assert_eq!(
@@ -76,7 +76,7 @@ pub async fn fixed(log: &dyn ConfigLog) {
     readable(log).await;
     let last = log.confirm(Term(0)).await.expect("a fixed log confirms its last entry");
     for at in [LogIndex(1), last, last.next()] {
-        let result = log.append(Term(0), at, Change::Chains(Vec::new())).await;
+        let result = log.append(Term(0), at, ConfigChange::Chains(Vec::new())).await;
         assert_eq!(result, Err(AppendError::ReadOnly), "a fixed log takes no change");
     }
     assert_eq!(log.confirm(Term(0)).await, Ok(last), "and has none");

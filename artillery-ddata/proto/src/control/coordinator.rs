@@ -45,22 +45,22 @@ use self::{
     grants::Grants,
     plan::View,
     reorder::Wish,
-    seen::Seen,
-    slow::{Outside, Watched},
+    seen::KnownNode,
+    slow::{Quarantine, Watched},
 };
 pub use self::{
-    plan::{Reason, Why},
-    settings::Settings,
+    plan::{ChangeReason, Why},
+    settings::CoordinatorSettings,
 };
 use super::{
-    log::{Change, Configs, LogIndex, Term},
+    log::{ConfigChange, Configs, LogIndex, Term},
     message::{Renewal, Renewed, ReorderError},
 };
 use crate::{ChainId, Epoch, MemberId, NodeId, Timestamp};
 
 /// What happened.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) enum Input {
+pub(crate) enum CoordinatorInput {
     /// This node's view of the log's group has changed.
     Log {
         /// The term in which this node leads, if it does.
@@ -91,7 +91,7 @@ pub(crate) enum Input {
         /// The place that the proposal was to take.
         at: LogIndex,
         /// What became of the proposal.
-        fate: Fate,
+        fate: ProposalFate,
     },
     /// An operator wants the serving members of a chain in this order. Answered by [`Output::Reordered`].
     Reorder {
@@ -110,7 +110,7 @@ pub(crate) enum Input {
 
 /// What became of a proposal.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Fate {
+pub enum ProposalFate {
     /// The place is taken, by the proposal or by another entry: the log tells which.
     Decided,
     /// The proposal will never be in the log.
@@ -121,7 +121,7 @@ pub enum Fate {
 
 /// What the driver is to do.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) enum Output {
+pub(crate) enum CoordinatorOutput {
     /// Answer a renewal.
     Answer {
         /// The sender of the renewal.
@@ -143,9 +143,9 @@ pub(crate) enum Output {
         /// The place that it must take.
         at: LogIndex,
         /// The change.
-        change: Change,
+        change: ConfigChange,
         /// Why, for operators.
-        why: Vec<Reason>,
+        why: Vec<ChangeReason>,
     },
     /// The answer to [`Input::Reorder`].
     Reordered {
@@ -168,32 +168,32 @@ pub(crate) enum Output {
 #[cfg_attr(feature = "mutants", derive(Clone))]
 pub(crate) struct Coordinator {
     me: MemberId,
-    settings: Settings,
+    settings: CoordinatorSettings,
     configs: Arc<Configs>,
     leader: Option<MemberId>,
     voters: BTreeSet<MemberId>,
-    leading: Option<Leading>,
+    leading: Option<LeaderTerm>,
     rounds: u64,
     /// When the last input came: after a pause all that this node knows is old.
     awake: Timestamp,
     /// Quarantined nodes: they were moved out because they held a chain up.
-    outside: BTreeMap<NodeId, Outside>,
-    outputs: VecDeque<Output>,
+    outside: BTreeMap<NodeId, Quarantine>,
+    outputs: VecDeque<CoordinatorOutput>,
     mutant: Option<Mutant>,
 }
 
 /// The state of one term of leadership. None of it outlives the term.
 #[derive(Clone, Debug)]
-struct Leading {
+struct LeaderTerm {
     term: Term,
     since: Timestamp,
-    nodes: BTreeMap<MemberId, Seen>,
+    nodes: BTreeMap<MemberId, KnownNode>,
     /// Members that are to be removed and get no lease, each with the last round that had begun before its fence.
     fenced: BTreeMap<MemberId, u64>,
     watched: BTreeMap<ChainId, Watched>,
     reorder: Option<Wish>,
     grants: Grants,
-    proposal: Option<Proposal>,
+    proposal: Option<PendingProposal>,
     /// No proposal before then: the last one was refused.
     pause: Timestamp,
     sets_voters: bool,
@@ -204,10 +204,10 @@ struct Leading {
 }
 
 #[derive(Clone, Debug)]
-struct Proposal {
+struct PendingProposal {
     at: LogIndex,
-    change: Change,
-    why: Vec<Reason>,
+    change: ConfigChange,
+    why: Vec<ChangeReason>,
     /// The proposal may be in the log or not: append it again then.
     ask_again: Option<Timestamp>,
     /// An append of unknown fate may have put the proposal into the log. The refusal of a later append says nothing of the first
@@ -217,7 +217,7 @@ struct Proposal {
 
 impl Coordinator {
     /// The coordinator of a node that keeps the log, or may come to keep it.
-    pub(crate) fn new(me: MemberId, settings: Settings) -> Self {
+    pub(crate) fn new(me: MemberId, settings: CoordinatorSettings) -> Self {
         Self {
             me,
             settings,
@@ -266,7 +266,7 @@ impl Coordinator {
     }
 
     /// The next order to the driver.
-    pub(crate) fn poll_output(&mut self) -> Option<Output> {
+    pub(crate) fn poll_output(&mut self) -> Option<CoordinatorOutput> {
         self.outputs.pop_front()
     }
 
@@ -276,10 +276,10 @@ impl Coordinator {
     }
 
     /// Takes in what happened at `now`.
-    pub(crate) fn handle(&mut self, now: Timestamp, input: Input) {
+    pub(crate) fn handle(&mut self, now: Timestamp, input: CoordinatorInput) {
         self.wake(now);
         match input {
-            Input::Log { leads, leader, configs, voters } => {
+            CoordinatorInput::Log { leads, leader, configs, voters } => {
                 self.leader = leader;
                 self.voters = voters;
                 self.configs = configs;
@@ -289,17 +289,17 @@ impl Coordinator {
                 }
                 self.follow_log(now, leads);
             }
-            Input::Renewal { from, renewal } => self.renewal(now, from, renewal),
-            Input::Confirmed { round, leads } => self.confirmed(now, round, leads),
-            Input::Appended { at, fate } => self.appended(now, at, fate),
-            Input::Reorder { token, chain, order } => self.reorder(now, token, chain, order),
-            Input::VotersSet => {
+            CoordinatorInput::Renewal { from, renewal } => self.renewal(now, from, renewal),
+            CoordinatorInput::Confirmed { round, leads } => self.confirmed(now, round, leads),
+            CoordinatorInput::Appended { at, fate } => self.appended(now, at, fate),
+            CoordinatorInput::Reorder { token, chain, order } => self.reorder(now, token, chain, order),
+            CoordinatorInput::VotersSet => {
                 if let Some(leading) = &mut self.leading {
                     leading.sets_voters = false;
                     leading.voters_pause = now + self.settings.tick;
                 }
             }
-            Input::Tick => {}
+            CoordinatorInput::Tick => {}
         }
         self.decide(now);
     }
@@ -316,10 +316,10 @@ impl Coordinator {
     }
 
     fn follow_log(&mut self, now: Timestamp, leads: Option<Term>) {
-        let keeps = |leading: &Leading| Some(leading.term) == leads;
+        let keeps = |leading: &LeaderTerm| Some(leading.term) == leads;
         if !self.leading.as_ref().is_some_and(keeps) {
             self.end_reorder();
-            self.leading = leads.map(|term| Leading::new(term, now));
+            self.leading = leads.map(|term| LeaderTerm::new(term, now));
         }
         let applied = self.configs.applied();
         if let Some(leading) = &mut self.leading
@@ -329,22 +329,22 @@ impl Coordinator {
         }
     }
 
-    fn appended(&mut self, now: Timestamp, at: LogIndex, fate: Fate) {
+    fn appended(&mut self, now: Timestamp, at: LogIndex, fate: ProposalFate) {
         let applied = self.configs.applied();
         let Some(leading) = &mut self.leading else { return };
         let Some(proposal) = leading.proposal.as_mut().filter(|proposal| proposal.at == at) else { return };
         match fate {
             // The outcome is known once the entry at that place has been applied here.
-            Fate::Decided if at > applied => {}
-            Fate::Decided => leading.proposal = None,
-            Fate::Refused if proposal.unknown && self.mutant != Some(Mutant::ForgetUnknown) => {
+            ProposalFate::Decided if at > applied => {}
+            ProposalFate::Decided => leading.proposal = None,
+            ProposalFate::Refused if proposal.unknown && self.mutant != Some(Mutant::ForgetUnknown) => {
                 proposal.ask_again = Some(now + self.settings.tick);
             }
-            Fate::Refused => {
+            ProposalFate::Refused => {
                 leading.proposal = None;
                 leading.pause = now + self.settings.tick;
             }
-            Fate::Unknown => {
+            ProposalFate::Unknown => {
                 proposal.unknown = true;
                 proposal.ask_again = Some(now + self.settings.tick);
             }
@@ -366,7 +366,7 @@ impl Coordinator {
         if let Some(proposal) = &mut leading.proposal {
             if proposal.ask_again.take_if(|at| *at <= now).is_some() {
                 let (at, change, why) = (proposal.at, proposal.change.clone(), proposal.why.clone());
-                self.outputs.push_back(Output::Append { term, at, change, why });
+                self.outputs.push_back(CoordinatorOutput::Append { term, at, change, why });
             }
             return;
         }
@@ -377,8 +377,8 @@ impl Coordinator {
         let Some((change, why)) = view.change(&self.configs) else { return };
         let at = self.configs.applied().next();
         leading.proposal =
-            Some(Proposal { at, change: change.clone(), why: why.clone(), ask_again: None, unknown: false });
-        self.outputs.push_back(Output::Append { term, at, change, why });
+            Some(PendingProposal { at, change: change.clone(), why: why.clone(), ask_again: None, unknown: false });
+        self.outputs.push_back(CoordinatorOutput::Append { term, at, change, why });
     }
 
     /// Fences members that are to be removed, and ends the fence of those that are back. While a proposal is under way no fence
@@ -398,7 +398,7 @@ impl Coordinator {
     }
 }
 
-impl Leading {
+impl LeaderTerm {
     fn new(term: Term, now: Timestamp) -> Self {
         Self {
             term,
@@ -420,9 +420,9 @@ impl Leading {
         &'a self,
         now: Timestamp,
         me: MemberId,
-        settings: &'a Settings,
+        settings: &'a CoordinatorSettings,
         mutant: Option<Mutant>,
-        outside: &'a BTreeMap<NodeId, Outside>,
+        outside: &'a BTreeMap<NodeId, Quarantine>,
     ) -> View<'a> {
         let Self { since, ref nodes, ref fenced, ref watched, ref reorder, .. } = *self;
         let (confirmed, reorder) = (self.grants.confirmed(), reorder.as_ref());

@@ -73,13 +73,13 @@ use std::{
 use self::mutant::Mutant;
 #[cfg(feature = "mutants")]
 pub use self::mutant::Mutant;
-use self::{attempt::Attempt, random::Random, seen::Seen};
+use self::{attempt::Attempt, random::SeededRandom, seen::KnownFounders};
 pub use self::{
-    interface::{Candidate, Input, Output, Phase},
-    message::{Ballot, FormationMessage, Progress, Proposal, ProposalId, Reason, Verdict, Vote},
-    settings::{After, InvalidSettings, Settings},
+    interface::{FormationInput, FormationOutput, FormationPhase, FounderCandidate},
+    message::{Ballot, FormationMessage, Proposal, ProposalId, ProposalProgress, ProposalVerdict, RejectReason, Vote},
+    settings::{After, FormationSettings, InvalidSettings},
 };
-use super::{Founder, Founding};
+use super::{Bootstrap, NodeInfo};
 use crate::{ClusterId, MemberId, Timestamp};
 
 /// The most nodes, and incarnations, that are remembered while no cluster is formed.
@@ -92,30 +92,30 @@ const ASKED: usize = 3;
 /// The part of one incarnation in forming a cluster.
 #[derive(Debug)]
 pub struct Formation {
-    me: Founder,
-    settings: Settings,
-    random: Random,
-    state: State,
-    seen: Seen,
+    me: NodeInfo,
+    settings: FormationSettings,
+    random: SeededRandom,
+    state: FormationState,
+    seen: KnownFounders,
     /// The highest attempt of each proposing incarnation that was accepted or refused here: no attempt up to it is accepted
     /// any more.
     answered: BTreeMap<MemberId, u64>,
     attempts: u64,
     failures: u32,
-    refused: Option<(MemberId, Reason)>,
+    refused: Option<(MemberId, RejectReason)>,
     propose_at: Option<Timestamp>,
     ask_at: Timestamp,
     /// This node gives way to another cluster: it tells no node which cluster it belongs to.
     yields: bool,
-    outputs: VecDeque<Output>,
+    outputs: VecDeque<FormationOutput>,
     mutant: Option<Mutant>,
 }
 
 #[derive(Debug)]
-enum State {
+enum FormationState {
     Free,
     Accepted(Box<Attempt>),
-    Settled(Arc<Founding>),
+    Settled(Arc<Bootstrap>),
     Replaced,
 }
 
@@ -124,14 +124,14 @@ impl Formation {
     ///
     /// # Errors
     /// [`InvalidSettings`].
-    pub fn new(me: Founder, settings: Settings, seed: u128) -> Result<Self, InvalidSettings> {
+    pub fn new(me: NodeInfo, settings: FormationSettings, seed: u128) -> Result<Self, InvalidSettings> {
         settings.validate()?;
         Ok(Self {
-            random: Random::new(seed, me.id),
+            random: SeededRandom::new(seed, me.id),
             me,
             settings,
-            state: State::Free,
-            seen: Seen::default(),
+            state: FormationState::Free,
+            seen: KnownFounders::default(),
             answered: BTreeMap::new(),
             attempts: 0,
             failures: 0,
@@ -148,65 +148,71 @@ impl Formation {
     ///
     /// # Errors
     /// [`InvalidSettings`].
-    pub fn member(me: Founder, settings: Settings, founding: Arc<Founding>) -> Result<Self, InvalidSettings> {
+    pub fn member(
+        me: NodeInfo,
+        settings: FormationSettings,
+        founding: Arc<Bootstrap>,
+    ) -> Result<Self, InvalidSettings> {
         let mut formation = Self::new(me, settings, 0)?;
-        formation.state = State::Settled(founding);
+        formation.state = FormationState::Settled(founding);
         Ok(formation)
     }
 
     /// Takes in what happened at `now`.
-    pub fn handle(&mut self, now: Timestamp, input: Input) {
+    pub fn handle(&mut self, now: Timestamp, input: FormationInput) {
         match input {
-            Input::Seen(candidate) => self.see(now, candidate),
-            Input::Gone(id) => self.seen.remove(id),
-            Input::Replaced(id) => self.replace(now, id),
-            Input::Receive { from, message } if from.node != self.me.id.node => self.receive(now, from, message),
-            Input::Yields(yields) => self.yields = yields,
-            Input::Receive { .. } | Input::Tick => {}
+            FormationInput::Seen(candidate) => self.see(now, candidate),
+            FormationInput::Gone(id) => self.seen.remove(id),
+            FormationInput::Replaced(id) => self.replace(now, id),
+            FormationInput::Receive { from, message } if from.node != self.me.id.node => {
+                self.receive(now, from, message)
+            }
+            FormationInput::Yields(yields) => self.yields = yields,
+            FormationInput::Receive { .. } | FormationInput::Tick => {}
         }
         self.advance(now);
     }
 
     /// The next order to the driver, oldest first. To be called until there is none after each [`handle`](Self::handle).
-    pub fn poll_output(&mut self) -> Option<Output> {
+    pub fn poll_output(&mut self) -> Option<FormationOutput> {
         self.outputs.pop_front()
     }
 
     /// When [`Input::Tick`] is due, if ever.
     pub fn next_tick(&self) -> Option<Timestamp> {
         match &self.state {
-            State::Free if self.seen.members().next().is_some() => Some(self.ask_at),
-            State::Free if self.sees_enough() => Some(self.propose_at.unwrap_or(Timestamp::ZERO)),
-            State::Free => None,
-            State::Accepted(attempt) => Some(attempt.next_tick()),
-            State::Settled(_) | State::Replaced => None,
+            FormationState::Free if self.seen.members().next().is_some() => Some(self.ask_at),
+            FormationState::Free if self.sees_enough() => Some(self.propose_at.unwrap_or(Timestamp::ZERO)),
+            FormationState::Free => None,
+            FormationState::Accepted(attempt) => Some(attempt.next_tick()),
+            FormationState::Settled(_) | FormationState::Replaced => None,
         }
     }
 
     /// The cluster that this node belongs to.
-    pub fn founding(&self) -> Option<&Arc<Founding>> {
+    pub fn founding(&self) -> Option<&Arc<Bootstrap>> {
         match &self.state {
-            State::Settled(founding) => Some(founding),
+            FormationState::Settled(founding) => Some(founding),
             _ => None,
         }
     }
 
     /// How far this node has come.
-    pub fn phase(&self) -> Phase {
+    pub fn phase(&self) -> FormationPhase {
         match &self.state {
-            State::Free => {
-                Phase::Free { seen: self.seen.free() + 1, expect: self.settings.expect, refused: self.refused }
+            FormationState::Free => {
+                FormationPhase::Free { seen: self.seen.free() + 1, expect: self.settings.expect, refused: self.refused }
             }
-            State::Accepted(attempt) => Phase::Accepted(attempt.proposal().id()),
-            State::Settled(founding) => Phase::Settled(founding.clone()),
-            State::Replaced => Phase::Replaced,
+            FormationState::Accepted(attempt) => FormationPhase::Accepted(attempt.proposal().id()),
+            FormationState::Settled(founding) => FormationPhase::Settled(founding.clone()),
+            FormationState::Replaced => FormationPhase::Replaced,
         }
     }
 
     /// The incarnations that the accepted proposal names. The driver must hand in [`Input::Replaced`] for each that ends.
     pub fn named(&self) -> impl Iterator<Item = MemberId> + '_ {
         let attempt = match &self.state {
-            State::Accepted(attempt) => Some(attempt),
+            FormationState::Accepted(attempt) => Some(attempt),
             _ => None,
         };
         attempt.into_iter().flat_map(|attempt| &attempt.founding().members).map(|founder| founder.id)
@@ -215,9 +221,9 @@ impl Formation {
     /// The addresses of an incarnation: as seen, or as the proposal or the founding says.
     pub fn addrs(&self, id: MemberId) -> Option<&[SocketAddr]> {
         let founding = match &self.state {
-            State::Accepted(attempt) => Some(attempt.founding()),
-            State::Settled(founding) => Some(&**founding),
-            State::Free | State::Replaced => None,
+            FormationState::Accepted(attempt) => Some(attempt.founding()),
+            FormationState::Settled(founding) => Some(&**founding),
+            FormationState::Free | FormationState::Replaced => None,
         };
         let named = || founding?.members.iter().find(|founder| founder.id == id).map(|founder| &founder.addrs[..]);
         self.seen.addrs(id).or_else(named)
@@ -229,7 +235,7 @@ impl Formation {
         self.mutant = Some(mutant);
     }
 
-    fn see(&mut self, now: Timestamp, candidate: Candidate) {
+    fn see(&mut self, now: Timestamp, candidate: FounderCandidate) {
         let cluster = candidate.cluster;
         if cluster.is_some_and(|cluster| self.is_given_up(cluster)) {
             // The node may be free again soon, in another incarnation.
@@ -260,11 +266,11 @@ impl Formation {
 
     fn replace(&mut self, now: Timestamp, id: MemberId) {
         if id == self.me.id {
-            self.state = State::Replaced;
+            self.state = FormationState::Replaced;
             return;
         }
         self.seen.replace(id);
-        if let State::Accepted(attempt) = &mut self.state {
+        if let FormationState::Accepted(attempt) = &mut self.state {
             attempt.replaced(now, id, &mut self.random);
         }
     }
@@ -277,27 +283,33 @@ impl Formation {
                 attempt.replaced(now, founder.id, &mut self.random);
             }
         }
-        self.state = State::Accepted(attempt);
+        self.state = FormationState::Accepted(attempt);
         self.propose_at = None;
     }
 
-    fn settle(&mut self, founding: Arc<Founding>) {
+    fn settle(&mut self, founding: Arc<Bootstrap>) {
         let founder = founding.names(self.me.id);
-        self.state = State::Settled(founding.clone());
-        self.outputs.push_back(if founder { Output::Formed(founding) } else { Output::Joined(founding) });
+        self.state = FormationState::Settled(founding.clone());
+        self.outputs.push_back(if founder {
+            FormationOutput::Formed(founding)
+        } else {
+            FormationOutput::Joined(founding)
+        });
     }
 
     /// Leaves the accepted proposal, for one of the three reasons, and says so.
-    fn give_up(&mut self, refused: Option<(MemberId, Reason)>) {
-        let State::Accepted(attempt) = std::mem::replace(&mut self.state, State::Free) else { return };
+    fn give_up(&mut self, refused: Option<(MemberId, RejectReason)>) {
+        let FormationState::Accepted(attempt) = std::mem::replace(&mut self.state, FormationState::Free) else {
+            return;
+        };
         self.failures = self.failures.saturating_add(1);
         self.refused = refused;
         let id = attempt.proposal().id();
         for to in attempt.others() {
-            self.send(to, FormationMessage::Refused { id, reason: Reason::Over });
+            self.send(to, FormationMessage::Refused { id, reason: RejectReason::Over });
         }
         match refused {
-            Some((from, Reason::Settings)) => self.seen.miss(from),
+            Some((from, RejectReason::Settings)) => self.seen.miss(from),
             Some(_) => {}
             None => attempt.silent().for_each(|id| self.seen.miss(id)),
         }
@@ -305,30 +317,30 @@ impl Formation {
 
     /// Sends what is due, and carries out a verdict.
     fn advance(&mut self, now: Timestamp) {
-        if let State::Accepted(attempt) = &mut self.state {
+        if let FormationState::Accepted(attempt) = &mut self.state {
             attempt.advance(now, &mut self.random, &mut self.outputs);
             match attempt.verdict() {
-                Some(Verdict::Form) => self.form(),
-                Some(Verdict::Abandon) => self.give_up(None),
+                Some(ProposalVerdict::Form) => self.form(),
+                Some(ProposalVerdict::Abandon) => self.give_up(None),
                 None => {}
             }
         }
-        if matches!(self.state, State::Free) {
+        if matches!(self.state, FormationState::Free) {
             self.look_around(now);
         }
     }
 
     fn form(&mut self) {
-        let State::Accepted(attempt) = &self.state else { return };
+        let FormationState::Accepted(attempt) = &self.state else { return };
         let (founding, others) = (Arc::new(attempt.founding().clone()), attempt.others());
         for to in others {
-            self.send(to, FormationMessage::Formed(Box::new(Founding::clone(&founding))));
+            self.send(to, FormationMessage::Formed(Box::new(Bootstrap::clone(&founding))));
         }
         self.settle(founding);
     }
 
     fn send(&mut self, to: MemberId, message: FormationMessage) {
-        self.outputs.push_back(Output::Send { to, message });
+        self.outputs.push_back(FormationOutput::Send { to, message });
     }
 }
 

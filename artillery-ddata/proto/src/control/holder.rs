@@ -10,9 +10,9 @@ use std::{
 };
 
 use super::{
-    Founder,
+    NodeInfo,
     log::{Configs, LogIndex},
-    message::{Leave, Promotion, Renewal, Renewed, Stage},
+    message::{Leave, LeaveStage, Promotion, Renewal, Renewed},
 };
 use crate::{MemberId, NodeId, Timestamp};
 
@@ -24,7 +24,7 @@ const REMEMBERED: usize = 64;
 
 /// What an answer to a renewal changes at this node.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub(crate) struct Learned {
+pub(crate) struct RenewalOutcome {
     /// The new end of this node's lease, if that is later than before.
     pub lease: Option<Timestamp>,
     /// When that lease was asked for: this node served then.
@@ -43,8 +43,8 @@ pub(crate) struct Learned {
 /// Asks for leases.
 #[derive(Debug)]
 #[cfg_attr(feature = "mutants", derive(Clone))]
-pub(crate) struct Holder {
-    me: Founder,
+pub(crate) struct LeaseClient {
+    me: NodeInfo,
     configs: Arc<Configs>,
     /// The last log entry that all chains of this node act by.
     acted: LogIndex,
@@ -71,9 +71,9 @@ pub(crate) struct Holder {
     promotions: BTreeSet<Promotion>,
 }
 
-impl Holder {
+impl LeaseClient {
     /// The lease client of a node that has acted by `configs`.
-    pub(crate) fn new(me: Founder, configs: Arc<Configs>) -> Self {
+    pub(crate) fn new(me: NodeInfo, configs: Arc<Configs>) -> Self {
         Self {
             me,
             acted: configs.applied(),
@@ -196,7 +196,7 @@ impl Holder {
     /// Asks with the next renewal, which is due now, to leave. The node serves on until a leader agrees.
     pub(crate) fn leave(&mut self, now: Timestamp) {
         if !self.leave.is_asked() {
-            self.leave.stage = Stage::Asks;
+            self.leave.stage = LeaveStage::Asks;
             self.next_at = now;
         }
     }
@@ -213,7 +213,7 @@ impl Holder {
     /// Takes the wish to leave back, and a resignation with it.
     pub(crate) fn stay(&mut self, now: Timestamp) {
         if self.leave.is_asked() {
-            self.take_back(now, self.leave.back(Stage::Stays));
+            self.take_back(now, self.leave.back(LeaveStage::Stays));
         }
     }
 
@@ -277,8 +277,8 @@ impl Holder {
     }
 
     /// Takes in an answer.
-    pub(crate) fn answered(&mut self, now: Timestamp, from: MemberId, renewed: Renewed) -> Learned {
-        let Some(&sent) = self.sent.get(&renewed.number) else { return Learned::default() };
+    pub(crate) fn answered(&mut self, now: Timestamp, from: MemberId, renewed: Renewed) -> RenewalOutcome {
+        let Some(&sent) = self.sent.get(&renewed.number) else { return RenewalOutcome::default() };
         let is_led = self.leader.is_some_and(|leader| leader != from) && self.silent <= 1;
         match renewed.leader {
             Some(leader) if leader == from => {
@@ -306,7 +306,8 @@ impl Holder {
         if is_newer {
             self.answered = Some((from, renewed.number));
         }
-        let mut learned = Learned { released: renewed.released && self.leave.is_asked(), ..Learned::default() };
+        let mut learned =
+            RenewalOutcome { released: renewed.released && self.leave.is_asked(), ..RenewalOutcome::default() };
         if let Some(configs) = renewed.configs {
             let configs = Arc::<Configs>::from(configs);
             if self.learn(&configs) {
@@ -314,8 +315,10 @@ impl Holder {
             }
         }
         match renewed.leave {
-            Some(next) if self.leave.stage == Stage::Asks && next == self.leave.resigned() => learned.resigns = true,
-            Some(next) if self.leave.has_resigned() && next == self.leave.back(Stage::Asks) => {
+            Some(next) if self.leave.stage == LeaveStage::Asks && next == self.leave.resigned() => {
+                learned.resigns = true
+            }
+            Some(next) if self.leave.has_resigned() && next == self.leave.back(LeaveStage::Asks) => {
                 self.take_back(now, next);
                 learned.serves_again = true;
             }
@@ -336,7 +339,7 @@ impl Holder {
 }
 
 #[cfg(feature = "mutants")]
-impl Holder {
+impl LeaseClient {
     /// Test-only: writes down all that the lease client's conduct depends on, except the content of the log's entries. Two
     /// lease clients that write the same and share a log go on in the same way.
     ///

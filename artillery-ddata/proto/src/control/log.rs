@@ -15,7 +15,7 @@ pub use self::{
     configs::{Configs, OutOfOrder},
     stream::{Follow, LogStream, NextEntry},
 };
-use super::{Founder, Founding, first_configs};
+use super::{Bootstrap, NodeInfo, first_configs};
 use crate::{ChainConfig, Epoch, MemberId};
 
 /// A future behind a pointer, as object-safe traits need it.
@@ -51,14 +51,14 @@ impl fmt::Display for Term {
 /// A change that is proposed to the log.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[non_exhaustive]
-pub enum Change {
+pub enum ConfigChange {
     /// New configurations, each of which counts only while the one that it replaces is the present one.
     Chains(Vec<ChainChange>),
     /// Incarnations that belong to the cluster from now on, and incarnations that are over. A new incarnation of a node
     /// replaces the known one.
     Nodes {
         /// Incarnations that came.
-        add: Vec<Founder>,
+        add: Vec<NodeInfo>,
         /// Incarnations that went. One that a configuration names stays.
         remove: Vec<MemberId>,
     },
@@ -81,7 +81,7 @@ pub struct LogEntry {
     /// The term of the leader that proposed it; 0 for an entry made by the founding.
     pub term: Term,
     /// The proposed change; [`Configs::apply`] decides whether it counts.
-    pub change: Change,
+    pub change: ConfigChange,
 }
 
 /// A change was not taken.
@@ -135,7 +135,7 @@ pub trait ConfigLog: Send + Sync + fmt::Debug + 'static {
     ///
     /// # Errors
     /// [`AppendError`]; all but [`AppendError::OutcomeUnknown`] mean that this call never appends the change.
-    fn append(&self, term: Term, at: LogIndex, change: Change) -> BoxFuture<'_, Result<(), AppendError>>;
+    fn append(&self, term: Term, at: LogIndex, change: ConfigChange) -> BoxFuture<'_, Result<(), AppendError>>;
 
     /// All entries from `from` on, in order and without a gap, also future ones: the stream ends only with the log.
     /// `from` 0 means from the first.
@@ -186,15 +186,15 @@ pub struct Static {
 
 impl Static {
     /// The log of one entry: [`first_configs`].
-    pub fn new(founding: &Founding) -> Self {
+    pub fn new(founding: &Bootstrap) -> Self {
         let changes = first_configs(founding).into_iter().map(|config| ChainChange { replaces: Epoch(0), config });
-        let entry = LogEntry { index: LogIndex(1), term: Term(0), change: Change::Chains(changes.collect()) };
+        let entry = LogEntry { index: LogIndex(1), term: Term(0), change: ConfigChange::Chains(changes.collect()) };
         Self { entries: vec![entry], configs: Arc::new(Configs::of(founding)) }
     }
 }
 
 impl ConfigLog for Static {
-    fn append(&self, _term: Term, _at: LogIndex, _change: Change) -> BoxFuture<'_, Result<(), AppendError>> {
+    fn append(&self, _term: Term, _at: LogIndex, _change: ConfigChange) -> BoxFuture<'_, Result<(), AppendError>> {
         Box::pin(std::future::ready(Err(AppendError::ReadOnly)))
     }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Founder,
+    NodeInfo,
     log::{Configs, LogIndex},
 };
 use crate::{ChainId, Epoch, MemberId, Sequence};
@@ -19,7 +19,7 @@ pub struct Renewal {
     /// The highest renewal that the receiver has answered: shows that this one was sent after that answer came (trap 42).
     pub answered: u64,
     /// The sender, in its incarnation, and its addresses.
-    pub me: Founder,
+    pub me: NodeInfo,
     /// The last entry of the configuration log that all of its chains act by.
     pub applied: LogIndex,
     /// Whether the sender wants to leave its chains, and how far it has come.
@@ -37,12 +37,12 @@ pub struct Leave {
     /// Counts how often the node took back its wish to leave, or its resignation.
     pub number: u32,
     /// How far the node has come since.
-    pub stage: Stage,
+    pub stage: LeaveStage,
 }
 
 /// The stages of leaving.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug, Serialize, Deserialize)]
-pub enum Stage {
+pub enum LeaveStage {
     /// The node stays.
     #[default]
     Stays,
@@ -55,21 +55,21 @@ pub enum Stage {
 impl Leave {
     /// Whether the node wants to leave, or has resigned already.
     pub fn is_asked(self) -> bool {
-        self.stage >= Stage::Asks
+        self.stage >= LeaveStage::Asks
     }
 
     /// Whether the node serves nothing.
     pub fn has_resigned(self) -> bool {
-        self.stage == Stage::Resigned
+        self.stage == LeaveStage::Resigned
     }
 
     /// The value after the leader's agreement.
     pub fn resigned(self) -> Self {
-        Self { stage: Stage::Resigned, ..self }
+        Self { stage: LeaveStage::Resigned, ..self }
     }
 
     /// The value after this one is taken back.
-    pub fn back(self, stage: Stage) -> Self {
+    pub fn back(self, stage: LeaveStage) -> Self {
         Self { number: self.number.saturating_add(1), stage }
     }
 }
@@ -89,9 +89,9 @@ pub struct Report {
     /// The member's commit watermark.
     pub watermark: Sequence,
     /// The time to the successor and back.
-    pub hop: Way,
+    pub hop: PathDelay,
     /// The time of an update from here to the tail, and of the watermark back.
-    pub commit: Way,
+    pub commit: PathDelay,
     /// At a head: for so long far less was committed than before, though something was under way all the time.
     pub slowed: Duration,
     /// At a head: it is closed, orders nothing, and all that it ordered is committed.
@@ -104,7 +104,7 @@ pub struct Report {
 
 /// How long a path takes, by one probe after the other.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
-pub struct Way {
+pub struct PathDelay {
     /// The sequence that is waited for, and for how long so far.
     pub waits: Option<(Sequence, Duration)>,
     /// How long the last probe took.
@@ -113,7 +113,7 @@ pub struct Way {
     pub usual: Duration,
 }
 
-impl Way {
+impl PathDelay {
     /// How long the path takes now.
     pub fn takes(&self) -> Duration {
         self.took.max(self.waits.map_or(Duration::ZERO, |(_, age)| age))
@@ -142,7 +142,7 @@ pub struct Promotion {
 
 /// An operator's order to one node.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub enum Arrange {
+pub enum AdminCommand {
     /// The node leaves its chains: this incarnation serves nothing more, and goes on forwarding requests.
     Leave,
     /// The node, as the leader, brings the serving members of a chain into this order.

@@ -7,7 +7,7 @@ use std::{cmp::Reverse, collections::BTreeMap};
 
 use sha2::{Digest, Sha256};
 
-use super::Founding;
+use super::Bootstrap;
 use crate::{ChainConfig, ChainId, ChainMember, ClusterId, Epoch, MemberId, NodeId, Role};
 
 /// The chain that `key` belongs to, of `chains` (at least 1).
@@ -59,7 +59,7 @@ fn score(cluster: ClusterId, chain: ChainId, node: NodeId) -> u64 {
 ///
 /// The first [`replicas`](super::ChainSettings::replicas) founders by [`rank`] serve; the others are spares and aren't
 /// named. Heads and tails are chosen so that no node is one much more often than another; the rank decides between equals.
-pub fn first_configs(founding: &Founding) -> Vec<ChainConfig> {
+pub fn first_configs(founding: &Bootstrap) -> Vec<ChainConfig> {
     let settings = founding.settings;
     let mut serving: Vec<_> = (0..settings.chains)
         .map(|chain| {

@@ -6,14 +6,14 @@ use std::{collections::BTreeSet, fmt, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
-use super::{Founder, History, Relation, Term, log::LogIndex};
+use super::{History, NodeInfo, Relation, Term, log::LogIndex};
 use crate::{ChainConfig, ChainId, ClusterId, Epoch, MemberId, Role, Sequence, Version};
 
 /// A node's answer to the question what it has.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Standing {
     /// The node, in its incarnation.
-    pub me: Founder,
+    pub me: NodeInfo,
     /// The cluster that the node belongs to.
     pub cluster: ClusterId,
     /// The history that the node belongs to.
@@ -80,11 +80,11 @@ pub struct Plan {
     /// The history that ends.
     pub history: History,
     /// The node that goes on alone.
-    pub by: Founder,
+    pub by: NodeInfo,
     /// Known voters that didn't answer.
     pub silent: BTreeSet<MemberId>,
     /// What is kept of each chain, and what may be missing.
-    pub chains: Vec<Kept>,
+    pub chains: Vec<KeptChain>,
     /// The highest epoch that any answering node knows.
     pub newest: Epoch,
     /// The last log entry that any answering node knows.
@@ -102,7 +102,7 @@ pub struct Recovered {
 
 /// What is kept of a chain.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Kept {
+pub struct KeptChain {
     /// Which chain.
     pub chain: ChainId,
     /// The epoch in which this history was served last.
@@ -117,7 +117,7 @@ pub struct Kept {
     pub gone_on_to: Option<Epoch>,
 }
 
-impl fmt::Display for Kept {
+impl fmt::Display for KeptChain {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { chain, epoch, last, watermark, in_touch, gone_on_to } = self;
         write!(f, "chain {}: everything up to version {last} is kept, as served in epoch {epoch}", chain.0)?;
@@ -322,13 +322,13 @@ fn best<'a>(all: &[&'a Standing]) -> Result<&'a Standing, NotRecovered> {
     candidates.into_iter().min_by_key(|standing| standing.me.id).ok_or(NotRecovered::Scattered)
 }
 
-fn kept(chosen: &Standing, chain: &ChainStanding, all: &[&Standing]) -> Option<Kept> {
+fn kept(chosen: &Standing, chain: &ChainStanding, all: &[&Standing]) -> Option<KeptChain> {
     let (id, epoch) = (chain.config.chain, chain.serves?);
     let known = all.iter().flat_map(|standing| &standing.chains).filter(|other| other.config.chain == id);
     // A newer epoch in which the chosen node serves has committed nothing without it.
     let without = known.filter(|other| other.config.epoch > epoch);
     let without = without.filter(|other| other.config.role(chosen.me.id) != Some(Role::Serving));
-    Some(Kept {
+    Some(KeptChain {
         chain: id,
         epoch,
         last: chain.last,

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Founder, recovery::Standing};
+use super::{NodeInfo, recovery::Standing};
 use crate::{ClusterId, MemberId, Role};
 
 /// A member that was heard less than so many leases ago counts as alive.
@@ -54,7 +54,7 @@ pub enum NotFounded {
     #[error("{} is the node that founds the new cluster", by.name)]
     Elsewhere {
         /// The founding node.
-        by: Founder,
+        by: NodeInfo,
     },
     /// The cluster has no log of configurations: its members never change.
     #[error("the configuration of this cluster never changes: start its nodes again")]
@@ -79,7 +79,7 @@ pub fn found(
     waited: Duration,
     lease: Duration,
     founds: bool,
-) -> Result<Founder, NotFounded> {
+) -> Result<NodeInfo, NotFounded> {
     let first = standings.first().ok_or(NotFounded::Nobody)?;
     let all: Vec<_> = standings.iter().filter(|standing| standing.cluster == asked).collect();
     let by = all.iter().map(|standing| &standing.me).min_by_key(|founder| founder.id);
@@ -124,7 +124,7 @@ mod tests {
         let config =
             ChainConfig { chain: ChainId(0), epoch: Epoch(4), index: 9, mode: Mode::Craq, min_members: 1, members };
         Standing {
-            me: Founder { id: id(node, life), name: format!("n{node}"), addrs: vec![] },
+            me: NodeInfo { id: id(node, life), name: format!("n{node}"), addrs: vec![] },
             cluster: CLUSTER,
             history: History::first(CLUSTER),
             applied: LogIndex(9),

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     outline::Outline,
-    snapshot::{Progress, SnapshotPart},
+    snapshot::{SnapshotPart, SnapshotProgress},
 };
 use crate::{ChainId, Epoch, Sequence, Version, types::update::Update};
 
@@ -63,7 +63,7 @@ pub struct Chunk {
     /// Which update.
     pub version: Version,
     /// Where the piece belongs.
-    pub part: Part,
+    pub part: ChunkPart,
     /// 1 to [`MAX_CHUNK`] bytes of the update's keys and values, one behind the other.
     pub bytes: Bytes,
 }
@@ -73,7 +73,7 @@ pub const MAX_CHUNK: usize = 64 << 10;
 
 /// Where a piece of an update belongs.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub enum Part {
+pub enum ChunkPart {
     /// At the beginning; what the update is.
     First(Outline),
     /// Behind so many bytes.
@@ -120,24 +120,24 @@ pub struct Control {
     /// To the successor: the sender knows where the receiver's history stands, and that it is a prefix of its own.
     pub following: bool,
     /// To the successor: the histories part; what to drop before going on.
-    pub cut: Option<Cut>,
+    pub cut: Option<Truncate>,
     /// To the successor: the epoch is open for it once it holds all up to here (rule 5.5).
     pub open: Option<Sequence>,
     /// To the tail: the version query that waits for its answer (0: none).
     pub query: u64,
     /// From the tail: the highest query asked by the receiver, and the watermark at a moment after it was received.
-    pub answer: Option<Answer>,
+    pub answer: Option<VersionAnswer>,
     /// To the head: the barrier that waits to be ordered (0: none).
     pub barrier: u64,
     /// From the head: the highest barrier ordered for the receiver, and its sequence.
-    pub ordered: Option<Answer>,
+    pub ordered: Option<VersionAnswer>,
     /// To the predecessor: the sender is in the middle of a snapshot, and has no history until that is through.
-    pub snapshot: Option<Box<Progress>>,
+    pub snapshot: Option<Box<SnapshotProgress>>,
 }
 
 /// Where a successor's history parts from its predecessor's.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Cut {
+pub struct Truncate {
     /// The newest version that the successor said it had. It drops nothing once that has changed: the word came late.
     pub said: Version,
     /// The newest version common to both; everything above goes.
@@ -146,7 +146,7 @@ pub struct Cut {
 
 /// The answer to a numbered question.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Answer {
+pub struct VersionAnswer {
     /// The number of the question; it answers all lower ones too.
     pub number: u64,
     /// A watermark or the place of a barrier.

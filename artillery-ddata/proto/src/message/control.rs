@@ -10,7 +10,7 @@ use crate::control::{
 
 /// What one node asks of another one.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Call {
+pub enum ControlCall {
     /// It lives, and asks for a lease; of which history it is, if of any yet.
     Renewal(Option<History>, Renewal),
     /// A message of the group that keeps the log.
@@ -21,7 +21,7 @@ pub enum Call {
 
 /// What the other one says to it. Who has nothing to say ends the stream instead.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Answer {
+pub enum ControlAnswer {
     /// To [`Call::Renewal`], and of which history the one is who says it, if of any yet.
     Renewed(Option<History>, Box<Renewed>),
     /// To [`Call::Log`].

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     Version,
     types::keep::keep,
-    types::update::{Change, Outcome, RequestKey, Update, UpdateKind},
+    types::update::{KeyChange, RequestKey, RequestOutcome, Update, UpdateKind},
 };
 
 /// The lengths of a key and of what it is to hold, in bytes.
@@ -33,7 +33,7 @@ pub struct Outline {
     /// Whose request it answers.
     pub request: Option<RequestKey>,
     /// What came of the request.
-    pub outcome: Outcome,
+    pub outcome: RequestOutcome,
     /// The head's stamp.
     pub chain_time: u64,
     /// Its keys and values, by their lengths.
@@ -45,7 +45,7 @@ impl Outline {
     pub fn of(update: &Update) -> Self {
         // Frames can't say more; `encode` refuses what was cut off here, since the bytes are more than stated then.
         let len = |bytes: &Bytes| u32::try_from(bytes.len()).unwrap_or(u32::MAX);
-        let lengths = |change: &Change| Lengths { key: len(&change.key), value: change.value.as_ref().map(len) };
+        let lengths = |change: &KeyChange| Lengths { key: len(&change.key), value: change.value.as_ref().map(len) };
         Self {
             kind: update.kind,
             request: update.request,
@@ -65,7 +65,7 @@ impl Outline {
         if self.bytes() != body.len() as u64 {
             return None;
         }
-        let mut pieces = Pieces::of(body);
+        let mut pieces = BodyReader::of(body);
         let changes = self.changes.iter().map(|lengths| pieces.next(lengths)).collect();
         let Self { kind, request, outcome, chain_time, .. } = self;
         Some(Update { version, kind, request, outcome, chain_time, changes })
@@ -73,21 +73,21 @@ impl Outline {
 }
 
 /// Takes a body apart whose length has been checked.
-pub(crate) struct Pieces<'a> {
+pub(crate) struct BodyReader<'a> {
     body: &'a Bytes,
     at: usize,
 }
 
-impl<'a> Pieces<'a> {
+impl<'a> BodyReader<'a> {
     pub(crate) fn of(body: &'a Bytes) -> Self {
         Self { body, at: 0 }
     }
 
-    pub(crate) fn next(&mut self, lengths: &Lengths) -> Change {
+    pub(crate) fn next(&mut self, lengths: &Lengths) -> KeyChange {
         let value_at = self.at + lengths.key as usize;
         let end = value_at + lengths.value.unwrap_or(0) as usize;
         let start = std::mem::replace(&mut self.at, end);
         let (key, value) = keep(self.body, start..end, value_at);
-        Change { key, value: lengths.value.map(|_| value) }
+        KeyChange { key, value: lengths.value.map(|_| value) }
     }
 }

@@ -6,8 +6,8 @@ use crate::{
     ChainId, ClusterId, Epoch, MemberId, Routing, Sequence,
     api::{Query, ReadMode, Reply, Write},
     control::{
-        Founder, History,
-        message::{Arrange, ArrangeError},
+        History, NodeInfo,
+        message::{AdminCommand, ArrangeError},
         recovery::{NotRecovered, Recovered, Standing},
         succession::NotFounded,
     },
@@ -65,7 +65,7 @@ pub enum Operation {
     /// Say how the node stands.
     Status,
     /// Do what an operator wants.
-    Arrange(Arrange),
+    Arrange(AdminCommand),
     /// Say what the node has, in case that others are lost for good.
     Survey,
     /// Go on alone under a new history, if the others are lost for good.
@@ -120,5 +120,5 @@ pub enum ResponseAnswer {
     /// What came of a recovery.
     Recovered(Result<Box<Recovered>, NotRecovered>),
     /// The node has given its cluster up: the nodes of it that answered this one, itself first. Or why it hasn't.
-    Founds(Result<Vec<Founder>, NotFounded>),
+    Founds(Result<Vec<NodeInfo>, NotFounded>),
 }

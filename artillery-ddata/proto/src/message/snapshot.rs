@@ -4,7 +4,7 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
 use super::raw;
-use crate::{Epoch, Sequence, Version, store::Record, types::update::Outcome};
+use crate::{Epoch, Sequence, Version, store::ScanRecord, types::update::RequestOutcome};
 
 /// A part of a snapshot, from a source to the joiner behind it.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -12,7 +12,7 @@ pub struct SnapshotPart {
     /// Which one: the source's number, at least 1, rising within an epoch.
     pub id: u64,
     /// What stands before it. A joiner takes it in only if it has exactly that.
-    pub at: Mark,
+    pub at: SnapshotCursor,
     /// The source's commit watermark when it made this part: keys are shown as they were then, or at some moment between the
     /// beginning of the snapshot and then.
     pub watermark: Sequence,
@@ -24,11 +24,11 @@ pub struct SnapshotPart {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum SnapshotContent {
     /// The first: what the snapshot is.
-    Begin(Beginning),
+    Begin(SnapshotHeader),
     /// Entries of the table of sessions, never none.
     Sessions(Vec<SessionEntry>),
     /// Records in key order, never none, and none of them a tombstone.
-    Records(Vec<Record>),
+    Records(Vec<ScanRecord>),
     /// A piece of one record whose value is too large for one part.
     Piece(RecordPiece),
     /// The last: there is nothing more.
@@ -37,7 +37,7 @@ pub enum SnapshotContent {
 
 /// What a snapshot is.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Beginning {
+pub struct SnapshotHeader {
     /// The newest version that the joiner said it had ([`Version::NONE`] too, if it was in the middle of another
     /// snapshot). It takes up nothing once that has changed: the word came late.
     pub said: Version,
@@ -84,7 +84,7 @@ pub enum SessionEntry {
         /// The update that recorded it.
         version: Version,
         /// What came of it.
-        outcome: Outcome,
+        outcome: RequestOutcome,
         /// The value that it took away, at most [`MAX_TAKEN`](crate::types::update::MAX_TAKEN) bytes.
         #[serde(with = "raw")]
         taken: Option<Bytes>,
@@ -93,7 +93,7 @@ pub enum SessionEntry {
 
 /// A place in a snapshot: all that stands before it.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Default, Debug, Serialize, Deserialize)]
-pub struct Mark {
+pub struct SnapshotCursor {
     /// Entries of the table of sessions.
     pub sessions: u64,
     /// The key of the last whole record; `None`: there is none yet.
@@ -105,11 +105,11 @@ pub struct Mark {
 
 /// Where a joiner stands that is in the middle of a snapshot, and so has no history.
 #[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
-pub struct Progress {
+pub struct SnapshotProgress {
     /// Which snapshot of this epoch; 0: none yet.
     pub id: u64,
     /// What has come of it.
-    pub mark: Mark,
+    pub mark: SnapshotCursor,
     /// Please send from behind that, whatever was sent before.
     pub again: bool,
     /// The newest update that it keeps for afterwards.

@@ -2,11 +2,11 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use super::{Node, Output};
+use super::{NodeMachine, NodeOutput};
 use crate::{
     ChainConfig, ChainId, Timestamp,
     control::{Configs, log::LogIndex},
-    runner::Order,
+    runner::ChainOrder,
 };
 
 /// The configurations that the chains have been told.
@@ -17,7 +17,7 @@ pub(super) struct Acting {
     waits: BTreeSet<ChainId>,
 }
 
-impl Node {
+impl NodeMachine {
     /// Tells the chains the newest configurations, once they act by the ones that they were told before.
     pub(super) fn act(&mut self) {
         let configs = self.holder.configs().clone();
@@ -25,24 +25,24 @@ impl Node {
             return;
         }
         if self.state.configs.history() != configs.history() {
-            self.outputs.push_back(Output::Begins(configs.clone()));
+            self.outputs.push_back(NodeOutput::Begins(configs.clone()));
         }
         for config in configs.iter() {
             let order = self.order(&configs, config);
-            self.outputs.push_back(Output::Order(config.chain, order));
+            self.outputs.push_back(NodeOutput::Order(config.chain, order));
         }
         let waits = configs.iter().map(|config| config.chain).collect();
         self.acting = Some(Acting { configs, waits });
     }
 
-    fn order(&self, configs: &Configs, config: &ChainConfig) -> Order {
+    fn order(&self, configs: &Configs, config: &ChainConfig) -> ChainOrder {
         let upto = configs.applied();
         match config.role(self.me) {
             Some(_) => {
                 let history = configs.history().life();
-                Order::Enter { config: Arc::new(config.clone()), history, upto }
+                ChainOrder::Enter { config: Arc::new(config.clone()), history, upto }
             }
-            None => Order::Expelled { epoch: config.epoch, upto },
+            None => ChainOrder::Expelled { epoch: config.epoch, upto },
         }
     }
 
@@ -63,7 +63,7 @@ impl Node {
         self.acted = Some(configs.applied());
         self.holder.acts_by(now, configs.applied());
         self.state.configs = configs.clone();
-        self.outputs.push_back(Output::Acts(configs));
+        self.outputs.push_back(NodeOutput::Acts(configs));
         // The node first looks for other members one lease after its beginning.
         self.begin_to_look(now);
         self.see_whether_left();

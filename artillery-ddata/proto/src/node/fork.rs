@@ -2,9 +2,9 @@
 
 use std::fmt;
 
-use super::Node;
+use super::NodeMachine;
 
-impl Node {
+impl NodeMachine {
     /// Writes down all that the node's conduct depends on, except the content of the log's entries. Two nodes that write the same
     /// and share a log go on in the same way.
     ///

@@ -2,20 +2,20 @@
 
 use std::{collections::BTreeSet, net::SocketAddr, sync::Arc};
 
-use super::{Fate, Reason};
+use super::{ChangeReason, ProposalFate};
 use crate::{
     ChainId, ClusterId, Epoch, MemberId, Timestamp,
     control::{
         Configs, Term,
-        log::{Change, LogIndex},
+        log::{ConfigChange, LogIndex},
         message::{Renewal, Renewed, ReorderError, Unsettled},
     },
-    runner::{Lease, Order, Word},
+    runner::{ChainOrder, Lease, Word},
 };
 
 /// What happened.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Input {
+pub enum NodeInput {
     /// This node's view of the log's group has changed.
     Log {
         /// The term in which this node leads, if it does.
@@ -39,7 +39,7 @@ pub enum Input {
         /// The place that the proposal was to take.
         at: LogIndex,
         /// What became of the proposal.
-        fate: Fate,
+        fate: ProposalFate,
     },
     /// [`Output::SetVoters`] has ended, with success or without.
     VotersSet,
@@ -98,9 +98,9 @@ pub enum Input {
 
 /// What the driver is to do.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Output {
+pub enum NodeOutput {
     /// Pass an order to a chain. The orders to one chain keep their order.
-    Order(ChainId, Order),
+    Order(ChainId, ChainOrder),
     /// Pass a lease to every chain: only the newest one counts.
     Lease(Lease),
     /// Another history begins, and the chains are told next. Local readers must know it first (trap 58).
@@ -121,9 +121,9 @@ pub enum Output {
         /// The place that it must take.
         at: LogIndex,
         /// The change.
-        change: Change,
+        change: ConfigChange,
         /// Why, for operators.
-        why: Vec<Reason>,
+        why: Vec<ChangeReason>,
     },
     /// Replace the voters of the log's group. One such change at a time.
     SetVoters {
@@ -157,13 +157,13 @@ pub enum Output {
         by: ClusterId,
     },
     /// Tell operators of an event.
-    Event(Event),
+    Event(NodeEvent),
 }
 
 /// Something that operators should know.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
-pub enum Event {
+pub enum NodeEvent {
     /// The node can't leave its chains now: it stays.
     Stays,
     /// The node has resigned and can't be removed from its chains now: it serves again.
@@ -198,7 +198,7 @@ pub enum Event {
 
 /// The node's state, for status and metrics.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct State {
+pub struct NodeState {
     /// The configurations that all chains of the node act by.
     pub configs: Arc<Configs>,
     /// When its lease ends, by its own clock.

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeSet;
 
-use super::{Event, Node, Output};
+use super::{NodeEvent, NodeMachine, NodeOutput};
 use crate::{
     ChainConfig, ChainId, Timestamp,
     control::message::Farewell,
-    runner::{Lease, Order},
+    runner::{ChainOrder, Lease},
 };
 
 /// A stopping node ends after so many times the lease though its chains may not go on without it yet: nodes that leave together
@@ -65,7 +65,7 @@ impl Leaving {
     }
 }
 
-impl Node {
+impl NodeMachine {
     /// Asks to leave. A stopping node goes on asking until it ends, also when a drain of it is given up.
     pub(super) fn leave(&mut self, now: Timestamp, until: Option<Timestamp>) {
         let is_to_stop = self.holder.leaves().is_asked() && self.leaving.stays_at.is_none();
@@ -79,7 +79,7 @@ impl Node {
         self.holder.leave(now);
         self.see_whether_left();
         if self.ends_at_once() && self.leaving.ends_at.is_some() && self.is_last() {
-            self.end(Event::EndsChain);
+            self.end(NodeEvent::EndsChain);
         }
     }
 
@@ -136,14 +136,14 @@ impl Node {
             Farewell::HandsOver => {
                 self.leaving.take_back_word();
                 self.wait_on(now);
-                self.say_once(Event::HandsOver);
+                self.say_once(NodeEvent::HandsOver);
             }
             // A node that gives way listens to few nodes, so others may be there unknown to it. A node that an operator has
             // go on alone is to be the source of the nodes that come (trap 69).
             Farewell::Ends if self.yields() || self.leaving.is_kept => self.wait_on(now),
             // Other leaving nodes must hear it too, which takes a quorum.
             Farewell::Ends if self.keeps_log() => self.end_soon(now),
-            Farewell::Ends => self.end(Event::EndsChain),
+            Farewell::Ends => self.end(NodeEvent::EndsChain),
         }
     }
 
@@ -180,7 +180,7 @@ impl Node {
             return self.wait_on(now);
         }
         if self.leaving.ends_soon {
-            return self.end(Event::EndsChain);
+            return self.end(NodeEvent::EndsChain);
         }
         let may_be_last = self.may_be_last(now);
         if may_be_last && !self.is_last() && !std::mem::replace(&mut self.leaving.has_asked_members, true) {
@@ -188,11 +188,11 @@ impl Node {
             self.ask_members(now);
         } else if may_be_last || self.is_last() {
             self.wait_on(now);
-            self.say_once(Event::Waits);
+            self.say_once(NodeEvent::Waits);
         } else if self.has_late_chain() && !std::mem::replace(&mut self.leaving.has_waited_for_chains, true) {
             self.wait_on(now);
         } else {
-            self.end(Event::GivesUp);
+            self.end(NodeEvent::GivesUp);
         }
     }
 
@@ -211,19 +211,19 @@ impl Node {
         !self.leaving.goes_on.is_some_and(lately) && !self.holder.configs().iter().filter(is_serving).all(goes_on)
     }
 
-    fn say_once(&mut self, event: Event) {
+    fn say_once(&mut self, event: NodeEvent) {
         if !self.leaving.has_said_why {
             self.leaving.has_said_why = true;
-            self.outputs.push_back(Output::Event(event));
+            self.outputs.push_back(NodeOutput::Event(event));
         }
     }
 
     /// The stopping node waits no longer.
-    fn end(&mut self, why: Event) {
+    fn end(&mut self, why: NodeEvent) {
         self.leaving.ends_at = None;
         if self.leaving.is_awaited {
             self.leaving.is_awaited = false;
-            self.outputs.extend([Output::Event(why), Output::Left]);
+            self.outputs.extend([NodeOutput::Event(why), NodeOutput::Left]);
         }
     }
 
@@ -235,7 +235,7 @@ impl Node {
             self.leaving.released |= !self.keeps_log();
             return self.see_whether_left();
         }
-        self.outputs.push_back(Output::Event(Event::Stays));
+        self.outputs.push_back(NodeOutput::Event(NodeEvent::Stays));
         self.holder.stay(now);
         self.leaving.released = false;
         if had_resigned {
@@ -251,7 +251,7 @@ impl Node {
         if self.leaving.is_awaited && may_end && !self.holder.configs().names(self.me) {
             self.leaving.is_awaited = false;
             self.leaving.ends_at = None;
-            self.outputs.push_back(Output::Left);
+            self.outputs.push_back(NodeOutput::Left);
         }
     }
 
@@ -269,7 +269,7 @@ impl Node {
     /// Gives the lease up, so that this node can be removed without waiting for it. Its chains resign first.
     pub(super) fn resign(&mut self) {
         if self.leaving.resigning.is_none() {
-            self.leaving.resigning = Some(self.order_all(&Order::Resign));
+            self.leaving.resigning = Some(self.order_all(&ChainOrder::Resign));
         }
     }
 
@@ -287,14 +287,14 @@ impl Node {
     pub(super) fn serve_again(&mut self) {
         self.stretch += 1;
         let stretch = self.stretch;
-        self.outputs.push_back(Output::Lease(Lease { stretch, ..Lease::default() }));
-        self.order_all(&Order::Resume { stretch });
+        self.outputs.push_back(NodeOutput::Lease(Lease { stretch, ..Lease::default() }));
+        self.order_all(&ChainOrder::Resume { stretch });
     }
 
     /// Gives all chains the same order, and returns the chains.
-    pub(super) fn order_all(&mut self, order: &Order) -> BTreeSet<ChainId> {
+    pub(super) fn order_all(&mut self, order: &ChainOrder) -> BTreeSet<ChainId> {
         let chains: BTreeSet<_> = self.holder.configs().iter().map(|config| config.chain).collect();
-        self.outputs.extend(chains.iter().map(|&chain| Output::Order(chain, order.clone())));
+        self.outputs.extend(chains.iter().map(|&chain| NodeOutput::Order(chain, order.clone())));
         chains
     }
 }

@@ -1,6 +1,6 @@
 //! Test-only switches: each takes one guard out (docs/adr/0003-mutants.md).
 
-use super::Node;
+use super::NodeMachine;
 use crate::control::coordinator;
 
 /// A guard that can be left out.
@@ -19,7 +19,7 @@ pub enum Mutant {
     NeverYield,
 }
 
-impl Node {
+impl NodeMachine {
     /// Leaves a guard out.
     #[must_use]
     pub fn with_mutant(mut self, mutant: Option<Mutant>) -> Self {

@@ -1,12 +1,12 @@
 //! When a node is ready: it fills its place, and any other node may be stopped (docs/DESIGN.md §5.3).
 
-use super::{Node, Output, Successor, Unready};
+use super::{NodeMachine, NodeOutput, Successor, Unready};
 use crate::{
     ChainConfig, Role, Timestamp,
     control::message::{Report, Unsettled},
 };
 
-impl Node {
+impl NodeMachine {
     /// Notes which chains are closed by the reports of a renewal. When its answer comes they are in that state, or a better one.
     pub(super) fn look_at_chains(&mut self, reports: &[Report]) {
         let is_open = |config: &&ChainConfig| {
@@ -23,7 +23,7 @@ impl Node {
         self.state.unready = unready;
         if unready.is_none() && !self.was_ready {
             self.was_ready = true;
-            self.outputs.push_back(Output::Ready);
+            self.outputs.push_back(NodeOutput::Ready);
         }
     }
 

@@ -1,22 +1,22 @@
 //! A node's statement on itself, for an operator that asks what is left of a cluster.
 
-use super::{State, Successor};
+use super::{NodeState, Successor};
 use crate::{
     ChainConfig, ClusterId, Epoch, MemberId, Role, Timestamp,
     control::{
-        Configs, Founder,
+        Configs, NodeInfo,
         recovery::{ChainStanding, Standing},
     },
     replica::Status,
 };
 
-impl State {
+impl NodeState {
     /// The standing of a node with these configurations. The caller adds what the log knows: whether the node leads, where its
     /// copy of the log ends, and the voters. `chains` gives the status of a chain here.
     pub fn standing<'a>(
         &self,
         now: Timestamp,
-        (me, cluster): (Founder, ClusterId),
+        (me, cluster): (NodeInfo, ClusterId),
         configs: &Configs,
         chains: impl Fn(&ChainConfig) -> Option<&'a Status>,
     ) -> Standing {

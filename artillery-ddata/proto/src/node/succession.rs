@@ -6,11 +6,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Event, Node, Output, Successor, Unready};
+use super::{NodeEvent, NodeMachine, NodeOutput, Successor, Unready};
 use crate::{
     ClusterId, MemberId, Role, Timestamp,
     control::{Configs, MAX_LINEAGE},
-    runner::Order,
+    runner::ChainOrder,
 };
 
 /// A node that never served takes the serving members for gone after so many leases without a message of any.
@@ -61,7 +61,7 @@ impl Company {
     }
 }
 
-impl Node {
+impl NodeMachine {
     /// Another cluster claims to succeed this one: this node has to give way, unless another node of its own cluster is there.
     pub(super) fn succeeded(&mut self, now: Timestamp, by: ClusterId) {
         if self.company.succession.is_some() || self.company.refused.contains(&by) {
@@ -163,10 +163,10 @@ impl Node {
         self.company.refused.insert(by);
         let yielded = self.yields();
         self.state.successor = Some(Successor { by, yields: false });
-        self.outputs.push_back(Output::Event(Event::Refuses { by }));
+        self.outputs.push_back(NodeOutput::Event(NodeEvent::Refuses { by }));
         if yielded {
-            self.order_all(&Order::Proceed);
-            self.outputs.push_back(Output::Event(Event::GoesOn { by }));
+            self.order_all(&ChainOrder::Proceed);
+            self.outputs.push_back(NodeOutput::Event(NodeEvent::GoesOn { by }));
         }
     }
 
@@ -225,7 +225,7 @@ impl Node {
         self.ask_members(now);
         if now - since >= lease * ORPHANED && !std::mem::replace(&mut self.state.orphaned, true) {
             self.state.unready = Some(Unready::Orphaned);
-            self.outputs.push_back(Output::Event(Event::Orphaned));
+            self.outputs.push_back(NodeOutput::Event(NodeEvent::Orphaned));
         }
     }
 
@@ -265,12 +265,12 @@ impl Node {
             self.state.successor = Some(Successor { by, yields: true });
             self.leaving.take_back_word();
             self.state.unready = Some(Unready::Yields { by });
-            self.order_all(&Order::Yield { by });
-            self.outputs.push_back(Output::Event(Event::Yields { by }));
+            self.order_all(&ChainOrder::Yield { by });
+            self.outputs.push_back(NodeOutput::Event(NodeEvent::Yields { by }));
             self.ask_own(now);
         } else {
             self.company.is_over = true;
-            self.outputs.push_back(Output::Succeeded { by });
+            self.outputs.push_back(NodeOutput::Succeeded { by });
         }
     }
 

@@ -1,6 +1,6 @@
 //! Out of the chain, for now: a newer configuration doesn't name this member (docs/DESIGN.md §5.3, §5.4).
 
-use super::{Event, Mutant, Place, Replica};
+use super::{Mutant, Position, Replica, ReplicaEvent};
 use crate::{
     Epoch, Version,
     api::{Refusal, Reply},
@@ -16,7 +16,7 @@ impl Replica {
         self.gate.serve(None);
         self.newest = epoch;
         self.config = None;
-        self.place = Place::default();
+        self.place = Position::default();
         self.end_outgoing();
         self.peers.clear();
         self.leave_epoch();
@@ -25,7 +25,7 @@ impl Replica {
         self.refuse_watchers();
         // What became of these writes only the chain knows.
         self.cut_writes(Version::NONE);
-        self.event(Event::Expelled(epoch));
+        self.event(ReplicaEvent::Expelled(epoch));
     }
 
     pub(super) fn is_expelled(&self) -> bool {

@@ -3,7 +3,7 @@
 use super::{Halt, Mutant, Replica, links::Cursor};
 use crate::{
     MemberId, Role, Timestamp,
-    message::{Control, Cut, Partial, Position},
+    message::{Control, Partial, Position, Truncate},
     store::{StoreBatch, StoreOp},
 };
 
@@ -48,7 +48,7 @@ impl Replica {
             peer.cursor = Some(Cursor::behind(keep.sequence, partial));
             peer.acknowledged = peer.acknowledged.max(keep.sequence);
         } else {
-            peer.cut = Some(Cut { said: position.last, keep });
+            peer.cut = Some(Truncate { said: position.last, keep });
             peer.cursor = None;
         }
     }
@@ -80,7 +80,7 @@ impl Replica {
 
     /// Drops what the predecessor never had, if our history still ends where the predecessor takes it to end. That happens
     /// at most once an epoch, before anything was sent in it.
-    pub(super) fn cut(&mut self, now: Timestamp, cut: Cut) {
+    pub(super) fn cut(&mut self, now: Timestamp, cut: Truncate) {
         if self.history.last() != cut.said {
             return;
         }

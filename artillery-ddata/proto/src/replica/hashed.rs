@@ -7,7 +7,7 @@ use super::{
 };
 use crate::{
     Sequence,
-    api::{Hashed, HashedPage, Way},
+    api::{HashedQuery, HashedReply, ReadPath},
     store::StoreError,
 };
 
@@ -15,12 +15,12 @@ impl Replica {
     /// Keys of one position come together, as the next page begins at a position: a page exceeds its limits for that.
     pub(super) fn hashed_page(
         &self,
-        asked: &Hashed,
+        asked: &HashedQuery,
         as_of: Sequence,
         clean: bool,
-        way: Way,
-    ) -> Result<HashedPage, StoreError> {
-        let mut page = HashedPage { keys: Vec::new(), next: 0, clean, way, as_of };
+        way: ReadPath,
+    ) -> Result<HashedReply, StoreError> {
+        let mut page = HashedReply { keys: Vec::new(), next: 0, clean, way, as_of };
         let from = asked.from.max(1);
         let Some(records) = self.store.scan_hashed(self.chain, from, as_of) else {
             page.next = from;

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use super::{Replica, portion::Portion};
 use crate::{
     MemberId, Sequence, Timestamp,
-    api::{Cut, Page, Query, Read, Refusal, Reply, Scan, Snapshot, Way},
+    api::{MultiGetReply, Query, ReadPath, ReadReply, Refusal, Reply, ScanQuery, ScanReply, Snapshot},
     store::{Held, StoreError},
 };
 
@@ -22,7 +22,7 @@ const SNAPSHOTS: usize = 64;
 
 /// What a query would see of the newest versions.
 #[derive(Clone, Debug)]
-pub(super) struct Seen {
+pub(super) struct Lookup {
     /// The newest of them; of a scan, that of the whole history if any of it is pending.
     pub(super) newest: Sequence,
 }
@@ -30,7 +30,7 @@ pub(super) struct Seen {
 /// The points of the history that are kept for scans.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Snapshots {
-    kept: BTreeMap<u64, Kept>,
+    kept: BTreeMap<u64, KeptSnapshot>,
     /// The highest number given. No two lives of members give the same: who asks another one for the rest of a scan
     /// must not get the rest of somebody else's.
     last: u64,
@@ -50,7 +50,7 @@ impl Snapshots {
 }
 
 #[derive(Clone, Debug)]
-struct Kept {
+struct KeptSnapshot {
     at: Sequence,
     until: Timestamp,
     /// What had been taken in when it began.
@@ -81,7 +81,7 @@ impl Apart {
 }
 
 impl Replica {
-    pub(super) fn seen(&self, query: &Query) -> Result<Seen, StoreError> {
+    pub(super) fn seen(&self, query: &Query) -> Result<Lookup, StoreError> {
         let newest = match query {
             Query::Key(key) => self.newest(key)?,
             Query::Keys(keys) => keys
@@ -89,7 +89,7 @@ impl Replica {
                 .try_fold(Sequence::ZERO, |newest, key| Ok::<_, StoreError>(newest.max(self.newest(key)?)))?,
             Query::Scan(_) | Query::Changes(_) | Query::Hashed(_) => self.history.last().sequence,
         };
-        Ok(Seen { newest })
+        Ok(Lookup { newest })
     }
 
     fn newest(&self, key: &Bytes) -> Result<Sequence, StoreError> {
@@ -99,7 +99,7 @@ impl Replica {
 
     /// How many uncommitted versions stand before the committed one, of the key that has the most: counted up to one
     /// more than `enough`. Of a scan, all pending updates count.
-    pub(super) fn pending_versions(&self, query: &Query, seen: &Seen, enough: u32) -> Result<u32, StoreError> {
+    pub(super) fn pending_versions(&self, query: &Query, seen: &Lookup, enough: u32) -> Result<u32, StoreError> {
         if seen.newest <= self.watermark {
             return Ok(0);
         }
@@ -130,13 +130,13 @@ impl Replica {
         query: &Query,
         at_most: Sequence,
         clean: bool,
-        way: Way,
+        way: ReadPath,
     ) -> Result<Reply, StoreError> {
         let as_of = if at_most == Sequence::MAX { self.watermark } else { at_most };
         Ok(match query {
             Query::Key(key) => {
                 let held = visible(self.store.read(self.chain, key, at_most)?);
-                Reply::Read(Read { held, clean, way, as_of })
+                Reply::Read(ReadReply { held, clean, way, as_of })
             }
             Query::Keys(keys) => {
                 let mut found = Vec::with_capacity(keys.len());
@@ -150,7 +150,7 @@ impl Replica {
                     // Together they are answered in one piece, which may be no larger than a value.
                     return Ok(Reply::Refused(Refusal::ValueTooLarge { len: len as u64, limit: limit as u64 }));
                 }
-                Reply::Cut(Cut { found, clean, way, as_of })
+                Reply::Cut(MultiGetReply { found, clean, way, as_of })
             }
             Query::Scan(scan) => {
                 let snapshot = match scan.snapshot {
@@ -175,15 +175,15 @@ impl Replica {
 
     fn page(
         &self,
-        scan: &Scan,
+        scan: &ScanQuery,
         at_most: Sequence,
         clean: bool,
-        way: Way,
+        way: ReadPath,
         snapshot: Option<u64>,
-    ) -> Result<Page, StoreError> {
+    ) -> Result<ScanReply, StoreError> {
         let limit = (scan.limit as usize).clamp(1, PAGE_ENTRIES);
         let from = scan.after.as_ref().filter(|&after| *after >= scan.prefix).unwrap_or(&scan.prefix);
-        let mut page = Page { records: Vec::new(), next: None, clean, way, as_of: at_most, snapshot };
+        let mut page = ScanReply { records: Vec::new(), next: None, clean, way, as_of: at_most, snapshot };
         let mut portion = Portion::new(self.settings.answer);
         for (step, record) in self.store.scan(self.chain, from, at_most).enumerate() {
             let record = record?;
@@ -217,7 +217,7 @@ impl Replica {
         self.store.pin(self.chain, at);
         self.snapshots.last += 1;
         let until = now + self.settings.snapshot_age;
-        self.snapshots.kept.insert(self.snapshots.last, Kept { at, until, since: self.snapshots.taken_in });
+        self.snapshots.kept.insert(self.snapshots.last, KeptSnapshot { at, until, since: self.snapshots.taken_in });
         Some(self.snapshots.last)
     }
 
@@ -228,7 +228,7 @@ impl Replica {
         };
         kept.until = now + self.settings.snapshot_age;
         let at = kept.at;
-        let page = self.page(scan, at, true, Way::Local, Some(number))?;
+        let page = self.page(scan, at, true, ReadPath::Local, Some(number))?;
         if page.next.is_none() {
             self.end_snapshot(number);
         }

@@ -3,13 +3,13 @@
 use smallvec::smallvec;
 
 use super::{
-    Asker, Halt, Mutant, Replica, Token,
+    Halt, Mutant, Replica, Token, Waiter,
     resolve::{MAX_STEPS, Resolved, Terms, lengths, resolve},
 };
 use crate::{
     Sequence, Timestamp, Version,
     api::{Refusal, Reply, Write},
-    types::update::{MAX_KEY, Outcome, RequestKey, Update, UpdateKind},
+    types::update::{MAX_KEY, RequestKey, RequestOutcome, Update, UpdateKind},
 };
 
 impl Replica {
@@ -50,7 +50,7 @@ impl Replica {
     pub(super) fn order(
         &mut self,
         now: Timestamp,
-        asker: Asker,
+        asker: Waiter,
         request: Option<RequestKey>,
         write: Write,
         wall_clock: u64,
@@ -78,7 +78,7 @@ impl Replica {
         // The request that opens a session belongs to none.
         update.request = request.filter(|_| kind != UpdateKind::SESSION_OPEN);
         update.outcome = resolved.outcome;
-        if self.is(Mutant::ForgetFailedSwaps) && matches!(update.outcome, Outcome::Conflict(_)) {
+        if self.is(Mutant::ForgetFailedSwaps) && matches!(update.outcome, RequestOutcome::Conflict(_)) {
             update.request = None;
         }
         self.join_some(now, Joining { asker, update, resolved })
@@ -152,7 +152,7 @@ impl Replica {
             version: Version { epoch, sequence: last.sequence.next() },
             kind,
             request: None,
-            outcome: Outcome::Done,
+            outcome: RequestOutcome::Done,
             chain_time: self.writes.chain_time(),
             changes: smallvec![],
         }
@@ -196,7 +196,7 @@ impl Replica {
 /// The write that is ordered next, while its values are put together.
 #[derive(Clone, Debug)]
 pub(super) struct Joining {
-    asker: Asker,
+    asker: Waiter,
     update: Update,
     resolved: Resolved,
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use super::Replica;
 use crate::{
     ChainId, Epoch, Sequence, Timestamp,
-    control::message::{Report, Way},
+    control::message::{PathDelay, Report},
 };
 
 /// What is committed is counted in spans of so long.
@@ -50,7 +50,7 @@ struct Probe {
 
 /// How fast the chain is as seen from one member.
 #[derive(Clone, Copy, Default, Debug)]
-pub(super) struct Pace {
+pub(super) struct ThroughputMonitor {
     hop: Probe,
     commit: Probe,
     /// When it looked last, and whether something was under way then.
@@ -59,14 +59,14 @@ pub(super) struct Pace {
     /// The present span: since when, for how much of it something was under way, and what was committed before it.
     since: Timestamp,
     busy_for: Duration,
-    before: Committed,
-    committed: Committed,
+    before: CommittedBytes,
+    committed: CommittedBytes,
     /// The best span.
-    best: Committed,
+    best: CommittedBytes,
     /// The last spans, the oldest at `next`, and the most that so many did.
-    last: [Committed; SPANS],
+    last: [CommittedBytes; SPANS],
     next: usize,
-    most: Committed,
+    most: CommittedBytes,
     /// Little was done in the last span, and there was little to do.
     paused: bool,
     slowed: Option<Timestamp>,
@@ -74,12 +74,12 @@ pub(super) struct Pace {
 
 /// What was committed.
 #[derive(Clone, Copy, Default, Debug)]
-struct Committed {
+struct CommittedBytes {
     updates: u64,
     bytes: u64,
 }
 
-impl Committed {
+impl CommittedBytes {
     /// Whether it is less than `numerator` of `denominator` parts of `best`, by either count.
     fn is_less(self, numerator: u64, denominator: u64, best: Self) -> bool {
         let less = |done: u64, best: u64| done * denominator < best * numerator;
@@ -99,12 +99,12 @@ impl Committed {
 
 /// What a member says of a chain, but for the age of it: that grows until it is said.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Progress {
+pub struct ChainProgress {
     epoch: Epoch,
     open: bool,
     held: Sequence,
     watermark: Sequence,
-    pace: Pace,
+    pace: ThroughputMonitor,
     closed: bool,
     member: bool,
     /// The joiner behind this tail isn't known to follow, and was heard last at this moment.
@@ -112,7 +112,7 @@ pub struct Progress {
     halted: bool,
 }
 
-impl Progress {
+impl ChainProgress {
     #[cfg(test)]
     pub(crate) fn for_a_test(epoch: Epoch, open: bool) -> Self {
         Self { epoch, open, member: true, ..Self::default() }
@@ -172,13 +172,13 @@ impl Probe {
         self.usual.map_or(took, |usual| took.saturating_sub(self.delay).max(usual.min(took)))
     }
 
-    fn way(&self, now: Timestamp) -> Way {
+    fn way(&self, now: Timestamp) -> PathDelay {
         let waits = self.waits.map(|(upto, since)| (upto, self.without_delay(now - since)));
-        Way { waits, took: self.took, usual: self.usual.unwrap_or(self.took) }
+        PathDelay { waits, took: self.took, usual: self.usual.unwrap_or(self.took) }
     }
 }
 
-impl Pace {
+impl ThroughputMonitor {
     /// A new epoch: others may be in the way now.
     pub(super) fn begin(&mut self, now: Timestamp) {
         (self.hop.waits, self.commit.waits) = (None, None);
@@ -216,13 +216,13 @@ impl Pace {
             return;
         }
         let span = |count: u64| (u128::from(count) * SPAN.as_nanos() / passed.as_nanos()) as u64;
-        let done = Committed {
+        let done = CommittedBytes {
             updates: span(self.committed.updates - self.before.updates),
             bytes: span(self.committed.bytes - self.before.bytes),
         };
         self.last[self.next] = done;
         self.next = (self.next + 1) % SPANS;
-        let lately = Committed::sum(&self.last);
+        let lately = CommittedBytes::sum(&self.last);
         let little = done.is_less(1, LITTLE, self.best) || lately.is_less(LESS, 4, self.most);
         // Where there was nothing to do, little was done.
         let wanted = self.busy_for * 4 >= passed * 3;
@@ -244,8 +244,8 @@ impl Pace {
 
 impl Replica {
     /// How the chain stands here.
-    pub fn progress(&self) -> Progress {
-        Progress {
+    pub fn progress(&self) -> ChainProgress {
+        ChainProgress {
             epoch: self.config.as_ref().map_or(Epoch(0), |config| config.epoch),
             open: self.is_open(),
             held: self.history.last().sequence,
@@ -304,7 +304,7 @@ mod tests {
     }
 
     /// So many commits a millisecond, with something under way all the time or never.
-    fn run(pace: &mut Pace, from: u64, to: u64, every: u64, busy: bool) {
+    fn run(pace: &mut ThroughputMonitor, from: u64, to: u64, every: u64, busy: bool) {
         for millis in from..to {
             if millis % every == 0 {
                 pace.committed(100);
@@ -315,7 +315,7 @@ mod tests {
 
     #[test]
     fn who_commits_far_less_than_before_though_it_has_to_is_slowed() {
-        let mut pace = Pace::default();
+        let mut pace = ThroughputMonitor::default();
         run(&mut pace, 0, 2000, 1, true);
         assert_eq!(pace.slowed, None);
         run(&mut pace, 2000, 2500, 2, true);
@@ -335,7 +335,7 @@ mod tests {
     }
 
     /// Spans that commit so many updates, with something under way all the time.
-    fn spans(pace: &mut Pace, from: u64, counts: &[u64]) -> u64 {
+    fn spans(pace: &mut ThroughputMonitor, from: u64, counts: &[u64]) -> u64 {
         for (n, &count) in counts.iter().enumerate() {
             (0..count).for_each(|_| pace.committed(100));
             pace.look(at(from + 250 * (n as u64 + 1)), true);
@@ -345,7 +345,7 @@ mod tests {
 
     #[test]
     fn a_loss_of_a_third_is_told_from_chance_over_several_spans() {
-        let mut pace = Pace::default();
+        let mut pace = ThroughputMonitor::default();
         pace.look(at(0), true);
         let mut now = 0;
         for _ in 0..4 {
@@ -364,7 +364,7 @@ mod tests {
 
     #[test]
     fn chance_is_no_loss() {
-        let mut pace = Pace::default();
+        let mut pace = ThroughputMonitor::default();
         pace.look(at(0), true);
         let mut now = 0;
         for _ in 0..20 {
@@ -375,7 +375,7 @@ mod tests {
 
     #[test]
     fn what_is_slow_for_ever_is_usual_in_the_end() {
-        let mut pace = Pace::default();
+        let mut pace = ThroughputMonitor::default();
         run(&mut pace, 0, 1000, 1, true);
         run(&mut pace, 1000, 120_000, 10, true);
         assert_eq!(pace.slowed, None);
@@ -383,7 +383,7 @@ mod tests {
 
     #[test]
     fn fewer_but_larger_updates_are_no_less() {
-        let mut pace = Pace::default();
+        let mut pace = ThroughputMonitor::default();
         run(&mut pace, 0, 2000, 1, true);
         for millis in 2000..4000 {
             if millis % 100 == 0 {

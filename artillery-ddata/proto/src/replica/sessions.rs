@@ -16,7 +16,7 @@ use bytes::Bytes;
 use self::{by_use::ByUse, ring::Ring};
 use crate::{
     Sequence, Version,
-    types::update::{Outcome, RequestKey, Update, UpdateKind},
+    types::update::{RequestKey, RequestOutcome, Update, UpdateKind},
 };
 
 /// Records of one session at most.
@@ -27,13 +27,13 @@ const RECORD_BYTES: usize = 96;
 
 /// What became of a request.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct Record {
+pub(super) struct RequestRecord {
     pub(super) version: Version,
-    pub(super) outcome: Outcome,
+    pub(super) outcome: RequestOutcome,
     pub(super) taken: Option<Bytes>,
 }
 
-impl Record {
+impl RequestRecord {
     pub(super) fn of(update: &Update, taken: Option<Bytes>) -> Self {
         Self { version: update.version, outcome: update.outcome, taken }
     }
@@ -49,13 +49,13 @@ fn record_bytes(taken: Option<&Bytes>) -> usize {
 
 /// What is known of a request that arrives.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) enum Known {
+pub(super) enum KnownRequest {
     /// Nothing: it may be executed.
     Nothing,
     /// It stands in this update, which isn't committed here yet.
     Pending(Sequence),
     /// It stands in a committed update.
-    Done(Record),
+    Done(RequestRecord),
     /// Its session is none of those that are kept.
     NoSession,
     /// Its client has said that it knows the outcome.
@@ -65,15 +65,15 @@ pub(super) enum Known {
 }
 
 #[derive(Clone, Debug, Default)]
-struct Session {
+struct ClientSession {
     lowest: u64,
     used: Sequence,
-    records: Ring<Record>,
+    records: Ring<RequestRecord>,
     /// Of itself and its records.
     bytes: usize,
 }
 
-impl Session {
+impl ClientSession {
     /// How many records there are of requests below `lowest`, and their bytes.
     fn below(&self, lowest: u64) -> (usize, usize) {
         let below = self.records.iter().take_while(|&(number, _)| number < lowest);
@@ -94,18 +94,18 @@ struct Pending {
 #[derive(Clone, Debug, Default)]
 struct Ahead {
     lowest: u64,
-    records: Ring<Noted>,
+    records: Ring<PendingRecord>,
     bytes: usize,
 }
 
 impl Pending {
-    fn noted(&self, id: &Version, number: u64) -> Option<&Noted> {
+    fn noted(&self, id: &Version, number: u64) -> Option<&PendingRecord> {
         self.by_session.get(id)?.records.get(number)
     }
 }
 
 #[derive(Clone, Debug)]
-struct Noted {
+struct PendingRecord {
     sequence: Sequence,
     taken: Option<Bytes>,
 }
@@ -113,7 +113,7 @@ struct Noted {
 /// The sessions of one chain.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Sessions {
-    committed: BTreeMap<Version, Session>,
+    committed: BTreeMap<Version, ClientSession>,
     by_use: ByUse,
     bytes: usize,
     pending: Pending,
@@ -136,22 +136,22 @@ impl Sessions {
 
     /// What is known of a request, where the sessions may have `limit` bytes: one of them a quarter of that, so that its
     /// client may have another one beside it, and twice as much with requests that [settle](super::Write::Resolve) what became of others.
-    pub(super) fn look_up(&self, request: RequestKey, settles: bool, limit: usize) -> Known {
+    pub(super) fn look_up(&self, request: RequestKey, settles: bool, limit: usize) -> KnownRequest {
         let RequestKey { session: id, number, .. } = request;
         let session = self.committed.get(&id);
         if self.pending.evicted.contains(&id) || session.is_none() && !self.pending.opened.contains(&id) {
-            return Known::NoSession;
+            return KnownRequest::NoSession;
         }
         if let Some(noted) = self.pending.noted(&id, number) {
-            return Known::Pending(noted.sequence);
+            return KnownRequest::Pending(noted.sequence);
         }
         if let Some(record) = session.and_then(|session| session.records.get(number)) {
-            return Known::Done(record.clone());
+            return KnownRequest::Done(record.clone());
         }
         let ahead = self.pending.by_session.get(&id);
         let lowest = session.map_or(0, |session| session.lowest);
         if number < ahead.map_or(lowest, |ahead| lowest.max(ahead.lowest)) {
-            return Known::Answered;
+            return KnownRequest::Answered;
         }
         // With what is under way: however many come before one is committed, no session outgrows its part.
         let (records_ahead, bytes_ahead) = ahead.map_or((0, 0), |ahead| (ahead.records.len(), ahead.bytes));
@@ -160,7 +160,7 @@ impl Sessions {
         let (most, limit) = if settles { (2 * MAX_RECORDS, limit / 2) } else { (MAX_RECORDS, limit / 4) };
         let is_full = |records: usize, bytes: usize| records >= most || bytes > limit;
         if !is_full(records, bytes) {
-            return Known::Nothing;
+            return KnownRequest::Nothing;
         }
         // Only a request that is taken in can say that others are answered, and let their records go: were it refused,
         // the session would be full for good. So one at a time goes in that makes room enough, or that the client waits
@@ -169,7 +169,7 @@ impl Sessions {
             let (gone, gone_bytes) = session.map_or((0, 0), |session| session.below(request.lowest));
             number == request.lowest.max(lowest) || !is_full(records - gone, bytes - gone_bytes)
         };
-        if records_ahead == 0 && makes_room() { Known::Nothing } else { Known::Full }
+        if records_ahead == 0 && makes_room() { KnownRequest::Nothing } else { KnownRequest::Full }
     }
 
     /// The session to evict next, if they are beyond `limit` bytes; never the only one.
@@ -194,7 +194,7 @@ impl Sessions {
     pub(super) fn taken(&self, update: &Update) -> Option<Bytes> {
         // Nearly every update takes nothing away, and needs no look at the table.
         let RequestKey { session, number, .. } =
-            update.request.filter(|_| matches!(update.outcome, Outcome::Took(_)))?;
+            update.request.filter(|_| matches!(update.outcome, RequestOutcome::Took(_)))?;
         let committed = || self.committed.get(&session)?.records.get(number)?.taken.clone();
         self.pending.noted(&session, number).and_then(|noted| noted.taken.clone()).or_else(committed)
     }
@@ -213,7 +213,7 @@ impl Sessions {
         let bytes = record_bytes(taken.as_ref());
         let ahead = self.pending.by_session.entry(request.session).or_default();
         ahead.lowest = ahead.lowest.max(request.lowest);
-        let noted = Noted { sequence: update.version.sequence, taken };
+        let noted = PendingRecord { sequence: update.version.sequence, taken };
         let before = ahead.records.insert(request.number, noted);
         let before = before.map_or(0, |noted| record_bytes(noted.taken.as_ref()));
         ahead.bytes = ahead.bytes + bytes - before;
@@ -227,7 +227,8 @@ impl Sessions {
             self.pending.opened.remove(&update.version);
             self.pending.bytes -= SESSION_BYTES;
             self.bytes += SESSION_BYTES;
-            self.committed.insert(update.version, Session { used, bytes: SESSION_BYTES, ..Session::default() });
+            self.committed
+                .insert(update.version, ClientSession { used, bytes: SESSION_BYTES, ..ClientSession::default() });
             self.by_use.add(update.version, used);
         }
         let Some(request) = update.request else { return };
@@ -237,7 +238,7 @@ impl Sessions {
             self.forget(id);
             return;
         }
-        let record = Record::of(update, self.no_longer_ahead(id, request.number));
+        let record = RequestRecord::of(update, self.no_longer_ahead(id, request.number));
         // Evicted while this was on its way: nothing is recorded, and a retry is told so.
         let Some(session) = self.committed.get_mut(&id) else { return };
         self.by_use.used(id, std::mem::replace(&mut session.used, used), used);

@@ -16,7 +16,7 @@ use crate::{
 const MOST: usize = 1024;
 
 /// The store of one replica. Whatever is asked of it, what was put off is done first.
-pub(super) struct Trailing {
+pub(super) struct WriteBehindStore {
     store: Arc<dyn Store>,
     gate: Arc<Gate>,
     behind: Mutex<Behind>,
@@ -37,7 +37,7 @@ struct Behind {
     failed: Option<StoreError>,
 }
 
-impl Trailing {
+impl WriteBehindStore {
     pub(super) fn new(store: Arc<dyn Store>, gate: Arc<Gate>) -> Self {
         Self { store, gate, behind: Mutex::default() }
     }
@@ -184,11 +184,11 @@ mod tests {
         StoreBatch { chain: CHAIN, keep_from: Sequence::ZERO, ops: smallvec![StoreOp::Put { key: "key".into(), held }] }
     }
 
-    fn trailing() -> (Trailing, impl Fn() -> Result<Option<Held>, NotLocal>) {
+    fn trailing() -> (WriteBehindStore, impl Fn() -> Result<Option<Held>, NotLocal>) {
         let (store, gate) = (Arc::new(MemoryStore::with_seed(1)), Arc::new(Gate::new(CHAIN)));
         gate.serve(Some(Epoch(1)));
         gate.lease(Timestamp::MAX);
-        let trailing = Trailing::new(store.clone(), gate.clone());
+        let trailing = WriteBehindStore::new(store.clone(), gate.clone());
         (trailing, move || gate.read(&*store, b"key", || Timestamp::ZERO))
     }
 

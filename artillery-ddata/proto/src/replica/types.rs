@@ -17,7 +17,7 @@ pub(crate) struct Token(pub u64);
 
 /// Settings of a replica.
 #[derive(Clone, Debug)]
-pub struct Settings {
+pub struct ReplicaSettings {
     /// Bytes of updates above the watermark that a head takes in before it answers [`Refusal::Busy`](crate::Refusal::Busy).
     pub window: usize,
     /// Bytes of committed updates that are kept for resends.
@@ -65,7 +65,7 @@ pub struct Settings {
     pub mutant: Option<super::Mutant>,
 }
 
-impl Settings {
+impl ReplicaSettings {
     /// What the values of one update may come to, in bytes.
     pub(super) fn largest_update(&self) -> usize {
         self.max_value.max(self.window / 2)
@@ -77,7 +77,7 @@ impl Settings {
     }
 }
 
-impl Default for Settings {
+impl Default for ReplicaSettings {
     fn default() -> Self {
         Self {
             window: 64 << 20,
@@ -104,7 +104,7 @@ impl Default for Settings {
 
 /// What happened.
 #[derive(Debug)]
-pub(crate) enum Input {
+pub(crate) enum ReplicaInput {
     /// A newer configuration names this member: enter its epoch. Older or equal ones are ignored.
     Enter(Arc<ChainConfig>),
     /// A newer configuration, the one of this epoch, doesn't name this member. It serves nothing but eventual reads until
@@ -167,11 +167,11 @@ pub(crate) enum Input {
 /// What the driver is to do.
 #[derive(Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "mutants", derive(Clone))]
-pub(crate) enum Output {
+pub(crate) enum ReplicaOutput {
     /// Answer the request with this token. Each request gets exactly one.
     Reply(Token, Reply),
     /// Tell whoever watches.
-    Event(Event),
+    Event(ReplicaEvent),
     /// Have the configuration that replaces this epoch's name this member, which is syncing now, as serving. Said with
     /// each heartbeat until the epoch is over.
     Promote {
@@ -185,7 +185,7 @@ pub(crate) enum Output {
 /// Something worth telling.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Event {
+pub enum ReplicaEvent {
     /// The member entered this epoch.
     Entered(Epoch),
     /// The epoch is open here.

@@ -4,7 +4,7 @@ use crate::{
     Epoch,
     api::Reply,
     control::{log::LogIndex, message::Promotion},
-    replica::{Event, Halt, Progress},
+    replica::{ChainProgress, Halt, ReplicaEvent},
 };
 
 /// What a chain says to its node.
@@ -22,20 +22,20 @@ pub enum Word {
 
 /// What is to be done.
 #[derive(PartialEq, Eq, Debug)]
-pub enum Output<C> {
+pub enum RunnerOutput<C> {
     /// Answer this caller. Each gets exactly one reply.
     Reply(C, Reply),
     /// Tell whoever watches.
-    Event(Event),
+    Event(ReplicaEvent),
 }
 
 /// How a chain stands at this node: what others wait for.
 #[derive(Clone, Debug, Default)]
-pub struct Standing {
+pub struct ChainStatus {
     /// The epoch in which it is open here.
     pub open: Option<Epoch>,
     /// Why it stopped serving.
     pub halted: Option<Halt>,
     /// How far it has come.
-    pub progress: Progress,
+    pub progress: ChainProgress,
 }

@@ -24,7 +24,7 @@ pub struct Lease {
 
 /// What the node orders a chain to do.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Order {
+pub enum ChainOrder {
     /// This configuration names this member. Answered by [`Word::ActsBy`](super::Word::ActsBy).
     Enter {
         /// The configuration.
@@ -66,7 +66,7 @@ pub enum Order {
 
 /// What is new about the way to a peer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Link {
+pub enum LinkChange {
     /// Frames can be sent from now on; what was sent before may be lost.
     Up(MemberId),
     /// Frames go nowhere from now on.
@@ -111,9 +111,9 @@ pub struct Turn<R, W> {
     /// The newest lease, if another one than before.
     pub lease: Option<Lease>,
     /// What is new about the ways to peers.
-    pub links: Vec<Link>,
+    pub links: Vec<LinkChange>,
     /// What the node orders.
-    pub orders: Vec<Order>,
+    pub orders: Vec<ChainOrder>,
     /// What peers said; the driver vouches for who it was.
     pub frames: Vec<(MemberId, ChainFrame)>,
     /// Reads.

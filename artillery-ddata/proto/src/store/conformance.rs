@@ -366,7 +366,7 @@ pub fn readers_meet_whole_entries(store: &dyn Store) {
                 }
             });
         }
-        let _ending = Ending(&done);
+        let _ending = StopsReaders(&done);
         for n in STEADY + 1..ROUNDS {
             let passing = format!("passing/{}", n % 3000).into_bytes();
             let around = if n / 3000 % 2 == 0 { put(&passing, n, "x") } else { delete(&passing, n) };
@@ -377,9 +377,9 @@ pub fn readers_meet_whole_entries(store: &dyn Store) {
 }
 
 /// Has readers end also when their writer panics.
-pub(crate) struct Ending<'a>(pub(crate) &'a AtomicBool);
+pub(crate) struct StopsReaders<'a>(pub(crate) &'a AtomicBool);
 
-impl Drop for Ending<'_> {
+impl Drop for StopsReaders<'_> {
     fn drop(&mut self) {
         self.0.store(true, Ordering::Relaxed);
     }

@@ -51,7 +51,7 @@ pub struct RequestKey {
 /// What came of the request, as recorded with its update.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize)]
 #[non_exhaustive]
-pub enum Outcome {
+pub enum RequestOutcome {
     /// Its changes were made.
     #[default]
     Done,
@@ -71,7 +71,7 @@ pub enum Outcome {
     /// What was there was taken away: a value of this version ([`Version::NONE`]: there was none).
     Took(Version),
     /// It can't be done, and nothing was changed.
-    Failed(Failure),
+    Failed(RequestFailure),
     /// It never was applied and never will be: somebody asked for its outcome before it came.
     Barred,
     /// A script ran, and changed what it changed. What it told isn't kept.
@@ -81,7 +81,7 @@ pub enum Outcome {
 /// Why a write can't be done, whatever its conditions.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize, thiserror::Error)]
 #[non_exhaustive]
-pub enum Failure {
+pub enum RequestFailure {
     /// An increment of a value that is no decimal number of 64 bits.
     #[error("the value is no decimal number of 64 bits")]
     NotANumber,
@@ -104,7 +104,7 @@ pub const MAX_TAKEN: usize = 4096;
 
 /// A key's new value.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Change {
+pub struct KeyChange {
     /// The key, at most [`MAX_KEY`] bytes.
     pub key: Bytes,
     /// Its value; `None` deletes.
@@ -124,11 +124,11 @@ pub struct Update {
     /// Whose request it answers, when that carried an id.
     pub request: Option<RequestKey>,
     /// What came of the request.
-    pub outcome: Outcome,
+    pub outcome: RequestOutcome,
     /// The head's stamp: milliseconds since the Unix epoch, never below that of an earlier update.
     pub chain_time: u64,
     /// Takes effect as a whole.
-    pub changes: SmallVec<[Change; 1]>,
+    pub changes: SmallVec<[KeyChange; 1]>,
 }
 
 impl Update {

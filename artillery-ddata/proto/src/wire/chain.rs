@@ -10,8 +10,8 @@ use smallvec::{SmallVec, smallvec};
 
 use crate::{
     ChainId, Epoch, Sequence, Version,
-    message::{ChainFrame, ChainMessage, Chunk, Control, Lengths, MAX_CHUNK, Part, Pieces, Updates},
-    types::update::{Change, MAX_KEY, Outcome, RequestKey, Update, UpdateKind},
+    message::{BodyReader, ChainFrame, ChainMessage, Chunk, ChunkPart, Control, Lengths, MAX_CHUNK, Updates},
+    types::update::{KeyChange, MAX_KEY, RequestKey, RequestOutcome, Update, UpdateKind},
 };
 
 mod snapshot;
@@ -151,18 +151,18 @@ struct Header<M> {
 }
 
 #[derive(Serialize)]
-enum Said<'a> {
+enum EncodedMessage<'a> {
     Updates(UpdatesHeader),
     Control(&'a Control),
-    Chunk(ChunkHeader<&'a Part>),
+    Chunk(ChunkHeader<&'a ChunkPart>),
     Snapshot(SaidSnapshot<'a>),
 }
 
 #[derive(Serialize, Deserialize)]
-enum Heard {
+enum DecodedMessage {
     Updates(UpdatesHeader),
     Control(Control),
-    Chunk(ChunkHeader<Part>),
+    Chunk(ChunkHeader<ChunkPart>),
     Snapshot(HeardSnapshot),
 }
 
@@ -181,7 +181,7 @@ struct UpdateHeader {
     epoch: Epoch,
     kind: UpdateKind,
     request: Option<RequestKey>,
-    outcome: Outcome,
+    outcome: RequestOutcome,
     chain_time: u64,
     changes: u32,
 }
@@ -203,20 +203,20 @@ pub fn encode(message: &ChainFrame) -> Result<Encoded, EncodeError> {
     let (said, body) = match &message.message {
         ChainMessage::Updates(updates) => {
             let (header, body) = encode_updates(updates)?;
-            (Said::Updates(header), body)
+            (EncodedMessage::Updates(header), body)
         }
         ChainMessage::Control(control) => {
             check_control(control)?;
-            (Said::Control(control), EncodedBody::new())
+            (EncodedMessage::Control(control), EncodedBody::new())
         }
         ChainMessage::Chunk(chunk) => {
             let Chunk { watermark, after, version, ref part, ref bytes } = *chunk;
             check_chunk(after, version, part, bytes)?;
-            (Said::Chunk(ChunkHeader { watermark, after, version, part }), smallvec![bytes.clone()])
+            (EncodedMessage::Chunk(ChunkHeader { watermark, after, version, part }), smallvec![bytes.clone()])
         }
         ChainMessage::Snapshot(part) => {
             let (header, body) = encode_snapshot(part)?;
-            (Said::Snapshot(header), body)
+            (EncodedMessage::Snapshot(header), body)
         }
     };
     let header = Header { chain: message.chain, epoch: message.epoch, index: message.index, message: said };
@@ -237,7 +237,7 @@ fn encode_updates(message: &Updates) -> Result<(UpdatesHeader, EncodedBody), Enc
     let mut updates = Vec::with_capacity(message.updates.len());
     let mut changes = Vec::with_capacity(message.updates.len());
     let mut body = EncodedBody::with_capacity(message.updates.len() * 2);
-    let mut order = Order::behind(message.after);
+    let mut order = VersionOrder::behind(message.after);
     for update in &message.updates {
         order.next(update.version)?;
         for change in &update.changes {
@@ -281,13 +281,13 @@ fn check_control(control: &Control) -> Result<(), HistoryError> {
     control.snapshot.as_ref().map_or(Ok(()), |progress| check_mark(&progress.mark))
 }
 
-fn check_chunk(after: Version, version: Version, part: &Part, bytes: &Bytes) -> Result<(), HistoryError> {
-    Order::behind(after).next(version)?;
+fn check_chunk(after: Version, version: Version, part: &ChunkPart, bytes: &Bytes) -> Result<(), HistoryError> {
+    VersionOrder::behind(after).next(version)?;
     let piece = bytes.len() as u64;
     if bytes.is_empty() || bytes.len() > MAX_CHUNK {
         return Err(HistoryError::PieceLength(piece));
     }
-    let Part::First(outline) = part else { return Ok(()) };
+    let ChunkPart::First(outline) = part else { return Ok(()) };
     for change in &outline.changes {
         checked_key(change.key.into())?;
     }
@@ -296,12 +296,12 @@ fn check_chunk(after: Version, version: Version, part: &Part, bytes: &Bytes) -> 
 }
 
 /// Checks that versions follow each other as in a history.
-struct Order {
+struct VersionOrder {
     expected: Sequence,
     epoch: Epoch,
 }
 
-impl Order {
+impl VersionOrder {
     fn behind(after: Version) -> Self {
         Self { expected: Sequence(after.sequence.0.saturating_add(1)), epoch: after.epoch }
     }
@@ -327,22 +327,22 @@ impl Order {
 /// # Errors
 /// [`DecodeError`]. A decoded message encodes to the same frame again.
 pub fn decode(frame: &Frame) -> Result<ChainFrame, DecodeError> {
-    let header: Header<Heard> = codec::decode(&frame.header)?;
+    let header: Header<DecodedMessage> = codec::decode(&frame.header)?;
     if !codec::is_encoding(&header, &frame.header) {
         return Err(DecodeError::NotCanonical);
     }
     let message = match header.message {
-        Heard::Updates(updates) => ChainMessage::Updates(decode_updates(updates, &frame.body)?),
-        Heard::Control(control) => {
+        DecodedMessage::Updates(updates) => ChainMessage::Updates(decode_updates(updates, &frame.body)?),
+        DecodedMessage::Control(control) => {
             check_body(0, &frame.body)?;
             check_control(&control)?;
             ChainMessage::Control(control)
         }
-        Heard::Chunk(ChunkHeader { watermark, after, version, part }) => {
+        DecodedMessage::Chunk(ChunkHeader { watermark, after, version, part }) => {
             check_chunk(after, version, &part, &frame.body)?;
             ChainMessage::Chunk(Chunk { watermark, after, version, part, bytes: frame.body.clone() })
         }
-        Heard::Snapshot(header) => ChainMessage::Snapshot(decode_snapshot(header, &frame.body)?),
+        DecodedMessage::Snapshot(header) => ChainMessage::Snapshot(decode_snapshot(header, &frame.body)?),
     };
     Ok(ChainFrame { chain: header.chain, epoch: header.epoch, index: header.index, message })
 }
@@ -364,14 +364,14 @@ fn decode_updates(header: UpdatesHeader, body: &Bytes) -> Result<Updates, Decode
     }
     check_body(header.changes.iter().map(Lengths::sum).sum(), body)?;
 
-    let mut pieces = Pieces::of(body);
+    let mut pieces = BodyReader::of(body);
     let mut changes = header.changes.iter();
-    let mut order = Order::behind(header.after);
+    let mut order = VersionOrder::behind(header.after);
     let mut updates = Vec::with_capacity(header.updates.len());
     for update in header.updates {
         let version = Version { epoch: update.epoch, sequence: order.expected };
         order.next(version)?;
-        let changes: SmallVec<[Change; 1]> =
+        let changes: SmallVec<[KeyChange; 1]> =
             changes.by_ref().take(update.changes as usize).map(|change| pieces.next(change)).collect();
         let UpdateHeader { kind, request, outcome, chain_time, .. } = update;
         updates.push(Update { version, kind, request, outcome, chain_time, changes });

@@ -11,7 +11,7 @@ use crate::control::formation::FormationMessage;
 /// A frame that holds no message of formation.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum DecodeError {
+pub enum FormationDecodeError {
     /// The header can't be decoded.
     #[error(transparent)]
     Codec(#[from] CodecError),
@@ -34,9 +34,9 @@ pub fn encode(message: &FormationMessage) -> Result<Bytes, CodecError> {
 ///
 /// # Errors
 /// [`DecodeError`].
-pub fn decode(frame: &Frame) -> Result<FormationMessage, DecodeError> {
+pub fn decode(frame: &Frame) -> Result<FormationMessage, FormationDecodeError> {
     if !frame.body.is_empty() {
-        return Err(DecodeError::Body(frame.body.len()));
+        return Err(FormationDecodeError::Body(frame.body.len()));
     }
     Ok(codec::decode(&frame.header)?)
 }

@@ -16,8 +16,8 @@ use artillery_proto::{
     api::{Query, Reply, Write},
     control::log::LogIndex,
     message::request::{Operation, Request, Response, ResponseAnswer},
-    replica::{Event, Gate, Settings},
-    runner::{ChainRunner, Lease, Line, Link, Order, Output, ReadRequest, Turn, WriteRequest},
+    replica::{Gate, ReplicaEvent, ReplicaSettings},
+    runner::{ChainOrder, ChainRunner, Lease, LinkChange, ReadRequest, RunnerOutput, Turn, WriteLine, WriteRequest},
     store::{MemoryStore, Store},
     types::update::MAX_KEY,
     wire::request::{Encoded, decode_request, decode_response, encode_request, encode_response},
@@ -45,8 +45,8 @@ const STEPS: usize = 512;
 /// A frame longer than this, in bytes, is repeated only a few times.
 const LONG: usize = 6 << 10;
 
-fn settings() -> Settings {
-    Settings {
+fn settings() -> ReplicaSettings {
+    ReplicaSettings {
         window: 64 << 10,
         backlog: 64 << 10,
         sessions: 64 << 10,
@@ -55,7 +55,7 @@ fn settings() -> Settings {
         watches: 8 << 10,
         join: 512,
         snapshot_bytes: 64 << 10,
-        ..Settings::default()
+        ..ReplicaSettings::default()
     }
 }
 
@@ -132,7 +132,7 @@ struct Live {
     runner: ChainRunner<u64>,
     turn: Turn<ReadRequest<u64>, WriteRequest<u64>>,
     store: Arc<MemoryStore>,
-    settings: Settings,
+    settings: ReplicaSettings,
     now: Timestamp,
     /// When the replica last put work off.
     behind: Timestamp,
@@ -168,7 +168,7 @@ impl Live {
             seen: Seen::default(),
             counts: Counts::new(),
         };
-        live.turn.links.push(Link::Up(member("silent")));
+        live.turn.links.push(LinkChange::Up(member("silent")));
         live.enter(is_alone);
         live.lease(1000);
         live.take_turn(true);
@@ -182,7 +182,7 @@ impl Live {
         let members = names.iter().map(|name| ChainMember { id: member(name), role: Role::Serving }).collect();
         let (epoch, index) = (Epoch(self.epoch), self.epoch);
         let config = ChainConfig { chain: CHAIN, epoch, index, mode: Mode::Craq, min_members: 1, members };
-        self.turn.orders.push(Order::Enter { config: Arc::new(config), history: HISTORY, upto: LogIndex(index) });
+        self.turn.orders.push(ChainOrder::Enter { config: Arc::new(config), history: HISTORY, upto: LogIndex(index) });
     }
 
     fn lease(&mut self, millis: u64) {
@@ -266,7 +266,7 @@ impl Live {
             let newest = self.store.read(CHAIN, key, Sequence::MAX).expect("memory doesn't fail");
             newest.and_then(|held| held.value).map_or(0, |value| value.len())
         };
-        let line = Line::of(&write.write, &self.settings, length);
+        let line = WriteLine::of(&write.write, &self.settings, length);
         self.lines[line as usize].push_back(write);
     }
 
@@ -277,7 +277,7 @@ impl Live {
         let (lines, turn) = (&mut self.lines, &mut self.turn);
         let mut handed: Vec<u64> = turn.reads.iter().map(|read| read.caller).collect();
         handed.extend(turn.writes.iter().map(|write| write.caller));
-        let more = |line: Line| {
+        let more = |line: WriteLine| {
             let write = lines[line as usize].pop_front()?;
             handed.push(write.caller);
             Some(write)
@@ -300,9 +300,9 @@ impl Live {
     fn poll(&mut self) {
         while let Some(output) = self.runner.poll_output() {
             match output {
-                Output::Reply(caller, reply) => self.answer(caller, reply),
-                Output::Event(Event::Halted(why)) => panic!("halted: {why}"),
-                Output::Event(_) => {}
+                RunnerOutput::Reply(caller, reply) => self.answer(caller, reply),
+                RunnerOutput::Event(ReplicaEvent::Halted(why)) => panic!("halted: {why}"),
+                RunnerOutput::Event(_) => {}
             }
         }
         while self.runner.poll_word().is_some() {}

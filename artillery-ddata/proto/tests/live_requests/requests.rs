@@ -4,7 +4,10 @@ use std::time::Duration;
 
 use artillery_proto::{
     ChainId, ClusterId, Expected, ReadMode, Sequence, Version,
-    api::{Group, Hashed, Query, Requirement, Scan, Script, ScriptStep, Snapshot, Step, Watch, Write},
+    api::{
+        HashedQuery, Query, Requirement, ScanQuery, ScriptGroup, ScriptStep, ScriptWrite, Snapshot, Step, WatchQuery,
+        Write,
+    },
     message::request::{Operation, Request},
     types::update::{MAX_KEY, RequestKey},
 };
@@ -185,16 +188,16 @@ impl<'a> Reader<'a> {
             2 => Query::Scan(self.scan(seen)),
             3 | 4 => {
                 let (prefix, after) = (self.key(), self.some(|reader| reader.sequence(seen)));
-                Query::Changes(Watch { prefix, after, shown: self.count() })
+                Query::Changes(WatchQuery { prefix, after, shown: self.count() })
             }
             _ => {
                 let from = if self.is() { seen.position() } else { self.number() };
-                Query::Hashed(Hashed { from, limit: self.count() })
+                Query::Hashed(HashedQuery { from, limit: self.count() })
             }
         }
     }
 
-    fn scan(&mut self, seen: &Seen) -> Scan {
+    fn scan(&mut self, seen: &Seen) -> ScanQuery {
         let prefix = self.key();
         let after = self.some(|reader| if reader.is() { seen.next_key() } else { reader.key() });
         let snapshot = match self.byte() % 5 {
@@ -203,7 +206,7 @@ impl<'a> Reader<'a> {
             3 => Snapshot::Of(seen.snapshot(self.byte())),
             _ => Snapshot::Of(self.number()),
         };
-        Scan { prefix, after, limit: self.count(), snapshot }
+        ScanQuery { prefix, after, limit: self.count(), snapshot }
     }
 
     fn write_operation(&mut self, seen: &Seen) -> Operation {
@@ -237,7 +240,7 @@ impl<'a> Reader<'a> {
             9 => Write::Batch(self.many(|reader| reader.step(seen))),
             10..13 => {
                 let require = self.many(|reader| reader.requirement(seen));
-                Write::Script(Script { require, groups: self.groups(seen) })
+                Write::Script(ScriptWrite { require, groups: self.groups(seen) })
             }
             13 | 14 => Write::OpenSession,
             _ => Write::Resolve,
@@ -260,20 +263,20 @@ impl<'a> Reader<'a> {
     }
 
     /// Groups of a script. Many groups are empty ones: each could be about as large as a request may be.
-    fn groups(&mut self, seen: &Seen) -> Vec<Group> {
+    fn groups(&mut self, seen: &Seen) -> Vec<ScriptGroup> {
         match self.byte() {
-            byte @ 252.. => vec![Group::default(); ABOUT_THE_MOST + usize::from(byte)],
+            byte @ 252.. => vec![ScriptGroup::default(); ABOUT_THE_MOST + usize::from(byte)],
             240..252 => {
                 let steps = self.rising_keys().map(|key| ScriptStep::Get { key }).collect();
-                vec![Group { require: Vec::new(), steps }]
+                vec![ScriptGroup { require: Vec::new(), steps }]
             }
             byte => (0..byte % 4).map(|_| self.group(seen)).collect(),
         }
     }
 
-    fn group(&mut self, seen: &Seen) -> Group {
+    fn group(&mut self, seen: &Seen) -> ScriptGroup {
         let require = self.many(|reader| reader.requirement(seen));
-        Group { require, steps: self.many(Self::script_step) }
+        ScriptGroup { require, steps: self.many(Self::script_step) }
     }
 
     fn script_step(&mut self) -> ScriptStep {

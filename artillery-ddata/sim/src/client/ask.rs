@@ -5,8 +5,8 @@ use std::ops::Bound;
 use artillery_proto::{
     Sequence, Version,
     api::{
-        Expected, Group, Hashed, Query, ReadMode, Requirement, Scan, Script, ScriptStep, Snapshot, Step, Write,
-        retry::Repeat,
+        Expected, HashedQuery, Query, ReadMode, Requirement, ScanQuery, ScriptGroup, ScriptStep, ScriptWrite, Snapshot,
+        Step, Write, retry::Repeat,
     },
 };
 
@@ -179,10 +179,10 @@ pub fn request(ask: &Ask, padding: usize) -> Request {
         Ask::Keys(keys, mode) => Request::Read(Query::Keys(keys.iter().map(|&key| key_bytes(key)).collect()), *mode),
         Ask::Page { after, limit, snapshot, mode } => {
             let after = after.map(key_bytes);
-            let scan = Scan { prefix: PREFIX.into(), after, limit: *limit, snapshot: *snapshot };
+            let scan = ScanQuery { prefix: PREFIX.into(), after, limit: *limit, snapshot: *snapshot };
             Request::Read(Query::Scan(scan), *mode)
         }
-        &Ask::Hashed { from, limit, mode } => Request::Read(Query::Hashed(Hashed { from, limit }), mode),
+        &Ask::Hashed { from, limit, mode } => Request::Read(Query::Hashed(HashedQuery { from, limit }), mode),
     }
 }
 
@@ -201,7 +201,7 @@ fn alone(part: &Part, padding: usize) -> Write {
     }
 }
 
-fn script(parts: &[Part], fails: Option<&Part>, padding: usize) -> Script {
+fn script(parts: &[Part], fails: Option<&Part>, padding: usize) -> ScriptWrite {
     let require = conditions(parts).map(|(part, expected)| Requirement {
         key: key_bytes(part.key),
         expected: if expected.is_none() { Expected::Absent } else { Expected::Version(expected) },
@@ -215,11 +215,11 @@ fn script(parts: &[Part], fails: Option<&Part>, padding: usize) -> Script {
         let key = key_bytes(part.key);
         group(vec![ScriptStep::Get { key }, script_step(part, padding)])
     });
-    Script { require: require.collect(), groups: failing.into_iter().chain(done).collect() }
+    ScriptWrite { require: require.collect(), groups: failing.into_iter().chain(done).collect() }
 }
 
-fn group(steps: Vec<ScriptStep>) -> Group {
-    Group { require: Vec::new(), steps }
+fn group(steps: Vec<ScriptStep>) -> ScriptGroup {
+    ScriptGroup { require: Vec::new(), steps }
 }
 
 fn script_step(part: &Part, padding: usize) -> ScriptStep {

@@ -2,7 +2,7 @@
 
 use artillery_proto::{
     Sequence, Version,
-    api::{Committed, Computed, GroupFailure, HashedPage, Page, Reply, StepOutcome},
+    api::{Computed, GroupFailure, HashedReply, Reply, ScanReply, StepOutcome, WriteReply},
     store::Held,
     types::update,
 };
@@ -104,7 +104,7 @@ fn nonsense(asked: &Asked, reply: &Reply) -> Failure {
     Failure::new(Oracle::Answers, format!("{:?} was answered with {reply:?}", asked.ask))
 }
 
-fn written(parts: &[Part], is_batch: bool, committed: &Committed) -> Result<Told, Failure> {
+fn written(parts: &[Part], is_batch: bool, committed: &WriteReply) -> Result<Told, Failure> {
     let version = committed.version;
     let mut told = Told { version: Some(version), ..Told::default() };
     let wrong = || Failure::new(Oracle::Answers, format!("{parts:?} was answered with {committed:?}"));
@@ -150,7 +150,7 @@ fn never(part: &Part) -> Option<(u32, Call, Answer)> {
 }
 
 /// What the groups of a script read and wrote. Their reads together are a cut.
-fn ran(parts: &[Part], fails: bool, committed: &Committed, keys: &Keys) -> Result<Told, Failure> {
+fn ran(parts: &[Part], fails: bool, committed: &WriteReply, keys: &Keys) -> Result<Told, Failure> {
     let version = committed.version;
     let mut told = Told { version: Some(version), ..Told::default() };
     let wrong = || Failure::new(Oracle::Answers, format!("{parts:?} was answered with {committed:?}"));
@@ -159,7 +159,7 @@ fn ran(parts: &[Part], fails: bool, committed: &Committed, keys: &Keys) -> Resul
         Computed::RanForgotten => None,
         _ => return Err(wrong()),
     };
-    let failed = Err(GroupFailure::Failed { step: 1, failure: update::Failure::NotANumber });
+    let failed = Err(GroupFailure::Failed { step: 1, failure: update::RequestFailure::NotANumber });
     if fails && outcomes.as_mut().is_some_and(|outcomes| outcomes.next() != Some(&failed)) {
         return Err(wrong());
     }
@@ -219,7 +219,7 @@ fn conflict(
 }
 
 /// What a page shows: each key between its ends, present or absent.
-fn shown(asked: &Asked, after: Option<u32>, page: &Page, keys: &Keys) -> Result<Told, Failure> {
+fn shown(asked: &Asked, after: Option<u32>, page: &ScanReply, keys: &Keys) -> Result<Told, Failure> {
     let unknown = |key: &Bytes| Failure::new(Oracle::Claims, format!("{key:?} was never asked for"));
     let next = page.next.as_ref().map(|key| key_of(key).ok_or_else(|| unknown(key))).transpose()?;
     let mut told = Told { as_of: Some(page.as_of), page: Some((next, page.snapshot)), ..Told::default() };
@@ -235,7 +235,7 @@ fn shown(asked: &Asked, after: Option<u32>, page: &Page, keys: &Keys) -> Result<
 }
 
 /// What a page in hash order shows. It must name keys of its chain, each at most once.
-fn listed(asked: &Asked, page: &HashedPage, keys: &Keys) -> Result<Told, Failure> {
+fn listed(asked: &Asked, page: &HashedReply, keys: &Keys) -> Result<Told, Failure> {
     let mut met = Vec::new();
     for bytes in &page.keys {
         let key = key_of(bytes).filter(|&key| (key as usize) < keys.len() && keys.chain(key) == asked.chain);

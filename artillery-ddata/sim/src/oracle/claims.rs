@@ -2,8 +2,8 @@
 
 use artillery_proto::{
     Sequence, Version,
-    api::Changes,
-    store::{Held, Record},
+    api::WatchReply,
+    store::{Held, ScanRecord},
 };
 use bytes::Bytes;
 
@@ -108,7 +108,7 @@ impl ChainOracle {
     ///
     /// # Errors
     /// [`Oracle::Claims`].
-    pub fn check_changes(&self, prefix: &[u8], from: Sequence, seen: u32, shown: &Changes) -> Result<(), Failure> {
+    pub fn check_changes(&self, prefix: &[u8], from: Sequence, seen: u32, shown: &WatchReply) -> Result<(), Failure> {
         let behind = self.log.iter().skip(from.0 as usize);
         let upto = behind.take_while(|update| update.version.sequence <= shown.upto.next());
         let expected = upto.flat_map(|update| {
@@ -118,7 +118,7 @@ impl ChainOracle {
             update.changes.iter().take(upto).skip(seen).map(move |change| (update.version, change))
         });
         let mut expected = expected.filter(|(_, change)| change.key.starts_with(prefix));
-        let same = |record: &Record| {
+        let same = |record: &ScanRecord| {
             expected.next().is_some_and(|(version, change)| {
                 (&record.key, record.held.version, &record.held.value) == (&change.key, version, &change.value)
             })

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use artillery_proto::{
     Sequence, Version,
     replica::Status,
-    types::update::{MAX_TAKEN, Outcome, Update, UpdateKind},
+    types::update::{MAX_TAKEN, RequestOutcome, Update, UpdateKind},
 };
 
 use super::{ChainOracle, Failure, Oracle};
@@ -90,7 +90,7 @@ fn adds(update: &Update) -> usize {
     match (update.kind, update.request, update.outcome) {
         (UpdateKind::SESSION_OPEN, ..) => 160,
         (UpdateKind::SESSION_EVICT, ..) | (_, None, _) => 0,
-        (_, Some(_), Outcome::Took(version)) if !version.is_none() => 96 + MAX_TAKEN,
+        (_, Some(_), RequestOutcome::Took(version)) if !version.is_none() => 96 + MAX_TAKEN,
         (_, Some(_), _) => 96,
     }
 }

@@ -93,7 +93,7 @@ impl Head {
 }
 
 fn committed() -> Reply {
-    Reply::Committed(Committed { version: SESSION, copies: 1, replayed: false, result: Computed::Nothing })
+    Reply::Committed(WriteReply { version: SESSION, copies: 1, replayed: false, result: Computed::Nothing })
 }
 
 #[tokio::test]

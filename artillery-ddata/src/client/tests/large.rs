@@ -7,7 +7,7 @@ use artillery_core::{
 
 use super::*;
 use crate::{
-    api::Read,
+    api::ReadReply,
     message::request::SMALL,
     store::Held,
     wire::{request::encode_answer_to, streams::ANSWERS},
@@ -144,7 +144,7 @@ async fn answer_apart(connection: &Connection, head: &[u8]) -> FrameWriter {
 
 fn large_answer(number: u64) -> crate::wire::request::Encoded {
     let held = Held { version: Version::new(1, 1), value: Some(vec![7; LARGE].into()) };
-    let read = Read { held: Some(held), clean: true, way: Way::Local, as_of: crate::Sequence(1) };
+    let read = ReadReply { held: Some(held), clean: true, way: ReadPath::Local, as_of: crate::Sequence(1) };
     encode_response(&Response { number, by: None, answer: ResponseAnswer::Reply(Reply::Read(read)) }).unwrap()
 }
 

@@ -11,7 +11,7 @@ use std::sync::atomic::Ordering;
 use super::*;
 use crate::{
     ChainId, Sequence,
-    api::{Query, Watch},
+    api::{Query, WatchQuery},
     message::request::Request,
     wire::request::{decode_response, encode_request},
 };
@@ -134,7 +134,7 @@ async fn watches_of_others_that_fill_the_room_end_none() {
     until(|| taken(&node, "watches") == 0).await;
 
     let prefix = Bytes::from(vec![b'p'; 700]);
-    let watch = || Query::Changes(Watch { prefix: prefix.clone(), after: Some(Sequence(100)), shown: 0 });
+    let watch = || Query::Changes(WatchQuery { prefix: prefix.clone(), after: Some(Sequence(100)), shown: 0 });
     let all = deaf(&cluster, &node, watch, 300).await;
     let mut last = Deaf::connect(&cluster, &node).await;
     for number in 0.. {
@@ -186,7 +186,7 @@ async fn a_connection_that_is_gone_is_let_go() {
     let node = alone(&cluster);
     let before = node.serving.load(Ordering::Relaxed);
     let prefix = Bytes::from(vec![b'p'; 700]);
-    let watch = || Query::Changes(Watch { prefix: prefix.clone(), after: Some(Sequence(100)), shown: 0 });
+    let watch = || Query::Changes(WatchQuery { prefix: prefix.clone(), after: Some(Sequence(100)), shown: 0 });
     let all = deaf(&cluster, &node, watch, 300).await;
     until(|| node.serving.load(Ordering::Relaxed) == before + DEAF).await;
     all.into_iter().for_each(Deaf::leave);

@@ -57,18 +57,18 @@ pub(super) struct Envelope {
     pub(super) history: History,
     /// Which life of the node is meant. The next one has forgotten what this one promised (trap 21).
     pub(super) to: RaftId,
-    pub(super) question: Question,
+    pub(super) question: LogQuestion,
 }
 
 #[derive(Serialize, Deserialize, Debug)]
-pub(super) enum Question {
+pub(super) enum LogQuestion {
     Append(AppendEntriesRequest<TypeConfig>),
     Vote(VoteRequest<RaftId>),
     Snapshot(InstallSnapshotRequest<TypeConfig>),
 }
 
 #[derive(Serialize, Deserialize, Debug)]
-pub(super) enum Answer {
+pub(super) enum LogAnswer {
     Append(AppendEntriesResponse<RaftId>),
     Vote(VoteResponse<RaftId>),
     Snapshot(InstallSnapshotResponse<RaftId>),
@@ -109,7 +109,7 @@ impl Envelope {
     }
 }
 
-impl Question {
+impl LogQuestion {
     fn asker(&self) -> Option<RaftId> {
         let vote = match self {
             Self::Append(request) => &request.vote,

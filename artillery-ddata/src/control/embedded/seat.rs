@@ -10,15 +10,15 @@ use crate::{
     MemberId,
     control::{
         Configs,
-        log::{AppendError, BoxFuture, Change, ConfigLog, ConfigLogError, LogIndex, LogStream, Term},
+        log::{AppendError, BoxFuture, ConfigChange, ConfigLog, ConfigLogError, LogIndex, LogStream, Term},
     },
 };
 
 /// The log as a node uses it. Clones share it.
 #[derive(Clone, Debug)]
-pub(crate) struct Seat(Arc<watch::Sender<Embedded>>);
+pub(crate) struct LogHandle(Arc<watch::Sender<Embedded>>);
 
-impl Seat {
+impl LogHandle {
     pub(crate) fn new(log: Embedded) -> Self {
         Self(Arc::new(watch::Sender::new(log)))
     }
@@ -52,8 +52,8 @@ impl Seat {
     }
 }
 
-impl ConfigLog for Seat {
-    fn append(&self, term: Term, at: LogIndex, change: Change) -> BoxFuture<'_, Result<(), AppendError>> {
+impl ConfigLog for LogHandle {
+    fn append(&self, term: Term, at: LogIndex, change: ConfigChange) -> BoxFuture<'_, Result<(), AppendError>> {
         let log = self.log();
         Box::pin(async move { log.append(term, at, change).await })
     }

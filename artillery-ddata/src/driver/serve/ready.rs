@@ -10,7 +10,7 @@ use crate::{
     budget::{self, Share},
     local::{
         answering::Answers,
-        room::{Kind, Room},
+        room::{ConnectionRoom, RoomKind},
     },
     message::request::{Response, ResponseAnswer, SMALL},
     wire::request::encode_response,
@@ -20,20 +20,20 @@ use crate::{
 const MOST: usize = SMALL;
 
 /// The answers of one stream that are ready.
-pub(super) struct Ready {
-    waiting: Mutex<Waiting>,
-    room: Arc<Room>,
+pub(super) struct ReadyAnswers {
+    waiting: Mutex<ReadyBatch>,
+    room: Arc<ConnectionRoom>,
 }
 
 /// What is to be written, and the room that it takes.
 #[derive(Default)]
-pub(super) struct Waiting {
+pub(super) struct ReadyBatch {
     pub(super) batch: FrameBatch,
     pub(super) share: Option<Share>,
 }
 
-impl Ready {
-    pub(super) fn new(room: Arc<Room>) -> Self {
+impl ReadyAnswers {
+    pub(super) fn new(room: Arc<ConnectionRoom>) -> Self {
         Self { waiting: Mutex::default(), room }
     }
 
@@ -56,7 +56,7 @@ impl Ready {
             return Err(reply);
         }
         if waiting.share.is_none() {
-            waiting.share = self.room.of(Kind::Answers).try_take(MOST);
+            waiting.share = self.room.of(RoomKind::Answers).try_take(MOST);
             if waiting.share.is_none() {
                 return Err(reply);
             }
@@ -72,7 +72,7 @@ impl Ready {
     }
 
     /// All that is ready, if anything is.
-    pub(super) fn take(&self) -> Option<Waiting> {
+    pub(super) fn take(&self) -> Option<ReadyBatch> {
         let waiting = &mut *self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         (!waiting.batch.is_empty()).then(|| {
             let mut taken = std::mem::take(waiting);

@@ -9,13 +9,13 @@ use artillery_core::{
 use bytes::Bytes;
 use tokio::{sync::Semaphore, time::timeout};
 
-use super::ready::Ready;
+use super::ready::ReadyAnswers;
 use crate::{
     api::{Refusal, Reply},
     local::{
         LONGEST_WAIT,
-        answering::{Answered, Waiting},
-        room::Room,
+        answering::{Answered, PendingAnswers},
+        room::ConnectionRoom,
     },
     message::request::{Response, ResponseAnswer, SMALL},
     wire::request::{EncodeError, Encoded, encode_response},
@@ -28,10 +28,10 @@ const BATCH: usize = 256;
 /// large goes another way.
 pub(super) async fn write(
     mut writer: FrameWriter,
-    mut waiting: Waiting,
-    ready: &Ready,
+    mut waiting: PendingAnswers,
+    ready: &ReadyAnswers,
     outstanding: &Semaphore,
-    room: &Arc<Room>,
+    room: &Arc<ConnectionRoom>,
     connection: &Connection,
 ) {
     let mut batch = FrameBatch::new();
@@ -126,7 +126,7 @@ mod tests {
     use super::*;
     use crate::{
         Version,
-        api::{Committed, Computed, Read, Way},
+        api::{Computed, ReadPath, ReadReply, WriteReply},
         store::Held,
         wire::request::decode_response,
     };
@@ -140,7 +140,7 @@ mod tests {
     fn an_answer_that_no_frame_holds_is_refused_and_ends_no_stream() {
         let (version, value) = (Version::new(1, 1), Bytes::from(vec![0; 1000]));
         let held = Some(Held { version, value: Some(value.clone()) });
-        let read = Reply::Read(Read { held, clean: true, way: Way::Local, as_of: version.sequence });
+        let read = Reply::Read(ReadReply { held, clean: true, way: ReadPath::Local, as_of: version.sequence });
         assert_eq!(sent(read.clone(), 2000).answer, ResponseAnswer::Reply(read.clone()));
         let refused = sent(read, 1000);
         let is_refused = |answer: &ResponseAnswer| {
@@ -148,7 +148,7 @@ mod tests {
         };
         assert!(refused.number == 7 && is_refused(&refused.answer), "{refused:?}");
         let result = Computed::Took(Some((version, value)));
-        let done = Reply::Committed(Committed { version, copies: 1, replayed: false, result });
+        let done = Reply::Committed(WriteReply { version, copies: 1, replayed: false, result });
         assert_eq!(sent(done, 1000).answer, ResponseAnswer::Reply(Reply::Expired), "it was applied");
     }
 }

@@ -22,8 +22,8 @@ use tokio::{
 };
 
 use super::{
-    Doubts, NotSent, Outcome, Question,
-    calls::{Calls, Room},
+    CallOutcome, Doubts, NotSent, Question,
+    calls::{CallRoom, LaneTable},
     lane::{encode, lost, request, response, violation},
 };
 use crate::{
@@ -40,16 +40,16 @@ use crate::{
 const UNWANTED: u32 = 3;
 
 /// Large requests to one node.
-pub(super) struct Apart {
+pub(super) struct LargeCalls {
     link: Link,
     max_frame: usize,
     numbers: Arc<AtomicU64>,
-    waiting: Arc<Waiting>,
+    waiting: Arc<LargeCallers>,
     /// Bytes of those that aren't answered yet: what the node doesn't take in must not fill the connection's window.
     outstanding: Budget,
 }
 
-impl Apart {
+impl LargeCalls {
     pub(super) fn new(link: Link, config: &TransportConfig, numbers: Arc<AtomicU64>) -> Self {
         Self {
             link,
@@ -60,7 +60,7 @@ impl Apart {
         }
     }
 
-    pub(super) const fn waiting(&self) -> &Arc<Waiting> {
+    pub(super) const fn waiting(&self) -> &Arc<LargeCallers> {
         &self.waiting
     }
 
@@ -71,10 +71,10 @@ impl Apart {
         bytes: usize,
         deadline: Instant,
         doubts: Option<(Duration, impl FnOnce() -> Doubts<'a>)>,
-    ) -> Outcome {
+    ) -> CallOutcome {
         let handed_over = AtomicBool::new(false);
         let Ok(_share) = timeout_at(deadline, self.outstanding.take(bytes)).await else {
-            return Outcome::NotSent(NotSent::Busy);
+            return CallOutcome::NotSent(NotSent::Busy);
         };
         let doubts = async {
             match doubts {
@@ -89,34 +89,34 @@ impl Apart {
             tokio::select! {
                 biased;
                 outcome = self.send(question, deadline, &handed_over) => outcome,
-                () = doubts => Outcome::Unanswered(Unknown::NoAnswer),
+                () = doubts => CallOutcome::Unanswered(Unknown::NoAnswer),
             }
         };
         match timeout_at(deadline, asked).await {
             Ok(outcome) => outcome,
-            Err(_) if handed_over.load(Ordering::Relaxed) => Outcome::Unanswered(Unknown::TimedOut),
-            Err(_) => Outcome::NotSent(NotSent::TimedOut),
+            Err(_) if handed_over.load(Ordering::Relaxed) => CallOutcome::Unanswered(Unknown::TimedOut),
+            Err(_) => CallOutcome::NotSent(NotSent::TimedOut),
         }
     }
 
-    async fn send(&self, question: &Question, deadline: Instant, handed_over: &AtomicBool) -> Outcome {
-        let Ok(connection) = self.link.connected().await else { return Outcome::NotSent(NotSent::Stopped) };
+    async fn send(&self, question: &Question, deadline: Instant, handed_over: &AtomicBool) -> CallOutcome {
+        let Ok(connection) = self.link.connected().await else { return CallOutcome::NotSent(NotSent::Stopped) };
         let number = self.numbers.fetch_add(1, Ordering::Relaxed) + 1;
         let left = deadline.saturating_duration_since(Instant::now());
         let encoded = match encode(&request(number, question.clone(), left), self.max_frame) {
             Ok(encoded) => encoded,
-            Err(reason) => return Outcome::NotSent(reason),
+            Err(reason) => return CallOutcome::NotSent(reason),
         };
         let (answer, apart) = oneshot::channel();
         let _entry = self.waiting.enter(number, answer);
         let (mut writer, mut reader) = match connection.open_bi(StreamKind(REQUESTS), APART_PRIORITY).await {
             Ok((writer, reader)) => (GivenUp(writer), reader),
             // The next try finds another connection, or none.
-            Err(_) => return Outcome::NotSent(NotSent::Lost),
+            Err(_) => return CallOutcome::NotSent(NotSent::Lost),
         };
         // Before all of it was handed over, nobody can have taken it for a request.
         if writer.0.send(&encoded.header, &encoded.body).await.is_err() {
-            return Outcome::NotSent(NotSent::Lost);
+            return CallOutcome::NotSent(NotSent::Lost);
         }
         handed_over.store(true, Ordering::Relaxed);
         drop(encoded);
@@ -124,7 +124,7 @@ impl Apart {
         tokio::select! {
             biased;
             outcome = answer_here(&connection, &mut reader, number) => outcome,
-            outcome = apart => outcome.unwrap_or(Outcome::Unanswered(Unknown::NoAnswer)),
+            outcome = apart => outcome.unwrap_or(CallOutcome::Unanswered(Unknown::NoAnswer)),
         }
     }
 }
@@ -140,52 +140,52 @@ impl Drop for GivenUp {
 }
 
 /// The answer that comes back on the request's own stream, unless it comes apart.
-async fn answer_here(connection: &Connection, reader: &mut FrameReader, number: u64) -> Outcome {
+async fn answer_here(connection: &Connection, reader: &mut FrameReader, number: u64) -> CallOutcome {
     let frame = match reader.next().await {
         Ok(Some(frame)) => frame,
         // Its answer is on its way, on another stream.
         Ok(None) => std::future::pending().await,
-        Err(error) => return Outcome::Unanswered(lost(error)),
+        Err(error) => return CallOutcome::Unanswered(lost(error)),
     };
-    answer(&frame, number).unwrap_or_else(|reason| Outcome::Unanswered(violation(connection, reason)))
+    answer(&frame, number).unwrap_or_else(|reason| CallOutcome::Unanswered(violation(connection, reason)))
 }
 
 /// The answer to the request of this number.
-fn answer(frame: &Frame, number: u64) -> Result<Outcome, String> {
+fn answer(frame: &Frame, number: u64) -> Result<CallOutcome, String> {
     let response = response(frame)?;
     if response.number != number {
         return Err(format!("a response to {} on the stream of {number}", response.number));
     }
-    Ok(Outcome::Answered(response))
+    Ok(CallOutcome::Answered(response))
 }
 
 /// The callers of large requests that haven't been answered, by the requests' numbers.
 #[derive(Default)]
-pub(super) struct Waiting(Mutex<BTreeMap<u64, oneshot::Sender<Outcome>>>);
+pub(super) struct LargeCallers(Mutex<BTreeMap<u64, oneshot::Sender<CallOutcome>>>);
 
-impl Waiting {
-    fn with<T>(&self, f: impl FnOnce(&mut BTreeMap<u64, oneshot::Sender<Outcome>>) -> T) -> T {
+impl LargeCallers {
+    fn with<T>(&self, f: impl FnOnce(&mut BTreeMap<u64, oneshot::Sender<CallOutcome>>) -> T) -> T {
         // Nothing is left half done in there by a panic.
         f(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Enters one; dropped, the entry is gone.
-    fn enter(&self, number: u64, answer: oneshot::Sender<Outcome>) -> Entry<'_> {
+    fn enter(&self, number: u64, answer: oneshot::Sender<CallOutcome>) -> ExpectedAnswer<'_> {
         self.with(|all| all.insert(number, answer));
-        Entry { number, waiting: self }
+        ExpectedAnswer { number, waiting: self }
     }
 
-    fn take(&self, number: u64) -> Option<oneshot::Sender<Outcome>> {
+    fn take(&self, number: u64) -> Option<oneshot::Sender<CallOutcome>> {
         self.with(|all| all.remove(&number))
     }
 }
 
-struct Entry<'a> {
+struct ExpectedAnswer<'a> {
     number: u64,
-    waiting: &'a Waiting,
+    waiting: &'a LargeCallers,
 }
 
-impl Drop for Entry<'_> {
+impl Drop for ExpectedAnswer<'_> {
     fn drop(&mut self) {
         self.waiting.take(self.number);
     }
@@ -199,20 +199,20 @@ pub(super) struct Returns {
 
 /// All that may have asked.
 struct Callers {
-    calls: [Arc<Calls>; 2],
-    waiting: Arc<Waiting>,
+    calls: [Arc<LaneTable>; 2],
+    waiting: Arc<LargeCallers>,
 }
 
 impl Callers {
     /// The one that waits for the answer of this number, and the room that its call takes until that has come.
-    fn take(&self, number: u64) -> Option<(oneshot::Sender<Outcome>, Option<Room>)> {
+    fn take(&self, number: u64) -> Option<(oneshot::Sender<CallOutcome>, Option<CallRoom>)> {
         let taken = self.calls.iter().find_map(|calls| calls.take(number));
         taken.or_else(|| Some((self.waiting.take(number)?, None)))
     }
 }
 
 impl Returns {
-    pub(super) fn new(link: Link, calls: [Arc<Calls>; 2], waiting: Arc<Waiting>) -> Self {
+    pub(super) fn new(link: Link, calls: [Arc<LaneTable>; 2], waiting: Arc<LargeCallers>) -> Self {
         Self { link, callers: Arc::new(Callers { calls, waiting }) }
     }
 
@@ -253,10 +253,10 @@ async fn take_in(connection: Connection, mut reader: FrameReader, callers: Arc<C
             Ok(Some(frame)) => answer(&frame, number),
             Ok(None) => Err("a stream without an answer".to_owned()),
             Err(ReadError::Frame(error)) => Err(error.to_string()),
-            Err(error) => Ok(Outcome::Unanswered(lost(error))),
+            Err(error) => Ok(CallOutcome::Unanswered(lost(error))),
         },
         () = caller.closed() => return reader.stop(UNWANTED),
     };
-    let outcome = outcome.unwrap_or_else(|reason| Outcome::Unanswered(violation(&connection, reason)));
+    let outcome = outcome.unwrap_or_else(|reason| CallOutcome::Unanswered(violation(&connection, reason)));
     drop(caller.send(outcome));
 }

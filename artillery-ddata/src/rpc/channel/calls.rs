@@ -23,8 +23,8 @@ use tokio::{
     time::{Instant, sleep_until},
 };
 
-pub(crate) use self::call::Call;
-use super::{NotSent, Outcome, Question};
+pub(crate) use self::call::LaneCall;
+use super::{CallOutcome, NotSent, Question};
 use crate::{
     budget::{self, Share},
     error::Unknown,
@@ -32,12 +32,12 @@ use crate::{
 };
 
 /// What a call takes up: a place among those that may be outstanding, and its bytes.
-pub(crate) type Room = (OwnedSemaphorePermit, Share);
+pub(crate) type CallRoom = (OwnedSemaphorePermit, Share);
 
 /// The calls of one lane.
 #[derive(Default)]
-pub(super) struct Calls {
-    state: Mutex<State>,
+pub(super) struct LaneTable {
+    state: Mutex<LaneCalls>,
     /// For the one that sends.
     queued: Notify,
     /// For the one that keeps time.
@@ -45,8 +45,8 @@ pub(super) struct Calls {
 }
 
 #[derive(Default)]
-struct State {
-    calls: Slab<Entry>,
+struct LaneCalls {
+    calls: Slab<CallEntry>,
     /// Those that wait to be sent, in the order of their beginning.
     queue: VecDeque<usize>,
     /// So many of them are given up. They go when their turn comes, or when they are the greater part.
@@ -60,25 +60,25 @@ struct State {
     is_closed: bool,
 }
 
-struct Entry {
-    stage: Stage,
+struct CallEntry {
+    stage: CallStage,
     until: Instant,
     is_late: bool,
     caller: Caller,
     /// It is kept until the node has answered, or the connection is lost, even if the caller has gone before: a caller that
     /// gives up again and again gets no more of the room than others. And no longer: the caller may look much later.
-    room: Option<Room>,
+    room: Option<CallRoom>,
 }
 
-enum Stage {
+enum CallStage {
     /// Its node is told until when it may take.
     Queued(Question, Instant),
     /// It was given up while it was queued.
     GivenUp,
     Sent,
     /// Its answer comes on a stream of its own.
-    Apart(oneshot::Receiver<Outcome>),
-    Over(Outcome),
+    Apart(oneshot::Receiver<CallOutcome>),
+    Over(CallOutcome),
 }
 
 enum Caller {
@@ -87,10 +87,10 @@ enum Caller {
     Gone,
 }
 
-impl Entry {
+impl CallEntry {
     /// It stays in the queue, and takes up nothing else.
     fn give_up(&mut self) {
-        (self.stage, self.caller, self.room) = (Stage::GivenUp, Caller::Gone, None);
+        (self.stage, self.caller, self.room) = (CallStage::GivenUp, Caller::Gone, None);
     }
 
     fn waker(&mut self) -> Option<Waker> {
@@ -101,9 +101,9 @@ impl Entry {
     }
 }
 
-impl State {
+impl LaneCalls {
     /// Ends a call that was sent. Its entry goes with it if the caller has gone already.
-    fn end(&mut self, key: usize, outcome: Outcome) -> Option<Waker> {
+    fn end(&mut self, key: usize, outcome: CallOutcome) -> Option<Waker> {
         let call = self.calls.get_mut(key)?;
         match call.caller {
             Caller::Gone => {
@@ -111,7 +111,7 @@ impl State {
                 None
             }
             Caller::Waits(_) => {
-                call.stage = Stage::Over(outcome);
+                call.stage = CallStage::Over(outcome);
                 call.room = None;
                 call.waker()
             }
@@ -127,7 +127,7 @@ impl State {
     fn forget_given_up(&mut self) {
         let calls = &mut self.calls;
         self.queue.retain(|&key| {
-            let stays = calls.get(key).is_some_and(|call| !matches!(call.stage, Stage::GivenUp));
+            let stays = calls.get(key).is_some_and(|call| !matches!(call.stage, CallStage::GivenUp));
             if !stays {
                 calls.try_remove(key);
             }
@@ -145,15 +145,15 @@ impl State {
         is_sooner
     }
 
-    fn fail(&mut self, fails: impl Fn(&Stage) -> Option<Outcome>) -> Vec<Waker> {
+    fn fail(&mut self, fails: impl Fn(&CallStage) -> Option<CallOutcome>) -> Vec<Waker> {
         let failed = self.calls.iter().filter_map(|(key, call)| Some((key, fails(&call.stage)?)));
         let failed: Vec<_> = failed.collect();
         failed.into_iter().filter_map(|(key, outcome)| self.end(key, outcome)).collect()
     }
 }
 
-impl Calls {
-    fn with<T>(&self, f: impl FnOnce(&mut State) -> T) -> T {
+impl LaneTable {
+    fn with<T>(&self, f: impl FnOnce(&mut LaneCalls) -> T) -> T {
         // Nothing is left half done in there by a panic.
         f(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -166,14 +166,14 @@ impl Calls {
         question: Question,
         deadline: Instant,
         until: Instant,
-        room: Room,
-    ) -> Option<Call> {
+        room: CallRoom,
+    ) -> Option<LaneCall> {
         let (key, is_idle, is_sooner) = self.with(|state| {
             if state.is_closed {
                 return None;
             }
-            let stage = Stage::Queued(question, deadline);
-            let entry = Entry { stage, until, is_late: false, caller: Caller::Waits(None), room: Some(room) };
+            let stage = CallStage::Queued(question, deadline);
+            let entry = CallEntry { stage, until, is_late: false, caller: Caller::Waits(None), room: Some(room) };
             let key = state.calls.insert(entry);
             state.queue.push_back(key);
             Some((key, std::mem::take(&mut state.is_idle), state.wake_by(until)))
@@ -184,7 +184,7 @@ impl Calls {
         if is_sooner {
             self.sooner.notify_one();
         }
-        Some(Call { calls: self.clone(), key: Some(key) })
+        Some(LaneCall { calls: self.clone(), key: Some(key) })
     }
 
     /// Waits until something is to be sent; `false`: nothing will be any more.
@@ -209,8 +209,8 @@ impl Calls {
                 && let Some(key) = state.queue.pop_front()
             {
                 let Some(call) = state.calls.get_mut(key) else { continue };
-                match std::mem::replace(&mut call.stage, Stage::Sent) {
-                    Stage::Queued(question, deadline) => {
+                match std::mem::replace(&mut call.stage, CallStage::Sent) {
+                    CallStage::Queued(question, deadline) => {
                         let number = numbers.fetch_add(1, Ordering::Relaxed) + 1;
                         taken += budget::of_operation(&question.operation);
                         questions.push((number, question, deadline));
@@ -228,7 +228,7 @@ impl Calls {
         let wakers: SmallVec<[Waker; 4]> = self.with(|state| {
             let ended = responses.drain(..).filter_map(|response| {
                 let key = state.by_number.remove(&response.number)?;
-                state.end(key, Outcome::Answered(response))
+                state.end(key, CallOutcome::Answered(response))
             });
             ended.collect()
         });
@@ -239,14 +239,14 @@ impl Calls {
     pub(super) fn not_sent(&self, number: u64, reason: NotSent) {
         let waker = self.with(|state| {
             let key = state.by_number.remove(&number)?;
-            state.end(key, Outcome::NotSent(reason))
+            state.end(key, CallOutcome::NotSent(reason))
         });
         waker.into_iter().for_each(Waker::wake);
     }
 
     /// The way to the caller of this request, to which the answer comes on a stream of its own; `None`: there is no such call, or
     /// its caller has gone. Its room goes along.
-    pub(super) fn take(&self, number: u64) -> Option<(oneshot::Sender<Outcome>, Option<Room>)> {
+    pub(super) fn take(&self, number: u64) -> Option<(oneshot::Sender<CallOutcome>, Option<CallRoom>)> {
         let (sender, receiver) = oneshot::channel();
         let taken = self.with(|state| {
             let key = state.by_number.remove(&number)?;
@@ -255,7 +255,7 @@ impl Calls {
                 state.calls.remove(key);
                 return None;
             }
-            call.stage = Stage::Apart(receiver);
+            call.stage = CallStage::Apart(receiver);
             Some((call.waker(), call.room.take()))
         });
         let (waker, room) = taken?;
@@ -267,7 +267,7 @@ impl Calls {
     pub(super) fn lose(&self, reason: &Unknown) {
         let wakers = self.with(|state| {
             state.by_number.clear();
-            state.fail(|stage| matches!(stage, Stage::Sent).then(|| Outcome::Unanswered(reason.clone())))
+            state.fail(|stage| matches!(stage, CallStage::Sent).then(|| CallOutcome::Unanswered(reason.clone())))
         });
         wakers.into_iter().for_each(Waker::wake);
     }
@@ -284,7 +284,7 @@ impl Calls {
             state.is_closed = true;
             state.forget_given_up();
             state.queue.clear();
-            state.fail(|stage| matches!(stage, Stage::Queued(..)).then_some(Outcome::NotSent(NotSent::Stopped)))
+            state.fail(|stage| matches!(stage, CallStage::Queued(..)).then_some(CallOutcome::NotSent(NotSent::Stopped)))
         });
         wakers.into_iter().for_each(Waker::wake);
     }

@@ -17,8 +17,8 @@ use tokio::{
 };
 
 use super::{
-    Carrier, Doubts, NotSent, Outcome, Question,
-    calls::{Call, Calls, Room},
+    CallOutcome, Carrier, Doubts, NotSent, Question,
+    calls::{CallRoom, LaneCall, LaneTable},
 };
 use crate::{
     budget::{Budget, unreceived_bytes},
@@ -41,7 +41,7 @@ const MARGIN: Duration = Duration::from_millis(50);
 
 /// One stream's worth of requests.
 pub(super) struct Lane {
-    calls: Arc<Calls>,
+    calls: Arc<LaneTable>,
     /// Places of those that aren't answered yet.
     places: Arc<Semaphore>,
     /// And their bytes.
@@ -57,7 +57,7 @@ impl Lane {
         numbers: Arc<AtomicU64>,
         carrier: &Carrier,
     ) -> Self {
-        let calls = Arc::new(Calls::default());
+        let calls = Arc::new(LaneTable::default());
         let task = LaneTask { link, priority, max_frame: config.max_frame_bytes, calls: calls.clone(), numbers };
         carrier.runtime.spawn(task.run());
         // What the node doesn't take in must leave room in the connection's window for other streams; and no more than its
@@ -67,7 +67,7 @@ impl Lane {
         Self { calls, places, outstanding: Budget::fine(outstanding), carrier: carrier.clone() }
     }
 
-    pub(super) const fn calls(&self) -> &Arc<Calls> {
+    pub(super) const fn calls(&self) -> &Arc<LaneTable> {
         &self.calls
     }
 
@@ -79,30 +79,30 @@ impl Lane {
         bytes: usize,
         deadline: Instant,
         doubts: Option<(Duration, impl FnOnce() -> Doubts<'a>)>,
-    ) -> Outcome {
+    ) -> CallOutcome {
         let room = match self.room_now(bytes) {
             Some(room) => room,
             None => match Box::pin(timeout_at(deadline, self.room(bytes))).await {
                 Ok(Some(room)) => room,
-                Ok(None) => return Outcome::NotSent(NotSent::Stopped),
-                Err(_) => return Outcome::NotSent(NotSent::Busy),
+                Ok(None) => return CallOutcome::NotSent(NotSent::Stopped),
+                Err(_) => return CallOutcome::NotSent(NotSent::Busy),
             },
         };
         let until = doubts.as_ref().map_or(deadline, |(patience, _)| deadline.min(Instant::now() + *patience));
         match self.calls.begin(question.clone(), deadline, until, room) {
             Some(call) => self.outcome(call, until, deadline, doubts.map(|(_, doubts)| doubts)).await,
-            None => Outcome::NotSent(NotSent::Stopped),
+            None => CallOutcome::NotSent(NotSent::Stopped),
         }
     }
 
     /// What comes of a call until `until`. Then its caller has doubts, and waits for as long as what these do, at most until `deadline`.
     pub(super) async fn outcome<'a>(
         &self,
-        mut call: Call,
+        mut call: LaneCall,
         until: Instant,
         deadline: Instant,
         doubts: Option<impl FnOnce() -> Doubts<'a>>,
-    ) -> Outcome {
+    ) -> CallOutcome {
         if let Some(outcome) = self.in_time(&mut call, until).await {
             return outcome;
         }
@@ -122,7 +122,7 @@ impl Lane {
     }
 
     /// What comes of a call in time. A caller that the lane doesn't keep the time of does so by itself.
-    async fn in_time(&self, call: &mut Call, until: Instant) -> Option<Outcome> {
+    async fn in_time(&self, call: &mut LaneCall, until: Instant) -> Option<CallOutcome> {
         if self.carrier.keeps_time() {
             return call.in_time().await;
         }
@@ -130,13 +130,13 @@ impl Lane {
     }
 
     /// Room for what takes so many bytes, if there is any now.
-    pub(super) fn room_now(&self, bytes: usize) -> Option<Room> {
+    pub(super) fn room_now(&self, bytes: usize) -> Option<CallRoom> {
         let share = self.outstanding.try_take(bytes)?;
         Some((self.places.clone().try_acquire_owned().ok()?, share))
     }
 
     /// Waits for room, in the order of the calls; `None`: nothing will be sent any more.
-    async fn room(&self, bytes: usize) -> Option<Room> {
+    async fn room(&self, bytes: usize) -> Option<CallRoom> {
         let share = self.outstanding.take(bytes).await;
         Some((self.places.clone().acquire_owned().await.ok()?, share))
     }
@@ -153,7 +153,7 @@ struct LaneTask {
     link: Link,
     priority: i32,
     max_frame: usize,
-    calls: Arc<Calls>,
+    calls: Arc<LaneTable>,
     /// The last number that was given to a request, whatever its stream.
     numbers: Arc<AtomicU64>,
 }
@@ -238,7 +238,7 @@ pub(super) fn encode(request: &Request, max_frame: usize) -> Result<Encoded, Not
 }
 
 /// Hands out responses until there are no more, and says why.
-async fn receive(mut reader: FrameReader, calls: &Calls, connection: &Connection) -> Unknown {
+async fn receive(mut reader: FrameReader, calls: &LaneTable, connection: &Connection) -> Unknown {
     let mut responses = Vec::with_capacity(BATCH);
     loop {
         let mut next = match reader.next().await {

@@ -38,7 +38,7 @@ impl Ask {
 
 /// What was answered.
 #[derive(Clone, PartialEq, Debug)]
-pub(crate) enum Told {
+pub(crate) enum BookAnswer {
     Reply(Reply),
     /// Certainly nothing was applied: why.
     Nothing(String),
@@ -51,7 +51,7 @@ pub(crate) const NEVER: u64 = u64::MAX;
 
 /// One call.
 #[derive(Clone, PartialEq, Debug)]
-pub(crate) struct Entry {
+pub(crate) struct BookEntry {
     /// Which handle asked: handles that are clones have one number.
     pub(crate) client: u32,
     pub(crate) called: u64,
@@ -59,7 +59,7 @@ pub(crate) struct Entry {
     pub(crate) began: Timestamp,
     pub(crate) ended: Timestamp,
     pub(crate) ask: Ask,
-    pub(crate) told: Told,
+    pub(crate) told: BookAnswer,
     pub(crate) id: Option<RequestId>,
     /// Where it was answered; keys say it for the others.
     pub(crate) chain: Option<ChainId>,
@@ -69,7 +69,7 @@ pub(crate) struct Entry {
 #[derive(Default, Debug)]
 pub(crate) struct Book {
     moment: u64,
-    pub(crate) entries: Vec<Entry>,
+    pub(crate) entries: Vec<BookEntry>,
     by_id: BTreeMap<RequestId, usize>,
     /// Answers under one request id that can't both be true.
     pub(crate) contradictions: Vec<String>,
@@ -77,7 +77,7 @@ pub(crate) struct Book {
 
 /// A call that is being made: its line in the book, if it has one, and when it began.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Line {
+pub(crate) struct BookLine {
     entry: Option<usize>,
     called: u64,
 }
@@ -89,24 +89,24 @@ impl Book {
     }
 
     /// A repetition under a known id is the same call.
-    pub(crate) fn begin(&mut self, client: u32, now: Timestamp, ask: Ask, id: Option<RequestId>) -> Line {
+    pub(crate) fn begin(&mut self, client: u32, now: Timestamp, ask: Ask, id: Option<RequestId>) -> BookLine {
         let called = self.moment();
         if let Some(&entry) = id.and_then(|id| self.by_id.get(&id)) {
-            return Line { entry: Some(entry), called };
+            return BookLine { entry: Some(entry), called };
         }
         if matches!(ask, Ask::Write(Write::Resolve)) {
-            return Line { entry: None, called };
+            return BookLine { entry: None, called };
         }
         let entry = self.entries.len();
-        let (returned, told) = (NEVER, Told::Unknown);
-        self.entries.push(Entry { client, called, returned, began: now, ended: now, ask, told, id, chain: None });
+        let (returned, told) = (NEVER, BookAnswer::Unknown);
+        self.entries.push(BookEntry { client, called, returned, began: now, ended: now, ask, told, id, chain: None });
         id.map(|id| self.by_id.insert(id, entry));
-        Line { entry: Some(entry), called }
+        BookLine { entry: Some(entry), called }
     }
 
     pub(crate) fn end(
         &mut self,
-        line: Line,
+        line: BookLine,
         now: Timestamp,
         chain: ChainId,
         outcome: Result<&Reply, &Error>,
@@ -122,26 +122,26 @@ impl Book {
             self.by_id.insert(id, index);
         }
         let settles = match (&entry.told, &told) {
-            (_, Told::Unknown) => false,
-            (Told::Unknown, _) => true,
+            (_, BookAnswer::Unknown) => false,
+            (BookAnswer::Unknown, _) => true,
             // It was refused before, so this is the call that counts.
-            (Told::Nothing(_), Told::Reply(_)) => {
+            (BookAnswer::Nothing(_), BookAnswer::Reply(_)) => {
                 entry.called = line.called;
                 true
             }
-            (Told::Reply(before), Told::Reply(now)) => {
+            (BookAnswer::Reply(before), BookAnswer::Reply(now)) => {
                 if version(before) != version(now) {
                     self.contradictions.push(format!("{before:?} and {now:?} under one request id"));
                 }
                 false
             }
-            (Told::Reply(before), Told::Nothing(_)) => {
+            (BookAnswer::Reply(before), BookAnswer::Nothing(_)) => {
                 if barred {
                     self.contradictions.push(format!("{before:?}, and barred under one request id"));
                 }
                 false
             }
-            (Told::Nothing(_), Told::Nothing(_)) => false,
+            (BookAnswer::Nothing(_), BookAnswer::Nothing(_)) => false,
         };
         if settles {
             (entry.told, entry.returned, entry.ended, entry.chain) = (told, returned, now, Some(chain));
@@ -149,12 +149,12 @@ impl Book {
     }
 }
 
-fn told(outcome: Result<&Reply, &Error>) -> Told {
+fn told(outcome: Result<&Reply, &Error>) -> BookAnswer {
     match outcome {
-        Ok(Reply::Refused(reason)) => Told::Nothing(reason.to_string()),
-        Ok(Reply::Expired) | Err(Error::OutcomeUnknown { .. }) => Told::Unknown,
-        Ok(reply) => Told::Reply(reply.clone()),
-        Err(error) => Told::Nothing(error.to_string()),
+        Ok(Reply::Refused(reason)) => BookAnswer::Nothing(reason.to_string()),
+        Ok(Reply::Expired) | Err(Error::OutcomeUnknown { .. }) => BookAnswer::Unknown,
+        Ok(reply) => BookAnswer::Reply(reply.clone()),
+        Err(error) => BookAnswer::Nothing(error.to_string()),
     }
 }
 
@@ -167,7 +167,7 @@ fn version(reply: &Reply) -> Option<crate::Version> {
     }
 }
 
-impl fmt::Display for Entry {
+impl fmt::Display for BookEntry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "client {}  {:?} ..", self.client, self.began)?;
         if self.returned == NEVER {
@@ -180,9 +180,9 @@ impl fmt::Display for Entry {
             Ask::Read { query, mode, .. } => write!(f, "  {mode:?} read of {query:?}")?,
         }
         match &self.told {
-            Told::Reply(reply) => write!(f, " -> {reply:?}"),
-            Told::Nothing(why) => write!(f, " -> nothing applied: {why}"),
-            Told::Unknown => write!(f, " -> unknown"),
+            BookAnswer::Reply(reply) => write!(f, " -> {reply:?}"),
+            BookAnswer::Nothing(why) => write!(f, " -> nothing applied: {why}"),
+            BookAnswer::Unknown => write!(f, " -> unknown"),
         }
     }
 }

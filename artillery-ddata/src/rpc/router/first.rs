@@ -10,21 +10,21 @@ use std::{
 use tokio::time::Instant;
 
 use super::{
-    Answer, Router, Tried, after,
+    CallAnswer, Router, Tried, after,
     once::{WRITE_PATIENCE, may_doubt, patience},
     pick::{Attempts, Pick},
     repeat,
 };
 use crate::{
     ChainId, Epoch, MemberId, NodeId, Place, Routing,
-    api::retry::{Repeat, Tries, Verdict},
-    rpc::channel::{Call, Channel, Question, Room},
+    api::retry::{NextAttempt, Repeat, RetryState},
+    rpc::channel::{CallRoom, Channel, LaneCall, Question},
 };
 
 /// An attempt at another node.
 pub(crate) struct First {
     channel: Arc<Channel>,
-    call: Call,
+    call: LaneCall,
     chain: ChainId,
     member: MemberId,
     place: Place,
@@ -41,9 +41,9 @@ pub(crate) struct First {
 }
 
 /// The way to the node that is asked first.
-pub(super) struct Way {
+pub(super) struct FirstTarget {
     channel: Arc<Channel>,
-    room: Room,
+    room: CallRoom,
     member: MemberId,
     place: Place,
     epoch: Epoch,
@@ -63,20 +63,20 @@ impl First {
 
 impl Router {
     /// The way to another node that can be asked now. `None`: no other one is to be asked, or something would have to be waited for.
-    pub(super) fn way(&self, routing: &Routing, question: &Question) -> Option<Way> {
+    pub(super) fn way(&self, routing: &Routing, question: &Question) -> Option<FirstTarget> {
         match self.pick_by(routing, question, &Attempts::default()) {
             Pick::There { member, place, epoch, others } => {
                 let channel = self.peers().channels.get(&member.node)?.clone();
                 let room = channel.room_now(&question.operation)?;
-                Some(Way { channel, room, member, place, epoch, others })
+                Some(FirstTarget { channel, room, member, place, epoch, others })
             }
             Pick::Here(..) | Pick::Nobody => None,
         }
     }
 
     /// Asks that node; `None`: nothing is asked any more.
-    pub(super) fn begin(&self, way: Way, question: Question, timeout: Duration) -> Option<First> {
-        let Way { channel, room, member, place, epoch, others } = way;
+    pub(super) fn begin(&self, way: FirstTarget, question: Question, timeout: Duration) -> Option<First> {
+        let FirstTarget { channel, room, member, place, epoch, others } = way;
         let (chain, repeat) = (question.chain, repeat(&question.operation));
         let now = Instant::now();
         let deadline = after(now, timeout);
@@ -95,10 +95,10 @@ impl Router {
     }
 
     /// The answer, if it is the outcome of the call; `None`: the call goes on, see [`await_first`](Self::await_first).
-    pub(super) fn poll_first(&self, first: &mut First, context: &mut Context<'_>) -> Poll<Option<Answer>> {
+    pub(super) fn poll_first(&self, first: &mut First, context: &mut Context<'_>) -> Poll<Option<CallAnswer>> {
         let Some(outcome) = ready!(first.call.poll(context)) else { return Poll::Ready(None) };
         match self.tried(outcome, first.chain, first.member, first.place) {
-            Tried::Answered(answer) if Tries::new(first.repeat).replied(&answer.reply) == Verdict::Done => {
+            Tried::Answered(answer) if RetryState::new(first.repeat).replied(&answer.reply) == NextAttempt::Done => {
                 Poll::Ready(Some(answer))
             }
             tried => {

@@ -2,14 +2,14 @@
 
 use tokio::time::Instant;
 
-use super::{Answer, Router, Tried};
+use super::{CallAnswer, Router, Tried};
 use crate::{
     ChainId, Error, NodeId, RequestId,
     api::Reply,
     error::Unknown,
     rpc::{
         channel::Question,
-        observer::{Noted, Observer, book::Ask},
+        observer::{ObservedCall, Observer, book::Ask},
     },
 };
 
@@ -28,7 +28,7 @@ impl Router {
         deadline: Instant,
     ) -> (Tried, Option<NodeId>) {
         if let Some(observer) = self.observer.get().filter(|_| !question.forwarded)
-            && let Tried::Answered(Answer { reply, .. }) = &tried
+            && let Tried::Answered(CallAnswer { reply, .. }) = &tried
             && observer.after(question, reply, deadline).await
         {
             return (Tried::Unanswered(Unknown::TimedOut), asked);
@@ -52,20 +52,20 @@ impl Router {
     }
 
     /// Begins to write a call down.
-    pub(super) fn note(&self, ask: impl FnOnce() -> Ask, id: Option<RequestId>) -> Option<Noted> {
+    pub(super) fn note(&self, ask: impl FnOnce() -> Ask, id: Option<RequestId>) -> Option<ObservedCall> {
         Some(self.observer.get()?.begin(ask(), id))
     }
 }
 
 /// How a read ended.
-pub(super) fn noted_read(noted: Option<Noted>, chain: ChainId, outcome: Result<&Reply, &Error>) {
+pub(super) fn noted_read(noted: Option<ObservedCall>, chain: ChainId, outcome: Result<&Reply, &Error>) {
     if let Some(noted) = noted {
         noted.end(chain, outcome, None);
     }
 }
 
 /// How a write ended, and under which id it was made.
-pub(super) fn noted_write(noted: Option<Noted>, outcome: Result<(&Reply, RequestId), &Error>) {
+pub(super) fn noted_write(noted: Option<ObservedCall>, outcome: Result<(&Reply, RequestId), &Error>) {
     let Some(noted) = noted else { return };
     match outcome {
         Ok((reply, id)) => noted.end(id.chain, Ok(reply), Some(id)),

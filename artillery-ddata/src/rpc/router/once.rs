@@ -7,14 +7,14 @@ use tokio::{
     time::{Instant, timeout_at},
 };
 
-use super::{Answer, Attempts, Router, on_the_clock, pick::Pick, repeat};
+use super::{Attempts, CallAnswer, Router, on_the_clock, pick::Pick, repeat};
 use crate::{
     ChainId, Epoch, Error, MemberId, NodeId, Place,
     api::{Query, Refusal, retry::Repeat},
     error::{NotApplied, Unknown},
     local::handle::{ChainHandle, ReadRequest, Responder, WriteRequest},
     message::request::{Operation, ResponseAnswer},
-    rpc::channel::{Doubts, NotSent, Outcome, Question},
+    rpc::channel::{CallOutcome, Doubts, NotSent, Question},
 };
 
 /// A write that its head hasn't answered for so long is reason enough to ask who is head now.
@@ -26,7 +26,7 @@ const LONGEST_READ_PATIENCE: Duration = Duration::from_secs(2);
 
 /// What came of one try.
 pub(super) enum Tried {
-    Answered(Answer),
+    Answered(CallAnswer),
     /// Certainly nothing: may be tried again, if that helps.
     Nothing(Error),
     /// The read or write may have been taken in.
@@ -86,18 +86,18 @@ impl Router {
     }
 
     /// What came of asking a member.
-    pub(super) fn tried(&self, outcome: Outcome, chain: ChainId, member: MemberId, place: Place) -> Tried {
+    pub(super) fn tried(&self, outcome: CallOutcome, chain: ChainId, member: MemberId, place: Place) -> Tried {
         match outcome {
-            Outcome::Answered(response) => match response.answer {
+            CallOutcome::Answered(response) => match response.answer {
                 ResponseAnswer::Reply(reply) => {
                     let node = response.by.unwrap_or(member);
                     let place = if node == member { place } else { self.place(chain, node) };
-                    Tried::Answered(Answer { reply, node, place })
+                    Tried::Answered(CallAnswer { reply, node, place })
                 }
                 _ => Tried::Unanswered(Unknown::NoAnswer),
             },
-            Outcome::NotSent(reason) => Tried::Nothing(not_sent(reason, member.node)),
-            Outcome::Unanswered(reason) => Tried::Unanswered(reason),
+            CallOutcome::NotSent(reason) => Tried::Nothing(not_sent(reason, member.node)),
+            CallOutcome::Unanswered(reason) => Tried::Unanswered(reason),
         }
     }
 
@@ -129,23 +129,23 @@ pub(super) fn not_sent(reason: NotSent, node: NodeId) -> Error {
 }
 
 /// A request that waits to be handed to the chain. Boxed: few do.
-type Waiting<'a> = Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
+type PendingHandover<'a> = Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
 
 /// Asks the chain of this very node.
 async fn ask_here(handle: ChainHandle, me: MemberId, place: Place, question: &Question, deadline: Instant) -> Tried {
     let (responder, reply) = oneshot::channel();
     let (responder, until) = (Responder::Caller(responder), on_the_clock(deadline));
     let is_write = question.operation.is_write();
-    let waiting: Option<Waiting<'_>> = match &question.operation {
+    let waiting: Option<PendingHandover<'_>> = match &question.operation {
         Operation::Read { query, mode, floor, history } => {
             let (query, mode, floor, history) = (query.clone(), *mode, *floor, *history);
             let read = ReadRequest { query, mode, floor, history, deadline: until, caller: responder };
-            handle.try_read(read).map(|read| -> Waiting<'_> { Box::pin(handle.read(read)) })
+            handle.try_read(read).map(|read| -> PendingHandover<'_> { Box::pin(handle.read(read)) })
         }
         Operation::Write { request, history, write } => {
             let (request, history, write) = (*request, *history, write.clone());
             let write = WriteRequest { request, history, write, deadline: until, caller: responder };
-            handle.try_write(write).map(|write| -> Waiting<'_> { Box::pin(handle.write(write)) })
+            handle.try_write(write).map(|write| -> PendingHandover<'_> { Box::pin(handle.write(write)) })
         }
         // It goes to no chain.
         _ => {
@@ -159,7 +159,7 @@ async fn ask_here(handle: ChainHandle, me: MemberId, place: Place, question: &Qu
         return Tried::Nothing(Error::refused(Refusal::Busy, Some(me.node)));
     }
     match timeout_at(deadline, reply).await {
-        Ok(Ok(reply)) => Tried::Answered(Answer { reply, node: me, place }),
+        Ok(Ok(reply)) => Tried::Answered(CallAnswer { reply, node: me, place }),
         Ok(Err(_)) if is_write => Tried::Unanswered(Unknown::NoAnswer),
         Ok(Err(_)) => Tried::Nothing(Error::not_applied(NotApplied::Stopped)),
         Err(_) => Tried::Unanswered(Unknown::TimedOut),

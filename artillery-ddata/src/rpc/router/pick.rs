@@ -87,13 +87,13 @@ pub(super) enum Pick {
 }
 
 /// In which order members are asked that would all do.
-pub(super) struct Order {
+pub(super) struct ReadOrder {
     me: NodeId,
     spread: Spread,
     turn: AtomicUsize,
 }
 
-impl Order {
+impl ReadOrder {
     pub(super) fn new(me: NodeId, spread: Spread) -> Self {
         Self { me, spread, turn: AtomicUsize::new(0) }
     }

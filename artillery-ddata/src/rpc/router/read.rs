@@ -10,7 +10,7 @@ use bytes::Bytes;
 use tokio::time::Instant;
 
 use super::{
-    Answer, Earlier, Failed, Router,
+    CallAnswer, CallError, Earlier, Router,
     account::Account,
     check_key,
     first::First,
@@ -56,7 +56,7 @@ fn outside_of_sessions(chain: ChainId, query: Query, mode: ReadMode) -> Question
 
 impl Router {
     /// Reads keys of one chain.
-    pub(crate) async fn read(&self, query: Query, how: &HowToRead) -> Result<Answer, Error> {
+    pub(crate) async fn read(&self, query: Query, how: &HowToRead) -> Result<CallAnswer, Error> {
         let deadline = from_now(how.timeout);
         query.keys().iter().try_for_each(check_key).map_err(refused)?;
         let routing = self.routing_of(how.life(), deadline).await?;
@@ -81,7 +81,7 @@ impl Router {
         how: &HowToRead,
         only: Option<MemberId>,
         deadline: Instant,
-    ) -> Result<Answer, Error> {
+    ) -> Result<CallAnswer, Error> {
         let floor = match &how.session {
             None => None,
             Some(session) => Some(session.floor(routing.life(), chain).ok_or(refused(Refusal::OtherHistory))?),
@@ -126,7 +126,7 @@ impl Router {
     }
 
     /// The answer, if the first one is the last; `None`: the read goes on, see [`read_on`](Self::read_on).
-    pub(crate) fn poll_read(&self, begun: &mut BegunRead, context: &mut Context<'_>) -> Poll<Option<Answer>> {
+    pub(crate) fn poll_read(&self, begun: &mut BegunRead, context: &mut Context<'_>) -> Poll<Option<CallAnswer>> {
         let answer = ready!(self.poll_first(&mut begun.first, context));
         if let Some(answer) = &answer {
             self.read_ended(&mut begun.account, begun.first.chain(), Ok(answer));
@@ -135,7 +135,7 @@ impl Router {
     }
 
     /// Goes on with a read of `query`.
-    pub(crate) async fn read_on(&self, query: Query, mode: ReadMode, begun: BegunRead) -> Result<Answer, Error> {
+    pub(crate) async fn read_on(&self, query: Query, mode: ReadMode, begun: BegunRead) -> Result<CallAnswer, Error> {
         let BegunRead { first, mut account } = begun;
         let (chain, deadline) = (first.chain(), first.deadline());
         let question = outside_of_sessions(chain, query, mode);
@@ -149,9 +149,9 @@ impl Router {
         account: &mut Account,
         chain: ChainId,
         mode: ReadMode,
-        answer: Result<Answer, Failed>,
-    ) -> Result<Answer, Error> {
-        let answer = answer.map_err(Failed::of_read);
+        answer: Result<CallAnswer, CallError>,
+    ) -> Result<CallAnswer, Error> {
+        let answer = answer.map_err(CallError::of_read);
         self.read_ended(account, chain, answer.as_ref());
         answer.map_err(|error| self.unserved(chain, mode, error))
     }

@@ -21,13 +21,13 @@ use tokio::{
 use super::{Router, from_now};
 use crate::{
     ChainConfig, ChainId, Epoch, Error, NodeId, Routing,
-    control::message::{Arrange, ArrangeError},
+    control::message::{AdminCommand, ArrangeError},
     error::NotApplied,
     local::Local,
     message::request::{Operation, Request, ResponseAnswer},
     rpc::{
         Candidates,
-        channel::{Channel, NO_DOUBTS, Outcome, Question},
+        channel::{CallOutcome, Channel, NO_DOUBTS, Question},
     },
     wire::{
         request::{decode_response, encode_request},
@@ -49,10 +49,10 @@ pub(crate) enum Routes {
     /// Inside a node, which learns it by itself.
     Node(Arc<Local>),
     /// Beside the cluster: some node is asked.
-    Asked(Asked),
+    Asked(LearnedRoutes),
 }
 
-pub(crate) struct Asked {
+pub(crate) struct LearnedRoutes {
     known: watch::Sender<Arc<Routing>>,
     candidates: Candidates,
     /// One question at a time, whose answer serves all that waited for it; how many there were.
@@ -62,7 +62,7 @@ pub(crate) struct Asked {
     under_way: AtomicBool,
 }
 
-impl Asked {
+impl LearnedRoutes {
     pub(crate) fn new(routing: Arc<Routing>, candidates: Candidates) -> Self {
         Self {
             known: watch::Sender::new(routing),
@@ -196,7 +196,7 @@ impl Router {
         heard
     }
 
-    async fn ask_candidates(&self, asked: &Asked, deadline: Instant) -> Option<Routing> {
+    async fn ask_candidates(&self, asked: &LearnedRoutes, deadline: Instant) -> Option<Routing> {
         let endpoint = self.peers().endpoint.clone()?;
         let known = asked.known.borrow().clone();
         let addrs = known.nodes.values().flat_map(|node| node.addrs.clone()).chain(asked.candidates.all());
@@ -212,7 +212,7 @@ impl Router {
     }
 
     /// Takes in what is newer, and lets go of nodes that are gone.
-    fn learn(&self, asked: &Asked, new: Routing) -> Arc<Routing> {
+    fn learn(&self, asked: &LearnedRoutes, new: Routing) -> Arc<Routing> {
         asked.known.send_if_modified(|known| {
             let merged = known.merged(new);
             let changed = **known != merged;
@@ -251,9 +251,9 @@ impl Router {
         let channel = self.reached(node, deadline).await?;
         let question = Question { chain: ChainId(0), forwarded: true, only: None, operation };
         match channel.ask(&question, deadline, NO_DOUBTS).await {
-            Outcome::Answered(response) => Ok(response.answer),
-            Outcome::NotSent(reason) => Err(super::once::not_sent(reason, node)),
-            Outcome::Unanswered(_) => Err(Error::not_applied(NotApplied::TimedOut)),
+            CallOutcome::Answered(response) => Ok(response.answer),
+            CallOutcome::NotSent(reason) => Err(super::once::not_sent(reason, node)),
+            CallOutcome::Unanswered(_) => Err(Error::not_applied(NotApplied::TimedOut)),
         }
     }
 
@@ -261,7 +261,7 @@ impl Router {
     pub(crate) async fn arrange(
         &self,
         node: NodeId,
-        wish: Arrange,
+        wish: AdminCommand,
         timeout: Duration,
     ) -> Result<Result<Option<Epoch>, ArrangeError>, Error> {
         match self.ask_node(node, Operation::Arrange(wish), timeout).await? {
@@ -276,7 +276,7 @@ async fn ask_routing(channel: &Channel, deadline: Instant) -> Option<Routing> {
     let until = deadline.min(Instant::now() + ASK_PATIENCE);
     timeout_at(until, channel.link().connected()).await.ok()?.ok()?;
     match channel.ask(&question, until, NO_DOUBTS).await {
-        Outcome::Answered(response) => match response.answer {
+        CallOutcome::Answered(response) => match response.answer {
             ResponseAnswer::Routing(routing) => routing.map(|routing| *routing),
             _ => None,
         },

@@ -12,7 +12,7 @@ use std::{
 use tokio::time::{Instant, timeout_at};
 
 use super::{
-    Answer, Earlier, Failed, Router,
+    CallAnswer, CallError, Earlier, Router,
     account::Account,
     check_key, check_value,
     first::First,
@@ -21,7 +21,7 @@ use super::{
 };
 use crate::{
     ChainId, ClusterId, Error, Place, RequestId, Routing, Session,
-    api::{Refusal, Reply, Write, retry::Tries},
+    api::{Refusal, Reply, Write, retry::RetryState},
     control::chain_of,
     error::{NotApplied, Unknown},
     message::request::Operation,
@@ -40,7 +40,7 @@ pub(crate) struct HowToWrite {
 
 /// A write, and where it belongs.
 #[derive(Clone)]
-struct Placed {
+struct PlacedWrite {
     cluster: ClusterId,
     chain: ChainId,
     /// The history in which alone it is to be applied, if there is one.
@@ -48,7 +48,7 @@ struct Placed {
     write: Write,
 }
 
-impl Placed {
+impl PlacedWrite {
     fn under(self, key: RequestKey) -> Question {
         self.question(Some(key))
     }
@@ -63,7 +63,7 @@ impl Placed {
 /// A write whose first attempt is under way.
 pub(crate) struct BegunWrite {
     first: First,
-    placed: Placed,
+    placed: PlacedWrite,
     numbered: Numbered,
     account: Account,
     /// A test has taken its answer away.
@@ -80,7 +80,7 @@ impl BegunWrite {
 
 impl Router {
     /// Writes, and says under which id.
-    pub(crate) async fn write(&self, write: Write, how: HowToWrite) -> Result<(Answer, RequestId), Error> {
+    pub(crate) async fn write(&self, write: Write, how: HowToWrite) -> Result<(CallAnswer, RequestId), Error> {
         let mut account = self.account_of_write(&write, how.request_id);
         let outcome = self.write_once(write, how).await;
         self.write_ended(&mut account, outcome.as_ref().map(|(answer, id)| (answer, *id)));
@@ -100,7 +100,7 @@ impl Router {
         if self.local().is_some_and(|local| local.place(chain) == Place::Head) {
             return Err(write);
         }
-        let placed = Placed { cluster: routing.cluster, chain, history: None, write };
+        let placed = PlacedWrite { cluster: routing.cluster, chain, history: None, write };
         let mut question = placed.clone().question(None);
         // The number is taken last. A number that no write has would count as an answered request.
         let Some(way) = self.way(&routing, &question) else { return Err(placed.write) };
@@ -133,7 +133,7 @@ impl Router {
         &self,
         begun: &mut BegunWrite,
         context: &mut Context<'_>,
-    ) -> Poll<Option<(Answer, RequestId)>> {
+    ) -> Poll<Option<(CallAnswer, RequestId)>> {
         let answer = ready!(self.poll_first(&mut begun.first, context));
         #[cfg(feature = "testing")]
         let answer = answer.filter(|answer| {
@@ -149,7 +149,7 @@ impl Router {
     }
 
     /// Goes on with a write.
-    pub(crate) async fn write_on(&self, begun: BegunWrite) -> Result<(Answer, RequestId), Error> {
+    pub(crate) async fn write_on(&self, begun: BegunWrite) -> Result<(CallAnswer, RequestId), Error> {
         let BegunWrite { first, placed, numbered, mut account, .. } = begun;
         let deadline = first.deadline();
         #[cfg(feature = "testing")]
@@ -161,7 +161,7 @@ impl Router {
         outcome
     }
 
-    async fn write_once(&self, write: Write, how: HowToWrite) -> Result<(Answer, RequestId), Error> {
+    async fn write_once(&self, write: Write, how: HowToWrite) -> Result<(CallAnswer, RequestId), Error> {
         let deadline = from_now(how.timeout);
         self.check(&write)?;
         let session = how.session.as_ref();
@@ -186,11 +186,11 @@ impl Router {
         write: Write,
         how: &HowToWrite,
         deadline: Instant,
-    ) -> Result<(Answer, RequestId), Error> {
+    ) -> Result<(CallAnswer, RequestId), Error> {
         let chain = one_chain(routing, write.keys())?;
         // The node that answers may be in another history than the one that is known here (trap 58).
         let history = how.session.as_ref().map(|_| routing.life());
-        let placed = Placed { cluster: routing.cluster, chain, history, write };
+        let placed = PlacedWrite { cluster: routing.cluster, chain, history, write };
         let outcome = match how.request_id {
             Some(id) => self.write_under(placed, id, deadline).await.map(|answer| (answer, id)),
             None => self.write_anew(placed, deadline, None).await,
@@ -203,7 +203,7 @@ impl Router {
     }
 
     /// Under an id that may have been used before.
-    async fn write_under(&self, placed: Placed, id: RequestId, deadline: Instant) -> Result<Answer, Error> {
+    async fn write_under(&self, placed: PlacedWrite, id: RequestId, deadline: Instant) -> Result<CallAnswer, Error> {
         if id.cluster != placed.cluster {
             return Err(refused(Refusal::OtherHistory));
         }
@@ -212,7 +212,7 @@ impl Router {
         }
         // What is unanswered by now: a full session has room for the lowest.
         let key = || id.key(self.requests.lowest(id.chain, id.session).min(id.number));
-        let renews = |question: &mut Question, _: &Tries| {
+        let renews = |question: &mut Question, _: &RetryState| {
             if let Operation::Write { request, .. } = &mut question.operation {
                 *request = Some(key());
             }
@@ -220,8 +220,8 @@ impl Router {
         };
         let outcome = match self.call_again(placed.under(key()), deadline, Earlier::Unremembered, renews).await {
             Ok(answer) => Ok(answer),
-            Err(Failed::Certainly(error)) => Err(error),
-            Err(Failed::Perhaps(reason)) => return Err(Error::unknown(reason, id)),
+            Err(CallError::Certainly(error)) => Err(error),
+            Err(CallError::Perhaps(reason)) => return Err(Error::unknown(reason, id)),
         };
         self.requests.settled(id.chain, id.session, id.number);
         outcome
@@ -231,11 +231,11 @@ impl Router {
     /// that nothing was applied. The first attempt under such an id may be `begun`.
     async fn write_anew(
         &self,
-        placed: Placed,
+        placed: PlacedWrite,
         deadline: Instant,
         mut begun: Option<(Numbered, Box<First>)>,
-    ) -> Result<(Answer, RequestId), Error> {
-        let Placed { cluster, chain, .. } = placed;
+    ) -> Result<(CallAnswer, RequestId), Error> {
+        let PlacedWrite { cluster, chain, .. } = placed;
         loop {
             let (numbered, earlier) = match begun.take() {
                 Some((numbered, first)) => (numbered, Earlier::First(first)),
@@ -245,7 +245,7 @@ impl Router {
             let id = RequestId { cluster, chain, session, number };
             let question = placed.clone().under(numbered.key);
             let left = AtomicBool::new(false);
-            let leaves = |question: &mut Question, tries: &Tries| {
+            let leaves = |question: &mut Question, tries: &RetryState| {
                 let leaves = !tries.is_open() && self.requests.leave(chain, session);
                 if let Operation::Write { request: Some(key), .. } = &mut question.operation {
                     // The one that is waited for before all others is let in.
@@ -256,15 +256,16 @@ impl Router {
             };
             match self.call_again(question, deadline, earlier, leaves).await {
                 Ok(answer) => return Ok((answer, id)),
-                Err(Failed::Certainly(Error::Refused {
-                    reason: Refusal::SessionExpired | Refusal::Forgotten, ..
+                Err(CallError::Certainly(Error::Refused {
+                    reason: Refusal::SessionExpired | Refusal::Forgotten,
+                    ..
                 })) => {
                     self.requests.forget(chain, session);
                 }
-                Err(Failed::Certainly(Error::Refused { reason: Refusal::SessionFull, .. }))
+                Err(CallError::Certainly(Error::Refused { reason: Refusal::SessionFull, .. }))
                     if left.load(Ordering::Relaxed) => {}
-                Err(Failed::Certainly(error)) => return Err(error),
-                Err(Failed::Perhaps(reason)) => {
+                Err(CallError::Certainly(error)) => return Err(error),
+                Err(CallError::Perhaps(reason)) => {
                     if reason == Unknown::SessionExpired {
                         self.requests.forget(chain, session);
                     }
@@ -303,9 +304,9 @@ impl Router {
         let operation = Operation::Write { request: None, history: None, write: Write::OpenSession };
         let question = Question { chain, forwarded: false, only: None, operation };
         match self.call(question, deadline).await {
-            Ok(Answer { reply: Reply::Committed(done), .. }) => Ok(done.version),
-            Ok(_) | Err(Failed::Perhaps(_)) => Err(Error::not_applied(NotApplied::TimedOut)),
-            Err(Failed::Certainly(error)) => Err(error),
+            Ok(CallAnswer { reply: Reply::Committed(done), .. }) => Ok(done.version),
+            Ok(_) | Err(CallError::Perhaps(_)) => Err(Error::not_applied(NotApplied::TimedOut)),
+            Err(CallError::Certainly(error)) => Err(error),
         }
     }
 
@@ -319,11 +320,11 @@ impl Router {
     }
 
     /// Asks what became of a request, and settles that for ever.
-    pub(crate) async fn resolve(&self, id: RequestId, timeout: Duration) -> Result<Answer, Error> {
+    pub(crate) async fn resolve(&self, id: RequestId, timeout: Duration) -> Result<CallAnswer, Error> {
         let deadline = from_now(timeout);
         let routing = self.routing(deadline).await?;
         let mut account = self.account_of_write(&Write::Resolve, Some(id));
-        let placed = Placed { cluster: routing.cluster, chain: id.chain, history: None, write: Write::Resolve };
+        let placed = PlacedWrite { cluster: routing.cluster, chain: id.chain, history: None, write: Write::Resolve };
         let outcome = self.write_under(placed, id, deadline).await;
         self.write_ended(&mut account, outcome.as_ref().map(|answer| (answer, id)));
         outcome

@@ -4,10 +4,10 @@ use std::{sync::Weak, time::Duration};
 
 use tokio::time::sleep;
 
-use super::Inner;
+use super::ClusterState;
 
 /// One interruption after the other, until the cluster is calmed or gone.
-pub(super) async fn interrupt(cluster: Weak<Inner>) {
+pub(super) async fn interrupt(cluster: Weak<ClusterState>) {
     loop {
         let Some(pause) = wait(&cluster, 600) else { return };
         sleep(pause).await;
@@ -18,14 +18,14 @@ pub(super) async fn interrupt(cluster: Weak<Inner>) {
     }
 }
 
-fn wait(cluster: &Weak<Inner>, longest_ms: u64) -> Option<Duration> {
+fn wait(cluster: &Weak<ClusterState>, longest_ms: u64) -> Option<Duration> {
     let cluster = cluster.upgrade().filter(|cluster| !cluster.is_calm())?;
     Some(Duration::from_millis(1) + Duration::from_millis(longest_ms).mul_f64(cluster.network.chance()))
 }
 
-type Undo = Box<dyn FnOnce(&Inner) + Send>;
+type EndInterruption = Box<dyn FnOnce(&ClusterState) + Send>;
 
-fn begin(cluster: &Weak<Inner>) -> Option<Undo> {
+fn begin(cluster: &Weak<ClusterState>) -> Option<EndInterruption> {
     let cluster = cluster.upgrade().filter(|cluster| !cluster.is_calm())?;
     let (one, other) = (cluster.any_member(), cluster.any_member());
     Some(match (cluster.network.chance() * 3.0) as u32 {

@@ -8,7 +8,7 @@ use super::{Sight, changed, conflicting, sights};
 use crate::{
     Version,
     api::{Computed, Reply, Write},
-    rpc::observer::book::{Ask, Entry, NEVER, Told, text},
+    rpc::observer::book::{Ask, BookAnswer, BookEntry, NEVER, text},
 };
 
 /// What happened to one key at one version.
@@ -41,16 +41,16 @@ pub(super) struct Hidden<'a> {
 }
 
 /// All that is known of one key.
-pub(super) struct Known<'a> {
+pub(super) struct KnownKey<'a> {
     pub(super) key: &'a Bytes,
     pub(super) points: Vec<Point<'a>>,
     pub(super) hidden: Vec<Hidden<'a>>,
 }
 
-impl<'a> Known<'a> {
-    pub(super) fn of(key: &'a Bytes, entries: &[(usize, &'a Entry)]) -> Result<Self, String> {
-        let hidden = |(entry, of): &(usize, &'a Entry)| match &of.ask {
-            Ask::Write(write) if of.told == Told::Unknown && changed(write).contains(&key) => {
+impl<'a> KnownKey<'a> {
+    pub(super) fn of(key: &'a Bytes, entries: &[(usize, &'a BookEntry)]) -> Result<Self, String> {
+        let hidden = |(entry, of): &(usize, &'a BookEntry)| match &of.ask {
+            Ask::Write(write) if of.told == BookAnswer::Unknown && changed(write).contains(&key) => {
                 let is_shared = changed(write).len() > 1;
                 Some(Hidden { entry: *entry, called: of.called, write, is_shared })
             }
@@ -62,7 +62,7 @@ impl<'a> Known<'a> {
 }
 
 /// All that is known of a key, by version.
-fn points<'a>(key: &Bytes, entries: &[(usize, &'a Entry)]) -> Result<Vec<Point<'a>>, String> {
+fn points<'a>(key: &Bytes, entries: &[(usize, &'a BookEntry)]) -> Result<Vec<Point<'a>>, String> {
     let mut points: BTreeMap<Version, Point<'a>> = BTreeMap::new();
     let mut add = |version, what, known_by| {
         match points.entry(version) {
@@ -84,10 +84,10 @@ fn points<'a>(key: &Bytes, entries: &[(usize, &'a Entry)]) -> Result<Vec<Point<'
     for (_, entry) in entries {
         let Ask::Write(write) = &entry.ask else { continue };
         match &entry.told {
-            Told::Reply(Reply::Committed(done)) if write.keys().any(|other| other == key) => {
+            BookAnswer::Reply(Reply::Committed(done)) if write.keys().any(|other| other == key) => {
                 add(done.version, What::Write(write, &done.result), entry.returned)?;
             }
-            Told::Reply(Reply::Conflict { at, step, version, .. }) if conflicting(write, *step) == Some(key) => {
+            BookAnswer::Reply(Reply::Conflict { at, step, version, .. }) if conflicting(write, *step) == Some(key) => {
                 add(*at, What::Failed(write, *step, *version), entry.returned)?;
             }
             _ => {}

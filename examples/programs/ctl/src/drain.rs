@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use artillery_ddata::{Client, admin::Arrange};
+use artillery_ddata::{Client, admin::AdminCommand};
 use artillery_programs::exit::{self, Failure};
 use tokio::time::{Instant, sleep};
 
@@ -15,7 +15,7 @@ pub(super) async fn run(client: &Client, node: &str, timeout: Duration, output: 
     let deadline = Instant::now() + timeout;
     let routing = client.refresh(timeout).await.map_err(Failure::failed)?;
     let node = reorder::named(&routing, node)?;
-    let answer = client.arrange(node, Arrange::Leave, timeout).await.map_err(Failure::failed)?;
+    let answer = client.arrange(node, AdminCommand::Leave, timeout).await.map_err(Failure::failed)?;
     answer.map_err(Failure::failed)?;
     loop {
         let routing = client.refresh(timeout).await.map_err(Failure::failed)?;

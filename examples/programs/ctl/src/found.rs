@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use artillery_ddata::{
     Client, ClusterId,
-    admin::{Founder, NotFounded, plan_succession},
+    admin::{NodeInfo, NotFounded, plan_succession},
     client::Spread,
 };
 use artillery_programs::exit::{self, Failure};
@@ -82,7 +82,7 @@ pub(super) async fn run(
 
 /// Has the other nodes join the new cluster. Returns the names of those that may not have received the order: they join
 /// by themselves if they had no part in the old one, and otherwise once they are started again.
-async fn join(client: &Client, cluster: ClusterId, others: &[Founder], patience: Duration) -> Vec<String> {
+async fn join(client: &Client, cluster: ClusterId, others: &[NodeInfo], patience: Duration) -> Vec<String> {
     let mut asked = JoinSet::new();
     for other in others.iter().cloned() {
         let client = client.clone();
@@ -104,7 +104,7 @@ async fn join(client: &Client, cluster: ClusterId, others: &[Founder], patience:
 /// Waits until the new cluster is there.
 async fn successor(
     cluster: ClusterId,
-    by: &Founder,
+    by: &NodeInfo,
     find: &FindArgs,
     patience: Duration,
 ) -> Result<ClusterId, Failure> {

@@ -4,7 +4,7 @@ use std::{fmt::Write, time::Duration};
 
 use artillery_ddata::{
     Client, ClusterId,
-    admin::{Kept, Recovered, Survey, plan_recovery},
+    admin::{KeptChain, Recovered, Survey, plan_recovery},
 };
 use artillery_programs::exit::{self, Failure};
 use serde_json::{Value, json};
@@ -66,7 +66,7 @@ fn object(cluster: ClusterId, survey: &Survey, recovered: &Recovered) -> Value {
     })
 }
 
-fn chain(kept: &Kept) -> Value {
+fn chain(kept: &KeptChain) -> Value {
     json!({
         "chain": kept.chain.0,
         "epoch": kept.epoch.0,

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use artillery_ddata::{
     ChainId, Client, MemberId, NodeId, Routing,
-    admin::{Arrange, ArrangeError, ReorderError},
+    admin::{AdminCommand, ArrangeError, ReorderError},
 };
 use artillery_programs::exit::{self, Failure};
 use tokio::time::{Instant, sleep};
@@ -31,7 +31,7 @@ pub(super) async fn run(
         if left.is_zero() {
             break;
         }
-        let wish = Arrange::Reorder { chain, order: order.clone() };
+        let wish = AdminCommand::Reorder { chain, order: order.clone() };
         match client.arrange(node, wish, left).await {
             Ok(Ok(epoch)) => {
                 let epoch = epoch.map_or(0, |epoch| epoch.0);

@@ -2,7 +2,7 @@
 
 use artillery_ddata::{
     Node,
-    kv::{ReadState, Way},
+    kv::{ReadPath, ReadState},
 };
 use artillery_programs::exit::Failure;
 
@@ -32,7 +32,7 @@ async fn at(node: &Node, ledger: &Ledger) -> Result<u64, Failure> {
             let found = (read.version(), read.value());
             return Err(Failure::failed(format!("{key} at {}: found {found:?}", node.name())));
         }
-        let itself = read.served.node == node.id().node && read.served.way == Way::Local;
+        let itself = read.served.node == node.id().node && read.served.way == ReadPath::Local;
         local += u64::from(itself && read.state == ReadState::Clean);
     }
     Ok(local)

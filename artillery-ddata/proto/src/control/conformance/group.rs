@@ -5,8 +5,8 @@ use std::{cell::Cell, collections::BTreeSet, sync::Arc};
 use crate::{
     ChainConfig, Incarnation, MemberId, NodeId,
     control::{
-        Founder,
-        log::{AppendError, BoxFuture, ChainChange, Change, Configs, LogEntry, LogIndex, Term},
+        NodeInfo,
+        log::{AppendError, BoxFuture, ChainChange, ConfigChange, Configs, LogEntry, LogIndex, Term},
     },
 };
 
@@ -16,7 +16,7 @@ pub trait Rig {
     fn nodes(&self) -> Vec<MemberId>;
 
     /// Starts a node that the log doesn't know yet.
-    fn come(&self) -> BoxFuture<'_, Founder>;
+    fn come(&self) -> BoxFuture<'_, NodeInfo>;
 
     /// Cuts the link from `from` to `to`.
     fn cut(&self, from: MemberId, to: MemberId);
@@ -45,7 +45,7 @@ pub trait Rig {
         node: MemberId,
         term: Term,
         at: LogIndex,
-        change: Change,
+        change: ConfigChange,
     ) -> BoxFuture<'_, Result<(), AppendError>>;
 
     /// [`ConfigLog::set_voters`](crate::control::ConfigLog::set_voters) at a node.
@@ -126,7 +126,7 @@ pub async fn catch_up(rig: &impl Rig) {
 
     let fresh = rig.come().await;
     assert!(!rig.voter_sets(leader).iter().any(|set| set.contains(&fresh.id)), "it only learns");
-    let add = |_| Change::Nodes { add: vec![fresh.clone()], remove: vec![case.nobody()] };
+    let add = |_| ConfigChange::Nodes { add: vec![fresh.clone()], remove: vec![case.nobody()] };
     let last = case.commit_such(&rest, add).await;
     case.agree(last).await;
     assert!(rig.configs(fresh.id).node(fresh.id).is_some(), "it knows of itself");
@@ -264,12 +264,12 @@ impl<'a, R: Rig> Case<'a, R> {
     }
 
     /// A new configuration of the first chain, as `node` knows it, unlike all others.
-    fn change(&self, node: MemberId) -> Change {
+    fn change(&self, node: MemberId) -> ConfigChange {
         let configs = self.rig.configs(node);
         let config = configs.iter().next().expect("the suite wants a chain");
         let replaces = config.epoch;
         let config = ChainConfig { min_members: self.number(), ..config.clone() };
-        Change::Chains(vec![ChainChange { replaces, config }])
+        ConfigChange::Chains(vec![ChainChange { replaces, config }])
     }
 
     /// Appends a change at the leader among these nodes.
@@ -277,7 +277,7 @@ impl<'a, R: Rig> Case<'a, R> {
         self.commit_such(among, |leader| self.change(leader)).await
     }
 
-    async fn commit_such(&self, among: &[MemberId], change: impl Fn(MemberId) -> Change) -> LogIndex {
+    async fn commit_such(&self, among: &[MemberId], change: impl Fn(MemberId) -> ConfigChange) -> LogIndex {
         for _ in 0..PATIENCE {
             let (leader, term) = self.leader(among).await;
             let at = self.rig.configs(leader).applied().next();
@@ -333,7 +333,12 @@ impl<'a, R: Rig> Case<'a, R> {
     }
 
     /// A proposal of a leader that hears no node any more, and is heard only by `hear`. All other links are cut.
-    async fn cut_off_while_appending(&self, leader: MemberId, term: Term, hear: &[MemberId]) -> (LogIndex, Change) {
+    async fn cut_off_while_appending(
+        &self,
+        leader: MemberId,
+        term: Term,
+        hear: &[MemberId],
+    ) -> (LogIndex, ConfigChange) {
         let to = hear.iter().map(|&to| (leader, to)).collect::<Vec<_>>();
         self.part(&[], &to);
         let (at, change) = (self.rig.configs(leader).applied().next(), self.change(leader));
@@ -343,7 +348,7 @@ impl<'a, R: Rig> Case<'a, R> {
     }
 
     /// Repeats a proposal until its outcome is known: answers may be lost.
-    async fn again(&self, node: MemberId, term: Term, at: LogIndex, change: &Change) -> Result<(), AppendError> {
+    async fn again(&self, node: MemberId, term: Term, at: LogIndex, change: &ConfigChange) -> Result<(), AppendError> {
         for _ in 0..PATIENCE {
             let done = self.rig.append(node, term, at, change.clone()).await;
             if !matches!(done, Err(AppendError::OutcomeUnknown(_))) {
@@ -354,13 +359,13 @@ impl<'a, R: Rig> Case<'a, R> {
         panic!("the outcome of a proposal is never known");
     }
 
-    async fn is_refused(&self, node: MemberId, term: Term, at: LogIndex, change: &Change) {
+    async fn is_refused(&self, node: MemberId, term: Term, at: LogIndex, change: &ConfigChange) {
         let done = self.again(node, term, at, change).await;
         let refused = matches!(done, Err(AppendError::NotLeading | AppendError::Taken { .. }));
         assert!(refused, "its term is over: {done:?}");
     }
 
-    async fn is_taken(&self, node: MemberId, term: Term, at: LogIndex, change: &Change) {
+    async fn is_taken(&self, node: MemberId, term: Term, at: LogIndex, change: &ConfigChange) {
         let done = self.again(node, term, at, change).await;
         assert!(matches!(done, Err(AppendError::Taken { last }) if last >= at), "the place is taken: {done:?}");
     }

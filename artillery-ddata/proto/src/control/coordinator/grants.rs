@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Coordinator, Leading, Mutant, Output, Seen};
+use super::{Coordinator, CoordinatorOutput, KnownNode, LeaderTerm, Mutant};
 use crate::{
     MemberId, Timestamp,
     control::{
@@ -15,9 +15,9 @@ use crate::{
 #[derive(Clone, Debug, Default)]
 pub(super) struct Grants {
     /// Renewals received before the present round began.
-    asked: Vec<Waiting>,
+    asked: Vec<PendingGrant>,
     /// Renewals received since: the next round answers them.
-    next: Vec<Waiting>,
+    next: Vec<PendingGrant>,
     round: Option<u64>,
     /// The newest confirmed round.
     confirmed: u64,
@@ -31,7 +31,7 @@ impl Grants {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Waiting {
+struct PendingGrant {
     from: MemberId,
     number: u64,
     applied: LogIndex,
@@ -51,7 +51,7 @@ impl Coordinator {
             let leader = self.leader.filter(|&leader| leader != self.me);
             return self.answer(now, from, number, applied, leader, None);
         };
-        let seen = leading.nodes.entry(from).or_insert_with(|| Seen::new(me.clone(), now));
+        let seen = leading.nodes.entry(from).or_insert_with(|| KnownNode::new(me.clone(), now));
         seen.heard = now;
         let is_fresh = seen.shows(answered);
         seen.founder = me;
@@ -64,12 +64,12 @@ impl Coordinator {
         } else {
             seen.promotions = promotions;
         }
-        let waiting = Waiting { from, number, applied, received: now };
+        let waiting = PendingGrant { from, number, applied, received: now };
         if self.is(Mutant::GrantUnconfirmed) {
             return self.say(now, waiting, true);
         }
         let joins = self.is(Mutant::JoinRound);
-        let Some(Leading { grants, .. }) = &mut self.leading else { return };
+        let Some(LeaderTerm { grants, .. }) = &mut self.leading else { return };
         if grants.next.len() < MOST {
             let queue = if joins && grants.round.is_some() { &mut grants.asked } else { &mut grants.next };
             queue.push(waiting);
@@ -78,8 +78,8 @@ impl Coordinator {
     }
 
     /// Answers a renewal after a round. A node that leads no more names no leader: it doesn't know the new one.
-    fn say(&mut self, now: Timestamp, waiting: Waiting, leads: bool) {
-        let Waiting { from, number, applied, .. } = waiting;
+    fn say(&mut self, now: Timestamp, waiting: PendingGrant, leads: bool) {
+        let PendingGrant { from, number, applied, .. } = waiting;
         if !leads {
             return self.answer(now, from, number, applied, None, None);
         }
@@ -95,7 +95,7 @@ impl Coordinator {
     }
 
     /// Whether the sender may get a lease: it serves, acts by the entry that made it a serving member, and is not to be removed.
-    fn may_have_lease(&self, waiting: Waiting) -> bool {
+    fn may_have_lease(&self, waiting: PendingGrant) -> bool {
         let Some(leading) = &self.leading else { return false };
         let goes = leading.fenced.contains_key(&waiting.from)
             || leading.nodes.get(&waiting.from).is_none_or(|seen| seen.leaver.said.has_resigned());
@@ -113,7 +113,7 @@ impl Coordinator {
         self.rounds += 1;
         grants.round = Some(self.rounds);
         grants.asked = std::mem::take(&mut grants.next);
-        self.outputs.push_back(Output::Confirm { round: self.rounds, term: leading.term });
+        self.outputs.push_back(CoordinatorOutput::Confirm { round: self.rounds, term: leading.term });
     }
 
     pub(super) fn confirmed(&mut self, now: Timestamp, round: u64, leads: bool) {
@@ -128,8 +128,8 @@ impl Coordinator {
         self.confirm();
     }
 
-    fn grant(&mut self, now: Timestamp, waiting: Waiting) {
-        let Waiting { from, number, applied, received } = waiting;
+    fn grant(&mut self, now: Timestamp, waiting: PendingGrant) {
+        let PendingGrant { from, number, applied, received } = waiting;
         let runs = if self.is(Mutant::ForgetDrift) { self.settings.lease } else { self.settings.lease_and_drift() };
         if let Some(seen) = self.leading.as_mut().and_then(|leading| leading.nodes.get_mut(&from)) {
             // The member's lease began earlier: when it sent the renewal.
@@ -165,6 +165,6 @@ impl Coordinator {
             seen.leaver.ends = ends.and(seen.leaver.ends).or(ends);
         }
         let renewed = Renewed { number, lease, leader, configs, settled, released, leave, farewell, close };
-        self.outputs.push_back(Output::Answer { to, renewed });
+        self.outputs.push_back(CoordinatorOutput::Answer { to, renewed });
     }
 }

@@ -6,7 +6,7 @@ use crate::{
     ChainConfig, MemberId, Role, Timestamp,
     control::{
         log::Configs,
-        message::{Leave, Stage},
+        message::{Leave, LeaveStage},
     },
 };
 
@@ -121,14 +121,14 @@ impl Coordinator {
         let said = leading.nodes.get(&id)?.leaver.said;
         let view = leading.view(now, self.me, &self.settings, self.mutant, &self.outside);
         match said.stage {
-            Stage::Asks if view.may_resign(&self.configs, id) => {
+            LeaveStage::Asks if view.may_resign(&self.configs, id) => {
                 let seen = self.leading.as_mut().and_then(|leading| leading.nodes.get_mut(&id));
                 seen.into_iter().for_each(|seen| seen.leaver.agreed = true);
                 Some(said.resigned())
             }
             // A proposal under way may be the removal.
-            Stage::Resigned if leading.proposal.is_none() && view.is_stuck(&self.configs, id) => {
-                Some(said.back(Stage::Asks))
+            LeaveStage::Resigned if leading.proposal.is_none() && view.is_stuck(&self.configs, id) => {
+                Some(said.back(LeaveStage::Asks))
             }
             _ => None,
         }

@@ -7,15 +7,15 @@ use std::{
 };
 
 use super::{
-    Mutant, Seen, Settings,
+    CoordinatorSettings, KnownNode, Mutant,
     reorder::Wish,
-    slow::{Outside, Watched},
+    slow::{Quarantine, Watched},
 };
 use crate::{
     ChainConfig, ChainId, ChainMember, MemberId, NodeId, Role, Timestamp,
     control::{
-        Founder,
-        log::{ChainChange, Change, Configs},
+        NodeInfo,
+        log::{ChainChange, ConfigChange, Configs},
         message::Promotion,
         placement::rank,
     },
@@ -23,7 +23,7 @@ use crate::{
 
 /// Why a chain's configuration changes, for operators.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Reason {
+pub struct ChangeReason {
     /// Which chain.
     pub chain: ChainId,
     /// The member whose place changes.
@@ -92,7 +92,7 @@ impl fmt::Display for Why {
     }
 }
 
-impl fmt::Display for Reason {
+impl fmt::Display for ChangeReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "chain {}: {} {}", self.chain.0, self.member, self.why)
     }
@@ -104,27 +104,27 @@ pub(super) struct View<'a> {
     pub(super) me: MemberId,
     /// When its term began.
     pub(super) since: Timestamp,
-    pub(super) nodes: &'a BTreeMap<MemberId, Seen>,
+    pub(super) nodes: &'a BTreeMap<MemberId, KnownNode>,
     pub(super) fenced: &'a BTreeMap<MemberId, u64>,
     /// The newest round in which a quorum has confirmed that this node leads.
     pub(super) confirmed: u64,
     pub(super) watched: &'a BTreeMap<ChainId, Watched>,
     pub(super) reorder: Option<&'a Wish>,
-    pub(super) outside: &'a BTreeMap<NodeId, Outside>,
-    pub(super) settings: &'a Settings,
+    pub(super) outside: &'a BTreeMap<NodeId, Quarantine>,
+    pub(super) settings: &'a CoordinatorSettings,
     pub(super) mutant: Option<Mutant>,
 }
 
 impl View<'_> {
     /// The next change. Chains come first: writes may wait for them.
-    pub(super) fn change(&self, configs: &Configs) -> Option<(Change, Vec<Reason>)> {
+    pub(super) fn change(&self, configs: &Configs) -> Option<(ConfigChange, Vec<ChangeReason>)> {
         let chains: Vec<_> = configs.iter().filter_map(|config| self.of_chain(configs, config)).collect();
         if !chains.is_empty() {
             let why = chains.iter().flat_map(|change| self.reasons(configs, &change.config)).collect();
-            return Some((Change::Chains(chains), why));
+            return Some((ConfigChange::Chains(chains), why));
         }
         let (add, remove) = (self.lives_to_add(configs), self.lives_to_remove(configs));
-        (!add.is_empty() || !remove.is_empty()).then(|| (Change::Nodes { add, remove }, Vec::new()))
+        (!add.is_empty() || !remove.is_empty()).then(|| (ConfigChange::Nodes { add, remove }, Vec::new()))
     }
 
     pub(super) fn is(&self, mutant: Mutant) -> bool {
@@ -158,7 +158,7 @@ impl View<'_> {
     }
 
     fn lived_within(&self, id: MemberId, time: Duration) -> bool {
-        let proven = |seen: &Seen| self.now - seen.proven < time || self.is(Mutant::BelieveOldMessages);
+        let proven = |seen: &KnownNode| self.now - seen.proven < time || self.is(Mutant::BelieveOldMessages);
         !self.is_gone(id) && (id == self.me || self.nodes.get(&id).is_some_and(proven))
     }
 
@@ -239,7 +239,7 @@ impl View<'_> {
     }
 
     /// Why `config` differs from the chain's present configuration.
-    fn reasons(&self, configs: &Configs, config: &ChainConfig) -> Vec<Reason> {
+    fn reasons(&self, configs: &Configs, config: &ChainConfig) -> Vec<ChangeReason> {
         let Some(before) = configs.get(config.chain) else { return Vec::new() };
         let chain = config.chain;
         let went = |id| match self.is_blamed(before, id) {
@@ -248,18 +248,18 @@ impl View<'_> {
             None => Why::Silent,
         };
         let gone = before.members.iter().filter(|member| config.role(member.id).is_none());
-        let gone = gone.map(|member| Reason { chain, member: member.id, why: went(member.id) });
+        let gone = gone.map(|member| ChangeReason { chain, member: member.id, why: went(member.id) });
         let came = config.members.iter().filter_map(|member| {
             let why = match (before.role(member.id), member.role) {
                 (None, _) => Why::Joins,
                 (Some(Role::Syncing), Role::Serving) => Why::Promoted,
                 _ => return None,
             };
-            Some(Reason { chain, member: member.id, why })
+            Some(ChangeReason { chain, member: member.id, why })
         });
         let mut reasons: Vec<_> = gone.chain(came).collect();
         if reasons.is_empty() {
-            reasons.extend(config.head().map(|member| Reason { chain, member, why: Why::Reordered }));
+            reasons.extend(config.head().map(|member| ChangeReason { chain, member, why: Why::Reordered }));
         }
         reasons
     }
@@ -279,8 +279,9 @@ impl View<'_> {
 
     /// Incarnations that the log doesn't know yet, or knows at another address. While the known incarnation of a node is
     /// heard, another one waits: two processes may claim to be the same node.
-    fn lives_to_add(&self, configs: &Configs) -> Vec<Founder> {
-        let mut known: BTreeMap<NodeId, &Founder> = configs.nodes().map(|founder| (founder.id.node, founder)).collect();
+    fn lives_to_add(&self, configs: &Configs) -> Vec<NodeInfo> {
+        let mut known: BTreeMap<NodeId, &NodeInfo> =
+            configs.nodes().map(|founder| (founder.id.node, founder)).collect();
         let mut add = Vec::new();
         for (&id, seen) in self.nodes.iter().filter(|(id, _)| self.is_there(**id)) {
             let free = known.get(&id.node).is_none_or(|other| match other.id == id {
@@ -296,7 +297,7 @@ impl View<'_> {
     }
 
     fn lives_to_remove(&self, configs: &Configs) -> Vec<MemberId> {
-        let heard = |id| self.nodes.get(&id).map_or(self.since, |seen: &Seen| seen.heard.max(self.since));
+        let heard = |id| self.nodes.get(&id).map_or(self.since, |seen: &KnownNode| seen.heard.max(self.since));
         let all = configs.nodes().map(|founder| founder.id).filter(|&id| !configs.names(id));
         all.filter(|&id| self.now - heard(id) >= self.settings.forget).collect()
     }

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{Coordinator, Mutant, Output, Seen};
+use super::{Coordinator, CoordinatorOutput, KnownNode, Mutant};
 use crate::{
     ChainConfig, ChainId, ChainMember, Epoch, MemberId, Role, Timestamp,
     control::message::{Close, ReorderError, Report},
@@ -38,7 +38,7 @@ impl Wish {
 
     /// Whether the head reports that it is closed, and shows an answer with this wish. A report without one may speak of an
     /// earlier wish's closing. That one has run out, and what the head has ordered since would be dropped (trap 55).
-    fn is_closed_by(&self, head: &Seen, believes_old: bool) -> bool {
+    fn is_closed_by(&self, head: &KnownNode, believes_old: bool) -> bool {
         let shows = self.said.is_some_and(|said| head.shown >= said) || believes_old;
         let closed = |report: &Report| report.epoch == self.epoch && report.closed;
         shows && head.told.get(&self.chain).is_some_and(|told| closed(&told.report))
@@ -56,7 +56,7 @@ impl Coordinator {
             Ok(Some(epoch)) => Ok(epoch),
             Err(error) => Err(error),
         };
-        self.outputs.push_back(Output::Reordered { token, result });
+        self.outputs.push_back(CoordinatorOutput::Reordered { token, result });
     }
 
     fn wish(
@@ -107,7 +107,7 @@ impl Coordinator {
         };
         let token = wish.token;
         leading.reorder = None;
-        self.outputs.push_back(Output::Reordered { token, result });
+        self.outputs.push_back(CoordinatorOutput::Reordered { token, result });
     }
 
     /// What a member is to close as the head.
@@ -134,7 +134,7 @@ impl Coordinator {
         let wish = self.leading.as_mut().and_then(|leading| leading.reorder.take());
         if let Some(Wish { token, .. }) = wish {
             let result = Err(ReorderError::NotLeading { leader: self.leader });
-            self.outputs.push_back(Output::Reordered { token, result });
+            self.outputs.push_back(CoordinatorOutput::Reordered { token, result });
         }
     }
 }

@@ -2,10 +2,10 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use super::{Settings, leave::Leaver, slow::Told};
+use super::{CoordinatorSettings, leave::Leaver, slow::LastReport};
 use crate::{
     ChainId, Timestamp,
-    control::{Founder, message::Promotion},
+    control::{NodeInfo, message::Promotion},
 };
 
 /// Answers that are remembered for each node.
@@ -13,15 +13,15 @@ const ANSWERS: usize = 16;
 
 /// A node that has renewed in this term.
 #[derive(Clone, Debug)]
-pub(super) struct Seen {
-    pub(super) founder: Founder,
+pub(super) struct KnownNode {
+    pub(super) founder: NodeInfo,
     pub(super) first: Timestamp,
     pub(super) heard: Timestamp,
     /// When the leases granted by this leader have certainly expired.
     pub(super) out: Timestamp,
     pub(super) leaver: Leaver,
     pub(super) promotions: Vec<Promotion>,
-    pub(super) told: BTreeMap<ChainId, Told>,
+    pub(super) told: BTreeMap<ChainId, LastReport>,
     /// The answer of this leader that the last report shows; 0: none.
     pub(super) shown: u64,
     /// The highest of the node's renewals that was answered.
@@ -34,8 +34,8 @@ pub(super) struct Seen {
     pub(super) unshown: Option<Timestamp>,
 }
 
-impl Seen {
-    pub(super) fn new(founder: Founder, now: Timestamp) -> Self {
+impl KnownNode {
+    pub(super) fn new(founder: NodeInfo, now: Timestamp) -> Self {
         Self {
             founder,
             first: now,
@@ -75,7 +75,7 @@ impl Seen {
         true
     }
 
-    pub(super) fn is_gone(&self, now: Timestamp, since: Timestamp, settings: &Settings) -> bool {
+    pub(super) fn is_gone(&self, now: Timestamp, since: Timestamp, settings: &CoordinatorSettings) -> bool {
         self.leaver.has_resigned() || now - self.heard.max(since) >= settings.suspect
     }
 }

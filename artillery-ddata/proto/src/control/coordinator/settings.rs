@@ -7,7 +7,7 @@ use crate::{ClusterId, control::Timing};
 /// Settings of a coordinator. Once it has seen the log, the times of
 /// [`Configs::timing`](crate::control::Configs::timing) replace those given here.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Settings {
+pub struct CoordinatorSettings {
     /// The cluster; its id ranks nodes for placement.
     pub cluster: ClusterId,
     /// How long a lease runs from the moment at which its renewal was sent.
@@ -28,7 +28,7 @@ pub struct Settings {
     pub tick: Duration,
 }
 
-impl Default for Settings {
+impl Default for CoordinatorSettings {
     fn default() -> Self {
         Self {
             cluster: ClusterId(0),
@@ -44,7 +44,7 @@ impl Default for Settings {
     }
 }
 
-impl Settings {
+impl CoordinatorSettings {
     /// Takes over the cluster's times.
     pub(super) fn adopt(&mut self, timing: Timing) {
         let Timing { lease, drift_ppm, suspect, slow } = timing;

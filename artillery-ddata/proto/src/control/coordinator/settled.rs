@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{Coordinator, Mutant, Seen, plan::View};
+use super::{Coordinator, KnownNode, Mutant, plan::View};
 use crate::{
     ChainConfig, MemberId, Timestamp,
     control::{
@@ -111,7 +111,7 @@ impl View<'_> {
     /// term, or still has a place. At the start of a term the answer is yes.
     pub(super) fn may_come_back(&self, configs: &Configs, voters: &BTreeSet<MemberId>, id: MemberId) -> bool {
         let has_newer = |id: MemberId| self.nodes.keys().any(|other| other.node == id.node && *other > id);
-        let may_come = |seen: &Seen| !seen.leaver.is_asked() && self.now - seen.heard < self.settings.forget;
+        let may_come = |seen: &KnownNode| !seen.leaver.is_asked() && self.now - seen.heard < self.settings.forget;
         let known = configs.nodes().map(|founder| founder.id).chain(self.nodes.keys().copied());
         let mut others = known.filter(|&other| other.node != id.node && !has_newer(other));
         let has_place = |other| configs.names(other) || voters.contains(&other);

@@ -10,12 +10,12 @@ use std::{
     time::Duration,
 };
 
-use super::{Coordinator, Mutant, Seen, Settings, Why, plan::View};
+use super::{Coordinator, CoordinatorSettings, KnownNode, Mutant, Why, plan::View};
 use crate::{
     ChainConfig, ChainId, Epoch, MemberId, NodeId, Sequence, Timestamp,
     control::{
         log::Configs,
-        message::{Report, Way},
+        message::{PathDelay, Report},
     },
 };
 
@@ -42,7 +42,7 @@ const STEADY: u32 = 2;
 
 /// The last report of a member on a chain.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Told {
+pub(super) struct LastReport {
     pub(super) report: Report,
     /// When the member last reported progress.
     moved: Timestamp,
@@ -55,7 +55,7 @@ pub(super) struct Told {
 pub(super) struct Watched {
     epoch: Epoch,
     /// The member that is to be moved out.
-    pub(super) blame: Option<Blame>,
+    pub(super) blame: Option<Suspicion>,
     /// The member that has stood between slow paths without a break, and since when.
     suspect: Option<(MemberId, Timestamp)>,
     /// The ends of the hop that was broken when a member was last moved out, and when that was.
@@ -64,7 +64,7 @@ pub(super) struct Watched {
 
 /// A member that is to be moved out, and why.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Blame {
+pub(super) struct Suspicion {
     pub(super) member: MemberId,
     pub(super) why: Why,
     /// The ends of the broken hop, if there is one.
@@ -74,7 +74,7 @@ pub(super) struct Blame {
 
 /// The quarantine of a node that was moved out as unreached or slow: no report of it can show that it is well again.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Outside {
+pub(super) struct Quarantine {
     since: Timestamp,
     until: Timestamp,
     away: Duration,
@@ -82,7 +82,7 @@ pub(super) struct Outside {
     apart: Option<MemberId>,
 }
 
-impl Outside {
+impl Quarantine {
     #[cfg(test)]
     pub(super) fn for_a_test(until: Timestamp) -> Self {
         Self { since: Timestamp::ZERO, until, away: Duration::ZERO, apart: None }
@@ -96,7 +96,7 @@ impl Outside {
     fn again(
         entry: Entry<'_, NodeId, Self>,
         now: Timestamp,
-        settings: &Settings,
+        settings: &CoordinatorSettings,
         apart: Option<MemberId>,
         longest: u32,
     ) {
@@ -111,7 +111,7 @@ impl Outside {
     }
 }
 
-impl Seen {
+impl KnownNode {
     /// Takes in the node's reports on its chains.
     pub(super) fn reports(&mut self, now: Timestamp, reports: Vec<Report>) {
         let before = std::mem::take(&mut self.told);
@@ -119,9 +119,9 @@ impl Seen {
         for report in reports {
             let known = before.get(&report.chain);
             let moved = known.filter(|told| state(&told.report) == state(&report)).map_or(now, |told| told.moved);
-            let same = |told: &&Told| told.report.epoch == report.epoch && told.report.open && report.open;
+            let same = |told: &&LastReport| told.report.epoch == report.epoch && told.report.open && report.open;
             let opened = known.filter(same).map_or(now, |told| told.opened);
-            self.told.insert(report.chain, Told { report, moved, opened });
+            self.told.insert(report.chain, LastReport { report, moved, opened });
         }
     }
 }
@@ -149,7 +149,7 @@ impl Coordinator {
                     let apart = blame.ends.and_then(|ends| ends.into_iter().find(|&end| end != blame.member));
                     // The reports of a deaf or a halted node show by themselves whether it is well again.
                     if !matches!(blame.why, Why::Deaf | Why::Halted) {
-                        Outside::again(self.outside.entry(blame.member.node), now, &self.settings, apart, longest);
+                        Quarantine::again(self.outside.entry(blame.member.node), now, &self.settings, apart, longest);
                     }
                 }
             }
@@ -170,9 +170,9 @@ impl Coordinator {
 }
 
 /// The paths from each member to its successor, and from the tail back to the head: how long each takes now, and usually.
-struct Ring(Vec<(Duration, Duration)>);
+struct PathRing(Vec<(Duration, Duration)>);
 
-impl Ring {
+impl PathRing {
     fn of(reports: &[&Report]) -> Option<Self> {
         let (head, hops) = (reports.first()?, reports.split_last()?.1);
         // A hop is measured there and back: its half is the path. The rest of a commit's time is the path from tail to head.
@@ -198,7 +198,7 @@ impl Ring {
 }
 
 impl View<'_> {
-    fn told(&self, config: &ChainConfig, id: MemberId) -> Option<&Told> {
+    fn told(&self, config: &ChainConfig, id: MemberId) -> Option<&LastReport> {
         self.nodes.get(&id).filter(|_| !self.is_gone(id)).and_then(|seen| seen.told.get(&config.chain))
     }
 
@@ -209,7 +209,7 @@ impl View<'_> {
         config: &ChainConfig,
         ends: Option<([MemberId; 2], Timestamp)>,
         suspect: Option<(MemberId, Timestamp)>,
-    ) -> Option<Blame> {
+    ) -> Option<Suspicion> {
         let serving: Vec<MemberId> = config.serving().collect();
         if serving.iter().any(|&id| self.is_gone(id)) {
             // A member that is gone is removed first: its neighbours look broken too.
@@ -230,13 +230,13 @@ impl View<'_> {
         self.now - since.max(self.since) >= self.settings.slow
     }
 
-    fn guilty(&self, member: MemberId, why: Why, ends: Option<[MemberId; 2]>) -> Blame {
-        Blame { member, why, ends, since: self.now }
+    fn guilty(&self, member: MemberId, why: Why, ends: Option<[MemberId; 2]>) -> Suspicion {
+        Suspicion { member, why, ends, since: self.now }
     }
 
     /// A member that is heard but hears nothing, so it never gets a lease. For `slow` it has shown none of this leader's answers.
     /// A leader without a confirming quorum gives no answers, and finds no deaf member.
-    fn deaf(&self, serving: &[MemberId]) -> Option<Blame> {
+    fn deaf(&self, serving: &[MemberId]) -> Option<Suspicion> {
         let deaf = |id: &MemberId| {
             *id != self.me && self.nodes.get(id).and_then(|seen| seen.unshown).is_some_and(|since| self.is_long(since))
         };
@@ -245,13 +245,13 @@ impl View<'_> {
 
     /// Whether the node has shown lately that it hears. A member that is about to be moved out as deaf has not.
     pub(super) fn hears(&self, id: MemberId) -> bool {
-        let shows = |seen: &Seen| seen.proven > Timestamp::ZERO && self.now - seen.proven < self.settings.slow;
+        let shows = |seen: &KnownNode| seen.proven > Timestamp::ZERO && self.now - seen.proven < self.settings.slow;
         id == self.me || self.nodes.get(&id).is_some_and(shows) || self.is(Mutant::TakeDeaf)
     }
 
     /// Whether the node is so new that it may yet show that it hears.
     pub(super) fn is_new(&self, id: MemberId) -> bool {
-        let new = |seen: &Seen| seen.proven == Timestamp::ZERO && self.now - seen.first < self.settings.slow;
+        let new = |seen: &KnownNode| seen.proven == Timestamp::ZERO && self.now - seen.first < self.settings.slow;
         !self.hears(id) && self.nodes.get(&id).is_some_and(new)
     }
 
@@ -261,10 +261,10 @@ impl View<'_> {
         config: &ChainConfig,
         serving: &[MemberId],
         last: Option<([MemberId; 2], Timestamp)>,
-    ) -> Option<Blame> {
+    ) -> Option<Suspicion> {
         let lacks = |from: MemberId, to: MemberId| {
             let (before, behind) = (self.told(config, from)?, self.told(config, to)?);
-            let open = |told: &Told| told.report.epoch == config.epoch && told.report.open;
+            let open = |told: &LastReport| told.report.epoch == config.epoch && told.report.open;
             let unopened = open(before) && self.is_long(before.opened) && !open(behind);
             // The awaited update may have arrived, and only its acknowledgement be lost. So the successor must lack a later one.
             let waits = self.waits_long(&before.report.hop).is_some();
@@ -280,12 +280,12 @@ impl View<'_> {
         Some(self.guilty(member, Why::Unreached, Some([from, to])))
     }
 
-    fn waits_long(&self, way: &Way) -> Option<Sequence> {
+    fn waits_long(&self, way: &PathDelay) -> Option<Sequence> {
         way.waits.filter(|&(_, age)| age >= self.settings.slow).map(|(at, _)| at)
     }
 
     /// The joiner of a tail that has waited for too long: it commits only what the joiner holds.
-    fn dead_joiner(&self, config: &ChainConfig) -> Option<Blame> {
+    fn dead_joiner(&self, config: &ChainConfig) -> Option<Suspicion> {
         let (tail, joiner) = (config.tail()?, config.syncing()?);
         let report = &self.told(config, tail).filter(|told| told.report.epoch == config.epoch)?.report;
         let waits = report.open && self.waits_long(&report.commit).is_some() && self.waits_long(&report.hop).is_some();
@@ -293,7 +293,7 @@ impl View<'_> {
     }
 
     /// A joiner that its tail has not heard for long, while another node could take its place (trap 50).
-    fn unheard_joiner(&self, configs: &Configs, config: &ChainConfig) -> Option<Blame> {
+    fn unheard_joiner(&self, configs: &Configs, config: &ChainConfig) -> Option<Suspicion> {
         let (tail, joiner) = (config.tail()?, config.syncing()?);
         let report = &self.told(config, tail).filter(|told| told.report.epoch == config.epoch)?.report;
         let replaced = || self.spare(configs, config, Some(tail)).is_some();
@@ -308,7 +308,7 @@ impl View<'_> {
     }
 
     /// A serving member, or the joiner, that stopped serving for good.
-    fn halted(&self, config: &ChainConfig) -> Option<Blame> {
+    fn halted(&self, config: &ChainConfig) -> Option<Suspicion> {
         let mut members = config.members.iter().map(|member| member.id);
         members.find(|&id| self.has_halted(config.chain, id)).map(|id| self.guilty(id, Why::Halted, None))
     }
@@ -319,7 +319,7 @@ impl View<'_> {
         config: &ChainConfig,
         serving: &[MemberId],
         suspect: Option<(MemberId, Timestamp)>,
-    ) -> Option<Blame> {
+    ) -> Option<Suspicion> {
         let (member, since) = suspect?;
         let head = &self.told(config, *serving.first()?)?.report;
         // If the tail makes no progress a hop is broken: that is no slow chain.
@@ -337,13 +337,13 @@ impl View<'_> {
             // With two members nothing shows which of them is slow.
             return None;
         }
-        let told: Vec<&Told> = serving.iter().map(|&id| self.told(config, id)).collect::<Option<_>>()?;
+        let told: Vec<&LastReport> = serving.iter().map(|&id| self.told(config, id)).collect::<Option<_>>()?;
         let reports: Vec<&Report> = told.iter().map(|told| &told.report).collect();
         let slowed = reports.first().is_some_and(|head| head.slowed > Duration::ZERO);
         if !slowed || reports.iter().any(|report| report.epoch != config.epoch) {
             return None;
         }
-        let ways = Ring::of(&reports)?;
+        let ways = PathRing::of(&reports)?;
         let slow = ways.slow(self.settings.slow);
         let count = serving.len();
         let mut between = (0..count).filter(|&at| slow[at] && slow[(at + count - 1) % count]);

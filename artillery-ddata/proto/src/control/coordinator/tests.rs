@@ -7,9 +7,9 @@ use super::*;
 use crate::{
     ChainConfig, ChainId, ClusterId, Epoch, Incarnation, NodeId, Role,
     control::{
-        ChainSettings, Founder, Founding,
+        Bootstrap, ChainSettings, NodeInfo,
         log::LogEntry,
-        message::{Farewell, Leave, Promotion, Stage, Unsettled},
+        message::{Farewell, Leave, LeaveStage, Promotion, Unsettled},
     },
 };
 
@@ -17,8 +17,8 @@ fn id(n: u8) -> MemberId {
     MemberId { node: NodeId::from_bytes([n; 16]), incarnation: Incarnation { store: 1, starts: 1 } }
 }
 
-fn founder(n: u8) -> Founder {
-    Founder { id: id(n), name: format!("n{n}"), addrs: vec![] }
+fn founder(n: u8) -> NodeInfo {
+    NodeInfo { id: id(n), name: format!("n{n}"), addrs: vec![] }
 }
 
 /// A leader over a log that takes every proposal, with nodes that renew on command.
@@ -32,7 +32,7 @@ struct World {
     /// The highest number answered to each node.
     answered: BTreeMap<u8, u64>,
     /// Proposals that wait for their decision, if decisions are put off.
-    put_off: Option<Vec<(Term, LogIndex, Change)>>,
+    put_off: Option<Vec<(Term, LogIndex, ConfigChange)>>,
     reordered: Vec<(u64, Result<Epoch, ReorderError>)>,
     /// The reasons of all changes.
     why: Vec<Why>,
@@ -51,8 +51,8 @@ impl World {
     fn new(founders: u8, replicas: u32) -> Self {
         let settings = ChainSettings { replicas, ..ChainSettings::default() };
         let members = (0..founders).map(founder).collect();
-        let founding = Founding { settings, ..Founding::new(ClusterId(5), "shop", members) };
-        let settings = Settings { replicas: replicas as usize, ..Settings::default() };
+        let founding = Bootstrap { settings, ..Bootstrap::new(ClusterId(5), "shop", members) };
+        let settings = CoordinatorSettings { replicas: replicas as usize, ..CoordinatorSettings::default() };
         let mut world = Self {
             coordinator: Coordinator::new(id(0), settings),
             configs: Configs::of(&founding),
@@ -85,47 +85,52 @@ impl World {
     fn log(&mut self) {
         let leads = (self.term > 0).then_some(Term(self.term));
         let configs = Arc::new(self.configs.clone());
-        self.handle(Input::Log { leads, leader: leads.map(|_| id(0)), configs, voters: self.voters.clone() });
+        self.handle(CoordinatorInput::Log {
+            leads,
+            leader: leads.map(|_| id(0)),
+            configs,
+            voters: self.voters.clone(),
+        });
     }
 
-    fn handle(&mut self, input: Input) -> Vec<Renewed> {
+    fn handle(&mut self, input: CoordinatorInput) -> Vec<Renewed> {
         self.coordinator.handle(self.now, input);
         let mut answers = Vec::new();
         while let Some(output) = self.coordinator.poll_output() {
             match output {
-                Output::Answer { to, renewed } => {
+                CoordinatorOutput::Answer { to, renewed } => {
                     let n = to.node.as_bytes()[0];
                     self.answered.insert(n, renewed.number);
                     self.said.insert(n, renewed.clone());
                     answers.push(renewed);
                 }
-                Output::Confirm { round, .. } => {
+                CoordinatorOutput::Confirm { round, .. } => {
                     let leads = self.confirms;
-                    self.coordinator.handle(self.now, Input::Confirmed { round, leads });
+                    self.coordinator.handle(self.now, CoordinatorInput::Confirmed { round, leads });
                 }
-                Output::Reordered { token, result } => self.reordered.push((token, result)),
-                Output::Append { term, at, change, why } => {
+                CoordinatorOutput::Reordered { token, result } => self.reordered.push((token, result)),
+                CoordinatorOutput::Append { term, at, change, why } => {
                     self.why.extend(why.iter().map(|reason| reason.why));
                     match &mut self.put_off {
                         Some(waiting) => waiting.push((term, at, change)),
                         None => self.append(term, at, change),
                     }
                 }
-                Output::SetVoters { voters, .. } => self.new_voters = Some(voters),
+                CoordinatorOutput::SetVoters { voters, .. } => self.new_voters = Some(voters),
             }
         }
         answers
     }
 
-    fn append(&mut self, term: Term, at: LogIndex, change: Change) {
+    fn append(&mut self, term: Term, at: LogIndex, change: ConfigChange) {
         let fate = match term == Term(self.term) && at == self.configs.applied().next() {
-            true => Fate::Decided,
-            false => Fate::Refused,
+            true => ProposalFate::Decided,
+            false => ProposalFate::Refused,
         };
-        if fate == Fate::Decided {
+        if fate == ProposalFate::Decided {
             self.configs.apply(&LogEntry { index: at, term, change }).unwrap();
         }
-        self.coordinator.handle(self.now, Input::Appended { at, fate });
+        self.coordinator.handle(self.now, CoordinatorInput::Appended { at, fate });
         self.log();
     }
 
@@ -148,16 +153,16 @@ impl World {
     }
 
     fn renew_with(&mut self, n: u8, renewal: Renewal) -> Option<Duration> {
-        let answers = self.handle(Input::Renewal { from: id(n), renewal });
+        let answers = self.handle(CoordinatorInput::Renewal { from: id(n), renewal });
         answers.last().and_then(|renewed| renewed.lease)
     }
 
     /// Node `n` asks to leave. Returns the last answer to it.
     fn ask(&mut self, n: u8) -> Renewed {
         let leave = self.leaves.entry(n).or_default();
-        leave.stage = leave.stage.max(Stage::Asks);
+        leave.stage = leave.stage.max(LeaveStage::Asks);
         let renewal = self.renewal(n);
-        self.handle(Input::Renewal { from: id(n), renewal });
+        self.handle(CoordinatorInput::Renewal { from: id(n), renewal });
         self.said.remove(&n).unwrap()
     }
 
@@ -181,7 +186,7 @@ impl World {
                     self.renew(n);
                 }
             }
-            self.handle(Input::Tick);
+            self.handle(CoordinatorInput::Tick);
             if self.config().epoch != before {
                 at = at.or(Some(passed + 50));
             }
@@ -264,7 +269,7 @@ fn nothing_is_renewed_while_a_removal_is_decided() {
     assert!(world.renew(1).is_some());
     // Another entry takes the place. Then the proposal is void, and the member is back.
     let (term, at, _) = world.put_off.take().unwrap().remove(0);
-    world.append(term, at, Change::Nodes { add: vec![founder(7)], remove: vec![] });
+    world.append(term, at, ConfigChange::Nodes { add: vec![founder(7)], remove: vec![] });
     world.renew(2);
     assert!(world.renew(2).is_some());
     assert_eq!(world.serving().len(), 3);
@@ -338,12 +343,12 @@ fn a_new_incarnation_waits_until_the_known_one_is_silent() {
     let mut again = founder(2);
     again.id.incarnation.starts = 2;
     let renewal = Renewal { me: again.clone(), ..world.renewal(2) };
-    world.handle(Input::Renewal { from: again.id, renewal });
+    world.handle(CoordinatorInput::Renewal { from: again.id, renewal });
     assert_eq!(world.configs.node(id(2)).map(|known| known.id), Some(id(2)));
     for _ in 0..8 {
         world.pass(250, &[0, 1]);
         let renewal = Renewal { me: again.clone(), ..world.renewal(2) };
-        world.handle(Input::Renewal { from: again.id, renewal });
+        world.handle(CoordinatorInput::Renewal { from: again.id, renewal });
     }
     assert_eq!(world.configs.node(again.id), Some(&again));
     assert_eq!(world.config().syncing(), Some(again.id), "and comes back as a new member");
@@ -383,7 +388,7 @@ fn an_old_message_is_no_sign_of_life() {
     for _ in 0..60 {
         world.pass(50, &[]);
         for (n, renewal) in [1, 2].into_iter().zip(&old) {
-            world.handle(Input::Renewal { from: id(n), renewal: renewal.clone() });
+            world.handle(CoordinatorInput::Renewal { from: id(n), renewal: renewal.clone() });
         }
     }
     assert_eq!(world.serving().len(), 3, "the leader itself is there, and the others are heard");
@@ -399,7 +404,7 @@ fn after_a_pause_the_leader_observes_anew() {
     let mut world = World::new(3, 3);
     world.pass(2000, &[0, 1, 2]);
     world.now = world.now + Duration::from_secs(60);
-    world.handle(Input::Tick);
+    world.handle(CoordinatorInput::Tick);
     world.renew(1);
     assert_eq!(world.pass(900, &[0, 1, 2]), None);
 }
@@ -412,8 +417,8 @@ fn an_elected_node_that_has_committed_nothing_names_no_leader() {
     let configs = Arc::new(world.configs.clone());
     for (leader, said) in [(id(0), None), (id(2), Some(id(2)))] {
         let voters = world.voters.clone();
-        world.handle(Input::Log { leads: None, leader: Some(leader), configs: configs.clone(), voters });
-        let answers = world.handle(Input::Renewal { from: id(1), renewal: renewal.clone() });
+        world.handle(CoordinatorInput::Log { leads: None, leader: Some(leader), configs: configs.clone(), voters });
+        let answers = world.handle(CoordinatorInput::Renewal { from: id(1), renewal: renewal.clone() });
         assert_eq!(answers.first().map(|renewed| renewed.leader), Some(said));
     }
 }

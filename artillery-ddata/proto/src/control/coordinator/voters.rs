@@ -2,11 +2,11 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
-use super::{Coordinator, Leading, Mutant, Output, Seen};
+use super::{Coordinator, CoordinatorOutput, KnownNode, LeaderTerm, Mutant};
 use crate::{
     MemberId, Timestamp,
     control::{
-        Founder,
+        NodeInfo,
         log::{Configs, Term},
     },
 };
@@ -27,11 +27,11 @@ impl Coordinator {
             leading.sets_voters = true;
             leading.added = voters.difference(&self.voters).copied().collect();
         }
-        self.outputs.push_back(Output::SetVoters { term, voters });
+        self.outputs.push_back(CoordinatorOutput::SetVoters { term, voters });
     }
 
     fn new_voters(&self, now: Timestamp) -> Option<BTreeSet<MemberId>> {
-        let may_set = |leading: &&Leading| !leading.changes_voters(now);
+        let may_set = |leading: &&LeaderTerm| !leading.changes_voters(now);
         let leading = self.leading.as_ref().filter(may_set).filter(|_| !self.voters.is_empty())?;
         // This leader leaves, and its chains end with it. The others can hear of their own end only while it keeps the log.
         if self.is_ending(leading, self.me) {
@@ -64,27 +64,27 @@ impl Coordinator {
 
     /// Whether a node may end at any moment, because it was told that its chains end. If it shows a later answer it is only
     /// drained. A voter stays for a while in any case, so its answer must be later by that time.
-    fn is_ending(&self, leading: &Leading, id: MemberId) -> bool {
+    fn is_ending(&self, leading: &LeaderTerm, id: MemberId) -> bool {
         let stays = if self.voters.contains(&id) { self.settings.lease * ENDS } else { Duration::ZERO };
-        let ends = |seen: &Seen| seen.leaver.ends.is_some_and(|since| seen.proven < since + stays);
+        let ends = |seen: &KnownNode| seen.leaver.ends.is_some_and(|since| seen.proven < since + stays);
         leading.nodes.get(&id).is_some_and(ends)
     }
 
     /// When the latest of the leaving voters asked to leave, if there is one.
-    fn left_since(&self, leading: &Leading) -> Option<Timestamp> {
+    fn left_since(&self, leading: &LeaderTerm) -> Option<Timestamp> {
         let leavers = self.voters.iter().filter(|&&id| self.goes(id) && !self.is(Mutant::KeepLeavers));
         leavers.filter_map(|id| leading.nodes.get(id)).map(|seen| seen.leaver.asked).max()
     }
 
     /// Whether a node has shown an answer given at a moment that `will_do`.
-    fn lived_since(&self, leading: &Leading, id: MemberId, will_do: impl Fn(Timestamp) -> bool) -> bool {
+    fn lived_since(&self, leading: &LeaderTerm, id: MemberId, will_do: impl Fn(Timestamp) -> bool) -> bool {
         id == self.me || leading.nodes.get(&id).is_some_and(|seen| will_do(seen.proven))
     }
 
     /// The voters that remain when some leave: an odd number of nodes that have lived since the leave was asked for. A dead
     /// majority never confirms anything, and neither does a change to it (trap 60). So a majority of the present voters must
     /// have lived since then too. While other nodes may still show that they live, there is no hurry.
-    fn without_leavers(&self, now: Timestamp, leading: &Leading, asked: Timestamp) -> Option<BTreeSet<MemberId>> {
+    fn without_leavers(&self, now: Timestamp, leading: &LeaderTerm, asked: Timestamp) -> Option<BTreeSet<MemberId>> {
         let believes = self.is(Mutant::KeepUnproven);
         let patience = self.settings.suspect * PATIENCE;
         let lived = |id| {
@@ -113,10 +113,10 @@ impl Coordinator {
     pub(super) fn releases(&self, now: Timestamp, id: MemberId) -> bool {
         let Some(leading) = &self.leading else { return false };
         let patience = self.settings.suspect * PATIENCE;
-        let can_keep = |founder: &Founder| self.can_keep(leading, founder.id, now, patience);
+        let can_keep = |founder: &NodeInfo| self.can_keep(leading, founder.id, now, patience);
         let none_stays = || {
             let view = leading.view(now, self.me, &self.settings, self.mutant, &self.outside);
-            let is_heard = |seen: &Seen| now - seen.heard < self.settings.suspect;
+            let is_heard = |seen: &KnownNode| now - seen.heard < self.settings.suspect;
             let is_member = |(&other, seen): (&MemberId, _)| other != id && self.configs.names(other) && is_heard(seen);
             let none_can = !self.configs.nodes().any(can_keep) && !leading.nodes.iter().any(is_member);
             let all_go = self.voters.iter().all(|&id| self.goes(id)) && !leading.changes_voters(now);
@@ -136,13 +136,13 @@ impl Coordinator {
     }
 
     /// Whether a node can be a voter: it was heard within `patience`, and stays.
-    fn can_keep(&self, leading: &Leading, id: MemberId, now: Timestamp, patience: Duration) -> bool {
+    fn can_keep(&self, leading: &LeaderTerm, id: MemberId, now: Timestamp, patience: Duration) -> bool {
         let stays = !self.goes(id) && (self.voters.contains(&id) || !self.asks_to_leave(id));
         stays && leading.nodes.get(&id).is_some_and(|seen| now - seen.heard < patience)
     }
 }
 
-impl Leading {
+impl LeaderTerm {
     /// Whether a change of voters is under way, or the log may not show its outcome yet.
     pub(super) fn changes_voters(&self, now: Timestamp) -> bool {
         self.sets_voters || now < self.voters_pause

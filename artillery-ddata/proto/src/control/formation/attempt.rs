@@ -5,8 +5,11 @@ use std::{
     time::Duration,
 };
 
-use super::{FormationMessage, Output, Progress, Proposal, Random, Settings, Verdict, mutant::Mutant, poll::Poll};
-use crate::{MemberId, Timestamp, control::Founding};
+use super::{
+    FormationMessage, FormationOutput, FormationSettings, Proposal, ProposalProgress, ProposalVerdict, SeededRandom,
+    mutant::Mutant, poll::Poll,
+};
+use crate::{MemberId, Timestamp, control::Bootstrap};
 
 /// The part of this node in the proposal that it has accepted.
 #[derive(Debug)]
@@ -31,8 +34,8 @@ impl Attempt {
         now: Timestamp,
         proposal: Proposal,
         me: u16,
-        settings: &Settings,
-        random: &mut Random,
+        settings: &FormationSettings,
+        random: &mut SeededRandom,
         mutant: Option<Mutant>,
     ) -> Self {
         // A proposal names at most MAX_FOUNDERS.
@@ -56,7 +59,7 @@ impl Attempt {
         &self.proposal
     }
 
-    pub(super) fn founding(&self) -> &Founding {
+    pub(super) fn founding(&self) -> &Bootstrap {
         &self.proposal.founding
     }
 
@@ -79,7 +82,7 @@ impl Attempt {
     }
 
     /// Takes in another founder's progress. Nodes that the proposal doesn't name are ignored.
-    pub(super) fn receive(&mut self, now: Timestamp, from: MemberId, progress: &Progress) {
+    pub(super) fn receive(&mut self, now: Timestamp, from: MemberId, progress: &ProposalProgress) {
         let Some(from) = self.founding().find(from, self.mutant == Some(Mutant::AnyLife)) else { return };
         if self.poll.receive(from as u16, progress) {
             self.tell_at = self.tell_at.min(now + self.gather);
@@ -87,7 +90,7 @@ impl Attempt {
     }
 
     /// A founder's incarnation is over. If it isn't known to have accepted, it hardly will be: a ballot is soon held.
-    pub(super) fn replaced(&mut self, now: Timestamp, id: MemberId, random: &mut Random) {
+    pub(super) fn replaced(&mut self, now: Timestamp, id: MemberId, random: &mut SeededRandom) {
         let Some(at) = self.founding().position(id) else { return };
         if self.replaced.insert(at as u16) && !self.poll.has_accepted(at as u16) {
             self.challenge_at = self.challenge_at.min(now + random.up_to(self.patience / 4));
@@ -95,7 +98,12 @@ impl Attempt {
     }
 
     /// Sends what is due, and begins a ballot if the proposal took too long.
-    pub(super) fn advance(&mut self, now: Timestamp, random: &mut Random, outputs: &mut VecDeque<Output>) {
+    pub(super) fn advance(
+        &mut self,
+        now: Timestamp,
+        random: &mut SeededRandom,
+        outputs: &mut VecDeque<FormationOutput>,
+    ) {
         if now >= self.challenge_at {
             self.poll.challenge();
             self.ballots = self.ballots.saturating_add(1);
@@ -105,7 +113,7 @@ impl Attempt {
         }
         if now >= self.tell_at {
             self.tell_at = now + self.repeat;
-            outputs.extend(self.peers().map(|(at, to)| Output::Send { to, message: self.message(at) }));
+            outputs.extend(self.peers().map(|(at, to)| FormationOutput::Send { to, message: self.message(at) }));
         }
     }
 
@@ -119,14 +127,14 @@ impl Attempt {
     }
 
     /// What becomes of the proposal, as far as this node knows.
-    pub(super) fn verdict(&self) -> Option<Verdict> {
+    pub(super) fn verdict(&self) -> Option<ProposalVerdict> {
         let mut left = self.founding().members.len() - self.replaced.len();
         match self.mutant {
             Some(Mutant::GiveUpWhenSlow) if self.ballots > 0 => left = 0,
             Some(Mutant::GiveUpWhenOneIsReplaced) if !self.replaced.is_empty() => left = 0,
-            Some(Mutant::FormWithoutVote) if self.poll.all_accepted() => return Some(Verdict::Form),
+            Some(Mutant::FormWithoutVote) if self.poll.all_accepted() => return Some(ProposalVerdict::Form),
             _ => {}
         }
-        self.poll.verdict().or_else(|| (left < self.founding().majority()).then_some(Verdict::Abandon))
+        self.poll.verdict().or_else(|| (left < self.founding().majority()).then_some(ProposalVerdict::Abandon))
     }
 }

@@ -2,26 +2,26 @@
 
 use std::sync::Arc;
 
-use super::message::{FormationMessage, ProposalId, Reason};
+use super::message::{FormationMessage, ProposalId, RejectReason};
 use crate::{
     ClusterId, MemberId,
-    control::{Founder, Founding},
+    control::{Bootstrap, NodeInfo},
 };
 
 /// A node that seems to be there.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Candidate {
+pub struct FounderCandidate {
     /// The node, in its incarnation, and its addresses.
-    pub founder: Founder,
+    pub founder: NodeInfo,
     /// The cluster that the node claims to belong to.
     pub cluster: Option<ClusterId>,
 }
 
 /// What happened.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Input {
+pub enum FormationInput {
     /// A node is there. To be handed in for each node in its newest incarnation, and again when that changes.
-    Seen(Candidate),
+    Seen(FounderCandidate),
     /// A node seems to be gone.
     Gone(MemberId),
     /// This incarnation is certainly over: a newer one of its node was met. Also to be handed in for incarnations that were
@@ -43,7 +43,7 @@ pub enum Input {
 
 /// What the driver is to do.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Output {
+pub enum FormationOutput {
     /// Send a message to exactly this incarnation, at [`Formation::addrs`](super::Formation::addrs). It may be lost.
     Send {
         /// The receiver.
@@ -52,14 +52,14 @@ pub enum Output {
         message: FormationMessage,
     },
     /// The cluster is formed and this node is a founder. Comes once, and no `Joined` after it.
-    Formed(Arc<Founding>),
+    Formed(Arc<Bootstrap>),
     /// A cluster was formed without this node, which is a spare of it. Comes once, and no `Formed` after it.
-    Joined(Arc<Founding>),
+    Joined(Arc<Bootstrap>),
 }
 
 /// How far a node has come with the formation, for operators.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Phase {
+pub enum FormationPhase {
     /// The node has accepted no proposal.
     Free {
         /// Free nodes seen, this one included.
@@ -67,12 +67,12 @@ pub enum Phase {
         /// How many founders are expected.
         expect: u16,
         /// The node that refused the last failed proposal, and why.
-        refused: Option<(MemberId, Reason)>,
+        refused: Option<(MemberId, RejectReason)>,
     },
     /// The node has accepted a proposal.
     Accepted(ProposalId),
     /// The node belongs to a cluster.
-    Settled(Arc<Founding>),
+    Settled(Arc<Bootstrap>),
     /// A newer incarnation of this node was met: this one is silent for good.
     Replaced,
 }

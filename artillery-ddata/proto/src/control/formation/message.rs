@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
-use super::super::Founding;
+use super::super::Bootstrap;
 use crate::{ClusterId, MemberId};
 
 /// A message of the formation. New variants are only ever added at the end; a message with an unknown one is malformed.
@@ -16,26 +16,26 @@ pub enum FormationMessage {
         /// The proposal.
         proposal: Box<Proposal>,
         /// The sender's cumulative state.
-        progress: Progress,
+        progress: ProposalProgress,
     },
     /// To a founder that has accepted: how far the proposal has come.
     Progress {
         /// Which proposal.
         id: ProposalId,
         /// The sender's cumulative state.
-        progress: Progress,
+        progress: ProposalProgress,
     },
     /// The sender has no part in this proposal and never will have: it never accepted the proposal, or has given it up.
     Refused {
         /// Which proposal.
         id: ProposalId,
         /// Why.
-        reason: Reason,
+        reason: RejectReason,
     },
     /// Asks which cluster the receiver belongs to.
     Ask,
     /// The sender belongs to this cluster.
-    Formed(Box<Founding>),
+    Formed(Box<Bootstrap>),
 }
 
 /// A proposed founding.
@@ -46,7 +46,7 @@ pub struct Proposal {
     /// Counts the proposals of that incarnation, from 1 on.
     pub attempt: u64,
     /// The founding: cluster id, founders and settings.
-    pub founding: Founding,
+    pub founding: Bootstrap,
 }
 
 impl Proposal {
@@ -70,7 +70,7 @@ pub struct ProposalId {
 /// Why a node refuses a proposal.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error, Serialize, Deserialize)]
 #[non_exhaustive]
-pub enum Reason {
+pub enum RejectReason {
     /// The node had accepted another proposal.
     #[error("it had accepted another proposal")]
     Busy,
@@ -90,7 +90,7 @@ pub enum Reason {
 ///
 /// Founders are named by their position in the founding.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-pub struct Progress {
+pub struct ProposalProgress {
     /// The founders that are known to have accepted.
     pub accepted: BTreeSet<u16>,
     /// The sender takes part in no ballot below this one any more.
@@ -115,12 +115,12 @@ pub struct Vote {
     /// The ballot of the vote.
     pub ballot: Ballot,
     /// What the vote is for.
-    pub verdict: Verdict,
+    pub verdict: ProposalVerdict,
 }
 
 /// What becomes of a proposal.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub enum Verdict {
+pub enum ProposalVerdict {
     /// The cluster is formed. A founder casts this vote only when all founders are known to have accepted.
     Form,
     /// The proposal is refused for ever.

@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 
 use super::{
-    message::{Ballot, Progress, Verdict, Vote},
+    message::{Ballot, ProposalProgress, ProposalVerdict, Vote},
     mutant::Mutant,
 };
 
@@ -17,7 +17,7 @@ use super::{
 pub(super) struct Poll {
     me: u16,
     founders: u16,
-    mine: Progress,
+    mine: ProposalProgress,
     /// The highest promise and the vote that each other founder has shown, taken from one message.
     peers: BTreeMap<u16, (Ballot, Option<Vote>)>,
     mutant: Option<Mutant>,
@@ -26,14 +26,14 @@ pub(super) struct Poll {
 impl Poll {
     /// The view of founder `me` of `founders`, which has just accepted.
     pub(super) fn new(me: u16, founders: u16, mutant: Option<Mutant>) -> Self {
-        let mine = Progress { accepted: [me].into(), ..Progress::default() };
+        let mine = ProposalProgress { accepted: [me].into(), ..ProposalProgress::default() };
         let mut poll = Self { me, founders, mine, peers: BTreeMap::new(), mutant };
         poll.vote();
         poll
     }
 
     /// What to tell the other founders.
-    pub(super) fn progress(&self) -> &Progress {
+    pub(super) fn progress(&self) -> &ProposalProgress {
         &self.mine
     }
 
@@ -43,14 +43,14 @@ impl Poll {
     }
 
     /// Takes in the progress of founder `from`. True: there is something new to tell.
-    pub(super) fn receive(&mut self, from: u16, theirs: &Progress) -> bool {
+    pub(super) fn receive(&mut self, from: u16, theirs: &ProposalProgress) -> bool {
         if from >= self.founders || from == self.me {
             return false;
         }
         let before = self.mine.clone();
         self.mine.accepted.extend(theirs.accepted.iter().filter(|&&at| at < self.founders));
         self.mine.accepted.insert(from);
-        if theirs.vote.is_some_and(|vote| vote.verdict == Verdict::Form) {
+        if theirs.vote.is_some_and(|vote| vote.verdict == ProposalVerdict::Form) {
             self.mine.accepted = (0..self.founders).collect();
         }
         let shown = (theirs.promised, theirs.vote);
@@ -71,7 +71,7 @@ impl Poll {
     }
 
     /// What a majority has voted for in one ballot. A verdict once found is final: every founder finds the same.
-    pub(super) fn verdict(&self) -> Option<Verdict> {
+    pub(super) fn verdict(&self) -> Option<ProposalVerdict> {
         let votes = || self.peers.values().filter_map(|(_, vote)| *vote).chain(self.mine.vote);
         let chosen =
             votes().find(|vote| votes().filter(|other| other.ballot == vote.ballot).count() >= self.majority());
@@ -100,7 +100,7 @@ impl Poll {
         let ballot =
             if self.mutant == Some(Mutant::BrokenPromise) && self.all_accepted() { Ballot::default() } else { ballot };
         let verdict = if ballot == Ballot::default() {
-            self.all_accepted().then_some(Verdict::Form)
+            self.all_accepted().then_some(ProposalVerdict::Form)
         } else {
             (ballot.owner == self.me).then(|| self.answered(ballot)).flatten()
         };
@@ -108,13 +108,13 @@ impl Poll {
     }
 
     /// The verdict that the owner of `ballot` is to vote for, once a majority has promised it.
-    fn answered(&self, ballot: Ballot) -> Option<Verdict> {
+    fn answered(&self, ballot: Ballot) -> Option<ProposalVerdict> {
         let promised = || self.peers.values().filter(|(promised, _)| *promised == ballot);
         if promised().count() + 1 < self.majority() {
             return None;
         }
         let earlier = promised().filter_map(|(_, vote)| *vote).chain(self.mine.vote).max_by_key(|vote| vote.ballot);
-        let free = if self.all_accepted() { Verdict::Form } else { Verdict::Abandon };
+        let free = if self.all_accepted() { ProposalVerdict::Form } else { ProposalVerdict::Abandon };
         let earlier = earlier.filter(|_| self.mutant != Some(Mutant::FreshVerdict));
         Some(earlier.map_or(free, |vote| vote.verdict))
     }

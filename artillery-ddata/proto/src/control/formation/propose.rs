@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{ASKED, Formation, FormationMessage, Founding, Proposal};
+use super::{ASKED, Bootstrap, Formation, FormationMessage, Proposal};
 use crate::{ClusterId, Timestamp};
 
 /// A node that founds a successor of its cluster first looks for one, so many times as long as other proposers wait.
@@ -53,7 +53,7 @@ impl Formation {
     fn propose(&mut self, now: Timestamp) {
         self.attempts += 1;
         let others = usize::from(self.founders()) - 1;
-        let founding = Founding {
+        let founding = Bootstrap {
             cluster: ClusterId(self.random.draw()),
             name: self.settings.name.clone(),
             members: self.seen.founders(&self.me, others),

@@ -8,13 +8,13 @@ use crate::MemberId;
 
 /// Random numbers that depend only on the seed and the node's incarnation.
 #[derive(Debug)]
-pub(super) struct Random {
+pub(super) struct SeededRandom {
     seed: u128,
     drawn: u64,
     me: MemberId,
 }
 
-impl Random {
+impl SeededRandom {
     pub(super) fn new(seed: u128, me: MemberId) -> Self {
         Self { seed, drawn: 0, me }
     }

@@ -3,40 +3,40 @@
 use std::sync::Arc;
 
 use super::{
-    Formation, FormationMessage, Founding, MAX_FOUNDERS, MAX_NODES, Progress, Proposal, ProposalId, Reason, State,
-    Verdict, mutant::Mutant,
+    Bootstrap, Formation, FormationMessage, FormationState, MAX_FOUNDERS, MAX_NODES, Proposal, ProposalId,
+    ProposalProgress, ProposalVerdict, RejectReason, mutant::Mutant,
 };
 use crate::{MemberId, Timestamp};
 
 impl Formation {
     pub(super) fn receive(&mut self, now: Timestamp, from: MemberId, message: FormationMessage) {
         match (&mut self.state, message) {
-            (State::Replaced, _) => {}
-            (State::Settled(_), FormationMessage::Propose { proposal, progress })
+            (FormationState::Replaced, _) => {}
+            (FormationState::Settled(_), FormationMessage::Propose { proposal, progress })
                 if self.mutant == Some(Mutant::FormAgain) =>
             {
                 self.consider(now, from, *proposal, &progress);
             }
-            (State::Settled(founding), message) => match message {
+            (FormationState::Settled(founding), message) => match message {
                 FormationMessage::Formed(_) | FormationMessage::Refused { .. } => {}
                 _ if self.yields => {}
                 _ => {
-                    let message = FormationMessage::Formed(Box::new(Founding::clone(founding)));
+                    let message = FormationMessage::Formed(Box::new(Bootstrap::clone(founding)));
                     self.send(from, message);
                 }
             },
             (_, FormationMessage::Formed(founding)) => self.hear_of_cluster(from, *founding),
-            (State::Accepted(attempt), FormationMessage::Propose { proposal, progress })
+            (FormationState::Accepted(attempt), FormationMessage::Propose { proposal, progress })
                 if proposal.id() == attempt.proposal().id() =>
             {
                 attempt.receive(now, from, &progress);
             }
-            (State::Accepted(attempt), FormationMessage::Progress { id, progress })
+            (FormationState::Accepted(attempt), FormationMessage::Progress { id, progress })
                 if id == attempt.proposal().id() =>
             {
                 attempt.receive(now, from, &progress);
             }
-            (State::Accepted(attempt), FormationMessage::Refused { id, reason })
+            (FormationState::Accepted(attempt), FormationMessage::Refused { id, reason })
                 if id == attempt.proposal().id() && attempt.founding().names(from) =>
             {
                 self.give_up(Some((from, reason)));
@@ -51,12 +51,12 @@ impl Formation {
     fn answer_progress(&mut self, from: MemberId, id: ProposalId) {
         // The sender can know it only from this node: it accepted `id`, and has given it up. Otherwise there is no answer.
         if self.answered.get(&id.proposer).is_some_and(|&answered| id.attempt <= answered) {
-            self.send(from, FormationMessage::Refused { id, reason: Reason::Over });
+            self.send(from, FormationMessage::Refused { id, reason: RejectReason::Over });
         }
     }
 
     /// Accepts a proposal, or refuses it for ever.
-    fn consider(&mut self, now: Timestamp, from: MemberId, proposal: Proposal, progress: &Progress) {
+    fn consider(&mut self, now: Timestamp, from: MemberId, proposal: Proposal, progress: &ProposalProgress) {
         let id = proposal.id();
         let (founding, loose) = (&proposal.founding, self.mutant == Some(Mutant::AnyLife));
         let Some(me) = founding.find(self.me.id, loose) else { return };
@@ -69,7 +69,7 @@ impl Formation {
             return;
         }
         let late = answered.is_some_and(|answered| id.attempt <= answered) && self.mutant != Some(Mutant::RefuseForNow);
-        let reason = if late { Some(Reason::Over) } else { self.objection(&proposal, progress) };
+        let reason = if late { Some(RejectReason::Over) } else { self.objection(&proposal, progress) };
         if !late {
             self.answered.insert(id.proposer, id.attempt);
         }
@@ -77,7 +77,7 @@ impl Formation {
             return self.send(from, FormationMessage::Refused { id, reason });
         }
         self.accept(now, proposal, me);
-        if let State::Accepted(attempt) = &mut self.state {
+        if let FormationState::Accepted(attempt) = &mut self.state {
             attempt.receive(now, from, progress);
         }
     }
@@ -97,39 +97,39 @@ impl Formation {
     }
 
     /// Why a proposal that was not answered before is refused; `None`: it is accepted.
-    fn objection(&self, proposal: &Proposal, progress: &Progress) -> Option<Reason> {
+    fn objection(&self, proposal: &Proposal, progress: &ProposalProgress) -> Option<RejectReason> {
         let founding = &proposal.founding;
         let mine = &self.settings;
-        if matches!(self.state, State::Accepted(_)) && self.mutant != Some(Mutant::AcceptTwo) {
-            Some(Reason::Busy)
+        if matches!(self.state, FormationState::Accepted(_)) && self.mutant != Some(Mutant::AcceptTwo) {
+            Some(RejectReason::Busy)
         } else if self.settings.after.is_some() || self.seen.members().next().is_some() {
-            Some(Reason::Elsewhere)
+            Some(RejectReason::Elsewhere)
         } else if (founding.members.len(), &founding.name, founding.settings)
             != (usize::from(mine.expect), &mine.name, mine.chains)
         {
-            Some(Reason::Settings)
-        } else if progress.vote.is_some_and(|vote| vote.verdict == Verdict::Abandon)
+            Some(RejectReason::Settings)
+        } else if progress.vote.is_some_and(|vote| vote.verdict == ProposalVerdict::Abandon)
             || founding.members.iter().any(|founder| self.seen.is_replaced(founder.id))
         {
-            Some(Reason::Over)
+            Some(RejectReason::Over)
         } else {
             None
         }
     }
 
-    fn hear_of_cluster(&mut self, from: MemberId, founding: Founding) {
+    fn hear_of_cluster(&mut self, from: MemberId, founding: Bootstrap) {
         if founding.members.is_empty() || founding.validate().is_err() || self.is_given_up(founding.cluster) {
             return;
         }
         self.seen.belongs(from, founding.cluster);
-        if let State::Accepted(attempt) = &self.state {
+        if let FormationState::Accepted(attempt) = &self.state {
             let same = attempt.founding().cluster == founding.cluster;
             // A founder that belongs elsewhere has no part in this proposal, and never will.
             if !same && !attempt.founding().names(from) {
                 return;
             }
             if !same {
-                self.give_up(Some((from, Reason::Elsewhere)));
+                self.give_up(Some((from, RejectReason::Elsewhere)));
             }
         }
         self.settle(Arc::new(founding));

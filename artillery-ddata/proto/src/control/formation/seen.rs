@@ -2,27 +2,27 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Candidate, MAX_NODES};
-use crate::{ClusterId, MemberId, NodeId, control::Founder};
+use super::{FounderCandidate, MAX_NODES};
+use crate::{ClusterId, MemberId, NodeId, control::NodeInfo};
 
 /// The nodes that seem to be there, each in its latest incarnation.
 #[derive(Debug, Default)]
-pub(super) struct Seen {
-    nodes: BTreeMap<NodeId, Known>,
+pub(super) struct KnownFounders {
+    nodes: BTreeMap<NodeId, KnownFounder>,
     /// Incarnations that are certainly over.
     replaced: BTreeSet<MemberId>,
 }
 
 #[derive(Debug)]
-struct Known {
-    candidate: Candidate,
+struct KnownFounder {
+    candidate: FounderCandidate,
     /// Proposals that failed because this node was silent: other nodes are asked first.
     misses: u32,
 }
 
-impl Seen {
+impl KnownFounders {
     /// Takes in news of a node. True: this incarnation is new, or is now known to belong to a cluster.
-    pub(super) fn insert(&mut self, candidate: Candidate) -> bool {
+    pub(super) fn insert(&mut self, candidate: FounderCandidate) -> bool {
         let id = candidate.founder.id;
         if self.replaced.contains(&id) {
             return false;
@@ -33,12 +33,12 @@ impl Seen {
                 let news = candidate.cluster.is_some() && known.candidate.cluster.is_none();
                 // An incarnation never leaves its cluster: news without one is old.
                 let cluster = candidate.cluster.or(known.candidate.cluster);
-                known.candidate = Candidate { cluster, ..candidate };
+                known.candidate = FounderCandidate { cluster, ..candidate };
                 news
             }
             None if full => false,
             _ => {
-                self.nodes.insert(id.node, Known { candidate, misses: 0 });
+                self.nodes.insert(id.node, KnownFounder { candidate, misses: 0 });
                 true
             }
         }
@@ -98,7 +98,7 @@ impl Seen {
     }
 
     /// `me` and `others` free nodes: those with the fewest missed answers first, then the lowest ids.
-    pub(super) fn founders(&self, me: &Founder, others: usize) -> Vec<Founder> {
+    pub(super) fn founders(&self, me: &NodeInfo, others: usize) -> Vec<NodeInfo> {
         let mut free: Vec<_> = self.nodes.values().filter(|known| known.candidate.cluster.is_none()).collect();
         free.sort_by_key(|known| (known.misses, known.candidate.founder.id));
         let mut founders = vec![me.clone()];

@@ -10,7 +10,7 @@ use crate::{
 
 /// Settings of a formation. All founders must have been started with the same name, number of founders and chain settings.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Settings {
+pub struct FormationSettings {
     /// The cluster's name.
     pub name: String,
     /// The number of founders, from 1 to [`MAX_FOUNDERS`].
@@ -33,7 +33,7 @@ pub struct Settings {
     pub patience: Duration,
 }
 
-impl Settings {
+impl FormationSettings {
     /// Settings for a cluster called `name` of `expect` founders.
     pub fn new(name: impl Into<String>, expect: u16, chains: ChainSettings) -> Self {
         Self {

@@ -3,7 +3,7 @@
 use super::*;
 use crate::{
     ClusterId, Incarnation,
-    control::{Founding, Timing},
+    control::{Bootstrap, Timing},
 };
 
 fn id(n: u8) -> MemberId {
@@ -11,17 +11,17 @@ fn id(n: u8) -> MemberId {
 }
 
 /// Node 3 of three, told that node 1 leads.
-fn holder() -> Holder {
-    let founder = |n| Founder { id: id(n), name: format!("n{n}"), addrs: vec![] };
+fn holder() -> LeaseClient {
+    let founder = |n| NodeInfo { id: id(n), name: format!("n{n}"), addrs: vec![] };
     let members = (1..4).map(founder).collect();
-    let founding = Founding::new(ClusterId(5), "shop", members);
-    let mut holder = Holder::new(founder(3), Arc::new(Configs::of(&founding)));
+    let founding = Bootstrap::new(ClusterId(5), "shop", members);
+    let mut holder = LeaseClient::new(founder(3), Arc::new(Configs::of(&founding)));
     holder.leads(Timestamp::ZERO, id(1));
     holder
 }
 
 /// The time of the next renewal, and the nodes that are asked then.
-fn asked(holder: &mut Holder) -> (Timestamp, BTreeMap<MemberId, u64>) {
+fn asked(holder: &mut LeaseClient) -> (Timestamp, BTreeMap<MemberId, u64>) {
     let now = holder.next_tick();
     (now, std::iter::from_fn(|| holder.renew(now)).map(|(to, renewal)| (to, renewal.number)).collect())
 }
@@ -51,9 +51,9 @@ fn a_slow_leader_is_still_asked() {
 fn renewals_follow_the_lease_of_the_cluster() {
     let lease = Duration::from_secs(8);
     let timing = Timing { lease, ..Timing::default() };
-    let founding = Founding { timing, ..Founding::new(ClusterId(5), "shop", vec![]) };
-    let me = Founder { id: id(3), name: "n3".into(), addrs: vec![] };
-    let mut holder = Holder::new(me, Arc::new(Configs::of(&founding)));
+    let founding = Bootstrap { timing, ..Bootstrap::new(ClusterId(5), "shop", vec![]) };
+    let me = NodeInfo { id: id(3), name: "n3".into(), addrs: vec![] };
+    let mut holder = LeaseClient::new(me, Arc::new(Configs::of(&founding)));
     let (first, second) = (asked(&mut holder).0, asked(&mut holder).0);
     assert_eq!(second - first, lease / 4);
 }
@@ -78,11 +78,11 @@ fn a_deposed_leader_is_asked_only_in_its_turn() {
 #[test]
 fn a_node_serves_until_a_leader_agrees_and_again_when_it_is_told_to() {
     let (mut holder, lease) = (holder(), Some(Duration::from_secs(1)));
-    let say = |holder: &mut Holder, next, lease| {
+    let say = |holder: &mut LeaseClient, next, lease| {
         let (at, numbers) = asked(holder);
         holder.answered(at, id(1), Renewed { leave: next, ..answer(numbers[&id(1)], Some(id(1)), lease) })
     };
-    let asks = Leave { number: 0, stage: Stage::Asks };
+    let asks = Leave { number: 0, stage: LeaveStage::Asks };
     holder.leave(Timestamp::ZERO);
     assert_eq!(holder.leaves(), asks);
     assert!(say(&mut holder, None, lease).lease.is_some(), "it serves until then");
@@ -91,14 +91,17 @@ fn a_node_serves_until_a_leader_agrees_and_again_when_it_is_told_to() {
     holder.resign(holder.next_tick());
     let (_, before) = asked(&mut holder);
     assert_eq!(say(&mut holder, None, lease).lease, None, "for what it has resigned from");
-    let back = say(&mut holder, Some(asks.resigned().back(Stage::Asks)), None);
+    let back = say(&mut holder, Some(asks.resigned().back(LeaveStage::Asks)), None);
     assert!(back.serves_again);
-    assert_eq!(holder.leaves(), Leave { number: 1, stage: Stage::Asks });
+    assert_eq!(holder.leaves(), Leave { number: 1, stage: LeaveStage::Asks });
     let late = holder.answered(holder.next_tick(), id(1), answer(before[&id(1)], Some(id(1)), lease));
-    assert_eq!(late, Learned::default(), "an answer to what it said before it took that back (trap 62)");
+    assert_eq!(late, RenewalOutcome::default(), "an answer to what it said before it took that back (trap 62)");
     assert!(say(&mut holder, None, lease).lease.is_some());
     assert!(!say(&mut holder, Some(asks.resigned()), lease).resigns, "an agreement to what it took back");
     holder.stay(holder.next_tick());
-    assert_eq!(holder.leaves(), Leave { number: 2, stage: Stage::Stays });
-    assert!(!say(&mut holder, Some(Leave { number: 2, stage: Stage::Resigned }), lease).resigns, "it hasn't asked");
+    assert_eq!(holder.leaves(), Leave { number: 2, stage: LeaveStage::Stays });
+    assert!(
+        !say(&mut holder, Some(Leave { number: 2, stage: LeaveStage::Resigned }), lease).resigns,
+        "it hasn't asked"
+    );
 }

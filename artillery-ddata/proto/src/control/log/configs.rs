@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::{ChainChange, Change, LogEntry, LogIndex};
+use super::{ChainChange, ConfigChange, LogEntry, LogIndex};
 use crate::{
     ChainConfig, ChainId, ChainMember, Epoch, MemberId, NodeId, Role,
-    control::{Founder, Founding, History, Timing, first_configs},
+    control::{Bootstrap, History, NodeInfo, Timing, first_configs},
 };
 
 /// How far beyond the old group's numbers a recovered history begins: further than that group will ever get.
@@ -19,14 +19,14 @@ pub struct Configs {
     history: History,
     applied: LogIndex,
     chains: BTreeMap<ChainId, ChainConfig>,
-    nodes: BTreeMap<NodeId, Founder>,
+    nodes: BTreeMap<NodeId, NodeInfo>,
     since: BTreeMap<MemberId, LogIndex>,
     timing: Timing,
 }
 
 impl Configs {
     /// The state after the founding: its founders, and the first configuration of each chain, at index 1.
-    pub fn of(founding: &Founding) -> Self {
+    pub fn of(founding: &Bootstrap) -> Self {
         let nodes = founding.members.iter().map(|founder| (founder.id.node, founder.clone()));
         let history = History::first(founding.cluster);
         let (nodes, timing) = (nodes.collect(), founding.timing);
@@ -87,12 +87,12 @@ impl Configs {
     }
 
     /// The nodes of the cluster, each in its last known incarnation.
-    pub fn nodes(&self) -> impl Iterator<Item = &Founder> {
+    pub fn nodes(&self) -> impl Iterator<Item = &NodeInfo> {
         self.nodes.values()
     }
 
     /// What is known of exactly this incarnation.
-    pub fn node(&self, id: MemberId) -> Option<&Founder> {
+    pub fn node(&self, id: MemberId) -> Option<&NodeInfo> {
         self.nodes.get(&id.node).filter(|founder| founder.id == id)
     }
 
@@ -126,8 +126,8 @@ impl Configs {
         }
         self.applied = entry.index;
         match &entry.change {
-            Change::Chains(changes) => Ok(changes.iter().filter_map(|change| self.take(change)).collect()),
-            Change::Nodes { add, remove } => {
+            ConfigChange::Chains(changes) => Ok(changes.iter().filter_map(|change| self.take(change)).collect()),
+            ConfigChange::Nodes { add, remove } => {
                 self.meet(add, remove);
                 Ok(Vec::new())
             }
@@ -152,7 +152,7 @@ impl Configs {
         Some(config)
     }
 
-    fn meet(&mut self, add: &[Founder], remove: &[MemberId]) {
+    fn meet(&mut self, add: &[NodeInfo], remove: &[MemberId]) {
         for &id in remove {
             if self.node(id).is_some() && !self.names(id) {
                 self.nodes.remove(&id.node);

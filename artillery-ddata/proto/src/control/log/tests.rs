@@ -8,17 +8,17 @@ use std::{
 use super::*;
 use crate::{
     ChainId, ChainMember, ClusterId, Incarnation, MemberId, Mode, NodeId, Role,
-    control::{ChainSettings, Founder, Timing, conformance},
+    control::{ChainSettings, NodeInfo, Timing, conformance},
 };
 
 fn member(n: u8) -> MemberId {
     MemberId { node: NodeId::from_bytes([n; 16]), incarnation: Incarnation { store: 1, starts: 1 } }
 }
 
-fn founding(chains: u32) -> Founding {
-    let members = (0..3).map(|n| Founder { id: member(n), name: format!("n{n}"), addrs: vec![] }).collect();
+fn founding(chains: u32) -> Bootstrap {
+    let members = (0..3).map(|n| NodeInfo { id: member(n), name: format!("n{n}"), addrs: vec![] }).collect();
     let settings = ChainSettings { chains, ..ChainSettings::default() };
-    Founding { settings, ..Founding::new(ClusterId(5), "shop", members) }
+    Bootstrap { settings, ..Bootstrap::new(ClusterId(5), "shop", members) }
 }
 
 fn config(chain: u32, members: &[u8]) -> ChainConfig {
@@ -29,7 +29,7 @@ fn config(chain: u32, members: &[u8]) -> ChainConfig {
 fn entry(index: u64, changes: &[(u64, ChainConfig)]) -> LogEntry {
     let changes =
         changes.iter().map(|(replaces, config)| ChainChange { replaces: Epoch(*replaces), config: config.clone() });
-    LogEntry { index: LogIndex(index), term: Term(0), change: Change::Chains(changes.collect()) }
+    LogEntry { index: LogIndex(index), term: Term(0), change: ConfigChange::Chains(changes.collect()) }
 }
 
 /// Runs a future that never has to wait for another thread.
@@ -150,7 +150,7 @@ impl InMemory {
 }
 
 impl ConfigLog for InMemory {
-    fn append(&self, term: Term, at: LogIndex, change: Change) -> BoxFuture<'_, Result<(), AppendError>> {
+    fn append(&self, term: Term, at: LogIndex, change: ConfigChange) -> BoxFuture<'_, Result<(), AppendError>> {
         let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
         let last = LogIndex(entries.len() as u64);
         let leads = term == TERM || self.broken == Broken::AnyTerm;
@@ -223,13 +223,13 @@ fn the_suite_catches_broken_logs() {
     }
 }
 
-fn node(n: u8, life: u64) -> Founder {
+fn node(n: u8, life: u64) -> NodeInfo {
     let id = MemberId { incarnation: Incarnation { store: 1, starts: life }, ..member(n) };
-    Founder { id, name: format!("n{n}"), addrs: vec![] }
+    NodeInfo { id, name: format!("n{n}"), addrs: vec![] }
 }
 
-fn nodes(index: u64, add: &[Founder], remove: &[MemberId]) -> LogEntry {
-    let change = Change::Nodes { add: add.to_vec(), remove: remove.to_vec() };
+fn nodes(index: u64, add: &[NodeInfo], remove: &[MemberId]) -> LogEntry {
+    let change = ConfigChange::Nodes { add: add.to_vec(), remove: remove.to_vec() };
     LogEntry { index: LogIndex(index), term: Term(1), change }
 }
 
@@ -275,7 +275,7 @@ fn leaving_one_chain_counts_in_the_others() {
 #[test]
 fn the_times_of_a_cluster_stay_through_entries_and_a_recovery() {
     let timing = Timing { drift_ppm: 7, ..Timing::default() };
-    let mut configs = Configs::of(&Founding { timing, ..founding(1) });
+    let mut configs = Configs::of(&Bootstrap { timing, ..founding(1) });
     configs.apply(&entry(2, &[(1, config(0, &[1, 2]))])).unwrap();
     assert_eq!(configs.timing(), timing);
     let alone = configs.recovered(configs.history().next(9), member(1), Epoch(2), LogIndex(2));

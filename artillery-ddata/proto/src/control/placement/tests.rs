@@ -3,7 +3,7 @@ use std::collections::BTreeSet;
 use super::*;
 use crate::{
     Incarnation,
-    control::{ChainSettings, Founder},
+    control::{ChainSettings, NodeInfo},
 };
 
 fn member(name: &str) -> MemberId {
@@ -14,10 +14,10 @@ fn nodes(count: usize) -> Vec<MemberId> {
     (0..count).map(|n| member(&format!("node-{n}"))).collect()
 }
 
-fn founding(count: usize, chains: u32, replicas: u32) -> Founding {
-    let members = nodes(count).into_iter().map(|id| Founder { id, name: String::new(), addrs: vec![] }).collect();
+fn founding(count: usize, chains: u32, replicas: u32) -> Bootstrap {
+    let members = nodes(count).into_iter().map(|id| NodeInfo { id, name: String::new(), addrs: vec![] }).collect();
     let settings = ChainSettings { chains, replicas, ..ChainSettings::default() };
-    Founding { settings, ..Founding::new(ClusterId(0xC1), "shop", members) }
+    Bootstrap { settings, ..Bootstrap::new(ClusterId(0xC1), "shop", members) }
 }
 
 #[test]

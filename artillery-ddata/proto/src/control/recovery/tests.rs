@@ -22,7 +22,7 @@ fn standing(n: u8, voters: &[u8], config: ChainConfig, last: Version) -> Standin
     let serves = (config.role(id(n)) == Some(Role::Serving)).then_some(config.epoch);
     let voters = vec![voters.iter().map(|&n| id(n)).collect()];
     Standing {
-        me: Founder { id: id(n), name: format!("n{n}"), addrs: Vec::new() },
+        me: NodeInfo { id: id(n), name: format!("n{n}"), addrs: Vec::new() },
         cluster: CLUSTER,
         history: History::first(CLUSTER),
         applied: LogIndex(config.epoch.0),

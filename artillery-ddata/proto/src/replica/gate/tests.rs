@@ -6,7 +6,7 @@ use smallvec::smallvec;
 use super::*;
 use crate::{
     Version,
-    store::{Applied, HashedIter, MemoryStore, Persisted, RecordIter, Recovered, Size, StoreBatch, StoreOp},
+    store::{Applied, HashedIter, MemoryStore, Persisted, RecordIter, RecoveredChain, Size, StoreBatch, StoreOp},
 };
 
 const CHAIN: ChainId = ChainId(2);
@@ -150,7 +150,7 @@ impl Store for Probe {
         unreachable!()
     }
 
-    fn recover(&self) -> Result<Vec<Recovered>, StoreError> {
+    fn recover(&self) -> Result<Vec<RecoveredChain>, StoreError> {
         unreachable!()
     }
 

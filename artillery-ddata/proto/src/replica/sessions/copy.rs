@@ -1,13 +1,13 @@
 //! The table as a snapshot carries it: what committed updates say, and nothing of pending ones.
 
-use super::{Record, SESSION_BYTES, Session, Sessions};
+use super::{ClientSession, RequestRecord, SESSION_BYTES, Sessions};
 use crate::message::SessionEntry;
 
 impl Sessions {
     /// All of it, in the order in which [`add`](Self::add) wants it.
     pub(in super::super) fn copy(&self) -> Vec<SessionEntry> {
-        let of_session = |(&id, session): (_, &Session)| {
-            let Session { lowest, used, .. } = *session;
+        let of_session = |(&id, session): (_, &ClientSession)| {
+            let ClientSession { lowest, used, .. } = *session;
             let records = session.records.iter().map(|(number, record)| SessionEntry::Record {
                 number,
                 version: record.version,
@@ -23,7 +23,7 @@ impl Sessions {
     pub(in super::super) fn add(&mut self, entry: SessionEntry) {
         match entry {
             SessionEntry::Session { id, lowest, used } => {
-                let session = Session { lowest, used, bytes: SESSION_BYTES, ..Session::default() };
+                let session = ClientSession { lowest, used, bytes: SESSION_BYTES, ..ClientSession::default() };
                 if self.committed.insert(id, session).is_none() {
                     self.by_use.add(id, used);
                     self.bytes += SESSION_BYTES;
@@ -31,7 +31,7 @@ impl Sessions {
             }
             SessionEntry::Record { number, version, outcome, taken } => {
                 let Some(mut session) = self.committed.last_entry() else { return };
-                let record = Record { version, outcome, taken };
+                let record = RequestRecord { version, outcome, taken };
                 session.get_mut().bytes += record.bytes();
                 self.bytes += record.bytes();
                 session.get_mut().records.insert(number, record);

@@ -10,7 +10,7 @@ fn update(sequence: u64, kind: UpdateKind, request: Option<RequestKey>) -> Updat
         version: Version::new(1, sequence),
         kind,
         request,
-        outcome: Outcome::Done,
+        outcome: RequestOutcome::Done,
         chain_time: 0,
         changes: smallvec![],
     }
@@ -55,20 +55,23 @@ impl Table {
 fn a_request_is_known_from_its_ordering_to_its_clients_word() {
     let mut table = Table::default();
     let unknown = key(1, 1, 1);
-    assert_eq!(table.sessions.look_up(unknown, false, 1 << 20), Known::NoSession);
+    assert_eq!(table.sessions.look_up(unknown, false, 1 << 20), KnownRequest::NoSession);
     assert_eq!(table.order(UpdateKind::SESSION_OPEN, None), 1);
     table.commit();
-    assert_eq!(table.sessions.look_up(unknown, false, 1 << 20), Known::Nothing);
+    assert_eq!(table.sessions.look_up(unknown, false, 1 << 20), KnownRequest::Nothing);
     table.order(UpdateKind::WRITE, Some(key(1, 1, 1)));
-    assert_eq!(table.sessions.look_up(unknown, false, 1 << 20), Known::Pending(Sequence(2)));
+    assert_eq!(table.sessions.look_up(unknown, false, 1 << 20), KnownRequest::Pending(Sequence(2)));
     table.commit();
     assert!(
-        matches!(table.sessions.look_up(unknown, false, 1 << 20), Known::Done(record) if record.version == Version::new(1, 2))
+        matches!(table.sessions.look_up(unknown, false, 1 << 20), KnownRequest::Done(record) if record.version == Version::new(1, 2))
     );
     table.order(UpdateKind::WRITE, Some(key(1, 2, 2)));
-    assert!(matches!(table.sessions.look_up(unknown, false, 1 << 20), Known::Done(_)), "the word isn't committed yet");
+    assert!(
+        matches!(table.sessions.look_up(unknown, false, 1 << 20), KnownRequest::Done(_)),
+        "the word isn't committed yet"
+    );
     table.commit();
-    assert_eq!(table.sessions.look_up(unknown, false, 1 << 20), Known::Answered);
+    assert_eq!(table.sessions.look_up(unknown, false, 1 << 20), KnownRequest::Answered);
 }
 
 #[test]
@@ -77,10 +80,10 @@ fn what_vanishes_takes_its_record_along() {
     table.order(UpdateKind::SESSION_OPEN, None);
     table.commit();
     table.order(UpdateKind::WRITE, Some(key(1, 7, 5)));
-    assert_eq!(table.sessions.look_up(key(1, 4, 1), false, 1 << 20), Known::Answered);
+    assert_eq!(table.sessions.look_up(key(1, 4, 1), false, 1 << 20), KnownRequest::Answered);
     table.cut(1);
-    assert_eq!(table.sessions.look_up(key(1, 7, 5), false, 1 << 20), Known::Nothing);
-    assert_eq!(table.sessions.look_up(key(1, 4, 1), false, 1 << 20), Known::Nothing);
+    assert_eq!(table.sessions.look_up(key(1, 7, 5), false, 1 << 20), KnownRequest::Nothing);
+    assert_eq!(table.sessions.look_up(key(1, 4, 1), false, 1 << 20), KnownRequest::Nothing);
     assert_eq!(table.sessions.bytes(), SESSION_BYTES);
 }
 
@@ -95,9 +98,9 @@ fn the_longest_unused_session_goes_and_is_gone_for_good() {
     assert_eq!(table.sessions.to_evict(0), Some(Version::new(1, 2)));
     table.order(UpdateKind::SESSION_EVICT, Some(key(2, 0, 0)));
     assert_eq!(table.sessions.to_evict(0), None, "never the only one");
-    assert_eq!(table.sessions.look_up(key(2, 1, 1), false, 1 << 20), Known::NoSession);
+    assert_eq!(table.sessions.look_up(key(2, 1, 1), false, 1 << 20), KnownRequest::NoSession);
     table.commit();
-    assert_eq!(table.sessions.look_up(key(2, 1, 1), false, 1 << 20), Known::NoSession);
+    assert_eq!(table.sessions.look_up(key(2, 1, 1), false, 1 << 20), KnownRequest::NoSession);
     assert_eq!((table.sessions.len(), table.sessions.bytes()), (1, SESSION_BYTES + RECORD_BYTES));
 }
 
@@ -106,36 +109,40 @@ fn full() -> Table {
     let mut table = Table::default();
     table.order(UpdateKind::SESSION_OPEN, None);
     for number in 2..6 {
-        assert_eq!(table.sessions.look_up(key(1, number, 1), false, 2000), Known::Nothing);
+        assert_eq!(table.sessions.look_up(key(1, number, 1), false, 2000), KnownRequest::Nothing);
         table.order(UpdateKind::WRITE, Some(key(1, number, 1)));
         table.commit();
     }
-    assert_eq!(table.sessions.look_up(key(1, 6, 1), false, 2000), Known::Full);
+    assert_eq!(table.sessions.look_up(key(1, 6, 1), false, 2000), KnownRequest::Full);
     table
 }
 
 #[test]
 fn a_full_session_takes_in_what_lets_its_records_go() {
     let mut table = full();
-    assert_eq!(table.sessions.look_up(key(1, 6, 2), false, 2000), Known::Full, "nothing would go");
-    assert_eq!(table.sessions.look_up(key(1, 6, 5), false, 2000), Known::Nothing);
+    assert_eq!(table.sessions.look_up(key(1, 6, 2), false, 2000), KnownRequest::Full, "nothing would go");
+    assert_eq!(table.sessions.look_up(key(1, 6, 5), false, 2000), KnownRequest::Nothing);
     table.order(UpdateKind::WRITE, Some(key(1, 6, 5)));
-    assert_eq!(table.sessions.look_up(key(1, 7, 5), false, 2000), Known::Full, "one at a time");
+    assert_eq!(table.sessions.look_up(key(1, 7, 5), false, 2000), KnownRequest::Full, "one at a time");
     table.commit();
-    assert_eq!(table.sessions.look_up(key(1, 7, 5), false, 2000), Known::Nothing);
+    assert_eq!(table.sessions.look_up(key(1, 7, 5), false, 2000), KnownRequest::Nothing);
     assert_eq!(table.sessions.bytes(), SESSION_BYTES + 2 * RECORD_BYTES);
 }
 
 #[test]
 fn a_full_session_takes_in_what_its_client_waits_for_before_all_others() {
     let mut table = full();
-    assert_eq!(table.sessions.look_up(key(1, 1, 1), false, 2000), Known::Nothing);
+    assert_eq!(table.sessions.look_up(key(1, 1, 1), false, 2000), KnownRequest::Nothing);
     table.order(UpdateKind::WRITE, Some(key(1, 1, 1)));
     table.commit();
-    assert_eq!(table.sessions.look_up(key(1, 6, 1), false, 2000), Known::Full);
-    assert_eq!(table.sessions.look_up(key(1, 6, 6), false, 2000), Known::Nothing, "its client knows them all by now");
-    assert_eq!(table.sessions.look_up(key(1, 6, 1), true, 2000), Known::Nothing, "what settles another one");
-    assert_eq!(table.sessions.look_up(key(1, 6, 1), true, 1000), Known::Full, "within bounds");
+    assert_eq!(table.sessions.look_up(key(1, 6, 1), false, 2000), KnownRequest::Full);
+    assert_eq!(
+        table.sessions.look_up(key(1, 6, 6), false, 2000),
+        KnownRequest::Nothing,
+        "its client knows them all by now"
+    );
+    assert_eq!(table.sessions.look_up(key(1, 6, 1), true, 2000), KnownRequest::Nothing, "what settles another one");
+    assert_eq!(table.sessions.look_up(key(1, 6, 1), true, 1000), KnownRequest::Full, "within bounds");
 }
 
 proptest! {
@@ -155,9 +162,9 @@ proptest! {
                 _ => (UpdateKind::WRITE, Some(request)),
             };
             // As a head would: no update under a number that is known.
-            let known = request.map_or(Known::Nothing, |request| cut.sessions.look_up(request, false, 1 << 20));
-            let evicts = kind == UpdateKind::SESSION_EVICT && known != Known::NoSession;
-            if known != Known::Nothing && !evicts {
+            let known = request.map_or(KnownRequest::Nothing, |request| cut.sessions.look_up(request, false, 1 << 20));
+            let evicts = kind == UpdateKind::SESSION_EVICT && known != KnownRequest::NoSession;
+            if known != KnownRequest::Nothing && !evicts {
                 continue;
             }
             cut.order(kind, request);
@@ -186,13 +193,13 @@ fn each_request_of_a_full_session_fits_once_it_is_the_lowest() {
     let mut table = Table::default();
     table.order(UpdateKind::SESSION_OPEN, None);
     for number in [2, 4, 5, 6] {
-        assert_eq!(table.sessions.look_up(key(1, number, 1), false, 2000), Known::Nothing);
+        assert_eq!(table.sessions.look_up(key(1, number, 1), false, 2000), KnownRequest::Nothing);
         table.order(UpdateKind::WRITE, Some(key(1, number, 1)));
         table.commit();
     }
-    assert_eq!(table.sessions.look_up(key(1, 3, 1), false, 2000), Known::Full);
+    assert_eq!(table.sessions.look_up(key(1, 3, 1), false, 2000), KnownRequest::Full);
     for number in [1, 3] {
-        assert_eq!(table.sessions.look_up(key(1, number, number), false, 2000), Known::Nothing);
+        assert_eq!(table.sessions.look_up(key(1, number, number), false, 2000), KnownRequest::Nothing);
         table.order(UpdateKind::WRITE, Some(key(1, number, number)));
         table.commit();
     }

@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{
     ChainId, Sequence,
-    store::{Record, StoreError},
+    store::{ScanRecord, StoreError},
 };
 
 /// Keys added to the order by one call at most.
@@ -28,7 +28,7 @@ const PAGE: usize = 128;
 
 /// A key and its place in the order.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(super) struct Placed {
+pub(super) struct HashedKey {
     chain: ChainId,
     position: u64,
     key: KeyBytes,
@@ -43,24 +43,24 @@ struct PlacedRef<'a> {
 }
 
 /// 0 is no position.
-impl Sorted for Placed {
+impl Sorted for HashedKey {
     const LOWEST: Self = Self { chain: ChainId(0), position: 0, key: KeyBytes::EMPTY };
 }
 
-impl Placed {
+impl HashedKey {
     fn borrow(&self) -> PlacedRef<'_> {
         PlacedRef { chain: self.chain, position: self.position, key: &self.key }
     }
 }
 
-impl Equivalent<Placed> for PlacedRef<'_> {
-    fn equivalent(&self, placed: &Placed) -> bool {
+impl Equivalent<HashedKey> for PlacedRef<'_> {
+    fn equivalent(&self, placed: &HashedKey) -> bool {
         *self == placed.borrow()
     }
 }
 
-impl Comparable<Placed> for PlacedRef<'_> {
-    fn compare(&self, placed: &Placed) -> Ordering {
+impl Comparable<HashedKey> for PlacedRef<'_> {
+    fn compare(&self, placed: &HashedKey) -> Ordering {
         #[cfg(test)]
         super::work::count();
         self.cmp(&placed.borrow())
@@ -98,7 +98,7 @@ impl MemoryStore {
     fn add_placed(&self, key: &Key) {
         let position = (self.position)(&key.bytes);
         // It may be there already: its writer was first.
-        self.hashed.insert(Placed { chain: key.chain, position, key: key.bytes.clone() });
+        self.hashed.insert(HashedKey { chain: key.chain, position, key: key.bytes.clone() });
     }
 
     /// Adds up to [`FILL`] keys to the order; whether it is whole then. Writers wait for a [`PAGE`] of them at most.
@@ -125,7 +125,7 @@ impl MemoryStore {
     }
 
     /// Up to `limit` keys of a chain in hash order.
-    fn placed(&self, chain: ChainId, from: Bound<(u64, KeyBytes)>, limit: usize) -> Vec<Placed> {
+    fn placed(&self, chain: ChainId, from: Bound<(u64, KeyBytes)>, limit: usize) -> Vec<HashedKey> {
         let from = from.as_ref().map(|(position, key)| PlacedRef { chain, position: *position, key });
         let guard = Guard::new();
         self.hashed.from(from, &guard).take_while(|placed| placed.chain == chain).take(limit).cloned().collect()
@@ -137,7 +137,7 @@ pub(super) struct HashedScan<'a> {
     store: &'a MemoryStore,
     chain: ChainId,
     at_most: Sequence,
-    page: vec::IntoIter<Placed>,
+    page: vec::IntoIter<HashedKey>,
     /// Where the next page begins; `None` after the last one.
     next: Option<Bound<(u64, KeyBytes)>>,
 }
@@ -150,13 +150,13 @@ impl<'a> HashedScan<'a> {
 }
 
 impl Iterator for HashedScan<'_> {
-    type Item = Result<(u64, Record), StoreError>;
+    type Item = Result<(u64, ScanRecord), StoreError>;
 
     fn next(&mut self) -> Option<Self::Item> {
         loop {
-            for Placed { chain, position, key } in self.page.by_ref() {
+            for HashedKey { chain, position, key } in self.page.by_ref() {
                 if let Some(held) = self.store.find(KeyRef { chain, bytes: &key }, self.at_most) {
-                    return Some(Ok((position, Record { key: key.to_bytes(), held })));
+                    return Some(Ok((position, ScanRecord { key: key.to_bytes(), held })));
                 }
             }
             let page = self.store.placed(self.chain, self.next.take()?, PAGE);

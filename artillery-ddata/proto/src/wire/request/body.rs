@@ -9,9 +9,9 @@ use crate::types::keep::keep;
 
 /// Pieces of a body, in order. They are shared, not copied.
 #[derive(Default)]
-pub(super) struct Pieces(EncodedBody);
+pub(super) struct BodyWriter(EncodedBody);
 
-impl Pieces {
+impl BodyWriter {
     /// Appends a piece and returns its length, for the header.
     pub(super) fn add(&mut self, piece: &Bytes) -> Result<u32, EncodeError> {
         let len = u32::try_from(piece.len()).map_err(|_| EncodeError::TooLong(piece.len() as u64))?;

@@ -6,13 +6,13 @@ use std::num::NonZeroU32;
 use artillery_core::internal::codec::{self, MAX_HEADER};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
-use super::{DecodeError, EncodeError, Encoded, EncodedHeader, body::Pieces};
+use super::{DecodeError, EncodeError, Encoded, EncodedHeader, body::BodyWriter};
 use crate::{
     ChainId, ClusterId, Epoch, MemberId, Sequence, Version,
-    api::{Expected, GroupFailure, ReadMode, Refusal, Snapshot, Way},
+    api::{Expected, GroupFailure, ReadMode, ReadPath, Refusal, Snapshot},
     control::{
-        Founder, History,
-        message::{Arrange, ArrangeError},
+        History, NodeInfo,
+        message::{AdminCommand, ArrangeError},
         recovery::{NotRecovered, Recovered, Standing},
         succession::NotFounded,
     },
@@ -34,7 +34,7 @@ pub(super) enum OperationHeader {
     Write { request: Option<RequestKey>, history: Option<ClusterId>, write: WriteHeader },
     Routing,
     Status,
-    Arrange(Arrange),
+    Arrange(AdminCommand),
     Survey,
     Recover { cluster: ClusterId, history: History },
     Found { cluster: ClusterId, founds: bool },
@@ -123,20 +123,20 @@ pub(super) enum AnswerHeader<R> {
     Read {
         held: Option<HeldHeader>,
         clean: bool,
-        way: Way,
+        way: ReadPath,
         as_of: Sequence,
     },
     Cut {
         found: Vec<Option<HeldHeader>>,
         clean: bool,
-        way: Way,
+        way: ReadPath,
         as_of: Sequence,
     },
     Page {
         records: Vec<RecordHeader>,
         next: Option<u32>,
         clean: bool,
-        way: Way,
+        way: ReadPath,
         as_of: Sequence,
         snapshot: Option<u64>,
     },
@@ -157,10 +157,10 @@ pub(super) enum AnswerHeader<R> {
         keys: Vec<u32>,
         next: u64,
         clean: bool,
-        way: Way,
+        way: ReadPath,
         as_of: Sequence,
     },
-    Founds(Result<Vec<Founder>, NotFounded>),
+    Founds(Result<Vec<NodeInfo>, NotFounded>),
     PartOfChanges {
         records: Vec<RecordHeader>,
         upto: Sequence,
@@ -202,7 +202,7 @@ pub(super) struct RecordHeader {
     pub(super) held: HeldHeader,
 }
 
-pub(super) fn encoded<H: Serialize>(header: &H, body: Pieces) -> Result<Encoded, EncodeError> {
+pub(super) fn encoded<H: Serialize>(header: &H, body: BodyWriter) -> Result<Encoded, EncodeError> {
     let mut out = EncodedHeader::new();
     codec::encode(header, &mut out)?;
     if out.len() > MAX_HEADER {

@@ -9,19 +9,19 @@ use std::{
 
 use tokio::time::Instant;
 
-use super::{Caller, Calls, NotSent, Outcome, Stage};
+use super::{CallOutcome, CallStage, Caller, LaneTable, NotSent};
 use crate::error::Unknown;
 
 /// One call, for its caller. Dropped, it is given up.
-pub(crate) struct Call {
-    pub(super) calls: Arc<Calls>,
+pub(crate) struct LaneCall {
+    pub(super) calls: Arc<LaneTable>,
     /// `None` once it is over.
     pub(super) key: Option<usize>,
 }
 
-impl Call {
+impl LaneCall {
     /// What comes of it until its time is up; `None`: nothing so far.
-    pub(in super::super) async fn in_time(&mut self) -> Option<Outcome> {
+    pub(in super::super) async fn in_time(&mut self) -> Option<CallOutcome> {
         poll_fn(|context| self.poll(context)).await
     }
 
@@ -38,28 +38,30 @@ impl Call {
     }
 
     /// The same for one that is polled in place.
-    pub(crate) fn poll(&mut self, context: &mut Context<'_>) -> Poll<Option<Outcome>> {
+    pub(crate) fn poll(&mut self, context: &mut Context<'_>) -> Poll<Option<CallOutcome>> {
         let Some(key) = self.key else { return Poll::Ready(None) };
         let polled = self.calls.with(|state| {
             let Some(call) = state.calls.get_mut(key) else { return Poll::Ready(None) };
             let outcome = match &mut call.stage {
-                Stage::Over(_) => None,
-                Stage::Apart(answer) => match Pin::new(answer).poll(context) {
-                    Poll::Ready(outcome) => Some(outcome.unwrap_or(Outcome::Unanswered(Unknown::NoAnswer))),
+                CallStage::Over(_) => None,
+                CallStage::Apart(answer) => match Pin::new(answer).poll(context) {
+                    Poll::Ready(outcome) => Some(outcome.unwrap_or(CallOutcome::Unanswered(Unknown::NoAnswer))),
                     Poll::Pending if call.is_late => return Poll::Ready(None),
                     Poll::Pending => {
                         call.caller = Caller::Waits(Some(context.waker().clone()));
                         return Poll::Pending;
                     }
                 },
-                Stage::Queued(..) | Stage::GivenUp | Stage::Sent if call.is_late => return Poll::Ready(None),
-                Stage::Queued(..) | Stage::GivenUp | Stage::Sent => {
+                CallStage::Queued(..) | CallStage::GivenUp | CallStage::Sent if call.is_late => {
+                    return Poll::Ready(None);
+                }
+                CallStage::Queued(..) | CallStage::GivenUp | CallStage::Sent => {
                     call.caller = Caller::Waits(Some(context.waker().clone()));
                     return Poll::Pending;
                 }
             };
             let call = state.calls.remove(key);
-            Poll::Ready(outcome.or(if let Stage::Over(outcome) = call.stage { Some(outcome) } else { None }))
+            Poll::Ready(outcome.or(if let CallStage::Over(outcome) = call.stage { Some(outcome) } else { None }))
         });
         if let Poll::Ready(Some(_)) = polled {
             self.key = None;
@@ -68,40 +70,40 @@ impl Call {
     }
 
     /// Gives it up: what is certain of it, or why nothing is.
-    pub(in super::super) fn give_up(mut self, reason: Unknown) -> Outcome {
-        self.leave().unwrap_or(Outcome::Unanswered(reason))
+    pub(in super::super) fn give_up(mut self, reason: Unknown) -> CallOutcome {
+        self.leave().unwrap_or(CallOutcome::Unanswered(reason))
     }
 
     /// What was known of it when it was given up; `None`: nothing.
-    fn leave(&mut self) -> Option<Outcome> {
+    fn leave(&mut self) -> Option<CallOutcome> {
         let key = self.key.take()?;
         self.calls.with(|state| {
             let call = state.calls.get_mut(key)?;
             match call.stage {
-                Stage::Sent => {
+                CallStage::Sent => {
                     call.caller = Caller::Gone;
                     return None;
                 }
-                Stage::Queued(..) => {
+                CallStage::Queued(..) => {
                     call.give_up();
                     state.given_up += 1;
                     // To look for each of them in the queue would take its length for each.
                     if state.given_up * 2 > state.queue.len() {
                         state.forget_given_up();
                     }
-                    return Some(Outcome::NotSent(NotSent::TimedOut));
+                    return Some(CallOutcome::NotSent(NotSent::TimedOut));
                 }
-                Stage::GivenUp | Stage::Apart(_) | Stage::Over(_) => {}
+                CallStage::GivenUp | CallStage::Apart(_) | CallStage::Over(_) => {}
             }
             match state.calls.remove(key).stage {
-                Stage::Over(outcome) => Some(outcome),
+                CallStage::Over(outcome) => Some(outcome),
                 _ => None,
             }
         })
     }
 }
 
-impl Drop for Call {
+impl Drop for LaneCall {
     fn drop(&mut self) {
         self.leave();
     }

@@ -11,7 +11,7 @@ use crate::{
 
 /// A lane of two places.
 struct Desk {
-    calls: Arc<Calls>,
+    calls: Arc<LaneTable>,
     places: Arc<Semaphore>,
     numbers: AtomicU64,
 }
@@ -21,7 +21,7 @@ impl Desk {
         Self { calls: Arc::default(), places: Arc::new(Semaphore::new(2)), numbers: AtomicU64::new(0) }
     }
 
-    fn begin(&self, after: Duration) -> Call {
+    fn begin(&self, after: Duration) -> LaneCall {
         let place = self.places.clone().try_acquire_owned().expect("a place");
         let question = Question { chain: ChainId(0), forwarded: false, only: None, operation: Operation::Status };
         let until = Instant::now() + after;
@@ -50,9 +50,9 @@ async fn an_answer_finds_its_call() {
     assert_eq!(desk.send(), [1, 2]);
     desk.answer(2);
     desk.answer(3);
-    assert!(matches!(second.in_time().await, Some(Outcome::Answered(Response { number: 2, .. }))));
+    assert!(matches!(second.in_time().await, Some(CallOutcome::Answered(Response { number: 2, .. }))));
     desk.answer(1);
-    assert!(matches!(first.in_time().await, Some(Outcome::Answered(Response { number: 1, .. }))));
+    assert!(matches!(first.in_time().await, Some(CallOutcome::Answered(Response { number: 1, .. }))));
     assert_eq!(desk.places.available_permits(), 2);
 }
 
@@ -61,7 +61,7 @@ async fn what_was_sent_keeps_its_place_until_it_is_answered_or_lost() {
     let desk = Desk::new();
     let (first, second) = (desk.begin(LONG), desk.begin(LONG));
     assert_eq!(desk.send(), [1, 2]);
-    assert!(matches!(first.give_up(Unknown::TimedOut), Outcome::Unanswered(Unknown::TimedOut)));
+    assert!(matches!(first.give_up(Unknown::TimedOut), CallOutcome::Unanswered(Unknown::TimedOut)));
     drop(second);
     assert_eq!(desk.places.available_permits(), 0);
     desk.answer(1);
@@ -75,7 +75,7 @@ async fn what_was_sent_keeps_its_place_until_it_is_answered_or_lost() {
 async fn what_is_given_up_before_it_is_sent_never_is() {
     let desk = Desk::new();
     let (first, second) = (desk.begin(LONG), desk.begin(LONG));
-    assert!(matches!(first.give_up(Unknown::TimedOut), Outcome::NotSent(NotSent::TimedOut)));
+    assert!(matches!(first.give_up(Unknown::TimedOut), CallOutcome::NotSent(NotSent::TimedOut)));
     drop(second);
     assert_eq!(desk.places.available_permits(), 2);
     assert!(desk.send().is_empty());
@@ -114,9 +114,9 @@ async fn a_lost_connection_ends_what_was_sent_and_an_end_all() {
     assert_eq!(desk.send(), [1]);
     let mut queued = desk.begin(LONG);
     desk.calls.lose(&Unknown::NoAnswer);
-    assert!(matches!(sent.in_time().await, Some(Outcome::Unanswered(Unknown::NoAnswer))));
+    assert!(matches!(sent.in_time().await, Some(CallOutcome::Unanswered(Unknown::NoAnswer))));
     desk.calls.stop();
-    assert!(matches!(queued.in_time().await, Some(Outcome::NotSent(NotSent::Stopped))));
+    assert!(matches!(queued.in_time().await, Some(CallOutcome::NotSent(NotSent::Stopped))));
     assert!(!desk.calls.wait().await);
 }
 
@@ -128,10 +128,10 @@ async fn an_answer_on_a_stream_of_its_own_is_waited_for_there() {
     let way = desk.calls.take(1).unwrap().0;
     let answer = async {
         tokio::task::yield_now().await;
-        drop(way.send(Outcome::NotSent(NotSent::Lost)));
+        drop(way.send(CallOutcome::NotSent(NotSent::Lost)));
     };
     let (outcome, ()) = tokio::join!(wanted.in_time(), answer);
-    assert!(matches!(outcome, Some(Outcome::NotSent(NotSent::Lost))));
+    assert!(matches!(outcome, Some(CallOutcome::NotSent(NotSent::Lost))));
     let way = desk.calls.take(2).unwrap().0;
     drop(unwanted);
     assert!(way.is_closed(), "its caller has gone");

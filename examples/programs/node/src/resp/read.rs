@@ -2,7 +2,7 @@
 
 use artillery_ddata::{
     Error, Kv,
-    kv::{Versioned, Way},
+    kv::{ReadPath, Versioned},
 };
 use bytes::Bytes;
 use smallvec::SmallVec;
@@ -56,7 +56,7 @@ impl Read {
     pub(super) async fn ask(&self, kv: &Kv) -> Result<Reply, Error> {
         let (found, dirty) = match self.keys.as_slice() {
             [key] => kv.get(key).await.map(|read| {
-                let dirty = read.served.way == Way::Query;
+                let dirty = read.served.way == ReadPath::Query;
                 (vec![read.into_versioned()], dirty)
             })?,
             keys => kv.get_many(keys).await.map(|cut| (cut.found, false))?,

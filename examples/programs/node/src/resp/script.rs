@@ -5,7 +5,7 @@ use std::slice::Iter;
 use artillery_ddata::{
     Batch, Error, Kv, Script, Version,
     error::Unknown,
-    kv::{Expected, Failure, Group, GroupFailure, GroupOutcome, StepOutcome, Versioned},
+    kv::{Expected, Group, GroupFailure, GroupOutcome, RequestFailure, StepOutcome, Versioned},
 };
 use bytes::Bytes;
 
@@ -163,9 +163,11 @@ fn found(step: &StepOutcome) -> Found {
 fn failed(outcome: Option<&GroupOutcome>) -> Reply {
     match outcome {
         Some(Err(GroupFailure::Failed { failure, .. })) => match failure {
-            Failure::NotANumber => Reply::error(NOT_AN_INTEGER),
-            Failure::Overflow => Reply::error(OVERFLOW),
-            Failure::TooLarge(len) => Reply::error(format_args!("a value of {len} bytes is more than is allowed")),
+            RequestFailure::NotANumber => Reply::error(NOT_AN_INTEGER),
+            RequestFailure::Overflow => Reply::error(OVERFLOW),
+            RequestFailure::TooLarge(len) => {
+                Reply::error(format_args!("a value of {len} bytes is more than is allowed"))
+            }
             _ => Reply::error("the command failed"),
         },
         Some(Err(failure)) => Reply::error(failure),

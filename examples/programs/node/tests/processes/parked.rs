@@ -6,7 +6,7 @@ use artillery_core::transport::{Connection, Endpoint, FrameReader, FrameWriter, 
 use artillery_ddata::{ChainId, ReadMode, Sequence};
 use artillery_processes::{Cluster, TEST_TIMEOUT};
 use artillery_proto::{
-    api::{Query, Reply, Watch, Write},
+    api::{Query, Reply, WatchQuery, Write},
     message::request::{Operation, Request, Response, ResponseAnswer},
     wire::{
         request::{decode_response, encode_request},
@@ -55,7 +55,8 @@ impl Caller {
     }
 
     async fn watch(&mut self, prefix: &[u8]) {
-        let query = Query::Changes(Watch { prefix: prefix.to_vec().into(), after: Some(Sequence(u64::MAX)), shown: 0 });
+        let query =
+            Query::Changes(WatchQuery { prefix: prefix.to_vec().into(), after: Some(Sequence(u64::MAX)), shown: 0 });
         let operation = Operation::Read { query, mode: ReadMode::Eventual, floor: None, history: None };
         send(&mut self.reads.0, operation).await;
     }

@@ -3,7 +3,7 @@
 use super::*;
 use crate::{
     Sequence,
-    control::message::{Report, Way},
+    control::message::{PathDelay, Report},
 };
 
 const CHAIN: ChainId = ChainId(0);
@@ -20,8 +20,8 @@ pub(super) fn report(world: &World, held: u64) -> Report {
         open: true,
         held: Sequence(held),
         watermark: Sequence(held),
-        hop: Way::default(),
-        commit: Way::default(),
+        hop: PathDelay::default(),
+        commit: PathDelay::default(),
         slowed: Duration::ZERO,
         closed: false,
         unheard: Duration::ZERO,
@@ -41,7 +41,7 @@ fn pass(world: &mut World, millis: u64, report: impl Fn(&World, u8, Duration) ->
                 world.renew_with(n, renewal);
             }
         }
-        world.handle(Input::Tick);
+        world.handle(CoordinatorInput::Tick);
         if world.config().epoch != before {
             return Some(passed + 50);
         }
@@ -59,7 +59,7 @@ fn dead(from: u8, to: u8) -> impl Fn(&World, u8, Duration) -> Option<Report> {
     move |world, n, lasts| {
         let mut said = report(world, 9);
         if n == from {
-            said.hop = Way { waits: Some((Sequence(6), lasts)), ..said.hop };
+            said.hop = PathDelay { waits: Some((Sequence(6), lasts)), ..said.hop };
         }
         if n == to {
             said.held = Sequence(5);
@@ -107,7 +107,7 @@ fn a_member_that_does_not_open_is_moved_out() {
 /// Reports of paths that take so many milliseconds: head to middle, middle to tail, tail to head.
 fn ways(places: &[u8], ways: [u64; 3]) -> impl Fn(&World, u8, Duration) -> Option<Report> {
     let [first, second, back] = ways;
-    let way = |took| Way { waits: None, took: Duration::from_millis(took), usual: Duration::from_millis(1) };
+    let way = |took| PathDelay { waits: None, took: Duration::from_millis(took), usual: Duration::from_millis(1) };
     let places = places.to_vec();
     move |world, n, lasts| {
         let mut said = report(world, 9 + lasts.as_millis() as u64);
@@ -238,7 +238,7 @@ fn deaf_member(mutant: Option<Mutant>) -> (World, Option<u64>) {
             let deaf = Renewal { answered: 0, ..world.renewal(2) };
             world.renew_with(2, deaf);
         }
-        world.handle(Input::Tick);
+        world.handle(CoordinatorInput::Tick);
         if at.is_none() && !world.serving().contains(&id(2)) {
             at = Some(passed);
         }
@@ -286,7 +286,7 @@ fn a_halted_incarnation_is_moved_out_for_good() {
     for _ in 0..4 {
         let answered = world.said.get(&head).map_or(0, |renewed| renewed.number);
         let renewal = Renewal { me: next.clone(), answered, ..world.renewal(head) };
-        world.handle(Input::Renewal { from: next.id, renewal });
+        world.handle(CoordinatorInput::Renewal { from: next.id, renewal });
         world.pass(250, &(0..3).filter(|&n| n != head).collect::<Vec<_>>());
     }
     assert_eq!(world.config().syncing(), Some(next.id));

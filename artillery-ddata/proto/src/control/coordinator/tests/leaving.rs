@@ -6,10 +6,10 @@ use super::*;
 fn keep(world: &mut World, voters: &[u8]) -> Option<Vec<MemberId>> {
     world.voters = voters.iter().copied().map(id).collect();
     world.log();
-    world.handle(Input::VotersSet);
+    world.handle(CoordinatorInput::VotersSet);
     assert_eq!(world.new_voters, None, "the log may not have told yet");
-    world.now = world.now + Settings::default().tick;
-    world.handle(Input::Tick);
+    world.now = world.now + CoordinatorSettings::default().tick;
+    world.handle(CoordinatorInput::Tick);
     wanted(world)
 }
 
@@ -97,7 +97,7 @@ fn a_voter_heard_but_not_shown_to_live_is_not_kept() {
     world.leave(2);
     for _ in 0..20 {
         // Only old messages of node 1 come.
-        world.handle(Input::Renewal { from: id(1), renewal: old.clone() });
+        world.handle(CoordinatorInput::Renewal { from: id(1), renewal: old.clone() });
         world.pass(100, &[0, 2]);
     }
     assert_eq!(wanted(&mut world), ids(&[0]));
@@ -203,8 +203,8 @@ fn a_resignation_is_taken_back_when_the_other_member_dies() {
     let agreed = leave_and_lose(&mut world, dead, last);
     world.pass(700, &[0, last]);
     let answer = world.ask(last);
-    assert_eq!(answer.leave, Some(agreed.back(Stage::Asks)), "node {dead} is gone: {last} is the last one");
-    world.leaves.insert(last, agreed.back(Stage::Asks));
+    assert_eq!(answer.leave, Some(agreed.back(LeaveStage::Asks)), "node {dead} is gone: {last} is the last one");
+    world.leaves.insert(last, agreed.back(LeaveStage::Asks));
     world.renew(last);
     assert!(world.renew(last).is_some(), "it serves again");
     world.pass(2_000, &[0, last]);
@@ -238,7 +238,7 @@ fn taken_back(mutant: Option<Mutant>) -> (World, Renewal) {
     let agreed = world.ask(2).leave.unwrap();
     world.leaves.insert(2, agreed);
     let late = world.renewal(2);
-    world.leaves.insert(2, agreed.back(Stage::Asks));
+    world.leaves.insert(2, agreed.back(LeaveStage::Asks));
     assert!(world.renew(2).is_some());
     (world, late)
 }
@@ -290,13 +290,13 @@ fn a_resignation_of_before_the_term_that_counts_removes_a_member_with_a_lease() 
 #[test]
 fn two_that_have_resigned_under_two_leaders_both_serve_again_and_one_leaves() {
     let (mut world, one, other) = pair(None);
-    let resigned = Leave { number: 0, stage: Stage::Resigned };
+    let resigned = Leave { number: 0, stage: LeaveStage::Resigned };
     world.leaves = [(one, resigned), (other, resigned)].into();
     world.pass(1_500, &[0, one, other]);
     assert_eq!(world.serving().len(), 2, "neither has an heir");
     for n in [one, other] {
-        assert_eq!(world.ask(n).leave, Some(resigned.back(Stage::Asks)));
-        world.leaves.insert(n, resigned.back(Stage::Asks));
+        assert_eq!(world.ask(n).leave, Some(resigned.back(LeaveStage::Asks)));
+        world.leaves.insert(n, resigned.back(LeaveStage::Asks));
     }
     world.pass(PROOF, &[0, one, other]);
     let told = [one, other].map(|n| world.leave(n).leave.is_some());

@@ -4,13 +4,13 @@ use super::*;
 
 fn keep(world: &mut World, voters: &[u8]) {
     world.voters = voters.iter().copied().map(id).collect();
-    world.handle(Input::VotersSet);
+    world.handle(CoordinatorInput::VotersSet);
     world.log();
 }
 
 fn is_told(world: &mut World, n: u8) -> bool {
     let renewal = world.renewal(n);
-    world.handle(Input::Renewal { from: id(n), renewal }).last().unwrap().settled.is_ok()
+    world.handle(CoordinatorInput::Renewal { from: id(n), renewal }).last().unwrap().settled.is_ok()
 }
 
 /// Three members that are also the voters.
@@ -77,7 +77,7 @@ fn a_new_incarnation_of_a_member_unsettles() {
     other.id.incarnation = Incarnation { store: 2, starts: 1 };
     let told = |world: &mut World| {
         let renewal = Renewal { me: other.clone(), ..world.renewal(2) };
-        world.handle(Input::Renewal { from: other.id, renewal }).last().unwrap().settled.is_ok()
+        world.handle(CoordinatorInput::Renewal { from: other.id, renewal }).last().unwrap().settled.is_ok()
     };
     assert!(!told(&mut world), "its former incarnation was heard a moment ago");
     world.pass(700, &[0, 1]);
@@ -110,18 +110,18 @@ fn a_leader_that_settles_at_once_counts_only_nodes_that_it_has_heard() {
 /// The leader's answer to a node now.
 fn said(world: &mut World, n: u8) -> Renewed {
     let renewal = world.renewal(n);
-    world.handle(Input::Renewal { from: id(n), renewal }).pop().unwrap()
+    world.handle(CoordinatorInput::Renewal { from: id(n), renewal }).pop().unwrap()
 }
 
 fn leaves(world: &mut World, n: u8) {
-    world.leaves.insert(n, Leave { number: 0, stage: Stage::Asks });
+    world.leaves.insert(n, Leave { number: 0, stage: LeaveStage::Asks });
     world.renew(n);
 }
 
 #[test]
 fn a_chain_is_short_while_a_living_node_may_join() {
     let mut world = three();
-    let away = slow::Outside::for_a_test(world.now + Duration::from_secs(30));
+    let away = slow::Quarantine::for_a_test(world.now + Duration::from_secs(30));
     world.coordinator.outside.insert(id(3).node, away);
     world.pass(2_000, &[0, 1, 3]);
     let short = Err(Unsettled::Short { chain: ChainId(0), member: id(3) });
@@ -169,7 +169,7 @@ fn a_last_member_that_leaves_hands_its_chain_over() {
     keep(&mut world, &[1]);
     let said = said(&mut world, 0);
     assert_eq!(said.farewell, Some(Farewell::GoesOn));
-    assert_eq!(said.leave, Some(Leave { number: 0, stage: Stage::Resigned }));
+    assert_eq!(said.leave, Some(Leave { number: 0, stage: LeaveStage::Resigned }));
 }
 
 #[test]
@@ -280,7 +280,7 @@ fn a_member_told_to_end_does_not_become_a_voter() {
     leading.nodes.get_mut(&id(last)).unwrap().proven = world.now;
     world.now = world.now + Duration::from_millis(10);
     assert_eq!(said(&mut world, last).farewell, Some(Farewell::Ends));
-    world.handle(Input::VotersSet);
+    world.handle(CoordinatorInput::VotersSet);
     world.pass(4_000, &[0]);
     assert_eq!(world.new_voters, None, "it is gone, and the change would never be confirmed");
 }
@@ -304,9 +304,9 @@ fn a_member_that_may_be_a_new_voter_is_not_told_to_end() {
     assert_eq!((told.farewell, told.released), (None, false), "it doesn't know yet that it is a voter, and would end");
     world.voters = [id(last)].into();
     world.log();
-    world.handle(Input::VotersSet);
+    world.handle(CoordinatorInput::VotersSet);
     assert_eq!(said(&mut world, last).farewell, None);
-    world.now = world.now + Settings::default().tick;
+    world.now = world.now + CoordinatorSettings::default().tick;
     assert_eq!(said(&mut world, last).farewell, Some(Farewell::Ends));
 }
 
@@ -325,9 +325,9 @@ fn a_leader_that_ends_with_its_chain_keeps_the_log() {
     leaves(&mut world, 0);
     assert_eq!(said(&mut world, 0).farewell, Some(Farewell::Ends));
     world.new_voters = None;
-    world.handle(Input::VotersSet);
-    world.now = world.now + Settings::default().tick;
-    world.handle(Input::Tick);
+    world.handle(CoordinatorInput::VotersSet);
+    world.now = world.now + CoordinatorSettings::default().tick;
+    world.handle(CoordinatorInput::Tick);
     assert_eq!(world.new_voters, None, "the others have yet to hear that they may end");
 }
 

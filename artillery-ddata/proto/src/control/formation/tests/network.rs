@@ -38,7 +38,7 @@ struct Node {
     formation: Option<Formation>,
     /// Incarnations of other nodes that this one was told are over.
     told: BTreeSet<MemberId>,
-    settled: Option<(Arc<Founding>, bool)>,
+    settled: Option<(Arc<Bootstrap>, bool)>,
     tick: Option<Timestamp>,
 }
 
@@ -54,7 +54,7 @@ enum Event {
 pub(super) struct Network {
     pub(super) now: Timestamp,
     rng: ChaCha8Rng,
-    settings: Settings,
+    settings: FormationSettings,
     nodes: Vec<Node>,
     /// The past incarnations of each node.
     past: Vec<Vec<MemberId>>,
@@ -65,7 +65,7 @@ pub(super) struct Network {
     trouble: Trouble,
     mutant: Option<Mutant>,
     /// Each founding and the nodes that formed it, in the order in which they were first formed.
-    formed: Vec<(Arc<Founding>, BTreeSet<MemberId>)>,
+    formed: Vec<(Arc<Bootstrap>, BTreeSet<MemberId>)>,
     /// Proposals that an incarnation had accepted and has given up.
     given_up: BTreeSet<ClusterId>,
     /// The first broken promise.
@@ -77,7 +77,7 @@ pub(super) struct Network {
 impl Network {
     /// `nodes` nodes that start within `spread` milliseconds. Hasty ones hold ballots all the time.
     pub(super) fn new(seed: u64, expect: u16, nodes: usize, spread: u64, hasty: bool, mutant: Option<Mutant>) -> Self {
-        let mut settings = Settings::new("shop", expect, ChainSettings::default());
+        let mut settings = FormationSettings::new("shop", expect, ChainSettings::default());
         if hasty {
             settings.patience = Duration::from_millis(30);
             settings.repeat = Duration::from_millis(40);
@@ -204,13 +204,13 @@ impl Network {
                 let Some(at) = self.nodes.iter().position(|node| node.id.node == to.node) else { return };
                 let cut = self.nodes.iter().position(|node| node.id.node == from.node).map(|from| (from, at));
                 if self.nodes[at].formation.is_some() && cut.is_none_or(|cut| !self.cuts.contains(&cut)) {
-                    self.input(at, Input::Receive { from, message });
+                    self.input(at, FormationInput::Receive { from, message });
                 }
             }
             Event::Tick(id) => {
                 if let Some(at) = self.alive(id).filter(|&at| self.nodes[at].tick == Some(self.now)) {
                     self.nodes[at].tick = None;
-                    self.input(at, Input::Tick);
+                    self.input(at, FormationInput::Tick);
                 }
             }
             Event::Start(at) => self.start(at),
@@ -282,19 +282,19 @@ impl Network {
             if reachable {
                 for old in self.past[other].clone() {
                     if self.nodes[at].told.insert(old) {
-                        self.input(at, Input::Replaced(old));
+                        self.input(at, FormationInput::Replaced(old));
                     }
                 }
                 let cluster = self.nodes[other].settled.as_ref().map(|(founding, _)| founding.cluster);
                 let cluster = cluster.filter(|_| self.chance(800));
-                self.input(at, Input::Seen(Candidate { founder: founder(id), cluster }));
+                self.input(at, FormationInput::Seen(FounderCandidate { founder: founder(id), cluster }));
             } else if self.chance(500) {
-                self.input(at, Input::Gone(id));
+                self.input(at, FormationInput::Gone(id));
             }
         }
     }
 
-    fn input(&mut self, at: usize, input: Input) {
+    fn input(&mut self, at: usize, input: FormationInput) {
         let now = self.now;
         let formation = self.nodes[at].formation.as_mut().expect("only living nodes are told");
         let before = accepted(formation);
@@ -305,9 +305,9 @@ impl Network {
         let id = self.nodes[at].id;
         for output in outputs {
             match output {
-                Output::Send { to, message } => self.send(id, to, message),
-                Output::Formed(founding) => self.settled(at, founding, true),
-                Output::Joined(founding) => self.settled(at, founding, false),
+                FormationOutput::Send { to, message } => self.send(id, to, message),
+                FormationOutput::Formed(founding) => self.settled(at, founding, true),
+                FormationOutput::Joined(founding) => self.settled(at, founding, false),
             }
         }
         self.check_nothing_formed_is_given_up();
@@ -315,7 +315,7 @@ impl Network {
     }
 
     fn check_nothing_formed_is_given_up(&mut self) {
-        let given_up = |founding: &Founding| self.given_up.contains(&founding.cluster) && !self.lost(founding);
+        let given_up = |founding: &Bootstrap| self.given_up.contains(&founding.cluster) && !self.lost(founding);
         if let Some((founding, _)) = self.formed.iter().find(|(founding, _)| given_up(founding)) {
             self.violate(format!("{:?} was formed and given up", founding.cluster));
         }
@@ -345,7 +345,7 @@ impl Network {
     }
 
     /// Checks every promise about safety when a node settles on a cluster.
-    fn settled(&mut self, at: usize, founding: Arc<Founding>, formed: bool) {
+    fn settled(&mut self, at: usize, founding: Arc<Bootstrap>, formed: bool) {
         let id = self.nodes[at].id;
         if let Some((first, _)) = &self.nodes[at].settled {
             let first = first.cluster;
@@ -380,13 +380,13 @@ impl Network {
     }
 
     /// Whether a founding has lost the majority of its incarnations.
-    pub(super) fn lost(&self, founding: &Founding) -> bool {
+    pub(super) fn lost(&self, founding: &Bootstrap) -> bool {
         let over = |id: MemberId| self.past.iter().any(|past| past.contains(&id));
         let left = founding.members.iter().filter(|founder| !over(founder.id)).count();
         left < founding.majority()
     }
 
-    pub(super) fn foundings(&self) -> Vec<Arc<Founding>> {
+    pub(super) fn foundings(&self) -> Vec<Arc<Bootstrap>> {
         self.formed.iter().map(|(founding, _)| founding.clone()).collect()
     }
 
@@ -395,7 +395,7 @@ impl Network {
         self.nodes[at].settled.as_ref().map(|(founding, formed)| (founding.cluster, *formed))
     }
 
-    pub(super) fn phase(&self, at: usize) -> Option<Phase> {
+    pub(super) fn phase(&self, at: usize) -> Option<FormationPhase> {
         self.nodes[at].formation.as_ref().map(Formation::phase)
     }
 
@@ -426,11 +426,11 @@ impl Network {
 
 fn accepted(formation: &Formation) -> Option<ClusterId> {
     match formation.phase() {
-        Phase::Accepted(id) => Some(id.cluster),
+        FormationPhase::Accepted(id) => Some(id.cluster),
         _ => None,
     }
 }
 
-pub(super) fn founder(id: MemberId) -> Founder {
-    Founder { id, name: id.node.to_string(), addrs: vec![([127, 0, 0, 1], 7400).into()] }
+pub(super) fn founder(id: MemberId) -> NodeInfo {
+    NodeInfo { id, name: id.node.to_string(), addrs: vec![([127, 0, 0, 1], 7400).into()] }
 }

@@ -5,7 +5,7 @@ use crate::{
     ChainMember, Epoch, Role,
     control::{
         Term,
-        log::{ChainChange, Change, LogEntry, LogIndex},
+        log::{ChainChange, ConfigChange, LogEntry, LogIndex},
     },
 };
 
@@ -25,7 +25,7 @@ impl Slow {
 
     fn send(&mut self) {
         let now = self.rig.now;
-        while let Some((to, _, renewal)) = self.rig.node.poll_renewal(now, |_| Some(Progress::default())) {
+        while let Some((to, _, renewal)) = self.rig.node.poll_renewal(now, |_| Some(ChainProgress::default())) {
             let answers = self.rig.answer.contains(&to);
             let after = if answers { self.takes } else { LEASE };
             self.under_way.push((now + after, to, answers.then_some(renewal.number)));
@@ -46,9 +46,9 @@ impl Slow {
             let now = self.rig.now;
             for (_, from, number) in self.under_way.extract_if(.., |(at, ..)| *at <= now) {
                 let renewed = number.map(|number| Renewed::bare(number, self.leader));
-                self.rig.node.handle(now, Input::Renewed { from, renewed });
+                self.rig.node.handle(now, NodeInput::Renewed { from, renewed });
             }
-            self.rig.node.handle(now, Input::Tick);
+            self.rig.node.handle(now, NodeInput::Tick);
         }
     }
 
@@ -67,8 +67,8 @@ impl Slow {
     }
 }
 
-fn is_over(said: &Output) -> bool {
-    *said == Output::Succeeded { by: BY }
+fn is_over(said: &NodeOutput) -> bool {
+    *said == NodeOutput::Succeeded { by: BY }
 }
 
 #[test]
@@ -85,7 +85,7 @@ fn a_confirmed_leader_is_one_of_its_own() {
     slow.leader = Some(id(5));
     let configs = slow.rig.node.configs().clone();
     let voters = BTreeSet::new();
-    slow.rig.node.handle(slow.rig.now, Input::Log { leads: None, leader: Some(id(5)), configs, voters });
+    slow.rig.node.handle(slow.rig.now, NodeInput::Log { leads: None, leader: Some(id(5)), configs, voters });
     slow.pass(LEASE);
     slow.rig.succeeded();
     slow.pass(LEASE * 20);
@@ -100,7 +100,7 @@ fn a_short_pause_makes_no_node_give_way() {
     slow.rig.succeeded();
     slow.send();
     slow.rig.now = slow.rig.now + LEASE * 14 / 10;
-    slow.rig.node.handle(slow.rig.now, Input::Tick);
+    slow.rig.node.handle(slow.rig.now, NodeInput::Tick);
     slow.pass(LEASE * 20);
     assert_eq!(slow.rig.count(is_over), 0);
 }
@@ -111,7 +111,7 @@ fn a_paused_node_takes_no_member_for_gone() {
     slow.pass(LEASE * 10);
     slow.rig.now = slow.rig.now + LEASE * 10;
     slow.pass(LEASE * 10);
-    assert_eq!(slow.rig.events(Event::Orphaned), 0);
+    assert_eq!(slow.rig.events(NodeEvent::Orphaned), 0);
 }
 
 /// A node asks silent nodes beside its renewals, never in their place.
@@ -121,7 +121,7 @@ fn the_leader_hears_a_node_beside_many_silent_ones() {
         let mut rig = Rig::new(me, 10..40, &[30]);
         let configs = rig.node.configs().clone();
         let voters = (10..40).map(id).collect();
-        rig.node.handle(rig.now, Input::Log { leads: None, leader: Some(id(30)), configs, voters });
+        rig.node.handle(rig.now, NodeInput::Log { leads: None, leader: Some(id(30)), configs, voters });
         let mut slow = Slow::new(rig, 5);
         slow.leader = Some(id(30));
         slow.pass(LEASE * 10);
@@ -142,12 +142,12 @@ fn a_last_copy_with_a_joiner_goes_on() {
     let members = vec![ChainMember { id: id(3), role: Role::Serving }, ChainMember { id: id(9), role: Role::Syncing }];
     let change = ChainChange { replaces: old.epoch, config: crate::ChainConfig { members, ..old } };
     let index = configs.applied().next();
-    configs.apply(&LogEntry { term: Term(1), index, change: Change::Chains(vec![change]) }).unwrap();
+    configs.apply(&LogEntry { term: Term(1), index, change: ConfigChange::Chains(vec![change]) }).unwrap();
     let (configs, voters) = (Arc::new(configs), BTreeSet::from([id(3)]));
-    rig.node.handle(rig.now, Input::Log { leads: None, leader: None, configs, voters });
+    rig.node.handle(rig.now, NodeInput::Log { leads: None, leader: None, configs, voters });
     rig.succeeded();
     rig.pass(LEASE * 20);
-    assert_eq!((rig.orders(&Order::Yield { by: BY }), rig.events(Event::Refuses { by: BY })), (0, 1));
+    assert_eq!((rig.orders(&ChainOrder::Yield { by: BY }), rig.events(NodeEvent::Refuses { by: BY })), (0, 1));
 }
 
 #[test]
@@ -155,21 +155,21 @@ fn a_node_that_gave_way_serves_again_under_the_history_that_an_operator_begins()
     let mut rig = Rig::new(3, [1, 2, 3], &[]);
     rig.succeeded();
     rig.pass(LEASE * 5);
-    assert_eq!(rig.orders(&Order::Yield { by: BY }), 1);
+    assert_eq!(rig.orders(&ChainOrder::Yield { by: BY }), 1);
     let old = rig.node.configs().clone();
     let configs = Arc::new(old.recovered(old.history().next(77), id(3), Epoch(1), LogIndex(9)));
     let voters = BTreeSet::from([id(3)]);
-    rig.node.handle(rig.now, Input::Log { leads: Some(Term(9)), leader: Some(id(3)), configs, voters });
+    rig.node.handle(rig.now, NodeInput::Log { leads: Some(Term(9)), leader: Some(id(3)), configs, voters });
     rig.succeeded();
     rig.pass(LEASE * 20);
-    assert_eq!((rig.orders(&Order::Proceed), rig.orders(&Order::Yield { by: BY })), (1, 1));
+    assert_eq!((rig.orders(&ChainOrder::Proceed), rig.orders(&ChainOrder::Yield { by: BY })), (1, 1));
 }
 
 #[test]
 fn two_successors_that_are_met_in_turn_are_decided_on() {
     let mut rig = Rig::new(4, [], &[]);
     for turn in 0..40 {
-        rig.node.handle(rig.now, Input::Succeeded { by: ClusterId(6 + turn % 2) });
+        rig.node.handle(rig.now, NodeInput::Succeeded { by: ClusterId(6 + turn % 2) });
         rig.pass(LEASE / 2);
     }
     assert_eq!(rig.count(is_over), 1);
@@ -180,14 +180,14 @@ fn two_successors_that_are_met_in_turn_are_decided_on() {
 fn an_old_answer_of_the_leader_makes_no_node_ready() {
     let mut rig = Rig::new(4, [5], &[]);
     let configs = rig.node.configs().clone();
-    rig.node.handle(rig.now, Input::Log { leads: None, leader: Some(id(5)), configs, voters: [id(5)].into() });
+    rig.node.handle(rig.now, NodeInput::Log { leads: None, leader: Some(id(5)), configs, voters: [id(5)].into() });
     rig.now = rig.now + LEASE;
-    rig.node.handle(rig.now, Input::Tick);
-    let sent = std::iter::from_fn(|| rig.node.poll_renewal(rig.now, |_| Some(Progress::default())));
+    rig.node.handle(rig.now, NodeInput::Tick);
+    let sent = std::iter::from_fn(|| rig.node.poll_renewal(rig.now, |_| Some(ChainProgress::default())));
     let (_, _, renewal) = sent.into_iter().find(|(to, ..)| *to == id(5)).unwrap();
     rig.now = rig.now + LEASE * 60;
     let renewed = Renewed { settled: Ok(()), ..Renewed::bare(renewal.number, Some(id(5))) };
-    rig.node.handle(rig.now, Input::Renewed { from: id(5), renewed: Some(renewed) });
+    rig.node.handle(rig.now, NodeInput::Renewed { from: id(5), renewed: Some(renewed) });
     rig.said.extend(std::iter::from_fn(|| rig.node.poll_output()));
-    assert_eq!(rig.count(|said| *said == Output::Ready), 0);
+    assert_eq!(rig.count(|said| *said == NodeOutput::Ready), 0);
 }
