@@ -10,11 +10,11 @@ quickstart *ARGS:
 test *ARGS:
     cargo test --workspace {{ARGS}}
 
-# Format, lint, and see that the pure half is pure: cheap enough for every commit.
+# Format, lint, and check that the pure half is pure: cheap enough for every commit.
 check:
     .ci/run fmt clippy pure-tree
 
-# Everything that must hold.
+# All checks.
 ci *PHASES:
     .ci/run {{PHASES}}
 
@@ -26,7 +26,7 @@ model *ARGS:
 sim *ARGS:
     cargo run --release -p artillery-sim -- {{ARGS}}
 
-# Take guards out, one after the other: each must be missed.
+# Take guards out, one after the other: each must be caught.
 mutants *ARGS:
     cargo run --release -p artillery-sim -- --mutant all {{ARGS}}
 
@@ -34,11 +34,11 @@ mutants *ARGS:
 bench *ARGS:
     benches/run {{ARGS}}
 
-# CR, CRAQ and bare sockets by number of callers: measures ten minutes, and draws. ARGS: FOLDER, then --quick and others.
+# CR, CRAQ and bare sockets by number of callers: measures for ten minutes, and draws. ARGS: FOLDER, then --quick and others.
 graphs *ARGS:
     benches/graph {{ARGS}}
 
-# Every figure that has a goal, beside it: measures for forty minutes; --stored prints what stands there.
+# Every figure that has a goal, beside the goal: measures for forty minutes; --stored prints the stored figures.
 goals *ARGS:
     cargo build --profile tuned -p artillery-node -p artillery-ctl -p artillery-benches --bins
     benches/goals {{ARGS}}
@@ -48,7 +48,7 @@ throughput *ARGS:
     cargo build --release --bin node
     cargo run --release -p artillery-benches --bin throughput -- {{ARGS}}
 
-# Only draws what is stored there: --from FILE.
+# Only draws stored results: --from FILE.
 draw *ARGS:
     cargo run --release -p artillery-benches --bin graphs -- {{ARGS}}
 
@@ -70,14 +70,14 @@ operators N="20":
     cargo build --release --bin node --bin ctl
     .ci/leaving target/release {{N}}
 
-# What one operation costs in allocations, calls of the system and bytes.
+# The costs of one operation in allocations, system calls and bytes.
 per-operation *ARGS:
     cargo run --release -p artillery-benches --bin per_operation -- {{ARGS}}
 
-# Whether each operation costs no more of that than benches/budget.json says.
+# Check that these costs are within benches/budget.json.
 budget: (per-operation "--check" "benches/budget.json")
 
-# How long one step of a chain's task keeps others waiting, with a million keys: each figure beside its bound.
+# How long one step of a chain's task keeps other requests waiting, with a million keys: each figure beside its bound.
 steps *ARGS:
     cargo run --release -p artillery-benches --bin steps -- {{ARGS}}
 
@@ -85,7 +85,7 @@ steps *ARGS:
 overload:
     OVERLOAD_STRICT=1 .ci/run overload
 
-# Real nodes under real faults; wants root and iproute2.
+# Real nodes under real faults; needs root and iproute2.
 chaos *ARGS:
     cargo build --release --bin node --bin ctl
     cargo run --release --bin chaos -- {{ARGS}}

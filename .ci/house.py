@@ -1,4 +1,4 @@
-"""What the scripts `words`, `names` and `circles` have in common: the sources of the libraries, without their tests."""
+"""Shared code of the scripts `words`, `names` and `circles`: the sources of the libraries, without their tests."""
 import re
 from pathlib import Path
 

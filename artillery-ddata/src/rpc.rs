@@ -2,9 +2,9 @@
 
 mod candidates;
 pub(crate) mod channel;
-mod numbers;
 #[cfg(feature = "testing")]
 pub(crate) mod observer;
+mod request_numbers;
 mod requests;
 pub(crate) mod router;
 

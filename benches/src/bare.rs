@@ -16,14 +16,14 @@ fn member(n: u8) -> MemberId {
     MemberId { node: NodeId::from_bytes([n; 16]), incarnation: Incarnation { store: 1, starts: 1 } }
 }
 
-/// What a member receives at once.
+/// The input of one turn of a member.
 type Received = Turn<ReadRequest<()>, WriteRequest<()>>;
 
-/// A chain whose members hand each other their frames directly: what the state machine itself costs.
+/// A chain whose members hand each other their frames directly. Shows the cost of the state machine alone.
 pub struct BareChain {
     members: BTreeMap<MemberId, ChainRunner<()>>,
     turn: Received,
-    /// For local reads at each member, head first.
+    /// The gate of each member, for local reads, head first.
     pub gates: Vec<Arc<Gate>>,
     /// The members' stores, head first.
     pub stores: Vec<Arc<MemoryStore>>,
@@ -33,7 +33,7 @@ pub struct BareChain {
 }
 
 impl BareChain {
-    /// An open chain of so many members.
+    /// An open chain of `members` members.
     pub fn new(members: u8) -> Self {
         let config = Arc::new(ChainConfig {
             chain: ChainId(0),
@@ -70,7 +70,7 @@ impl BareChain {
         self.take(member(0));
     }
 
-    /// A member takes in what it has received.
+    /// A member processes what it has received.
     fn take(&mut self, member: MemberId) {
         let wall = self.next;
         if let Some(runner) = self.members.get_mut(&member) {

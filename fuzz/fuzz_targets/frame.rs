@@ -1,4 +1,4 @@
-//! Frames out of any bytes, cut up in any way: no panic, no more memory than came, and the cuts make no difference.
+//! Frames from any bytes, cut up in any way: no panic, no more memory than bytes came, and the cuts make no difference.
 #![no_main]
 
 use artillery_core::{
@@ -8,7 +8,7 @@ use artillery_core::{
 };
 use libfuzzer_sys::fuzz_target;
 
-/// All frames in `bytes`, handed over in pieces of `step`, and how it ended.
+/// All frames in `bytes`, handed over in pieces of `step`, and the final result.
 fn decode(bytes: &[u8], step: usize, limit: usize) -> (Vec<Frame>, Result<(), FrameError>) {
     let mut decoder = FrameDecoder::new(limit);
     let mut frames = Vec::new();
@@ -35,6 +35,6 @@ fuzz_target!(|data: &[u8]| {
     assert!(used <= bytes.len());
     assert!(frames.iter().all(|frame| frame.wire_len() - PREFIX <= limit));
     let again: Vec<u8> = frames.iter().flat_map(|frame| frame.to_bytes().to_vec()).collect();
-    assert_eq!(again, bytes[..used], "what was decoded says what was received");
+    assert_eq!(again, bytes[..used], "decoded frames encode to the received bytes");
     assert!(end.is_err() || used == bytes.len());
 });

@@ -1,4 +1,4 @@
-//! Membership packets: any bytes, and real packets with bytes overwritten, into a member that knows another one.
+//! Membership packets: any bytes, and real packets with bytes overwritten, to a member that knows another one.
 #![no_main]
 
 use std::time::Duration;
@@ -39,7 +39,7 @@ fuzz_target!(|data: &[u8]| {
     let mut one = Swim::new(one, SwimSettings::lan(), 1).expect("good settings");
     let mut two = Swim::new(two, SwimSettings::lan(), 2).expect("good settings");
     one.announce_to(now, peer);
-    // Some honest rounds first, so that the bytes meet a member in every state that a few rounds can lead to.
+    // Some correct rounds first, so that the bytes meet a member in every state that a few rounds can lead to.
     for round in 0..kind >> 1 & 15 {
         for packet in packets(&mut one) {
             let _ = two.handle_packet(now, one_id, &packet);
@@ -59,7 +59,7 @@ fuzz_target!(|data: &[u8]| {
     }
     let _ = one.handle_packet(now, two_id, bytes);
     for packet in packets(&mut one) {
-        assert!(packet.len() <= SwimSettings::lan().max_packet, "a packet that nobody may take in");
+        assert!(packet.len() <= SwimSettings::lan().max_packet, "a packet above the limit");
     }
     assert!(one.members().len() <= 300, "members come from packets, a few from each");
     one.tick(now + Duration::from_secs(1));

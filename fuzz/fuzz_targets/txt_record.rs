@@ -1,4 +1,4 @@
-//! What any host of the network says by mDNS.
+//! TXT records, which any host of the network may announce by mDNS.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn a_write_of_unknown_outcome_may_have_happened_or_not_and_at_any_time() {
+    fn unknown_write_takes_effect_at_any_time_or_never() {
         let history = written(&[Outcome::Unknown, Outcome::Acknowledged]);
         assert!(reads(history, 1) && reads(history, 2));
         assert!(!reads(history, 0));

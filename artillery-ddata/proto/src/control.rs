@@ -9,7 +9,7 @@ pub mod conformance;
 pub(crate) mod coordinator;
 pub mod formation;
 mod history;
-pub(crate) mod holder;
+pub(crate) mod lease_client;
 pub mod log;
 pub mod message;
 pub mod placement;

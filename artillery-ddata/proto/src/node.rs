@@ -35,7 +35,7 @@ use crate::{
     control::{
         Configs, NodeInfo, Term,
         coordinator::{self, Coordinator},
-        holder::{LeaseClient, RenewalOutcome},
+        lease_client::{LeaseClient, RenewalOutcome},
         log::LogIndex,
         message::{Close, Promotion, Renewal, Renewed, Unsettled},
     },
@@ -44,7 +44,7 @@ use crate::{
 };
 
 /// The most renewals of this node that wait for their answers at once.
-const RENEWALS: usize = 8;
+const MAX_PENDING_RENEWALS: usize = 8;
 
 /// The deciding part of a node, beside its chains.
 #[derive(Debug)]
@@ -205,7 +205,7 @@ impl NodeMachine {
 
     /// Whether a renewal may be sent. None is sent before the chains act by the first configurations.
     fn may_renew(&self) -> bool {
-        self.acted.is_some() && self.renewals < RENEWALS
+        self.acted.is_some() && self.renewals < MAX_PENDING_RENEWALS
     }
 
     /// The next due renewal: its receiver, the receiver's addresses, and the message. `progress` gives the progress of a chain
@@ -274,7 +274,7 @@ impl NodeMachine {
         }
         self.see_whether_left();
         let history = self.holder.configs().history();
-        let news = self.holder.learn(&configs);
+        let news = self.holder.on_configs(&configs);
         if self.holder.configs().history() != history {
             self.begin_history();
         }

@@ -5,34 +5,34 @@
 //! Local clean reads don't pass through here at all: [`Gate`] serves them from any thread.
 
 mod acks;
+mod chain_position;
+mod client_sessions;
 mod close;
 mod commit;
-mod expel;
-mod follow;
 #[cfg(feature = "mutants")]
 mod fork;
 mod gate;
-mod hashed;
+mod hashed_pages;
 mod history;
 mod incoming;
 mod links;
-mod look;
+mod log_matching;
 mod mutant;
-mod order;
-mod pace;
-mod place;
+mod ordering;
 mod portion;
 mod promote;
 mod put_off;
 mod reads;
+mod removal;
 mod resolve;
 mod resync;
-mod sessions;
+mod snapshot_reads;
 mod stream;
+mod throughput;
 mod tick;
-mod trailing;
 mod types;
 mod watch;
+mod write_behind;
 mod writes;
 
 #[cfg(test)]
@@ -45,6 +45,8 @@ use std::{
 };
 
 use acks::Acks;
+use chain_position::ChainPosition;
+use client_sessions::Sessions;
 use close::Closing;
 #[cfg(feature = "mutants")]
 pub use gate::Begun;
@@ -52,20 +54,18 @@ pub use gate::{Gate, NotLocal, ReadCounters};
 use history::UpdateHistory;
 use incoming::Incoming;
 use links::{Cursor, PeerLink};
-use look::Snapshots;
 pub use mutant::Mutant;
-use order::Joining;
-pub use pace::ChainProgress;
-use pace::ThroughputMonitor;
-use place::Position;
+use ordering::Joining;
 use promote::PromotedTail;
 use reads::{PendingRead, Reads};
 pub use resync::ResyncProgress;
 use resync::{Resyncs, SnapshotReceiver, SnapshotSender};
-use sessions::Sessions;
-use trailing::WriteBehindStore;
+use snapshot_reads::Snapshots;
+pub use throughput::ChainProgress;
+use throughput::ThroughputMonitor;
 pub use types::*;
 use watch::Watchers;
+use write_behind::WriteBehindStore;
 use writes::{Waiter, Writes};
 
 use crate::{
@@ -86,7 +86,7 @@ pub struct Replica {
     config: Option<Arc<ChainConfig>>,
     /// The newest epoch that was entered, or that doesn't name this member: no older one counts any more.
     newest: Epoch,
-    place: Position,
+    place: ChainPosition,
     history: UpdateHistory,
     watermark: Sequence,
     lease: Timestamp,
@@ -166,7 +166,7 @@ impl Replica {
             gate,
             config: None,
             newest: Epoch(0),
-            place: Position::default(),
+            place: ChainPosition::default(),
             history: UpdateHistory::default(),
             watermark: Sequence::ZERO,
             lease: Timestamp::ZERO,
@@ -299,7 +299,7 @@ impl Replica {
         self.gate.serve(None);
         self.end_outgoing();
         self.newest = config.epoch;
-        self.place = Position::of(&config, self.me);
+        self.place = ChainPosition::of(&config, self.me);
         self.peers = config
             .members
             .iter()

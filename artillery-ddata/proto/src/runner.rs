@@ -16,13 +16,13 @@
 
 #[cfg(feature = "mutants")]
 mod fork;
-mod line;
 #[cfg(feature = "mutants")]
 mod mutant;
-mod said;
+mod output;
 #[cfg(test)]
 mod tests;
 mod turn;
+mod write_line;
 
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
@@ -31,9 +31,9 @@ use slab::Slab;
 #[cfg(feature = "mutants")]
 pub use self::mutant::Mutant;
 pub use self::{
-    line::WriteLine,
-    said::{ChainStatus, RunnerOutput, Word},
+    output::{ChainReadiness, RunnerOutput, Word},
     turn::{ChainOrder, Lease, LinkChange, ReadRequest, Turn, WriteRequest},
+    write_line::WriteLine,
 };
 use crate::{
     ChainId, ClusterId, Epoch, MemberId, Timestamp,
@@ -49,7 +49,7 @@ const WRITES: usize = 256;
 /// So many small writes may be taken in before a large one has its turn.
 const SMALL_WRITES: u32 = 256;
 /// Nothing is put off for longer.
-const MOMENT: Duration = Duration::from_millis(1);
+const MAX_DEFERRAL: Duration = Duration::from_millis(1);
 
 /// One replica and the callers that wait for it. `C` is how a caller is answered.
 pub struct ChainRunner<C> {
@@ -342,8 +342,8 @@ impl<C> ChainRunner<C> {
     }
 
     /// How the chain stands, once what there is to be done is done.
-    pub fn standing(&self) -> ChainStatus {
-        ChainStatus { open: self.open, halted: self.halted.clone(), progress: self.replica.progress() }
+    pub fn standing(&self) -> ChainReadiness {
+        ChainReadiness { open: self.open, halted: self.halted.clone(), progress: self.replica.progress() }
     }
 
     /// The epoch in which the chain is open here, and whether it halted: what others wait for.
@@ -394,7 +394,7 @@ impl<C> ChainRunner<C> {
             return false;
         }
         let now = clock();
-        if now - *self.behind_since.get_or_insert(now) >= MOMENT {
+        if now - *self.behind_since.get_or_insert(now) >= MAX_DEFERRAL {
             self.replica.settle(now);
             self.behind_since = None;
             return !self.replica.is_behind();

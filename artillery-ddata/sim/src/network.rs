@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn a_good_link_keeps_order_and_limits_what_is_under_way() {
+    fn good_link_keeps_order_and_bounds_bytes_under_way() {
         let mut network = network();
         let generation = network.set_up(0, 1, true).unwrap();
         let mut latest = 0;

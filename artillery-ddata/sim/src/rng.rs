@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn streams_are_their_own() {
+    fn streams_are_independent() {
         assert_eq!(draw(1, Concern::Setup), draw(1, Concern::Setup));
         let all = [
             draw(1, Concern::Setup),

@@ -87,7 +87,7 @@ mod tests {
     use crate::faults::Kind;
 
     #[test]
-    fn what_a_failing_run_does_not_need_is_left_out() {
+    fn shrinking_leaves_out_unneeded_faults() {
         let mutant = MutantName::IgnoreLease;
         let failing = |&seed: &u64| run_setup(seed, Scenario::Partitions.setup(seed, Some(mutant))).failure.is_some();
         let seed = (0..40).find(failing).expect("a lease is missed soon");

@@ -53,7 +53,7 @@ fn counts(setup: &Setup, served: &Served) -> bool {
 }
 
 #[test]
-fn far_from_faults_everything_is_served_by_every_node_itself() {
+fn every_node_serves_far_from_faults() {
     let mut nodes: BTreeMap<usize, Figures> = BTreeMap::new();
     Runner::default().each(
         SEEDS,

@@ -40,7 +40,7 @@ fn world(end: ResyncEnd, behind: u64) -> Setup {
 }
 
 #[test]
-fn a_resync_that_is_ended_anywhere_is_resumed_or_begun_again() {
+fn interrupted_resync_is_resumed_or_restarted() {
     let whole = run_setup(SEED, world(ResyncEnd::LinkBreaks, u64::MAX));
     let ResyncCounts { parts, updates, acknowledgements, controls, promotions, through, .. } = whole.counts.resync;
     let messages = whole.counts.resync.messages();
@@ -70,7 +70,7 @@ fn a_resync_that_is_ended_anywhere_is_resumed_or_begun_again() {
 }
 
 #[test]
-fn a_snapshot_that_goes_on_where_another_one_ended_is_noticed() {
+fn snapshot_resumed_from_another_one_is_caught() {
     let convicts = |seed, end, behind| {
         let mut setup = world(end, behind);
         setup.mutant = Some(MutantName::SkipFinished);

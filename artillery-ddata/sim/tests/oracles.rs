@@ -146,7 +146,7 @@ fn a_false_claim_is_seen() {
 }
 
 #[test]
-fn what_is_told_of_a_point_is_held_against_the_log() {
+fn answers_as_of_a_point_are_checked_against_the_log() {
     let oracle = healthy();
     let held = |sequence, value: &'static str| Held { version: Version::new(1, sequence), value: Some(value.into()) };
     let exact = |held: Option<&Held>, as_of| oracle.check_exact(b"key", held, Sequence(as_of));

@@ -357,7 +357,7 @@ fn print(name: &str, figures: &mut Figures, time: u64) {
 }
 
 #[test]
-fn what_is_let_in_waits_for_no_more_than_window_and_queue() {
+fn admitted_writes_wait_only_for_window_and_queue() {
     let mut world = World::new(10 * SATURATING);
     let (short, long) = (5 * SECOND, 30 * SECOND);
     let mut once = world.load(SATURATING, short);

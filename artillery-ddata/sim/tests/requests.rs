@@ -64,7 +64,7 @@ fn thousands_in_flight_are_each_applied_once() {
 }
 
 #[test]
-fn retries_of_evicted_sessions_are_told_so() {
+fn retry_in_an_evicted_session_is_refused() {
     let counts = sum(Scenario::Evictions, 0..4);
     assert!(counts.expired_sessions >= 100, "{counts:?}");
     assert!(counts.acknowledged >= 4000, "{counts:?}");

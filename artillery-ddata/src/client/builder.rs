@@ -18,7 +18,7 @@ use crate::{
 };
 
 /// How long one candidate may take.
-const PATIENCE: Duration = Duration::from_secs(2);
+const CANDIDATE_TIMEOUT: Duration = Duration::from_secs(2);
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
 const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 
@@ -198,7 +198,7 @@ async fn ask(
     deadline: Instant,
     anyway: bool,
 ) -> Result<Option<Routing>, ConnectError> {
-    let until = deadline.min(Instant::now() + PATIENCE);
+    let until = deadline.min(Instant::now() + CANDIDATE_TIMEOUT);
     let connection = timeout_at(until, endpoint.connect(addr)).await.unwrap_or(Err(ConnectError::TimedOut))?;
     ask_on(&connection, until, anyway).await
 }

@@ -206,7 +206,7 @@ async fn what_has_seen_nothing_goes_on_in_the_history_that_there_is() {
                 Ok(watch.position().unwrap().cluster())
             }
         };
-        assert_eq!(seen, Ok(Some(routing.life())));
+        assert_eq!(seen, Ok(Some(routing.history_id())));
         let refused = client.kv().put("k", "lost").session(&old).await.unwrap_err();
         assert!(matches!(refused, Error::Refused { reason: Refusal::OtherHistory, .. }), "{refused:?}");
     }

@@ -23,11 +23,11 @@
 
 mod follow;
 mod histories;
+mod log_handle;
 mod machine;
 mod messages;
 mod network;
 mod runtime;
-mod seat;
 mod settings;
 mod store;
 mod types;
@@ -53,7 +53,7 @@ use self::{
     types::{EntryOutcome, LogProposal, Raft, RaftId, RaftLogId, RaftNode},
 };
 pub(crate) use self::{
-    histories::Histories, messages::CallError, network::LogTransport, seat::LogHandle, settings::EmbeddedSettings,
+    histories::Histories, log_handle::LogHandle, messages::CallError, network::LogTransport, settings::EmbeddedSettings,
 };
 use super::{
     Bootstrap, History, NodeInfo,

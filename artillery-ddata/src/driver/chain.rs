@@ -7,7 +7,7 @@ mod tests;
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use artillery_core::{MemberId, Timestamp, internal::clock};
-pub(crate) use artillery_proto::runner::ChainStatus;
+pub(crate) use artillery_proto::runner::ChainReadiness;
 use artillery_proto::runner::{ChainOrder, ChainRunner, Lease, LinkChange, RunnerOutput, Turn, Word, WriteLine};
 use smallvec::SmallVec;
 use tokio::{
@@ -34,7 +34,7 @@ const REQUESTS: usize = 1024;
 /// Of each kind of input, how many are taken in before something is sent.
 const BATCH: usize = 256;
 /// What was put off waits so long for others that work for the same update.
-const MOMENT: Duration = Duration::from_millis(1);
+const DEFERRAL: Duration = Duration::from_millis(1);
 
 /// Starts the task in `runtime`; it ends when its inlets are gone.
 pub(crate) fn spawn(parts: ChainParts, runtime: &Handle) -> (ChainHandle, Inlets) {
@@ -104,7 +104,7 @@ struct ChainTask {
     reads: mpsc::Receiver<Queued<ReadRequest>>,
     writes: WriteQueues,
     wake: Arc<Notify>,
-    standing: watch::Sender<ChainStatus>,
+    standing: watch::Sender<ChainReadiness>,
     /// `None`: the lease doesn't change.
     leases: Option<watch::Receiver<Lease>>,
     /// `None`: no node wants to hear of it.
@@ -280,7 +280,7 @@ impl ChainTask {
 /// Returns when what was said has left, and, if another task is at work for it, has had time to get there.
 async fn until_said(is_between: bool) {
     if is_between {
-        tokio::time::sleep(MOMENT).await;
+        tokio::time::sleep(DEFERRAL).await;
     } else {
         tokio::task::yield_now().await;
     }

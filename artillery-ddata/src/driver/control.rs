@@ -12,7 +12,7 @@ use artillery_core::{Member, MemberEvent, MemberEvents, MemberId, Timestamp, int
 pub(crate) use artillery_proto::node::NodeState;
 use artillery_proto::{
     node::{NodeInput, NodeMachine, NodeOutput},
-    runner::{ChainOrder, ChainStatus, Lease, Word},
+    runner::{ChainOrder, ChainReadiness, Lease, Word},
 };
 use tokio::{
     sync::{
@@ -44,9 +44,9 @@ use crate::{
 };
 
 /// Renewals of others that wait for theirs; those given up are forgotten first.
-const WAITING: usize = 4096;
+const MAX_PENDING_RENEWALS: usize = 4096;
 /// Commands, and words of chains, that wait for the task.
-pub(crate) const COMMANDS: usize = 256;
+pub(crate) const COMMAND_QUEUE: usize = 256;
 
 /// What the task is told.
 pub(crate) enum ControlCommand {
@@ -76,7 +76,7 @@ pub(crate) struct ControlParts {
     pub(crate) local: Arc<Local>,
     pub(crate) chains: Arc<ChainInlets>,
     /// How each chain stands here.
-    pub(crate) standings: BTreeMap<ChainId, watch::Receiver<ChainStatus>>,
+    pub(crate) standings: BTreeMap<ChainId, watch::Receiver<ChainReadiness>>,
     pub(crate) words: mpsc::Receiver<(ChainId, Word)>,
     pub(crate) events: MemberEvents,
     pub(crate) commands: mpsc::Receiver<ControlCommand>,
@@ -200,10 +200,10 @@ impl ControlTask {
     fn command(&mut self, command: ControlCommand) {
         match command {
             ControlCommand::Renewal { from, renewal, answer } => {
-                if self.waiting.len() >= WAITING {
+                if self.waiting.len() >= MAX_PENDING_RENEWALS {
                     self.waiting.retain(|_, answer| !answer.is_closed());
                 }
-                if self.waiting.len() < WAITING {
+                if self.waiting.len() < MAX_PENDING_RENEWALS {
                     self.waiting.insert((from, renewal.number), answer);
                     self.handle(NodeInput::Renewal { from, renewal });
                 }

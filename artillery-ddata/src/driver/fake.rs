@@ -208,13 +208,13 @@ impl FakeNode {
     /// The same with a chain whose answers to some writes get lost.
     pub(crate) fn form_losing(&self, routing: &Routing, loses: Loses) {
         let config = routing.chains[0].clone();
-        let handle = config.role(self.me()).map(|_| chain(self.me(), config, routing.life(), loses));
+        let handle = config.role(self.me()).map(|_| chain(self.me(), config, routing.history_id(), loses));
         self.local.form(routing.clone(), vec![handle]);
     }
 
     /// Tells the node what all chains are: it gets the first one alone.
     pub(crate) fn form_first(&self, routing: &Routing) {
-        let chain = chain(self.me(), routing.chains[0].clone(), routing.life(), |_| false);
+        let chain = chain(self.me(), routing.chains[0].clone(), routing.history_id(), |_| false);
         let others = routing.chains.iter().skip(1).map(|_| None);
         self.local.form(routing.clone(), std::iter::once(Some(chain)).chain(others).collect());
     }
@@ -222,7 +222,7 @@ impl FakeNode {
     /// Tells the node what all chains are: it gets those of which it is a member.
     pub(crate) fn form_all(&self, routing: &Routing) {
         let of = |config: &ChainConfig| {
-            config.role(self.me()).map(|_| chain(self.me(), config.clone(), routing.life(), |_| false))
+            config.role(self.me()).map(|_| chain(self.me(), config.clone(), routing.history_id(), |_| false))
         };
         self.local.form(routing.clone(), routing.chains.iter().map(of).collect());
     }

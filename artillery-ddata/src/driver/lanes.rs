@@ -44,7 +44,7 @@ pub(crate) const UPDATES_ROOM: usize = MAX_CHUNK;
 /// There are as many lanes of one kind as this part of the streams that a peer lets be open
 /// (`max_streams_per_connection`). Beyond that limit a stream is waited for as long as the others last, so further
 /// chains share the lanes that there are.
-const SHARE: usize = 4;
+const LANES_SHARE_DIVISOR: usize = 4;
 const FORMATION_QUEUE: usize = 16;
 /// Frames handed to a stream in one write.
 const BATCH: usize = 32;
@@ -193,12 +193,12 @@ impl Hub {
 /// Peers are taken to allow as many `streams` as this node does.
 fn spawn(link: Link, streams: u32) -> Lanes {
     let (control, control_queue) = mpsc::channel(CONTROL_QUEUE);
-    let most = (streams as usize / SHARE).max(1);
+    let most = (streams as usize / LANES_SHARE_DIVISOR).max(1);
     let history = Arc::new(HistoryLanes { most, lanes: Mutex::default(), added: Notify::new() });
     let (formation, formation_queue) = mpsc::channel(FORMATION_QUEUE);
     let (state, state_seen) = watch::channel(LaneState::default());
     let wake = Arc::<Wake>::default();
-    let task = LaneTask {
+    let task = FrameLaneTask {
         link,
         control: control_queue,
         history: history.clone(),
@@ -210,7 +210,7 @@ fn spawn(link: Link, streams: u32) -> Lanes {
     Lanes { control, formation, history, state: state_seen, wake }
 }
 
-struct LaneTask {
+struct FrameLaneTask {
     link: Link,
     control: mpsc::Receiver<ChainFrame>,
     history: Arc<HistoryLanes>,
@@ -219,7 +219,7 @@ struct LaneTask {
     wake: Arc<Wake>,
 }
 
-impl LaneTask {
+impl FrameLaneTask {
     /// Ends when the hub and all who sent have let go of the lanes, or the endpoint has stopped.
     async fn run(mut self) {
         while let Some(connection) = self.connect().await {

@@ -1,8 +1,8 @@
 //! Serves the requests of one stream: of clients, and of nodes that hand requests on.
 
 mod operators;
-mod place;
 mod ready;
+mod routing;
 mod writer;
 
 use std::{sync::Arc, time::Duration};
@@ -14,7 +14,7 @@ use tokio::{
     time::{Instant, timeout, timeout_at},
 };
 
-use self::{place::For, ready::ReadyAnswers};
+use self::{ready::ReadyAnswers, routing::For};
 use crate::{
     ChainId, ClusterId, Epoch, Error,
     api::{Query, ReadMode, ReadPath, ReadReply, Refusal, Reply},
@@ -36,7 +36,7 @@ use crate::{
     message::request::{MAX_OUTSTANDING, Operation, Request, SMALL},
     rpc::{
         channel::Question,
-        router::{CallAnswer, CallError, Router, on_the_clock},
+        router::{CallAnswer, RequestError, Router, on_the_clock},
     },
     wire::request::decode_request,
 };
@@ -165,7 +165,7 @@ impl Server {
                     None => {
                         let Ok(permit) = outstanding.acquire().await else { return Ok(()) };
                         permit.forget();
-                        self.take_in(request, share, &answers, room).await;
+                        self.on_request(request, share, &answers, room).await;
                     }
                 }
                 next = reader.next_ready();
@@ -183,7 +183,7 @@ impl Server {
         }
     }
 
-    async fn take_in(self: &Arc<Self>, request: Request, share: Share, answers: &Answers, room: &ConnectionRoom) {
+    async fn on_request(self: &Arc<Self>, request: Request, share: Share, answers: &Answers, room: &ConnectionRoom) {
         let answering = answers.expect(&request).await;
         match &request.operation {
             Operation::Read { .. } | Operation::Write { .. } => {
@@ -202,7 +202,7 @@ impl Server {
         // The watermark is loaded after the lookup: whatever that found is covered by it.
         let read = |handle: &ChainHandle| handle.local(key).map(|held| (held, handle.gate.watermark()));
         let (held, as_of) = self.local.with_chain(chain, read)?.ok()?;
-        if history.is_some() && history != self.local.life() {
+        if history.is_some() && history != self.local.history_id() {
             return None;
         }
         let held = held.filter(|held| held.value.is_some());
@@ -275,8 +275,8 @@ impl Server {
                 Ok(CallAnswer { reply, node, .. }) => {
                     answering.reply_by(Some(node).filter(|&by| by != server.local.me), reply);
                 }
-                Err(CallError::Certainly(error)) => answering.reply(in_words_of_the_chain(&error, is_write)),
-                Err(CallError::Perhaps(_)) => answering.reply(Reply::Expired),
+                Err(RequestError::Certainly(error)) => answering.reply(in_words_of_the_chain(&error, is_write)),
+                Err(RequestError::Perhaps(_)) => answering.reply(Reply::Expired),
             }
         });
     }

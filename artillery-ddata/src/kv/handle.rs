@@ -96,7 +96,7 @@ impl Kv {
                 // (`Local::life`): a session of another one is refused, by the chain, and no floor is taken for that of
                 // another history (trap 58).
                 let watermark = handle.gate.watermark();
-                let life = local.life().ok_or(NotLocal::NotHere)?;
+                let life = local.history_id().ok_or(NotLocal::NotHere)?;
                 session.floor(life, handle.chain).ok_or(NotLocal::NotHere)?;
                 session.raise(life, handle.chain, watermark);
             }

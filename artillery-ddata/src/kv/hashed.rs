@@ -69,7 +69,7 @@ impl ScanHashed {
     async fn run(self) -> Result<KeyPage, Error> {
         let Self { kv, cursor: from, limit, how } = self;
         let deadline = from_now(how.timeout);
-        let routing = kv.router.routing_of(how.life(), deadline).await?;
+        let routing = kv.router.routing_of(how.history_id(), deadline).await?;
         let (mut keys, mut next) = (Vec::new(), 0);
         for config in &routing.chains {
             let query = Query::Hashed(HashedQuery { from, limit });

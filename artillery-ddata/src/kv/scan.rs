@@ -158,7 +158,7 @@ impl PageSource for ScanState {
 
     async fn fetch(&mut self) -> Result<(), Error> {
         let deadline = from_now(self.how.timeout);
-        let routing = self.kv.router.routing_of(self.how.life(), deadline).await?;
+        let routing = self.kv.router.routing_of(self.how.history_id(), deadline).await?;
         let after = self.after.clone();
         let begin = || {
             let cursor = |config: &crate::ChainConfig| ChainCursor {

@@ -27,7 +27,7 @@ use crate::{
 };
 
 /// So long one question waits for changes before it is asked again.
-const PATIENCE: Duration = Duration::from_secs(10);
+const WATCH_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A committed change.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -165,7 +165,7 @@ impl PageSource for WatchState {
         while self.ready.is_empty() {
             // With several chains none of them is waited for so long that another one would have to wait for it.
             let chains = routing.chains.len().max(1);
-            let patience = if chains == 1 { PATIENCE } else { Duration::from_millis(20) };
+            let patience = if chains == 1 { WATCH_TIMEOUT } else { Duration::from_millis(20) };
             self.turn = (self.turn + 1) % chains;
             let chain = routing.chains[self.turn].chain;
             let position = || self.position.as_ref().map(|position| position.floor(chain));
@@ -198,7 +198,7 @@ impl PageSource for WatchState {
 
 impl WatchState {
     fn reach(&mut self, routing: &Routing, chain: ChainId, upto: Sequence) {
-        self.position.get_or_insert_default().raise(routing.life(), chain, upto);
+        self.position.get_or_insert_default().raise(routing.history_id(), chain, upto);
     }
 
     /// Where nothing else was said, each chain is watched from what it has committed by now.
@@ -208,7 +208,7 @@ impl WatchState {
             if self.from.cluster().is_none() {
                 let now = self.ask_chain(routing, config.chain, None, 0, self.how.timeout).await?;
                 let now = now.ok_or(Error::not_applied(NotApplied::TimedOut))?;
-                position.raise(routing.life(), config.chain, now.upto);
+                position.raise(routing.history_id(), config.chain, now.upto);
             }
         }
         self.position = Some(position);

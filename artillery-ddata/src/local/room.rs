@@ -35,7 +35,7 @@ pub(crate) struct Sizes {
 }
 
 /// One connection may have this part of what all of them together may have.
-const PART: usize = 4;
+const CONNECTION_SHARE_DIVISOR: usize = 4;
 
 /// Large answers may be so many of the largest.
 const LARGE_ANSWERS: usize = 4;
@@ -160,7 +160,7 @@ pub(crate) struct ConnectionRoom {
 impl ConnectionRoom {
     fn new(sizes: Sizes, whole: &Kinds, tally: Arc<Tally>) -> Self {
         Self {
-            kinds: Kinds::new(|kind| whole.of(kind).part(sizes.of(kind) / PART)),
+            kinds: Kinds::new(|kind| whole.of(kind).part(sizes.of(kind) / CONNECTION_SHARE_DIVISOR)),
             sent: Budget::new(sizes.sent),
             frame: sizes.frame,
             tally,

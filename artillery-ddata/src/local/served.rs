@@ -86,8 +86,8 @@ impl Local {
     ///
     /// It changes before the chains enter the new history. So a local reader that asks here *after* its lookup, and is told
     /// the old history, has seen nothing of the new one (trap 58).
-    pub(crate) fn life(&self) -> Option<crate::ClusterId> {
-        self.routing.borrow().as_ref().map(|routing| routing.life())
+    pub(crate) fn history_id(&self) -> Option<crate::ClusterId> {
+        self.routing.borrow().as_ref().map(|routing| routing.history_id())
     }
 
     /// Which cluster it is, once that is formed.

@@ -25,7 +25,7 @@ use crate::{
     driver::BoxFuture,
     driver::phase::{NeverReady, NodePhase, Ready, Stopped},
     driver::{
-        chain::{self, ChainCommand, ChainStatus, Rule},
+        chain::{self, ChainCommand, ChainReadiness, Rule},
         control::{self, ControlEndpoint},
         forming::Forming,
         lanes::{Hub, Lanes},
@@ -66,7 +66,7 @@ pub(crate) struct Data {
     pub(super) recovery: OnceLock<RecoveryAccess>,
     pub(super) state: OnceLock<watch::Receiver<control::NodeState>>,
     /// How each chain stands that is served here, once there are any.
-    pub(super) standings: OnceLock<Vec<watch::Receiver<ChainStatus>>>,
+    pub(super) standings: OnceLock<Vec<watch::Receiver<ChainReadiness>>>,
     store: Arc<dyn Store>,
     /// Where the tasks of chains run, in turns; at least one.
     chain_threads: Vec<Handle>,
@@ -323,7 +323,7 @@ impl Data {
             let handle = config.role(self.id()).map(|_| {
                 let chain = config.chain;
                 let (config, lanes) = (Arc::new(config.clone()), self.lanes(founding, config, hub));
-                let rule = Rule::Fixed { config, history: configs.history().life(), lanes };
+                let rule = Rule::Fixed { config, history: configs.history().cluster_id(), lanes };
                 let (handle, standing) = self.serve(chain, rule);
                 standings.push(standing);
                 handle
@@ -344,7 +344,7 @@ impl Data {
     }
 
     /// Begins to serve a chain.
-    pub(super) fn serve(&self, chain: ChainId, rule: Rule) -> (ChainHandle, watch::Receiver<ChainStatus>) {
+    pub(super) fn serve(&self, chain: ChainId, rule: Rule) -> (ChainHandle, watch::Receiver<ChainReadiness>) {
         let settings = replica::ReplicaSettings {
             window: self.config.limits.window_bytes,
             max_value: self.config.limits.max_value_bytes,
@@ -356,7 +356,7 @@ impl Data {
             joiner_buffer: self.config.limits.window_bytes / 2,
             ..replica::ReplicaSettings::default()
         };
-        let (standing, shown) = watch::channel(ChainStatus::default());
+        let (standing, shown) = watch::channel(ChainReadiness::default());
         let (store, queue_bytes) = (self.store.clone(), self.config.limits.queue_bytes);
         let parts = chain::ChainParts { me: self.id(), chain, rule, settings, store, queue_bytes, standing };
         let thread = &self.chain_threads[chain.0 as usize % self.chain_threads.len()];

@@ -24,20 +24,20 @@ use crate::{
     },
     driver::phase::{NeverReady, NodePhase, Ready, Stopped},
     driver::{
-        chain::{ChainStatus, Rule},
+        chain::{ChainReadiness, Rule},
         control::{
-            COMMANDS, ControlCalls, ControlCommand, ControlEnd, ControlEndpoint, ControlParts, ControlTask, LogPeers,
-            NodeState,
+            COMMAND_QUEUE, ControlCalls, ControlCommand, ControlEnd, ControlEndpoint, ControlParts, ControlTask,
+            LogPeers, NodeState,
         },
         lanes::Hub,
     },
 };
 
 /// A node that an operator drains stays if it couldn't leave in so many times the lease.
-const DRAIN: u32 = 10;
+const DRAIN_LEASES: u32 = 10;
 
 /// A spare that no leader has answered for so many leases may not reach the members either.
-const LONG_UNHEARD: u32 = 3;
+const UNHEARD_LEASES: u32 = 3;
 
 /// What the task of the configuration is made of, but for the log.
 struct ControlStart {
@@ -52,15 +52,15 @@ struct ControlStart {
     leases: watch::Sender<Lease>,
     state: watch::Sender<NodeState>,
     ready: oneshot::Sender<()>,
-    standings: BTreeMap<ChainId, watch::Receiver<ChainStatus>>,
+    standings: BTreeMap<ChainId, watch::Receiver<ChainReadiness>>,
 }
 
 impl Data {
     /// Serves what the log says, from what the founding says on.
     pub(super) fn follow_log(self: &Arc<Self>, founding: &Arc<Bootstrap>, cluster: &Cluster, hub: &Arc<Hub>) {
         let configs = Arc::new(Configs::of(founding));
-        let (commands, queue) = mpsc::channel(COMMANDS);
-        let (say, words) = mpsc::channel(COMMANDS);
+        let (commands, queue) = mpsc::channel(COMMAND_QUEUE);
+        let (say, words) = mpsc::channel(COMMAND_QUEUE);
         let leases = watch::Sender::new(Lease::default());
         let mut standings = Vec::new();
         let handles = configs.iter().map(|config| {
@@ -186,7 +186,7 @@ impl Data {
         self: Arc<Self>,
         cluster: ClusterId,
         mut state: watch::Receiver<NodeState>,
-        mut standings: Vec<watch::Receiver<ChainStatus>>,
+        mut standings: Vec<watch::Receiver<ChainReadiness>>,
         mut ready: oneshot::Receiver<()>,
     ) {
         let became = async {
@@ -229,7 +229,7 @@ impl Data {
         };
         let known = state.borrow().clone();
         let now = clock::now();
-        let heard = now - known.heard < self.lease() * LONG_UNHEARD;
+        let heard = now - known.heard < self.lease() * UNHEARD_LEASES;
         let is_serving = |config: &ChainConfig| config.role(self.id()) == Some(Role::Serving);
         // Whoever resigned has given its lease up before that is out.
         let is_leased = |config: &ChainConfig| self.local.lease(config.chain) > now;
@@ -238,10 +238,11 @@ impl Data {
     }
 
     /// Whether this node can do what its place in each chain is for.
-    fn serves(&self, known: &NodeState, standings: &[watch::Receiver<ChainStatus>]) -> bool {
+    fn serves(&self, known: &NodeState, standings: &[watch::Receiver<ChainReadiness>]) -> bool {
         let leased = known.lease > clock::now();
         let mut chains = known.configs.iter().zip(standings);
-        let serves = |(config, standing): (&ChainConfig, &watch::Receiver<ChainStatus>)| match config.role(self.id()) {
+        let serves = |(config, standing): (&ChainConfig, &watch::Receiver<ChainReadiness>)| match config.role(self.id())
+        {
             Some(Role::Serving) => leased && standing.borrow().open == Some(config.epoch),
             Some(_) => false,
             None => known.answered,
@@ -263,7 +264,7 @@ impl Data {
                 }
                 // Whoever asked looks at the configuration for the end of it.
                 let (done, _) = oneshot::channel();
-                let until = Some(clock::now() + self.lease() * DRAIN);
+                let until = Some(clock::now() + self.lease() * DRAIN_LEASES);
                 door.commands.send(ControlCommand::Leave { until, done }).await.map_err(|_| ArrangeError::Stopped)?;
                 Ok(None)
             }
@@ -292,7 +293,7 @@ impl Data {
 }
 
 /// Waits until one of these has something new; if all are gone, for ever.
-async fn any_changed(standings: &mut [watch::Receiver<ChainStatus>]) {
+async fn any_changed(standings: &mut [watch::Receiver<ChainReadiness>]) {
     let mut changes: Vec<_> = standings.iter_mut().map(|standing| Box::pin(standing.changed())).collect();
     poll_fn(|cx| {
         let mut changed = false;

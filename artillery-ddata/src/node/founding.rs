@@ -19,7 +19,7 @@ use crate::{
 };
 
 /// If an answer is lost, the operator doesn't hear what became of the order.
-const LINGER: Duration = Duration::from_millis(300);
+const ANSWER_GRACE: Duration = Duration::from_millis(300);
 
 impl Data {
     /// Stops, to found the cluster that succeeds the named one or to join that, if no life that ever served is there. The nodes
@@ -40,7 +40,7 @@ impl Data {
     pub(super) fn give_up(self: &Arc<Self>, founds: bool) {
         let data = self.clone();
         tokio::spawn(async move {
-            sleep(LINGER).await;
+            sleep(ANSWER_GRACE).await;
             data.stop(if founds { Stopped::Founds } else { Stopped::Succeeded });
         });
     }

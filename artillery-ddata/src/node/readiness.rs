@@ -9,7 +9,7 @@ use super::data::Data;
 use crate::{
     api::{Query, ReadMode},
     driver::{
-        chain::ChainStatus,
+        chain::ChainReadiness,
         phase::{NeverReady, NodePhase, Ready},
     },
     replica::Halt,
@@ -18,7 +18,7 @@ use crate::{
 
 impl Data {
     /// A member is ready when its chains are open, a spare when a member has answered it.
-    pub(super) async fn become_ready(self: Arc<Self>, ready: Ready, chains: Vec<watch::Receiver<ChainStatus>>) {
+    pub(super) async fn become_ready(self: Arc<Self>, ready: Ready, chains: Vec<watch::Receiver<ChainReadiness>>) {
         let became = async {
             if chains.is_empty() {
                 self.reach_a_member().await;
@@ -53,7 +53,7 @@ impl Data {
     }
 }
 
-async fn opened(standing: &mut watch::Receiver<ChainStatus>) -> Result<(), Halt> {
+async fn opened(standing: &mut watch::Receiver<ChainReadiness>) -> Result<(), Halt> {
     let settled = standing.wait_for(|standing| standing.open.is_some() || standing.halted.is_some()).await;
     match settled.map(|standing| standing.halted.clone()) {
         Ok(None) => Ok(()),

@@ -30,7 +30,7 @@ use crate::{
 };
 
 /// How long a chain may take to serve again when its node has gone on alone, in leases.
-const PATIENCE: u32 = 5;
+const RECOVERY_LEASES: u32 = 5;
 
 impl Recovery for Weak<Data> {
     fn standing(&self) -> BoxFuture<Option<Standing>> {
@@ -131,7 +131,7 @@ impl Data {
         access.seat.recover(configs).await.map_err(|error| NotRecovered::Failed(error.to_string()))?;
         let mut state = state.clone();
         let serves = state.wait_for(|state| state.configs.applied() >= applied && state.lease > clock::now());
-        match timeout(self.lease() * PATIENCE, serves).await {
+        match timeout(self.lease() * RECOVERY_LEASES, serves).await {
             Ok(Ok(_)) => Ok(Recovered { plan, history: next }),
             _ => Err(NotRecovered::Failed("it doesn't serve yet".to_owned())),
         }

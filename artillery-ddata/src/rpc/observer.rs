@@ -38,7 +38,7 @@ pub enum Fate {
 }
 
 /// How long after its caller gave up a late request arrives, at most.
-const LATEST: Duration = Duration::from_secs(2);
+const MAX_LATENESS: Duration = Duration::from_secs(2);
 
 /// Makes a request, until a deadline; the answer goes nowhere.
 pub(crate) type Courier = Arc<dyn Fn(Question, Instant) -> Pin<Box<dyn Future<Output = ()> + Send>> + Send + Sync>;
@@ -229,7 +229,7 @@ impl Observer {
         }
         let Some(fate) = self.witness.fate() else { return false };
         if fate == Fate::Late {
-            self.witness.bring(question.clone(), deadline + self.witness.moment_up_to(LATEST));
+            self.witness.bring(question.clone(), deadline + self.witness.moment_up_to(MAX_LATENESS));
         }
         sleep_until(deadline).await;
         true
@@ -255,7 +255,7 @@ impl Observer {
             return false;
         }
         if self.witness.doubles() {
-            self.witness.bring(question.clone(), Instant::now() + self.witness.moment_up_to(LATEST));
+            self.witness.bring(question.clone(), Instant::now() + self.witness.moment_up_to(MAX_LATENESS));
         }
         self.witness.takes_answer()
     }

@@ -7,7 +7,7 @@ use std::{
 
 use tokio::sync::{OnceCell, OwnedSemaphorePermit, Semaphore};
 
-use super::numbers::{MAX_UNDER_WAY, Numbers};
+use super::request_numbers::{MAX_UNDER_WAY, Numbers};
 use crate::{ChainId, Version, types::update::RequestKey};
 
 /// The sessions of one client.

@@ -48,7 +48,7 @@ use crate::{
 };
 
 /// With less time left nothing is tried any more: the outcome would rather be unknown than good.
-const LEAST_TRY: Duration = Duration::from_millis(10);
+const MIN_ATTEMPT_TIME: Duration = Duration::from_millis(10);
 
 /// A reply and who gave it.
 #[derive(Debug, Clone)]
@@ -89,14 +89,14 @@ enum Earlier {
 
 /// How a call ended that has no answer.
 #[derive(Debug)]
-pub(crate) enum CallError {
+pub(crate) enum RequestError {
     /// Nothing was applied, and nothing will be.
     Certainly(Error),
     /// It may have been.
     Perhaps(Unknown),
 }
 
-impl CallError {
+impl RequestError {
     /// Of a read, which applies nothing whatever comes of it.
     fn of_read(self) -> Error {
         match self {
@@ -173,7 +173,7 @@ impl Router {
     /// Asks until the answer is certain. What was certainly not applied is tried again until `deadline`; so is a read, and
     /// a write that has a request id, whatever became of it. What is handed on for others is tried once: they can try
     /// again, and know best whether they want to.
-    pub(crate) async fn call(&self, question: Question, deadline: Instant) -> Result<CallAnswer, CallError> {
+    pub(crate) async fn call(&self, question: Question, deadline: Instant) -> Result<CallAnswer, RequestError> {
         self.call_again(question, deadline, Earlier::None, |_, _| false).await
     }
 
@@ -185,7 +185,7 @@ impl Router {
         deadline: Instant,
         earlier: Earlier,
         leaves: impl Fn(&mut Question, &RetryState) -> bool,
-    ) -> Result<CallAnswer, CallError> {
+    ) -> Result<CallAnswer, RequestError> {
         let (mut tries, mut first) = match earlier {
             Earlier::None => (RetryState::new(repeat(&question.operation)), None),
             Earlier::First(first) => (RetryState::new(repeat(&question.operation)), Some(first)),
@@ -243,11 +243,11 @@ impl Router {
             };
             match ending {
                 None => {}
-                Some(Ending::NotApplied(_)) => return Err(CallError::Certainly(error)),
+                Some(Ending::NotApplied(_)) => return Err(RequestError::Certainly(error)),
                 Some(Ending::Unknown(Some(Refusal::SessionExpired | Refusal::Forgotten))) => {
-                    return Err(CallError::Perhaps(Unknown::SessionExpired));
+                    return Err(RequestError::Perhaps(Unknown::SessionExpired));
                 }
-                Some(Ending::Unknown(_)) => return Err(CallError::Perhaps(unknown)),
+                Some(Ending::Unknown(_)) => return Err(RequestError::Perhaps(unknown)),
             }
         }
     }
@@ -274,7 +274,7 @@ impl Router {
             self.refresh_routing(deadline).await;
         }
         self.routes.changed_or(until).await;
-        Instant::now() + LEAST_TRY < deadline
+        Instant::now() + MIN_ATTEMPT_TIME < deadline
     }
 }
 
@@ -311,8 +311,8 @@ pub(crate) fn from_now(timeout: Duration) -> Instant {
 }
 
 fn after(now: Instant, timeout: Duration) -> Instant {
-    const FAR: Duration = Duration::from_secs(30 * 365 * 24 * 3600);
-    now + timeout.min(FAR)
+    const MAX_TIMEOUT: Duration = Duration::from_secs(30 * 365 * 24 * 3600);
+    now + timeout.min(MAX_TIMEOUT)
 }
 
 /// A deadline by the clock of chains.

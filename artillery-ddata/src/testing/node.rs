@@ -17,7 +17,7 @@ use tokio::{
 use crate::{
     ChainConfig, ClusterId, Kv, Routing,
     driver::{
-        chain::{self, ChainCommand, ChainParts, ChainStatus, Rule},
+        chain::{self, ChainCommand, ChainParts, ChainReadiness, Rule},
         lanes::Hub,
         receive::ChainInlets,
         serve::Server,
@@ -91,11 +91,11 @@ impl TestMember {
     }
 
     /// Begins to serve what the routing says; how its chains stand.
-    pub(super) fn form(&self, routing: &Routing, settings: &ReplicaSettings) -> Vec<watch::Receiver<ChainStatus>> {
+    pub(super) fn form(&self, routing: &Routing, settings: &ReplicaSettings) -> Vec<watch::Receiver<ChainReadiness>> {
         let mut standings = Vec::new();
         let chains = routing.chains.iter().map(|config| {
             config.role(self.id)?;
-            let (standing, shown) = watch::channel(ChainStatus::default());
+            let (standing, shown) = watch::channel(ChainReadiness::default());
             standings.push(shown);
             let (handle, inlets) = chain::spawn(self.parts(routing, config, settings, standing), &Handle::current());
             self.chains.add(config.chain, inlets);
@@ -111,7 +111,7 @@ impl TestMember {
         routing: &Routing,
         config: &ChainConfig,
         settings: &ReplicaSettings,
-        standing: watch::Sender<ChainStatus>,
+        standing: watch::Sender<ChainReadiness>,
     ) -> ChainParts {
         let others = config.members.iter().map(|member| member.id).filter(|id| *id != self.id);
         let lanes = others.map(|id| {
@@ -121,7 +121,11 @@ impl TestMember {
         ChainParts {
             me: self.id,
             chain: config.chain,
-            rule: Rule::Fixed { config: Arc::new(config.clone()), history: routing.life(), lanes: lanes.collect() },
+            rule: Rule::Fixed {
+                config: Arc::new(config.clone()),
+                history: routing.history_id(),
+                lanes: lanes.collect(),
+            },
             settings: settings.clone(),
             store: self.store.clone(),
             queue_bytes: QUEUE_BYTES,

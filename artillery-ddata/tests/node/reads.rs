@@ -1,4 +1,4 @@
-//! What clean and dirty reads cost.
+//! The costs of clean and dirty reads.
 
 use artillery_ddata::{
     Error, Place, ReadMode,
@@ -12,7 +12,7 @@ use super::{
 };
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn clean_reads_at_the_middle_need_nobody() {
+async fn clean_read_at_the_middle_needs_no_other_node() {
     let cluster = TestCluster::start_with(3, fixed).await;
     let (head, middle) = (cluster.node(Place::Head), cluster.node(Place::Middle));
     let mut last = 0;
@@ -30,7 +30,7 @@ async fn clean_reads_at_the_middle_need_nobody() {
     }
     assert_eq!(middle.traffic().frames_sent, before, "a clean read sends no frame");
 
-    // The middle takes the update in, the tail never gets it.
+    // The middle receives the update, the tail never does.
     let write = head.kv().put("key/0", "dirty").timeout(SHORT);
     assert!(matches!(within(write).await, Err(Error::OutcomeUnknown { .. })));
     until(async || middle.status().await.chains[0].dirty_updates > 0).await;
@@ -46,7 +46,7 @@ async fn clean_reads_at_the_middle_need_nobody() {
     until(async || middle.kv().get("key/0").await.is_ok_and(|read| read.value().is_some_and(|v| v == "dirty"))).await;
 }
 
-/// A caller that is alone and asks everywhere; an update has got no further than the head, since the middle is cut off.
+/// A single caller that asks all nodes. An update has reached only the head, since the middle is cut off.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_dirty_read_takes_one_round_trip_more_than_a_clean_one() {
     const READS: u64 = 300;
@@ -64,7 +64,7 @@ async fn a_dirty_read_takes_one_round_trip_more_than_a_clean_one() {
         let nodes: u64 = cluster.nodes.iter().map(|node| node.traffic().frames_sent).sum();
         nodes + client.traffic().frames_sent
     };
-    // How many frames reads take until so many were served by the head, and how many reads those were.
+    // Counts the frames until the head has served `READS` reads, and the reads of head and others.
     let read = async |way| {
         let (before, mut by_head, mut others) = (frames(), 0, 0);
         while by_head < READS {
@@ -80,7 +80,7 @@ async fn a_dirty_read_takes_one_round_trip_more_than_a_clean_one() {
         }
         (frames() - before, by_head, others)
     };
-    // Half a frame a read is what heartbeats may add: far less than another message for each would.
+    // Heartbeats may add half a frame per read: far less than another message for each read would.
     let (sent, by_head, others) = read(ReadPath::Local).await;
     let needed = 2 * (by_head + others);
     assert!((needed..needed + READS / 2).contains(&sent), "{sent} frames instead of {needed}");

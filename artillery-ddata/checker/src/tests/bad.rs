@@ -54,7 +54,7 @@ bad! {
         put(1, 2, 1, written(1)), put(3, 4, 2, UNKNOWN), read(5, 6, found(2, 2)), read(7, 8, found(1, 1)),
     ];
     /// docs/DESIGN.md §12, trap 20: a conflict reported a version that a later reader no longer saw.
-    failed_swap_tells_of_a_version_that_then_vanishes: ReadWentBack = [
+    failed_swap_reports_a_version_that_then_vanishes: ReadWentBack = [
         put(1, 2, 1, written(1)), put(3, 4, 2, UNKNOWN), swap(5, 6, 1, 3, conflict(2, 2)), read(7, 8, found(1, 1)),
     ];
     /// Jepsen on MongoDB 2.4 (2013): acknowledged writes are rolled back when a new primary is elected.
@@ -131,7 +131,7 @@ bad! {
         swap(1, 2, 0, 1, written(1)), delete(3, 4, UNKNOWN), swap(5, 6, 0, 2, written(2)),
     ];
     /// Two swaps of a version that no other operation reports.
-    two_swaps_of_an_untold_version: DoubleSwap = [
+    two_swaps_of_an_unreported_version: DoubleSwap = [
         put(1, 2, 1, UNKNOWN), swap(3, 4, 1, 2, written(2)), swap(5, 6, 1, 3, written(3)),
     ];
     /// Berenson et al. 1995, P4 (lost update): the swap passes over a write that it had not read.
@@ -169,7 +169,7 @@ bad! {
         Operation { key: 3, ..put(1, 2, 1, written(1)) }, put(3, 4, 2, written(1)),
     ];
     /// A value out of thin air: a torn or flipped page is served (docs/DESIGN.md §8).
-    value_that_nobody_wrote: NeverWritten = [put(1, 2, 1, written(1)), read(3, 4, found(2, 9))];
+    value_that_was_never_written: NeverWritten = [put(1, 2, 1, written(1)), read(3, 4, found(2, 9))];
     /// Crossed answers on a shared connection: a read of one key is answered with the value of another.
     value_of_another_key: NeverWritten = [
         Operation { key: 8, ..put(1, 2, 1, UNKNOWN) }, read(3, 4, found(1, 1)),

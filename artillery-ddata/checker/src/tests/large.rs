@@ -137,7 +137,7 @@ fn a_missing_delete_among_many_is_found() {
 }
 
 #[test]
-fn what_is_not_decided_is_a_violation() {
+fn undecided_history_is_a_violation() {
     let history = history(recorded(1, &LOADS[0]));
     for states in [0, 1, 100] {
         let violation = check(&history, Budget { states }).expect_err("decided");

@@ -139,7 +139,7 @@ fn run<S: Strategy>(cases: u32, strategy: &S, test: impl Fn(S::Value)) {
 }
 
 #[test]
-fn what_a_register_answers_is_accepted() {
+fn answers_of_a_register_are_accepted() {
     run(20_000, &drafts(), |drafts| {
         let operations = from_register(drafts);
         assert!(is_linearizable(&operations), "the exhaustive check refuses {operations:#?}");

@@ -167,7 +167,7 @@ fn versions_are_shared_by_parts_of_a_batch_alone() {
     assert_eq!(check(&history, Budget::default()).unwrap_err().kind, Kind::VersionReused);
     let mut history = batches(vec![]);
     history.operations.push(of_batch(3, 70, 71, 12, written(5)));
-    check(&history, Budget::default()).expect("it wasn't written as one, and nobody saw that");
+    check(&history, Budget::default()).expect("no cut shows that the batch was not one write");
     history.operations.push(of_batch(1, 72, 73, 12, written(6)));
     assert_eq!(check(&history, Budget::default()).unwrap_err().kind, Kind::Malformed);
 }
@@ -291,7 +291,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 4_000, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn what_a_series_answers_is_accepted(drafts in drafts(), is_list: bool) {
+    fn answers_of_a_series_are_accepted(drafts in drafts(), is_list: bool) {
         let operations = recorded(&drafts, is_list);
         prop_assert!(is_linearizable(&operations, &mut Vec::new()), "{operations:#?}");
         prop_assert_eq!(verdict(operations), Ok(()));

@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_shared_is_not_changed_and_what_is_changed_is_known_by_something_else() {
+    fn changed_part_is_copied_and_gets_another_fingerprint() {
         let mut one = Part::new(Number(1));
         let before = one.fingerprint();
         let other = one.clone();
@@ -94,6 +94,6 @@ mod tests {
         assert_ne!(one.fingerprint(), before);
         assert_eq!(other.fingerprint(), before);
         one.0 = 1;
-        assert_eq!(one.fingerprint(), before, "it says the same");
+        assert_eq!(one.fingerprint(), before, "equal pieces have equal fingerprints");
     }
 }

@@ -51,8 +51,8 @@ impl Routing {
     }
 
     /// What sessions and watches belong to: what they have seen of one history says nothing about another.
-    pub fn life(&self) -> ClusterId {
-        self.history.life()
+    pub fn history_id(&self) -> ClusterId {
+        self.history.cluster_id()
     }
 
     /// The configuration of a chain.

@@ -20,14 +20,14 @@
 //! - Every proposal names the epoch that it replaces, and at most one is under way.
 
 mod grants;
+mod gray_failure;
+mod known_node;
 mod leave;
 mod mutant;
 mod plan;
 mod reorder;
-mod seen;
 mod settings;
 mod settled;
-mod slow;
 #[cfg(test)]
 mod tests;
 mod voters;
@@ -43,10 +43,10 @@ pub use self::mutant::Mutant;
 use self::mutant::Mutant;
 use self::{
     grants::Grants,
+    gray_failure::{Quarantine, Watched},
+    known_node::KnownNode,
     plan::View,
     reorder::Wish,
-    seen::KnownNode,
-    slow::{Quarantine, Watched},
 };
 pub use self::{
     plan::{ChangeReason, Why},
@@ -390,7 +390,7 @@ impl Coordinator {
         let view = leading.view(now, self.me, &self.settings, self.mutant, &self.outside);
         let serving = self.configs.iter().flat_map(|config| config.serving());
         let gone = serving.filter(|&id| view.is_gone(id));
-        let gone: BTreeSet<_> = gone.chain(slow::blamed(&leading.watched)).collect();
+        let gone: BTreeSet<_> = gone.chain(gray_failure::blamed(&leading.watched)).collect();
         leading.fenced.retain(|id, _| proposed || gone.contains(id));
         for id in gone {
             leading.fenced.entry(id).or_insert(self.rounds);

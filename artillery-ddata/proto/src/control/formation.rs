@@ -54,13 +54,13 @@
 
 mod attempt;
 mod interface;
+mod known_founders;
 mod message;
 mod mutant;
 mod poll;
 mod propose;
 mod random;
 mod receive;
-mod seen;
 mod settings;
 
 use std::{
@@ -73,7 +73,7 @@ use std::{
 use self::mutant::Mutant;
 #[cfg(feature = "mutants")]
 pub use self::mutant::Mutant;
-use self::{attempt::Attempt, random::SeededRandom, seen::KnownFounders};
+use self::{attempt::Attempt, known_founders::KnownFounders, random::SeededRandom};
 pub use self::{
     interface::{FormationInput, FormationOutput, FormationPhase, FounderCandidate},
     message::{Ballot, FormationMessage, Proposal, ProposalId, ProposalProgress, ProposalVerdict, RejectReason, Vote},
@@ -87,7 +87,7 @@ const MAX_NODES: usize = 4096;
 /// The most founders of a cluster.
 pub const MAX_FOUNDERS: u16 = 256;
 /// The most members of formed clusters that are asked at a time.
-const ASKED: usize = 3;
+const MAX_ASKED_MEMBERS: usize = 3;
 
 /// The part of one incarnation in forming a cluster.
 #[derive(Debug)]

@@ -76,7 +76,7 @@ impl History {
     }
 
     /// The id that sessions and watches remember: the cluster's id until the first recovery.
-    pub fn life(self) -> ClusterId {
+    pub fn cluster_id(self) -> ClusterId {
         ClusterId(self.id)
     }
 }
@@ -118,7 +118,7 @@ mod tests {
         assert_eq!((one.relation(first), first.relation(one)), (Relation::Newer, Relation::Older));
         assert_eq!((one.relation(other), other.relation(one)), (Relation::Parted, Relation::Parted));
         assert_eq!(other.next(0).relation(one), Relation::Newer);
-        assert_eq!(first.life(), ClusterId(9));
+        assert_eq!(first.cluster_id(), ClusterId(9));
     }
 
     #[test]

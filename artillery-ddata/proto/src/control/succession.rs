@@ -9,7 +9,7 @@ use super::{NodeInfo, recovery::Standing};
 use crate::{ClusterId, MemberId, Role};
 
 /// A member that was heard less than so many leases ago counts as alive.
-pub const HEARD: u32 = 3;
+pub const ALIVE_LEASES: u32 = 3;
 
 /// Why a cluster is not given up. Nothing was changed.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error, Serialize, Deserialize)]
@@ -92,7 +92,7 @@ pub fn found(
         return Err(NotFounded::Served { node: standing.me.name.clone() });
     }
     for standing in &all {
-        if let Some(ago) = standing.member_heard.filter(|ago| *ago < waited.max(lease * HEARD)) {
+        if let Some(ago) = standing.member_heard.filter(|ago| *ago < waited.max(lease * ALIVE_LEASES)) {
             return Err(NotFounded::InTouch { node: standing.me.name.clone(), ago });
         }
     }
@@ -189,7 +189,7 @@ mod tests {
         let heard = |ago| Standing { member_heard: Some(ago), ..standing(2, 2) };
         let asked = |ago| found(CLUSTER, &[standing(1, 2), heard(ago)], Duration::ZERO, LEASE, true);
         assert!(asked(LEASE * 2).is_err(), "it is asked every two leases only");
-        assert!(asked(LEASE * HEARD).is_ok());
+        assert!(asked(LEASE * ALIVE_LEASES).is_ok());
     }
 
     #[test]

@@ -39,7 +39,7 @@ impl NodeMachine {
         let upto = configs.applied();
         match config.role(self.me) {
             Some(_) => {
-                let history = configs.history().life();
+                let history = configs.history().cluster_id();
                 ChainOrder::Enter { config: Arc::new(config.clone()), history, upto }
             }
             None => ChainOrder::Expelled { epoch: config.epoch, upto },

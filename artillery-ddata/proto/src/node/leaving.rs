@@ -11,7 +11,7 @@ use crate::{
 
 /// A stopping node ends after so many times the lease though its chains may not go on without it yet: nodes that leave together
 /// would wait for each other. The last serving member of a chain waits on.
-const FAREWELL: u32 = 3;
+const FAREWELL_LEASES: u32 = 3;
 
 /// How far a node has come with leaving, and what a leader has said of its chains.
 #[derive(Clone, Default, Debug)]
@@ -85,7 +85,7 @@ impl NodeMachine {
 
     fn wait_on(&mut self, now: Timestamp) {
         self.leaving.has_asked_members = false;
-        self.leaving.ends_at = Some(now + self.holder.configs().timing().lease * FAREWELL);
+        self.leaving.ends_at = Some(now + self.holder.configs().timing().lease * FAREWELL_LEASES);
     }
 
     /// Whether this node is the only serving member of a chain, or the only voter.

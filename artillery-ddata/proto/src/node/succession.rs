@@ -14,10 +14,10 @@ use crate::{
 };
 
 /// A node that never served takes the serving members for gone after so many leases without a message of any.
-const ORPHANED: u32 = 3;
+const ORPHANED_LEASES: u32 = 3;
 
 /// The most nodes that are asked at a time whether they are there.
-const ASKS: usize = 4;
+const MAX_ASKED_NODES: usize = 4;
 
 /// What a node knows of the other serving members, and of clusters that succeed its own.
 #[derive(Clone, Default, Debug)]
@@ -107,7 +107,7 @@ impl NodeMachine {
 
     /// Whether another node may be asked now, beside the unanswered ones.
     pub(super) fn may_ask(&self) -> bool {
-        self.company.asked.len() < ASKS
+        self.company.asked.len() < MAX_ASKED_NODES
     }
 
     /// Notes that node `id` is asked whether it is there.
@@ -223,7 +223,7 @@ impl NodeMachine {
             return self.holder.ask(now, probed);
         }
         self.ask_members(now);
-        if now - since >= lease * ORPHANED && !std::mem::replace(&mut self.state.orphaned, true) {
+        if now - since >= lease * ORPHANED_LEASES && !std::mem::replace(&mut self.state.orphaned, true) {
             self.state.unready = Some(Unready::Orphaned);
             self.outputs.push_back(NodeOutput::Event(NodeEvent::Orphaned));
         }

@@ -167,7 +167,7 @@ fn a_report_on_an_older_order_is_ignored() {
 fn renewals_in_flight_are_bounded() {
     let mut rig = Rig::acting();
     let sent: usize = (0..100).map(|_| rig.renewals().len()).sum();
-    assert_eq!(sent, RENEWALS);
+    assert_eq!(sent, MAX_PENDING_RENEWALS);
     rig.handle(NodeInput::Renewed { from: id(1), renewed: None });
     assert_eq!(rig.renewals().len(), 1, "an answer that will never come makes room");
 }

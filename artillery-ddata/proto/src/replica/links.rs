@@ -244,7 +244,7 @@ impl Replica {
     pub(super) fn learn_from(&mut self, now: Timestamp, from: MemberId, watermark: Sequence) {
         let Some(peer) = self.peers.get_mut(&from) else { return };
         peer.watermark = peer.watermark.max(watermark);
-        self.learn(now, watermark);
+        self.advance_commit(now, watermark);
     }
 
     /// The successor says where its history stands.

@@ -12,7 +12,7 @@ use rounds::Rounds;
 
 use super::{
     Mutant, ReadCounts, Replica, ReplicaOutput, Token,
-    look::{Apart, Lookup},
+    snapshot_reads::{Apart, Lookup},
 };
 use crate::{
     Mode, Sequence, Timestamp,
@@ -133,7 +133,7 @@ impl Replica {
         let seen = self.seen(&asked.query)?;
         if let Some(at_most) = self.is_served_loosely(now, &asked, &seen)? {
             let clean = at_most != Sequence::MAX || seen.newest <= self.watermark;
-            let reply = self.look(now, &asked.query, at_most, clean, ReadPath::Local)?;
+            let reply = self.read_at(now, &asked.query, at_most, clean, ReadPath::Local)?;
             self.reply(asked.token, reply);
             return Ok(());
         }
@@ -188,12 +188,12 @@ impl Replica {
         let through_chain = asked.mode == ReadMode::ThroughChain || (self.place.is_tail && !leased);
         if !through_chain && clean && leased {
             let at_most = if self.is(Mutant::DirtyAsCommitted) { Sequence::MAX } else { self.watermark };
-            let reply = self.look(now, &asked.query, at_most, true, ReadPath::Local)?;
+            let reply = self.read_at(now, &asked.query, at_most, true, ReadPath::Local)?;
             self.reply(asked.token, reply);
             return Ok(());
         }
         if through_chain && self.place.is_head && self.place.is_tail && self.is(Mutant::AnswerAlone) {
-            let reply = self.look(now, &asked.query, self.watermark, true, ReadPath::Chain)?;
+            let reply = self.read_at(now, &asked.query, self.watermark, true, ReadPath::Chain)?;
             self.reply(asked.token, reply);
             return Ok(());
         }
@@ -308,7 +308,7 @@ impl Replica {
             ReadPath::Query => self.reads.counters.dirty += 1,
             ReadPath::Local => {}
         }
-        match self.look(now, &parked.asked.query, at_most, true, way) {
+        match self.read_at(now, &parked.asked.query, at_most, true, way) {
             Ok(reply) => self.reply(parked.asked.token, parked.apart.over(reply)),
             Err(error) => self.read_failed(parked.asked.token, error),
         }

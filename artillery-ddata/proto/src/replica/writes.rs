@@ -7,8 +7,8 @@ use smallvec::{SmallVec, smallvec};
 
 use super::{
     Mutant, Replica, ReplicaOutput, Token,
+    client_sessions::{KnownRequest, RequestRecord},
     resolve::WriteResult,
-    sessions::{KnownRequest, RequestRecord},
 };
 use crate::{
     Sequence, Timestamp, Version,

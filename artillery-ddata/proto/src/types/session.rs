@@ -103,7 +103,7 @@ impl Session {
 
     /// The history that it belongs to; `None` while it has seen nothing.
     #[doc(hidden)]
-    pub fn life(&self) -> Option<ClusterId> {
+    pub fn history_id(&self) -> Option<ClusterId> {
         self.lock().cluster
     }
 

@@ -62,7 +62,7 @@ fn an_unanswered_write_is_unknown_a_refused_one_is_not() {
 }
 
 #[test]
-fn a_numbered_write_is_asked_again() {
+fn numbered_write_is_repeated() {
     let mut numbered = client(write(Call::Put(Value(1))), Some((Version::new(1, 1), 1)));
     assert!(matches!(numbered.unanswered(3, 0), Some(Next::Again(..))));
     assert!(matches!(reply(&mut numbered, Reply::Refused(Refusal::Busy)), Next::Again(..)));
@@ -74,7 +74,7 @@ fn a_numbered_write_is_asked_again() {
 }
 
 #[test]
-fn a_batch_tells_of_each_part() {
+fn batch_reports_each_part() {
     let part = |key, call| Part { key, call: PartCall::Register(call) };
     let swap = Call::CompareAndSwap { expected: Version::NONE, value: Value(5) };
     let count = Part { key: 3, call: PartCall::Series(crate::history::SeriesCall::Increment) };
@@ -94,7 +94,7 @@ fn a_batch_tells_of_each_part() {
 }
 
 #[test]
-fn nonsense_is_noticed() {
+fn senseless_reply_is_a_failure() {
     let held = Held { version: Version::new(1, 1), value: Some(encode(0, Value(1), 0)) };
     let read = ReadReply { held: Some(held), clean: true, way: ReadPath::Local, as_of: Sequence(1) };
     let mut reader = client(Ask::Read(1, ReadMode::Strong), None);

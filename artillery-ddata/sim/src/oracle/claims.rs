@@ -128,7 +128,7 @@ impl ChainOracle {
             return Ok(());
         }
         let what = format!(
-            "who watched {prefix:?} from {from} on, but for {seen} changes, was shown {shown:?}, which isn't what was changed"
+            "a watcher of {prefix:?} from {from} on, but for {seen} changes, was shown {shown:?}, not what was changed"
         );
         Err(Failure::new(Oracle::Claims, what))
     }

@@ -105,7 +105,7 @@ impl ChainOracle {
                 (None, None) => match newest_at(&moving.versions, sequence) {
                     Some(update) => new.push(update.clone()),
                     None => {
-                        let what = format!("n{node} has committed {sequence}, which nobody ever ordered");
+                        let what = format!("n{node} has committed {sequence}, which no head ever ordered");
                         return Err(Failure::new(Oracle::Prefix, what));
                     }
                 },

@@ -18,7 +18,7 @@ pub struct Counts {
     pub unanswered: u64,
     /// Operations begun after healing and before a member crashed.
     pub healed: u64,
-    /// Operations among [`healed`](Self::healed) that were refused or not answered.
+    /// Operations among those of `healed` that were refused or not answered.
     pub healed_refused: u64,
     /// Writes acknowledged.
     pub acknowledged: u64,
@@ -58,7 +58,8 @@ pub struct Counts {
     pub walks: u64,
     /// How long after healing every chain was whole and each member of it had served, in virtual nanoseconds.
     pub recovery: Option<u64>,
-    /// How long writes or strong reads of a chain stayed away though all that they need was there, at most, in virtual nanoseconds.
+    /// The longest time in which no writes or no strong reads of a chain were served although all that they need was there, in
+    /// virtual nanoseconds.
     pub away: u64,
     /// How long after healing the last node was ready, in virtual nanoseconds.
     pub ready: Option<u64>,

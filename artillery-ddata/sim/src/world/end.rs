@@ -197,8 +197,8 @@ impl World {
         Ok(())
     }
 
-    /// Checks the clients' histories and puts the result together. What clients saw weighs more than a broken
-    /// invariant, and that more than a poor end.
+    /// Checks the clients' histories and makes the result. A violation that clients saw comes before a broken invariant, and
+    /// that before a failed check at the end.
     pub(super) fn finish(mut self, failure: Option<Failure>) -> Outcome {
         self.count();
         let seen = self.check_histories();

@@ -351,8 +351,8 @@ impl World {
         Ok(())
     }
 
-    /// A founder restarted while the cluster was formed, and its place is lost; or others formed a second one meanwhile, whose
-    /// nodes would refuse the clients of this one. Whoever runs these nodes starts all again.
+    /// The operator restarts all nodes. Either a founder restarted while the cluster was formed, and its place is lost. Or
+    /// others formed a second cluster meanwhile, whose nodes would refuse the clients of this one.
     fn restart_all(&mut self, why: &str) {
         self.trace.line(self.now, |out| write!(out, "{why}: all nodes restart"));
         for index in 0..self.nodes.len() {

@@ -100,7 +100,7 @@ impl World {
         }
     }
 
-    /// Sets of nodes that reach each other, with a majority of those that keep the log and a serving member of each chain.
+    /// Sets of nodes that reach each other, with a majority of the nodes that keep the log and a serving member of each chain.
     fn able(&self) -> Vec<u32> {
         let Some(control) = &self.control else { return Vec::new() };
         if self.is_disturbed() {

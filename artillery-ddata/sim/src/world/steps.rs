@@ -381,7 +381,7 @@ impl World {
     }
 }
 
-/// Whether the turn of the chain can still receive this input.
+/// Whether the present turn of the chain can still receive this input.
 fn has_room(turns: &[(usize, Received)], work: &Work) -> bool {
     let full = |turn: &Received| !turn.frames.is_empty() || !turn.writes.is_empty();
     !work.input.adds() || !turns.iter().any(|(slot, turn)| *slot == work.slot && full(turn))

@@ -203,7 +203,7 @@ async fn a_watch_says_that_one_of_its_chains_refuses_for_good() {
     let kv = connect(&cluster, &node).await.kv().with_timeout(Duration::from_secs(1));
     let mut from = crate::Frontier::default();
     for chain in [ChainId(0), ChainId(1)] {
-        from.raise(routing.life(), chain, Sequence(0));
+        from.raise(routing.history_id(), chain, Sequence(0));
     }
     let key =
         (0..).map(|n| format!("k{n}")).find(|key| crate::control::chain_of(key.as_bytes(), 2) == ChainId(0)).unwrap();

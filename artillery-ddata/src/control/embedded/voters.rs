@@ -130,7 +130,7 @@ impl EmbeddedInner {
             let replication = metrics.replication.as_ref();
             ids.iter().filter(|&&id| id != self.me).all(|id| {
                 let matched = replication.and_then(|replication| replication.get(id)).copied().flatten();
-                matched.is_some_and(|matched| matched.index + NEARLY >= last)
+                matched.is_some_and(|matched| matched.index + MAX_VOTER_LAG >= last)
             })
         });
         // It fails if the group's part here has ended: then so has the leadership, and with it this change.
@@ -139,7 +139,7 @@ impl EmbeddedInner {
 }
 
 /// Entries that a new voter may lack: some are always under way.
-const NEARLY: u64 = 8;
+const MAX_VOTER_LAG: u64 = 8;
 
 fn done(term: Term, written: Written) -> Result<(), AppendError> {
     match written {

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use artillery_core::MemberId;
-use artillery_proto::runner::{ChainOrder, ChainStatus, Lease, Word};
+use artillery_proto::runner::{ChainOrder, ChainReadiness, Lease, Word};
 use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::{
@@ -57,5 +57,5 @@ pub(crate) struct ChainParts {
     /// Bytes of reads, and of writes, that wait for the task.
     pub(crate) queue_bytes: usize,
     /// Shown how the chain stands. Receivers are not woken when only its progress changes.
-    pub(crate) standing: watch::Sender<ChainStatus>,
+    pub(crate) standing: watch::Sender<ChainReadiness>,
 }

@@ -17,7 +17,7 @@ use crate::{
 };
 
 /// So many bytes of them wait at most; beyond that the others wait for their turn, as all that isn't ready does.
-const MOST: usize = SMALL;
+const MAX_READY_BYTES: usize = SMALL;
 
 /// The answers of one stream that are ready.
 pub(super) struct ReadyAnswers {
@@ -52,11 +52,11 @@ impl ReadyAnswers {
     fn push(&self, number: u64, reply: Reply) -> Result<(), Reply> {
         let bytes = budget::of_reply(&reply);
         let waiting = &mut *self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-        if waiting.batch.bytes() + bytes > MOST {
+        if waiting.batch.bytes() + bytes > MAX_READY_BYTES {
             return Err(reply);
         }
         if waiting.share.is_none() {
-            waiting.share = self.room.of(RoomKind::Answers).try_take(MOST);
+            waiting.share = self.room.of(RoomKind::Answers).try_take(MAX_READY_BYTES);
             if waiting.share.is_none() {
                 return Err(reply);
             }

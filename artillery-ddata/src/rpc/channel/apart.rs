@@ -37,7 +37,7 @@ use crate::{
 };
 
 /// Tells a node that nobody wants to know any more.
-const UNWANTED: u32 = 3;
+const UNWANTED_CODE: u32 = 3;
 
 /// Large requests to one node.
 pub(super) struct LargeCalls {
@@ -135,7 +135,7 @@ struct GivenUp(FrameWriter);
 
 impl Drop for GivenUp {
     fn drop(&mut self) {
-        self.0.reset(UNWANTED);
+        self.0.reset(UNWANTED_CODE);
     }
 }
 
@@ -225,7 +225,7 @@ impl Returns {
                 while streams.try_join_next().is_some() {}
                 // Another kind is dropped, which tells the node that nobody here knows it.
                 if kind.0 == ANSWERS {
-                    streams.spawn(take_in(connection.clone(), reader, self.callers.clone()));
+                    streams.spawn(on_answer_stream(connection.clone(), reader, self.callers.clone()));
                 }
             }
             // Those that are under way see that the connection is lost.
@@ -235,7 +235,7 @@ impl Returns {
 }
 
 /// Takes in one large answer, as long as somebody wants it.
-async fn take_in(connection: Connection, mut reader: FrameReader, callers: Arc<Callers>) {
+async fn on_answer_stream(connection: Connection, mut reader: FrameReader, callers: Arc<Callers>) {
     let number = match reader.next().await {
         Ok(Some(frame)) => decode_answer_to(&frame).map_err(|error| format!("no number of a request: {error}")),
         Ok(None) => Err("a stream without an answer".to_owned()),
@@ -246,7 +246,7 @@ async fn take_in(connection: Connection, mut reader: FrameReader, callers: Arc<C
         Ok(number) => number,
         Err(reason) => return drop(violation(&connection, reason)),
     };
-    let Some((mut caller, _room)) = callers.take(number) else { return reader.stop(UNWANTED) };
+    let Some((mut caller, _room)) = callers.take(number) else { return reader.stop(UNWANTED_CODE) };
     let outcome = tokio::select! {
         biased;
         next = reader.next() => match next {
@@ -255,7 +255,7 @@ async fn take_in(connection: Connection, mut reader: FrameReader, callers: Arc<C
             Err(ReadError::Frame(error)) => Err(error.to_string()),
             Err(error) => Ok(CallOutcome::Unanswered(lost(error))),
         },
-        () = caller.closed() => return reader.stop(UNWANTED),
+        () = caller.closed() => return reader.stop(UNWANTED_CODE),
     };
     let outcome = outcome.unwrap_or_else(|reason| CallOutcome::Unanswered(violation(&connection, reason)));
     drop(caller.send(outcome));

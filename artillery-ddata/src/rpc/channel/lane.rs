@@ -37,7 +37,7 @@ const BATCH_BYTES: usize = 256 << 10;
 const BATCH: usize = 256;
 
 /// The node is told a little less time than there is, so that its refusal arrives in time to be told from silence.
-const MARGIN: Duration = Duration::from_millis(50);
+const DEADLINE_MARGIN: Duration = Duration::from_millis(50);
 
 /// One stream's worth of requests.
 pub(super) struct Lane {
@@ -220,7 +220,7 @@ impl LaneTask {
 
 /// The request that a question becomes which has so long left.
 pub(super) fn request(number: u64, question: Question, left: Duration) -> Request {
-    let left = left.saturating_sub(MARGIN.min(left / 10));
+    let left = left.saturating_sub(DEADLINE_MARGIN.min(left / 10));
     let deadline_ms = u32::try_from(left.as_millis()).unwrap_or(u32::MAX);
     let Question { chain, forwarded, operation, .. } = question;
     Request { number, chain, deadline_ms, forwarded, operation }

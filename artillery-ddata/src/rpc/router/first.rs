@@ -11,7 +11,7 @@ use tokio::time::Instant;
 
 use super::{
     CallAnswer, Router, Tried, after,
-    once::{WRITE_PATIENCE, may_doubt, patience},
+    once::{WRITE_DOUBT_AFTER, may_doubt, patience},
     pick::{Attempts, Pick},
     repeat,
 };
@@ -81,7 +81,7 @@ impl Router {
         let now = Instant::now();
         let deadline = after(now, timeout);
         let (until, told) = if may_doubt(&question) {
-            (deadline.min(now + WRITE_PATIENCE), deadline)
+            (deadline.min(now + WRITE_DOUBT_AFTER), deadline)
         } else {
             let patience = others.then(|| patience(&question, &Attempts::default())).flatten();
             let until = patience.map_or(deadline, |patience| deadline.min(now + patience));

@@ -18,11 +18,11 @@ use crate::{
 };
 
 /// A write that its head hasn't answered for so long is reason enough to ask who is head now.
-pub(super) const WRITE_PATIENCE: Duration = Duration::from_millis(250);
+pub(super) const WRITE_DOUBT_AFTER: Duration = Duration::from_millis(250);
 /// A read that one member hasn't answered for so long is put to another one.
-const READ_PATIENCE: Duration = Duration::from_millis(250);
+const READ_ATTEMPT_TIMEOUT: Duration = Duration::from_millis(250);
 /// The next one is given longer: they may all have much to do.
-const LONGEST_READ_PATIENCE: Duration = Duration::from_secs(2);
+const MAX_READ_ATTEMPT_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// What came of one try.
 pub(super) enum Tried {
@@ -75,7 +75,7 @@ impl Router {
             Err(error) => return Tried::Nothing(error),
         };
         let until = patience.map_or(deadline, |patience| deadline.min(Instant::now() + patience));
-        let doubts = may_doubt(question).then_some((WRITE_PATIENCE, self.doubts(question.chain, epoch, member)));
+        let doubts = may_doubt(question).then_some((WRITE_DOUBT_AFTER, self.doubts(question.chain, epoch, member)));
         let outcome = channel.ask(question, until, doubts).await;
         self.tried(outcome, question.chain, member, place)
     }
@@ -114,7 +114,7 @@ pub(super) fn may_doubt(question: &Question) -> bool {
 /// How long one member's answer is waited for where another may be asked. Who asks for changes wants to wait.
 pub(super) fn patience(question: &Question, attempts: &Attempts) -> Option<Duration> {
     let waits = matches!(question.operation, Operation::Read { query: Query::Changes(_), .. });
-    let patience = (READ_PATIENCE * (1 << attempts.count().min(8))).min(LONGEST_READ_PATIENCE);
+    let patience = (READ_ATTEMPT_TIMEOUT * (1 << attempts.count().min(8))).min(MAX_READ_ATTEMPT_TIMEOUT);
     (!question.operation.is_write() && !waits).then_some(patience)
 }
 

@@ -13,7 +13,7 @@ use super::Router;
 use crate::{Error, NodeId, error::NotApplied, rpc::channel::Channel};
 
 /// A connection that isn't there yet is waited for so long before somebody else is tried, or the routing is asked for.
-const CONNECT_PATIENCE: Duration = Duration::from_millis(250);
+const CONNECT_TIMEOUT: Duration = Duration::from_millis(250);
 
 #[derive(Clone)]
 pub(super) struct Peers {
@@ -35,7 +35,7 @@ impl Router {
         if channel.is_connected() {
             return Ok(channel);
         }
-        let until = deadline.min(Instant::now() + CONNECT_PATIENCE);
+        let until = deadline.min(Instant::now() + CONNECT_TIMEOUT);
         match timeout_at(until, channel.link().connected()).await {
             Ok(Ok(_)) => Ok(channel),
             Ok(Err(ConnectError::EndpointClosed)) => Err(Error::not_applied(NotApplied::Stopped)),

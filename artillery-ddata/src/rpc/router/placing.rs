@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use tokio::time::Instant;
 
-use super::{LEAST_TRY, Router};
+use super::{MIN_ATTEMPT_TIME, Router};
 use crate::{
     ChainId, ClusterId, Error, Routing, Sequence, Session,
     api::{Refusal, Reply},
@@ -31,7 +31,7 @@ impl Router {
         history: Option<ClusterId>,
         deadline: Instant,
     ) -> Result<Arc<Routing>, Error> {
-        let is_of = |routing: &Routing| history.is_none_or(|history| history == routing.life());
+        let is_of = |routing: &Routing| history.is_none_or(|history| history == routing.history_id());
         let routing = self.routing(deadline).await?;
         if is_of(&routing) {
             return Ok(routing);
@@ -45,9 +45,9 @@ impl Router {
     /// to no history, so only the routing here lagged behind a recovery. `None`: nothing newer is known, the session belongs to a
     /// history by now, or no time is left.
     pub(super) fn newer(&self, session: &Session, routing: &Routing, deadline: Instant) -> Option<Arc<Routing>> {
-        let newer = self.known().filter(|newer| newer.life() != routing.life())?;
-        let is_of = session.life().is_none_or(|history| history == newer.life());
-        (is_of && Instant::now() + LEAST_TRY < deadline).then_some(newer)
+        let newer = self.known().filter(|newer| newer.history_id() != routing.history_id())?;
+        let is_of = session.history_id().is_none_or(|history| history == newer.history_id());
+        (is_of && Instant::now() + MIN_ATTEMPT_TIME < deadline).then_some(newer)
     }
 }
 

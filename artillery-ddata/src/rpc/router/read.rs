@@ -10,7 +10,7 @@ use bytes::Bytes;
 use tokio::time::Instant;
 
 use super::{
-    CallAnswer, CallError, Earlier, Router,
+    CallAnswer, Earlier, RequestError, Router,
     account::Account,
     check_key,
     first::First,
@@ -37,8 +37,8 @@ pub(crate) struct HowToRead {
 
 impl HowToRead {
     /// The history that its session belongs to, if it is in one that has seen something.
-    pub(crate) fn life(&self) -> Option<ClusterId> {
-        self.session.as_ref().and_then(Session::life)
+    pub(crate) fn history_id(&self) -> Option<ClusterId> {
+        self.session.as_ref().and_then(Session::history_id)
     }
 }
 
@@ -59,9 +59,9 @@ impl Router {
     pub(crate) async fn read(&self, query: Query, how: &HowToRead) -> Result<CallAnswer, Error> {
         let deadline = from_now(how.timeout);
         query.keys().iter().try_for_each(check_key).map_err(refused)?;
-        let routing = self.routing_of(how.life(), deadline).await?;
+        let routing = self.routing_of(how.history_id(), deadline).await?;
         let chain = one_chain(&routing, query.keys())?;
-        let new = how.session.as_ref().filter(|session| session.life().is_none());
+        let new = how.session.as_ref().filter(|session| session.history_id().is_none());
         let again = new.map(|session| (session, query.clone()));
         let answer = self.read_in(&routing, chain, query, how, None, deadline).await;
         if let (Err(_), Some((session, query))) = (&answer, again)
@@ -84,18 +84,18 @@ impl Router {
     ) -> Result<CallAnswer, Error> {
         let floor = match &how.session {
             None => None,
-            Some(session) => Some(session.floor(routing.life(), chain).ok_or(refused(Refusal::OtherHistory))?),
+            Some(session) => Some(session.floor(routing.history_id(), chain).ok_or(refused(Refusal::OtherHistory))?),
         };
         // Floors and positions count in one history alone, and the answering node may be in another (traps 58, 59).
         let is_bound = how.session.is_some() || matches!(query, Query::Changes(_));
-        let history = is_bound.then(|| routing.life());
+        let history = is_bound.then(|| routing.history_id());
         let operation = Operation::Read { query, mode: how.mode, floor, history };
         let mut account = self.account_of_read(&operation);
         let question = Question { chain, forwarded: false, only, operation };
         let answer = self.call(question, deadline).await;
         let answer = self.answered(&mut account, chain, how.mode, answer)?;
         if let (Some(session), Some(as_of)) = (&how.session, as_of(&answer.reply)) {
-            session.raise(routing.life(), chain, as_of);
+            session.raise(routing.history_id(), chain, as_of);
         }
         Ok(answer)
     }
@@ -149,9 +149,9 @@ impl Router {
         account: &mut Account,
         chain: ChainId,
         mode: ReadMode,
-        answer: Result<CallAnswer, CallError>,
+        answer: Result<CallAnswer, RequestError>,
     ) -> Result<CallAnswer, Error> {
-        let answer = answer.map_err(CallError::of_read);
+        let answer = answer.map_err(RequestError::of_read);
         self.read_ended(account, chain, answer.as_ref());
         answer.map_err(|error| self.unserved(chain, mode, error))
     }

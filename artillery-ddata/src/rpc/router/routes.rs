@@ -36,13 +36,13 @@ use crate::{
 };
 
 /// How long one node may take to say what it knows.
-const ASK_PATIENCE: Duration = Duration::from_secs(1);
+const ASK_TIMEOUT: Duration = Duration::from_secs(1);
 /// How long all of them together may take.
-const REFRESH: Duration = Duration::from_secs(5);
+const REFRESH_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long others may take longer than the first that says what it knows.
-const LATECOMERS: Duration = Duration::from_millis(20);
+const LATE_ANSWER_GRACE: Duration = Duration::from_millis(20);
 /// So many nodes that there is no connection to are asked beside those that there is one to.
-const STRANGERS: usize = 4;
+const MAX_UNCONNECTED: usize = 4;
 
 /// Where a router has its routing from.
 pub(crate) enum Routes {
@@ -133,13 +133,13 @@ impl Router {
     /// question goes on, for the calls that follow: a client whose calls all end early would never learn anything.
     pub(super) async fn refresh_routing(&self, deadline: Instant) {
         let (Routes::Asked(asked), Some(me)) = (&self.routes, self.me.upgrade()) else { return };
-        let until = deadline.min(Instant::now() + ASK_PATIENCE);
+        let until = deadline.min(Instant::now() + ASK_TIMEOUT);
         if asked.under_way.swap(true, Ordering::AcqRel) {
             drop(timeout_at(until, asked.asking.lock()).await);
             return;
         }
         let going_on = self.carrier.runtime.spawn(async move {
-            drop(me.refresh_within(REFRESH).await);
+            drop(me.refresh_within(REFRESH_TIMEOUT).await);
             if let Routes::Asked(asked) = &me.routes {
                 asked.under_way.store(false, Ordering::Release);
             }
@@ -170,7 +170,7 @@ impl Router {
             None => self.ask_candidates(asked, deadline).await,
         };
         let Some(routing) = routing else { return Err(Error::not_applied(NotApplied::TimedOut)) };
-        Ok(self.learn(asked, routing))
+        Ok(self.on_routing(asked, routing))
     }
 
     /// Asks all nodes that are connected, of whom some may be gone and some may lag behind, and some that aren't: whoever
@@ -181,7 +181,7 @@ impl Router {
         let (connected, others): (Vec<_>, Vec<_>) = routing.nodes.keys().partition(|&&node| peers.is_connected(node));
         let is_member = |node: NodeId| routing.chains.iter().flat_map(ChainConfig::serving).any(|id| id.node == node);
         let (members, spares): (Vec<_>, Vec<_>) = others.into_iter().partition(|&&node| is_member(node));
-        for &node in connected.into_iter().chain(members.into_iter().chain(spares).take(STRANGERS)) {
+        for &node in connected.into_iter().chain(members.into_iter().chain(spares).take(MAX_UNCONNECTED)) {
             let Ok(channel) = self.channel(node) else { continue };
             asked.spawn_on(async move { ask_routing(&channel, deadline).await }, &self.carrier.runtime);
         }
@@ -190,7 +190,7 @@ impl Router {
         while let Ok(Some(answer)) = timeout_at(until, asked.join_next()).await {
             if let Ok(Some(answer)) = answer {
                 heard = Some(heard.map_or(answer.clone(), |heard| heard.merged(answer)));
-                until = until.min(Instant::now() + LATECOMERS);
+                until = until.min(Instant::now() + LATE_ANSWER_GRACE);
             }
         }
         heard
@@ -201,7 +201,7 @@ impl Router {
         let known = asked.known.borrow().clone();
         let addrs = known.nodes.values().flat_map(|node| node.addrs.clone()).chain(asked.candidates.all());
         for addr in addrs {
-            let until = deadline.min(Instant::now() + ASK_PATIENCE);
+            let until = deadline.min(Instant::now() + ASK_TIMEOUT);
             if let Ok(Ok(connection)) = timeout_at(until, endpoint.connect(addr)).await
                 && let Ok(Some(routing)) = ask_on(&connection, until, false).await
             {
@@ -212,7 +212,7 @@ impl Router {
     }
 
     /// Takes in what is newer, and lets go of nodes that are gone.
-    fn learn(&self, asked: &LearnedRoutes, new: Routing) -> Arc<Routing> {
+    fn on_routing(&self, asked: &LearnedRoutes, new: Routing) -> Arc<Routing> {
         asked.known.send_if_modified(|known| {
             let merged = known.merged(new);
             let changed = **known != merged;
@@ -273,7 +273,7 @@ impl Router {
 
 async fn ask_routing(channel: &Channel, deadline: Instant) -> Option<Routing> {
     let question = Question { chain: ChainId(0), forwarded: true, only: None, operation: Operation::Routing };
-    let until = deadline.min(Instant::now() + ASK_PATIENCE);
+    let until = deadline.min(Instant::now() + ASK_TIMEOUT);
     timeout_at(until, channel.link().connected()).await.ok()?.ok()?;
     match channel.ask(&question, until, NO_DOUBTS).await {
         CallOutcome::Answered(response) => match response.answer {

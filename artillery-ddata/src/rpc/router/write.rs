@@ -12,7 +12,7 @@ use std::{
 use tokio::time::{Instant, timeout_at};
 
 use super::{
-    CallAnswer, CallError, Earlier, Router,
+    CallAnswer, Earlier, RequestError, Router,
     account::Account,
     check_key, check_value,
     first::First,
@@ -165,8 +165,8 @@ impl Router {
         let deadline = from_now(how.timeout);
         self.check(&write)?;
         let session = how.session.as_ref();
-        let routing = self.routing_of(session.and_then(Session::life), deadline).await?;
-        let new = session.filter(|session| session.life().is_none());
+        let routing = self.routing_of(session.and_then(Session::history_id), deadline).await?;
+        let new = session.filter(|session| session.history_id().is_none());
         let again = new.map(|session| (session, write.clone()));
         let outcome = self.write_in(&routing, write, &how, deadline).await;
         // Under the same id nothing is done twice.
@@ -189,7 +189,7 @@ impl Router {
     ) -> Result<(CallAnswer, RequestId), Error> {
         let chain = one_chain(routing, write.keys())?;
         // The node that answers may be in another history than the one that is known here (trap 58).
-        let history = how.session.as_ref().map(|_| routing.life());
+        let history = how.session.as_ref().map(|_| routing.history_id());
         let placed = PlacedWrite { cluster: routing.cluster, chain, history, write };
         let outcome = match how.request_id {
             Some(id) => self.write_under(placed, id, deadline).await.map(|answer| (answer, id)),
@@ -197,7 +197,7 @@ impl Router {
         };
         let (answer, id) = outcome?;
         if let (Some(session), Some(sequence)) = (&how.session, as_of(&answer.reply)) {
-            session.raise(routing.life(), chain, sequence);
+            session.raise(routing.history_id(), chain, sequence);
         }
         Ok((answer, id))
     }
@@ -220,8 +220,8 @@ impl Router {
         };
         let outcome = match self.call_again(placed.under(key()), deadline, Earlier::Unremembered, renews).await {
             Ok(answer) => Ok(answer),
-            Err(CallError::Certainly(error)) => Err(error),
-            Err(CallError::Perhaps(reason)) => return Err(Error::unknown(reason, id)),
+            Err(RequestError::Certainly(error)) => Err(error),
+            Err(RequestError::Perhaps(reason)) => return Err(Error::unknown(reason, id)),
         };
         self.requests.settled(id.chain, id.session, id.number);
         outcome
@@ -256,16 +256,16 @@ impl Router {
             };
             match self.call_again(question, deadline, earlier, leaves).await {
                 Ok(answer) => return Ok((answer, id)),
-                Err(CallError::Certainly(Error::Refused {
+                Err(RequestError::Certainly(Error::Refused {
                     reason: Refusal::SessionExpired | Refusal::Forgotten,
                     ..
                 })) => {
                     self.requests.forget(chain, session);
                 }
-                Err(CallError::Certainly(Error::Refused { reason: Refusal::SessionFull, .. }))
+                Err(RequestError::Certainly(Error::Refused { reason: Refusal::SessionFull, .. }))
                     if left.load(Ordering::Relaxed) => {}
-                Err(CallError::Certainly(error)) => return Err(error),
-                Err(CallError::Perhaps(reason)) => {
+                Err(RequestError::Certainly(error)) => return Err(error),
+                Err(RequestError::Perhaps(reason)) => {
                     if reason == Unknown::SessionExpired {
                         self.requests.forget(chain, session);
                     }
@@ -305,8 +305,8 @@ impl Router {
         let question = Question { chain, forwarded: false, only: None, operation };
         match self.call(question, deadline).await {
             Ok(CallAnswer { reply: Reply::Committed(done), .. }) => Ok(done.version),
-            Ok(_) | Err(CallError::Perhaps(_)) => Err(Error::not_applied(NotApplied::TimedOut)),
-            Err(CallError::Certainly(error)) => Err(error),
+            Ok(_) | Err(RequestError::Perhaps(_)) => Err(Error::not_applied(NotApplied::TimedOut)),
+            Err(RequestError::Certainly(error)) => Err(error),
         }
     }
 

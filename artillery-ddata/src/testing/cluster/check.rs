@@ -15,7 +15,7 @@ use crate::{
 };
 
 /// How long the members may take to agree, in virtual time.
-const PATIENCE: Duration = Duration::from_secs(120);
+const AGREEMENT_TIMEOUT: Duration = Duration::from_secs(120);
 /// How long each of the last reads may take, where members are crashed.
 const LAST_READ: Duration = Duration::from_secs(10);
 
@@ -122,7 +122,7 @@ impl ClusterState {
             if (0..self.routing.chains.len() as u32).map(ChainId).all(agree) {
                 return Ok(());
             }
-            if waited >= PATIENCE {
+            if waited >= AGREEMENT_TIMEOUT {
                 return Err(format!("the members don't agree after {waited:?}: {statuses:#?}"));
             }
             sleep(step).await;

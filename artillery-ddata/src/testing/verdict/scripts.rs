@@ -17,7 +17,7 @@ use crate::{
 };
 
 /// Contents that one script may have left which are looked at, at most.
-pub(super) const MOST: usize = 1000;
+pub(super) const MAX_CONTENTS: usize = 1000;
 
 /// The keys that a script changes if all goes well, once for each step.
 pub(super) fn changing(script: &ScriptWrite) -> impl Iterator<Item = &Bytes> {
@@ -166,7 +166,7 @@ pub(super) fn perhaps(script: &ScriptWrite, key: &Bytes, content: &Content) -> V
             contents.retain(|now| group_ran(group, key, at, now).is_none());
         }
         contents.extend(ran);
-        if contents.len() >= MOST {
+        if contents.len() >= MAX_CONTENTS {
             break;
         }
     }

@@ -117,7 +117,7 @@ impl<'a> Search<'a> {
             }
             _ => match pass(point, self.known.key, &state.content) {
                 Ok(contents) => {
-                    self.undecided |= contents.len() + 1 >= scripts::MOST;
+                    self.undecided |= contents.len() + 1 >= scripts::MAX_CONTENTS;
                     let next = |content| SearchState { at: state.at + 1, content, ..state.clone() };
                     self.states.extend(contents.into_iter().map(next));
                 }
@@ -140,7 +140,7 @@ impl<'a> Search<'a> {
         let values = match write {
             Write::Script(script) => {
                 let values = scripts::perhaps(script, self.known.key, &state.content);
-                self.undecided |= values.len() + 1 >= scripts::MOST;
+                self.undecided |= values.len() + 1 >= scripts::MAX_CONTENTS;
                 values
             }
             write => apply(write, self.known.key, &state.content).into_iter().collect(),

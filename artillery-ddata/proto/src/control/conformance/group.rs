@@ -116,7 +116,7 @@ pub async fn catch_up(rig: &impl Rig) {
     case.part(&[&rest], &[]);
     let before = rig.configs(cut_off);
     let mut last = before.applied();
-    for _ in 0..MANY {
+    for _ in 0..CATCH_UP_ENTRIES {
         last = case.commit(&rest).await;
     }
     case.still().await;
@@ -155,7 +155,7 @@ pub async fn unknown_then_refused(rig: &impl Rig) {
     let (next, term) = case.leader(&rig.nodes()).await;
     case.is_taken(next, term, at, &change).await;
 
-    for _ in 0..MANY {
+    for _ in 0..CATCH_UP_ENTRIES {
         case.commit(&rig.nodes()).await;
     }
     let entries = case.agree(case.commit(&rig.nodes()).await).await;
@@ -189,11 +189,11 @@ pub async fn unknown_then_taken(rig: &impl Rig) {
 }
 
 /// How many steps of two milliseconds a test waits for something that must happen: a minute, far longer than it takes.
-const PATIENCE: usize = 30_000;
+const WAIT_STEPS: usize = 30_000;
 /// How many steps a test waits where nothing may happen: ten seconds, longer than elections take.
-const STILL: usize = 5_000;
+const QUIET_STEPS: usize = 5_000;
 /// A large number of entries for a node to catch up with.
-const MANY: usize = 20;
+const CATCH_UP_ENTRIES: usize = 20;
 
 struct Case<'a, R> {
     rig: &'a R,
@@ -229,7 +229,7 @@ impl<'a, R: Rig> Case<'a, R> {
     }
 
     async fn wait<T>(&self, what: &str, mut found: impl FnMut() -> Option<T>) -> T {
-        for _ in 0..PATIENCE {
+        for _ in 0..WAIT_STEPS {
             if let Some(found) = found() {
                 return found;
             }
@@ -278,7 +278,7 @@ impl<'a, R: Rig> Case<'a, R> {
     }
 
     async fn commit_such(&self, among: &[MemberId], change: impl Fn(MemberId) -> ConfigChange) -> LogIndex {
-        for _ in 0..PATIENCE {
+        for _ in 0..WAIT_STEPS {
             let (leader, term) = self.leader(among).await;
             let at = self.rig.configs(leader).applied().next();
             if self.rig.append(leader, term, at, change(leader)).await.is_ok() {
@@ -310,7 +310,7 @@ impl<'a, R: Rig> Case<'a, R> {
     }
 
     async fn still(&self) {
-        for _ in 0..STILL {
+        for _ in 0..QUIET_STEPS {
             self.rig.pass().await;
         }
     }
@@ -349,7 +349,7 @@ impl<'a, R: Rig> Case<'a, R> {
 
     /// Repeats a proposal until its outcome is known: answers may be lost.
     async fn again(&self, node: MemberId, term: Term, at: LogIndex, change: &ConfigChange) -> Result<(), AppendError> {
-        for _ in 0..PATIENCE {
+        for _ in 0..WAIT_STEPS {
             let done = self.rig.append(node, term, at, change.clone()).await;
             if !matches!(done, Err(AppendError::OutcomeUnknown(_))) {
                 return done;

@@ -39,7 +39,7 @@ struct PendingGrant {
 }
 
 /// The most renewals that wait for the next round. Each node has one or two under way.
-const MOST: usize = 4096;
+const MAX_PENDING_GRANTS: usize = 4096;
 
 impl Coordinator {
     pub(super) fn renewal(&mut self, now: Timestamp, from: MemberId, renewal: Renewal) {
@@ -70,7 +70,7 @@ impl Coordinator {
         }
         let joins = self.is(Mutant::JoinRound);
         let Some(LeaderTerm { grants, .. }) = &mut self.leading else { return };
-        if grants.next.len() < MOST {
+        if grants.next.len() < MAX_PENDING_GRANTS {
             let queue = if joins && grants.round.is_some() { &mut grants.asked } else { &mut grants.next };
             queue.push(waiting);
         }

@@ -11,7 +11,7 @@ use crate::{
 };
 
 /// A resignation that has led to no removal for so many times `suspect` is taken back.
-const STUCK: u32 = 2;
+const RESIGNATION_SUSPECTS: u32 = 2;
 
 /// How far a node has come with leaving, as this term's leader knows it.
 #[derive(Clone, Copy, Default, Debug)]
@@ -109,7 +109,7 @@ impl View<'_> {
         let Some(leaver) = self.nodes.get(&id).map(|seen| seen.leaver) else { return false };
         let alone = |config: &ChainConfig| config.serving().all(|other| other == id || self.is_gone(other));
         let mut chains = configs.iter().filter(|config| config.role(id) == Some(Role::Serving));
-        let late = self.now - leaver.resigned >= self.settings.suspect * STUCK;
+        let late = self.now - leaver.resigned >= self.settings.suspect * RESIGNATION_SUSPECTS;
         chains.any(|config| late || alone(config)) && !self.is(Mutant::KeepResigned)
     }
 }

@@ -8,8 +8,8 @@ use std::{
 
 use super::{
     CoordinatorSettings, KnownNode, Mutant,
+    gray_failure::{Quarantine, Watched},
     reorder::Wish,
-    slow::{Quarantine, Watched},
 };
 use crate::{
     ChainConfig, ChainId, ChainMember, MemberId, NodeId, Role, Timestamp,
@@ -164,7 +164,7 @@ impl View<'_> {
 
     /// Whether every lease that the member may hold has certainly expired (rule 5.2): those that this leader granted, and
     /// those of earlier leaders, which it asked for before this term began.
-    fn is_out(&self, id: MemberId) -> bool {
+    fn leases_expired(&self, id: MemberId) -> bool {
         if self.is(Mutant::RemoveAtOnce) {
             return true;
         }
@@ -176,7 +176,7 @@ impl View<'_> {
 
     /// Whether a quorum has confirmed this node in a round that began behind the member's fence, or the member has resigned. A
     /// leader that hears no other node, and is heard, would remove all of them (trap 51).
-    fn is_sure(&self, id: MemberId) -> bool {
+    fn leadership_confirmed(&self, id: MemberId) -> bool {
         let heard = self.fenced.get(&id).is_some_and(|&before| self.confirmed > before);
         // That mutant runs no rounds.
         let unasked = self.is(Mutant::RemoveUnheard) || self.is(Mutant::GrantUnconfirmed);
@@ -224,7 +224,7 @@ impl View<'_> {
             return serving().collect();
         }
         let has_heir = |id| !self.has_resigned(id) || self.has_heir(config, id);
-        let may_go = |id| self.is_out(id) && self.is_sure(id) && has_heir(id);
+        let may_go = |id| self.leases_expired(id) && self.leadership_confirmed(id) && has_heir(id);
         serving().filter(|member| !(goes(member.id) && may_go(member.id))).collect()
     }
 

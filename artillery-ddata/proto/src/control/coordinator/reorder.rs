@@ -13,7 +13,7 @@ use crate::{
 };
 
 /// A reorder is given up after so many times the lease.
-const PATIENCE: u32 = 2;
+const REORDER_LEASES: u32 = 2;
 
 /// A reorder under way.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -82,7 +82,7 @@ impl Coordinator {
         if leading.reorder.is_some() {
             return Err(ReorderError::Busy);
         }
-        let until = now + self.settings.lease * PATIENCE;
+        let until = now + self.settings.lease * REORDER_LEASES;
         leading.reorder = Some(Wish { token, chain, epoch: config.epoch, order, until, said: None, closed: false });
         Ok(None)
     }

@@ -12,13 +12,13 @@ use crate::{
 };
 
 /// A voter that was not heard for so many times `suspect` is replaced.
-const PATIENCE: u32 = 4;
+const REPLACE_SUSPECTS: u32 = 4;
 
 /// A living node shows an answer within so many times `suspect`.
-const PROOF: u32 = 2;
+const PROOF_SUSPECTS: u32 = 2;
 
 /// A voter that was told that its chains end stays for so many leases; then it ends, unless it is only drained.
-const ENDS: u32 = 2;
+const LEAVING_LEASES: u32 = 2;
 
 impl Coordinator {
     pub(super) fn keep_voters(&mut self, now: Timestamp, term: Term) {
@@ -40,12 +40,12 @@ impl Coordinator {
         if let Some(asked) = self.left_since(leading) {
             return self.without_leavers(now, leading, asked);
         }
-        let patience = self.settings.suspect * PATIENCE;
+        let patience = self.settings.suspect * REPLACE_SUSPECTS;
         // Early in the term a living voter may not have had the time to speak.
         if now - leading.since < patience {
             return None;
         }
-        let lives = |id| self.lived_since(leading, id, |proven| now - proven < self.settings.suspect * PROOF);
+        let lives = |id| self.lived_since(leading, id, |proven| now - proven < self.settings.suspect * PROOF_SUSPECTS);
         let there =
             |id: &MemberId| self.can_keep(leading, *id, now, patience) && (self.voters.contains(id) || lives(*id));
         let others = wanted(&self.configs, &self.voters, Some(self.me), self.settings.max_voters, there)?;
@@ -65,7 +65,7 @@ impl Coordinator {
     /// Whether a node may end at any moment, because it was told that its chains end. If it shows a later answer it is only
     /// drained. A voter stays for a while in any case, so its answer must be later by that time.
     fn is_ending(&self, leading: &LeaderTerm, id: MemberId) -> bool {
-        let stays = if self.voters.contains(&id) { self.settings.lease * ENDS } else { Duration::ZERO };
+        let stays = if self.voters.contains(&id) { self.settings.lease * LEAVING_LEASES } else { Duration::ZERO };
         let ends = |seen: &KnownNode| seen.leaver.ends.is_some_and(|since| seen.proven < since + stays);
         leading.nodes.get(&id).is_some_and(ends)
     }
@@ -86,7 +86,7 @@ impl Coordinator {
     /// have lived since then too. While other nodes may still show that they live, there is no hurry.
     fn without_leavers(&self, now: Timestamp, leading: &LeaderTerm, asked: Timestamp) -> Option<BTreeSet<MemberId>> {
         let believes = self.is(Mutant::KeepUnproven);
-        let patience = self.settings.suspect * PATIENCE;
+        let patience = self.settings.suspect * REPLACE_SUSPECTS;
         let lived = |id| {
             self.lived_since(leading, id, |proven| proven >= asked)
                 || (believes && self.can_keep(leading, id, now, patience))
@@ -96,7 +96,7 @@ impl Coordinator {
         let known = self.configs.nodes().map(|founder| founder.id).filter(|id| !self.voters.contains(id));
         let others = self.voters.iter().copied().chain(known).filter(|&id| id != self.me);
         let all: Vec<_> = [self.me].into_iter().chain(others).collect();
-        let waits = now - asked < self.settings.suspect * PROOF && all.iter().any(|&id| may_show(id));
+        let waits = now - asked < self.settings.suspect * PROOF_SUSPECTS && all.iter().any(|&id| may_show(id));
         if waits || !is_majority(&self.voters, lived) {
             return None;
         }
@@ -112,7 +112,7 @@ impl Coordinator {
     /// (trap 69). While another leaving member is there, the log must still tell it what becomes of its chains.
     pub(super) fn releases(&self, now: Timestamp, id: MemberId) -> bool {
         let Some(leading) = &self.leading else { return false };
-        let patience = self.settings.suspect * PATIENCE;
+        let patience = self.settings.suspect * REPLACE_SUSPECTS;
         let can_keep = |founder: &NodeInfo| self.can_keep(leading, founder.id, now, patience);
         let none_stays = || {
             let view = leading.view(now, self.me, &self.settings, self.mutant, &self.outside);

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use super::{ASKED, Bootstrap, Formation, FormationMessage, Proposal};
+use super::{Bootstrap, Formation, FormationMessage, MAX_ASKED_MEMBERS, Proposal};
 use crate::{ClusterId, Timestamp};
 
 /// A node that founds a successor of its cluster first looks for one, so many times as long as other proposers wait.
-const FIRST_LOOK: u32 = 10;
+const SUCCESSOR_SEARCH_WAITS: u32 = 10;
 
 impl Formation {
     /// A free node asks members of a cluster, if it sees any. Otherwise it proposes one when enough nodes are there.
@@ -17,7 +17,7 @@ impl Formation {
             if now >= self.ask_at {
                 self.ask_at = now + self.settings.repeat;
                 let first = self.random.below(members.len() as u64) as usize;
-                for to in members.iter().cycle().skip(first).take(members.len().min(ASKED)) {
+                for to in members.iter().cycle().skip(first).take(members.len().min(MAX_ASKED_MEMBERS)) {
                     self.send(*to, FormationMessage::Ask);
                 }
             }
@@ -40,7 +40,7 @@ impl Formation {
     fn delay(&mut self) -> Duration {
         if self.settings.after.is_some() {
             // A successor may have been founded already: then this node joins that.
-            return self.settings.settle * FIRST_LOOK;
+            return self.settings.settle * SUCCESSOR_SEARCH_WAITS;
         }
         if self.founders() == 1 {
             return Duration::ZERO;

@@ -11,7 +11,7 @@ use crate::{
 };
 
 /// How far beyond the old group's numbers a recovered history begins: further than that group will ever get.
-const FAR: u64 = 1 << 20;
+const RECOVERY_INDEX_GAP: u64 = 1 << 20;
 
 /// The present configuration of each chain and the nodes of the cluster, as the entries up to some index make them.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
@@ -43,10 +43,10 @@ impl Configs {
     ///
     /// All nodes stay known, so that they hear of it.
     pub fn recovered(&self, history: History, by: MemberId, seen: Epoch, upto: LogIndex) -> Self {
-        let applied = LogIndex(upto.0.max(self.applied.0) + FAR);
+        let applied = LogIndex(upto.0.max(self.applied.0) + RECOVERY_INDEX_GAP);
         let newest = self.chains.values().map(|config| config.epoch).max().max(Some(seen)).unwrap_or_default();
         let alone = |config: &ChainConfig| ChainConfig {
-            epoch: Epoch(newest.0 + FAR),
+            epoch: Epoch(newest.0 + RECOVERY_INDEX_GAP),
             index: applied.0,
             members: vec![ChainMember { id: by, role: Role::Serving }],
             ..config.clone()

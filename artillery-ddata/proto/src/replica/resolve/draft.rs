@@ -157,9 +157,9 @@ impl<R: ReadKey> Drafts<R> {
     /// The number afterwards.
     pub(super) fn increment(&mut self, key: Bytes, by: i64) -> Result<Result<i64, RequestFailure>, StoreError> {
         // What is longer than any number need not be put together to be told from one.
-        const LONGEST: usize = 20;
+        const MAX_NUMBER_BYTES: usize = 20;
         let before = match self.length(&key)? {
-            Some(len) if len > LONGEST => return Ok(Err(RequestFailure::NotANumber)),
+            Some(len) if len > MAX_NUMBER_BYTES => return Ok(Err(RequestFailure::NotANumber)),
             _ => self.found(&key, Version::NONE)?.map(|(_, value)| value),
         };
         Ok(incremented(before, by).inspect(|&number| self.set(key, Some(decimal(number)))))

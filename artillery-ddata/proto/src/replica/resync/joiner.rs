@@ -10,7 +10,7 @@ use bytes::Bytes;
 use smallvec::SmallVec;
 
 use super::{
-    super::{Halt, Mutant, Replica, UpdateHistory, sessions::Sessions},
+    super::{Halt, Mutant, Replica, UpdateHistory, client_sessions::Sessions},
     ResyncProgress,
 };
 use crate::{

@@ -14,10 +14,10 @@ use crate::{
 };
 
 /// Calls until a store knows the order: far more than any should need for what these cases hold.
-const PATIENCE: usize = 1_000_000;
+const MAX_CALLS: usize = 1_000_000;
 
 fn begin(store: &dyn Store, chain: ChainId, from: u64, at_most: u64) -> HashedIter<'_> {
-    let found = (0..PATIENCE).find_map(|_| store.scan_hashed(chain, from, Sequence(at_most)));
+    let found = (0..MAX_CALLS).find_map(|_| store.scan_hashed(chain, from, Sequence(at_most)));
     found.expect("each call brings the order closer")
 }
 

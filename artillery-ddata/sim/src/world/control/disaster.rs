@@ -53,7 +53,7 @@ impl World {
         self.queue.push(again, super::super::Event::Control(Event::WantRecovery));
     }
 
-    /// A node that serves all chains, whole, and isn't enough to keep the log. While something is being decided there is none.
+    /// A node that serves all chains, holds everything, and is no majority of the log alone. None while a decision is pending.
     fn survivor(&self) -> Option<usize> {
         let control = self.control.as_ref()?;
         let proposes = control.nodes.iter().any(|half| half.decider.proposes());

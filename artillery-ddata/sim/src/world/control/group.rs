@@ -79,8 +79,8 @@ impl Group {
         self.sets().all(|set| 2 * set.iter().filter(|&&id| counts(id)).count() > set.len())
     }
 
-    /// The nodes that are told of what is new: all that keep the log, and the leader, which knows what it has written though it may
-    /// keep the log no longer. Other nodes learn of it with their leases, which is later.
+    /// The nodes that are told of news: all that keep the log, and the leader, which knows what it has written even if it no
+    /// longer keeps the log. Other nodes learn of it later, with their leases.
     fn hearers(&self) -> BTreeSet<MemberId> {
         #[cfg(test)]
         if self.rig.all_hear {
@@ -224,7 +224,7 @@ impl World {
         self.spread();
     }
 
-    /// Those who keep the log learn what is new, each in its own time; who is cut off from the leader doesn't.
+    /// The nodes that keep the log learn its news, each with a delay of its own. Nodes cut off from the leader don't.
     pub(super) fn spread(&mut self) {
         let Some(control) = &self.control else { return };
         let group = &control.group;

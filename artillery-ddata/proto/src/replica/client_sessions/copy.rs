@@ -1,13 +1,13 @@
 //! The table as a snapshot carries it: what committed updates say, and nothing of pending ones.
 
-use super::{ClientSession, RequestRecord, SESSION_BYTES, Sessions};
+use super::{RequestRecord, SESSION_BYTES, SessionRecords, Sessions};
 use crate::message::SessionEntry;
 
 impl Sessions {
     /// All of it, in the order in which [`add`](Self::add) wants it.
     pub(in super::super) fn copy(&self) -> Vec<SessionEntry> {
-        let of_session = |(&id, session): (_, &ClientSession)| {
-            let ClientSession { lowest, used, .. } = *session;
+        let of_session = |(&id, session): (_, &SessionRecords)| {
+            let SessionRecords { lowest, used, .. } = *session;
             let records = session.records.iter().map(|(number, record)| SessionEntry::Record {
                 number,
                 version: record.version,
@@ -23,7 +23,7 @@ impl Sessions {
     pub(in super::super) fn add(&mut self, entry: SessionEntry) {
         match entry {
             SessionEntry::Session { id, lowest, used } => {
-                let session = ClientSession { lowest, used, bytes: SESSION_BYTES, ..ClientSession::default() };
+                let session = SessionRecords { lowest, used, bytes: SESSION_BYTES, ..SessionRecords::default() };
                 if self.committed.insert(id, session).is_none() {
                     self.by_use.add(id, used);
                     self.bytes += SESSION_BYTES;

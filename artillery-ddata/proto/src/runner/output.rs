@@ -31,7 +31,7 @@ pub enum RunnerOutput<C> {
 
 /// How a chain stands at this node: what others wait for.
 #[derive(Clone, Debug, Default)]
-pub struct ChainStatus {
+pub struct ChainReadiness {
     /// The epoch in which it is open here.
     pub open: Option<Epoch>,
     /// Why it stopped serving.

@@ -17,10 +17,10 @@ use super::{
 use crate::{MemberId, NodeId, Timestamp};
 
 /// After so many renewals without an answer other nodes are asked beside the leader, which may be gone or only slow.
-const PATIENCE: u32 = 2;
+const UNANSWERED_RENEWALS: u32 = 2;
 
 /// Renewals whose answers still count.
-const REMEMBERED: usize = 64;
+const MAX_REMEMBERED_RENEWALS: usize = 64;
 
 /// What an answer to a renewal changes at this node.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -112,7 +112,7 @@ impl LeaseClient {
     }
 
     /// Takes in configurations from any node: an entry applied anywhere is decided. Returns whether they are newer.
-    pub(crate) fn learn(&mut self, configs: &Arc<Configs>) -> bool {
+    pub(crate) fn on_configs(&mut self, configs: &Arc<Configs>) -> bool {
         let news = configs.applied() > self.configs.applied();
         if news {
             self.configs = configs.clone();
@@ -240,7 +240,7 @@ impl LeaseClient {
     fn renewal(&mut self, now: Timestamp, to: MemberId) -> Renewal {
         self.number += 1;
         self.sent.insert(self.number, now);
-        while self.sent.len() > REMEMBERED {
+        while self.sent.len() > MAX_REMEMBERED_RENEWALS {
             self.sent.pop_first();
         }
         let answered = self.answered.filter(|&(by, _)| by == to).map_or(0, |(_, number)| number);
@@ -262,7 +262,7 @@ impl LeaseClient {
     fn choose(&mut self) {
         self.silent = self.silent.saturating_add(1);
         self.due.extend(self.leader);
-        if self.leader.is_none() || self.silent > PATIENCE {
+        if self.leader.is_none() || self.silent > UNANSWERED_RENEWALS {
             self.probed = self.next_probe();
             self.due.extend(self.probed.filter(|&id| Some(id) != self.leader));
         }
@@ -310,7 +310,7 @@ impl LeaseClient {
             RenewalOutcome { released: renewed.released && self.leave.is_asked(), ..RenewalOutcome::default() };
         if let Some(configs) = renewed.configs {
             let configs = Arc::<Configs>::from(configs);
-            if self.learn(&configs) {
+            if self.on_configs(&configs) {
                 learned.configs = Some(configs);
             }
         }

@@ -95,7 +95,7 @@ impl Replica {
         let Joining { asker, mut update, resolved } = joining;
         update.changes = resolved.changes;
         let sequence = update.version.sequence;
-        self.take_in(update)?;
+        self.append_ordered(update)?;
         self.writes.wait(sequence, resolved.seen, asker);
         self.answer_too_soon(sequence);
         self.commit_as_tail(now);
@@ -158,7 +158,7 @@ impl Replica {
         }
     }
 
-    fn take_in(&mut self, update: Update) -> Result<(), Halt> {
+    fn append_ordered(&mut self, update: Update) -> Result<(), Halt> {
         if update.cost() >= self.settings.large_write() {
             self.writes.large = update.version.sequence;
         }
@@ -184,7 +184,7 @@ impl Replica {
         let mut update = self.next_update(kind);
         update.request = request;
         let sequence = update.version.sequence;
-        if let Err(halt) = self.take_in(update) {
+        if let Err(halt) = self.append_ordered(update) {
             self.halt(halt);
             return None;
         }

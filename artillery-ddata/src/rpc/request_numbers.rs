@@ -7,16 +7,16 @@ use std::collections::{BTreeSet, VecDeque};
 pub(super) const MAX_UNDER_WAY: usize = 1 << 14;
 
 /// Unknown outcomes that stay askable, at most.
-const KEPT: usize = 1024;
+const MAX_UNKNOWN: usize = 1024;
 
 /// And no longer than until so many further requests were made: the nodes keep records of all that come after one.
-const SPAN: u64 = 8192;
+const MAX_UNKNOWN_SPAN: u64 = 8192;
 
 /// So many answered requests are held back by each that isn't, and no more, where nothing is stuck.
-const HELD_BACK: u64 = 4;
+const HELD_BACK_PER_OPEN: u64 = 4;
 
 /// Nor are more than these, however many are under way: a node has room for a third more in a session by default.
-const MOST_HELD_BACK: u64 = 2 * MAX_UNDER_WAY as u64;
+const MAX_HELD_BACK: u64 = 2 * MAX_UNDER_WAY as u64;
 
 /// Gives out numbers from 1 on.
 #[derive(Debug, Default)]
@@ -33,7 +33,7 @@ impl Numbers {
     pub(super) fn begin(&mut self) -> (u64, u64) {
         self.last += 1;
         self.open.insert(self.last);
-        while self.kept.front().is_some_and(|&oldest| oldest + SPAN < self.last) {
+        while self.kept.front().is_some_and(|&oldest| oldest + MAX_UNKNOWN_SPAN < self.last) {
             self.forget_oldest();
         }
         (self.last, self.lowest().unwrap_or(self.last))
@@ -52,7 +52,7 @@ impl Numbers {
     /// Its outcome is unknown, and may be asked for.
     pub(super) fn keep(&mut self, number: u64) {
         self.kept.push_back(number);
-        if self.kept.len() > KEPT {
+        if self.kept.len() > MAX_UNKNOWN {
             self.forget_oldest();
         }
     }
@@ -68,7 +68,7 @@ impl Numbers {
     pub(super) fn are_stuck(&self) -> bool {
         let since = self.open.first().map_or(0, |first| self.last - first);
         let under_way = self.open.len().saturating_sub(self.kept.len());
-        since > (HELD_BACK * under_way as u64).min(MOST_HELD_BACK)
+        since > (HELD_BACK_PER_OPEN * under_way as u64).min(MAX_HELD_BACK)
     }
 
     /// Whether none are under way.
@@ -134,17 +134,17 @@ mod tests {
         let mut numbers = Numbers::default();
         let (unknown, _) = numbers.begin();
         numbers.keep(unknown);
-        for _ in 0..SPAN {
+        for _ in 0..MAX_UNKNOWN_SPAN {
             let (number, lowest) = numbers.begin();
             assert_eq!(lowest, unknown);
             numbers.end(number);
         }
-        assert_eq!(numbers.begin(), (SPAN + 2, SPAN + 2));
-        for _ in 0..KEPT + 1 {
+        assert_eq!(numbers.begin(), (MAX_UNKNOWN_SPAN + 2, MAX_UNKNOWN_SPAN + 2));
+        for _ in 0..MAX_UNKNOWN + 1 {
             let (number, _) = numbers.begin();
             numbers.keep(number);
         }
-        numbers.end(SPAN + 2);
-        assert_eq!(numbers.begin().1, SPAN + 4, "there are only so many");
+        numbers.end(MAX_UNKNOWN_SPAN + 2);
+        assert_eq!(numbers.begin().1, MAX_UNKNOWN_SPAN + 4, "there are only so many");
     }
 }

@@ -65,7 +65,7 @@ pub(super) enum KnownRequest {
 }
 
 #[derive(Clone, Debug, Default)]
-struct ClientSession {
+struct SessionRecords {
     lowest: u64,
     used: Sequence,
     records: Ring<RequestRecord>,
@@ -73,7 +73,7 @@ struct ClientSession {
     bytes: usize,
 }
 
-impl ClientSession {
+impl SessionRecords {
     /// How many records there are of requests below `lowest`, and their bytes.
     fn below(&self, lowest: u64) -> (usize, usize) {
         let below = self.records.iter().take_while(|&(number, _)| number < lowest);
@@ -113,7 +113,7 @@ struct PendingRecord {
 /// The sessions of one chain.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Sessions {
-    committed: BTreeMap<Version, ClientSession>,
+    committed: BTreeMap<Version, SessionRecords>,
     by_use: ByUse,
     bytes: usize,
     pending: Pending,
@@ -228,7 +228,7 @@ impl Sessions {
             self.pending.bytes -= SESSION_BYTES;
             self.bytes += SESSION_BYTES;
             self.committed
-                .insert(update.version, ClientSession { used, bytes: SESSION_BYTES, ..ClientSession::default() });
+                .insert(update.version, SessionRecords { used, bytes: SESSION_BYTES, ..SessionRecords::default() });
             self.by_use.add(update.version, used);
         }
         let Some(request) = update.request else { return };

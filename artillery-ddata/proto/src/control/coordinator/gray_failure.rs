@@ -20,25 +20,25 @@ use crate::{
 };
 
 /// Two broken hops within so many times `slow` have one cause.
-const SOON: u32 = 4;
+const SAME_CAUSE_FACTOR: u32 = 4;
 /// The first quarantine of a node lasts so many times `slow`. It doubles each time that the node soon holds its chain up again.
-const AWAY: u32 = 5;
+const FIRST_QUARANTINE_FACTOR: u32 = 5;
 /// The longest quarantine is so many times the first one: its chain has a copy less meanwhile (trap 49).
-const LONGEST: u32 = 4;
+const MAX_QUARANTINE_FACTOR: u32 = 4;
 /// A node that behaved for so many times its last quarantine starts afresh.
-const TRUSTED: u32 = 4;
+const TRUST_FACTOR: u32 = 4;
 /// A path that takes less than this part of `slow` is not slow.
-const QUICK: u32 = 40;
+const QUICK_DIVISOR: u32 = 40;
 /// A slow path takes so many times as long as usual.
-const UNUSUAL: u32 = 8;
+const SLOW_FACTOR: u32 = 8;
 /// Where all other paths are as usual, a slow path takes so many times as long as usual.
-const FAR: u32 = 32;
+const LONE_SLOW_FACTOR: u32 = 32;
 /// Where all other paths are as usual, a path that takes less than this part of `slow` is not slow.
-const NEAR: u32 = 200;
+const LONE_MIN_DELAY_DIVISOR: u32 = 200;
 /// A slow path takes at least this part of what the slowest one takes.
-const AS_SLOW: u32 = 4;
+const SLOWEST_DIVISOR: u32 = 4;
 /// A suspect has stood between slow paths for this part of `slow`: queues must grow for a while before they show the cause.
-const STEADY: u32 = 2;
+const SUSPECT_DIVISOR: u32 = 2;
 
 /// The last report of a member on a chain.
 #[derive(Clone, Copy, Debug)]
@@ -100,9 +100,9 @@ impl Quarantine {
         apart: Option<MemberId>,
         longest: u32,
     ) {
-        let first = settings.slow * AWAY;
+        let first = settings.slow * FIRST_QUARANTINE_FACTOR;
         let soon = match &entry {
-            Entry::Occupied(known) => Some(*known.get()).filter(|known| now - known.since < known.away * TRUSTED),
+            Entry::Occupied(known) => Some(*known.get()).filter(|known| now - known.since < known.away * TRUST_FACTOR),
             Entry::Vacant(_) => None,
         };
         let away = soon.map_or(first, |known| (known.away * 2).min(first * longest));
@@ -136,7 +136,11 @@ impl Coordinator {
     /// Looks for members that hold up a chain.
     pub(super) fn judge(&mut self, now: Timestamp) {
         let Some(leading) = &mut self.leading else { return };
-        let longest = if self.mutant == Some(Mutant::KeepAwayForLong) { LONGEST * 16 } else { LONGEST };
+        let longest = if self.mutant == Some(Mutant::KeepAwayForLong) {
+            MAX_QUARANTINE_FACTOR * 16
+        } else {
+            MAX_QUARANTINE_FACTOR
+        };
         let mut watched = std::mem::take(&mut leading.watched);
         watched.retain(|&chain, _| self.configs.get(chain).is_some());
         for config in self.configs.iter() {
@@ -186,14 +190,15 @@ impl PathRing {
     fn slow(&self, slow: Duration) -> Vec<bool> {
         let slowest = self.0.iter().map(|&(takes, _)| takes).max().unwrap_or_default();
         let stands_out = |&(takes, usual): &(Duration, Duration), times: u32, part: u32| {
-            takes >= usual * times && takes * part * 2 >= slow && takes * AS_SLOW >= slowest
+            takes >= usual * times && takes * part * 2 >= slow && takes * SLOWEST_DIVISOR >= slowest
         };
-        let far: Vec<bool> = self.0.iter().map(|way| stands_out(way, FAR, NEAR)).collect();
-        let usual = |&(takes, usual): &(Duration, Duration)| takes < usual * UNUSUAL;
+        let far: Vec<bool> =
+            self.0.iter().map(|way| stands_out(way, LONE_SLOW_FACTOR, LONE_MIN_DELAY_DIVISOR)).collect();
+        let usual = |&(takes, usual): &(Duration, Duration)| takes < usual * SLOW_FACTOR;
         if self.0.iter().zip(&far).all(|(way, &far)| far || usual(way)) {
             return far;
         }
-        self.0.iter().map(|way| stands_out(way, UNUSUAL, QUICK)).collect()
+        self.0.iter().map(|way| stands_out(way, SLOW_FACTOR, QUICK_DIVISOR)).collect()
     }
 }
 
@@ -274,7 +279,7 @@ impl View<'_> {
         let hop = serving.windows(2).find(|hop| lacks(hop[0], hop[1]) == Some(true))?;
         let (from, to) = (hop[0], hop[1]);
         // A member at the end of two broken hops in a row is the cause of both.
-        let soon = last.filter(|(_, at)| self.now - *at < self.settings.slow * SOON);
+        let soon = last.filter(|(_, at)| self.now - *at < self.settings.slow * SAME_CAUSE_FACTOR);
         let again = |id: MemberId| soon.is_some_and(|(ends, _)| ends.contains(&id));
         let member = if again(from) && !again(to) { from } else { to };
         Some(self.guilty(member, Why::Unreached, Some([from, to])))
@@ -325,7 +330,7 @@ impl View<'_> {
         // If the tail makes no progress a hop is broken: that is no slow chain.
         let moves = self.now - self.told(config, *serving.last()?)?.moved < self.settings.slow / 2;
         // Paths may be slow for a moment by chance, while the chain is slow for another reason.
-        let long = head.slowed >= self.settings.slow && self.now - since >= self.settings.slow / STEADY;
+        let long = head.slowed >= self.settings.slow && self.now - since >= self.settings.slow / SUSPECT_DIVISOR;
         (long && moves).then(|| self.guilty(member, Why::Slow, None))
     }
 

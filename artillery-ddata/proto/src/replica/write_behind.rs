@@ -13,7 +13,7 @@ use crate::{
 };
 
 /// So many changes are put off at most: to make up for them must not take long.
-const MOST: usize = 1024;
+const MAX_PUT_OFF: usize = 1024;
 
 /// The store of one replica. Whatever is asked of it, what was put off is done first.
 pub(super) struct WriteBehindStore {
@@ -120,7 +120,7 @@ impl WriteBehindStore {
         let mut behind = self.behind();
         behind.ops += batch.ops.len();
         behind.batches.push(batch);
-        let enough = behind.ops > MOST;
+        let enough = behind.ops > MAX_PUT_OFF;
         drop(behind);
         if enough { self.settle() } else { Ok(()) }
     }

@@ -15,20 +15,20 @@ use crate::{
 /// What is committed is counted in spans of so long.
 const SPAN: Duration = Duration::from_millis(250);
 /// Less than this part of what was committed in a good span is little, whatever was committed before.
-const LITTLE: u64 = 2;
+const LITTLE_DIVISOR: u64 = 2;
 /// Over so many spans it is compared, too: what one span commits depends much on chance, what they do together doesn't.
 const SPANS: usize = 4;
 /// Less than so many quarters of what was committed in that many good spans is little.
-const LESS: u64 = 3;
+const LITTLE_QUARTERS: u64 = 3;
 /// The best is forgotten by so much with each span: by half in ten seconds.
-const FADES: u64 = 64;
+const FADE_DIVISOR: u64 = 64;
 /// And that of several spans: by half in three quarters of a minute.
-const FADES_SLOWLY: u64 = 256;
+const SLOW_FADE_DIVISOR: u64 = 256;
 
 /// So many times as long as usual is unusual.
-const UNUSUAL: u32 = 8;
+const UNUSUAL_FACTOR: u32 = 8;
 /// How long a probe took is of no interest after so long.
-const RECENT: Duration = Duration::from_secs(1);
+const PROBE_MAX_AGE: Duration = Duration::from_secs(1);
 
 /// One probe after the other.
 #[derive(Clone, Copy, Default, Debug)]
@@ -163,7 +163,7 @@ impl Probe {
 
     fn fade(&mut self) {
         if std::mem::take(&mut self.came) {
-            self.usual = self.usual.map(|usual| usual + usual / FADES as u32);
+            self.usual = self.usual.map(|usual| usual + usual / FADE_DIVISOR as u32);
         }
     }
 
@@ -196,9 +196,9 @@ impl ThroughputMonitor {
 
     /// Whether the way to the successor takes far longer than it does as a rule, and no less than `least`.
     pub(super) fn is_far(&self, least: Duration) -> bool {
-        let took = if self.looked - self.hop.came_at < RECENT { self.hop.took } else { Duration::ZERO };
+        let took = if self.looked - self.hop.came_at < PROBE_MAX_AGE { self.hop.took } else { Duration::ZERO };
         let takes = self.hop.waits.map_or(took, |(_, since)| took.max(self.looked - since));
-        takes >= least && self.hop.usual.is_some_and(|usual| takes >= usual * UNUSUAL)
+        takes >= least && self.hop.usual.is_some_and(|usual| takes >= usual * UNUSUAL_FACTOR)
     }
 
     pub(super) fn committed(&mut self, bytes: usize) {
@@ -223,7 +223,7 @@ impl ThroughputMonitor {
         self.last[self.next] = done;
         self.next = (self.next + 1) % SPANS;
         let lately = CommittedBytes::sum(&self.last);
-        let little = done.is_less(1, LITTLE, self.best) || lately.is_less(LESS, 4, self.most);
+        let little = done.is_less(1, LITTLE_DIVISOR, self.best) || lately.is_less(LITTLE_QUARTERS, 4, self.most);
         // Where there was nothing to do, little was done.
         let wanted = self.busy_for * 4 >= passed * 3;
         // For a moment: perhaps those who want something wait for this very member to take it in.
@@ -234,8 +234,8 @@ impl ThroughputMonitor {
             since if little && wanted => since.or(Some(self.since)),
             _ => None,
         };
-        self.best = done.best(self.best, FADES);
-        self.most = lately.best(self.most, FADES_SLOWLY);
+        self.best = done.best(self.best, FADE_DIVISOR);
+        self.most = lately.best(self.most, SLOW_FADE_DIVISOR);
         self.hop.fade();
         self.commit.fade();
         (self.since, self.busy_for, self.before) = (now, Duration::ZERO, self.committed);

@@ -2,14 +2,14 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use super::{CoordinatorSettings, leave::Leaver, slow::LastReport};
+use super::{CoordinatorSettings, gray_failure::LastReport, leave::Leaver};
 use crate::{
     ChainId, Timestamp,
     control::{NodeInfo, message::Promotion},
 };
 
 /// Answers that are remembered for each node.
-const ANSWERS: usize = 16;
+const REMEMBERED_ANSWERS: usize = 16;
 
 /// A node that has renewed in this term.
 #[derive(Clone, Debug)]
@@ -62,7 +62,7 @@ impl KnownNode {
     pub(super) fn answered(&mut self, now: Timestamp, number: u64) {
         self.unshown.get_or_insert(now);
         self.answered.push_back((number, now));
-        if self.answered.len() > ANSWERS {
+        if self.answered.len() > REMEMBERED_ANSWERS {
             self.answered.pop_front();
         }
     }

@@ -4,7 +4,7 @@ use crate::{ChainConfig, MemberId, Mode, Role};
 
 /// Where this member stands in the configuration that it entered.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Position {
+pub(super) struct ChainPosition {
     pub(super) role: Option<Role>,
     pub(super) head: Option<MemberId>,
     pub(super) tail: Option<MemberId>,
@@ -14,7 +14,7 @@ pub(super) struct Position {
     pub(super) is_tail: bool,
 }
 
-impl Position {
+impl ChainPosition {
     pub(super) fn of(config: &ChainConfig, me: MemberId) -> Self {
         let (head, tail) = (config.head(), config.tail());
         Self {

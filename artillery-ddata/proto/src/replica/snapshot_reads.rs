@@ -124,7 +124,7 @@ impl Replica {
     }
 
     /// Answers a query with the newest versions at or below `at_most`.
-    pub(super) fn look(
+    pub(super) fn read_at(
         &mut self,
         now: Timestamp,
         query: &Query,

@@ -1,6 +1,6 @@
 //! Out of the chain, for now: a newer configuration doesn't name this member (docs/DESIGN.md §5.3, §5.4).
 
-use super::{Mutant, Position, Replica, ReplicaEvent};
+use super::{ChainPosition, Mutant, Replica, ReplicaEvent};
 use crate::{
     Epoch, Version,
     api::{Refusal, Reply},
@@ -16,7 +16,7 @@ impl Replica {
         self.gate.serve(None);
         self.newest = epoch;
         self.config = None;
-        self.place = Position::default();
+        self.place = ChainPosition::default();
         self.end_outgoing();
         self.peers.clear();
         self.leave_epoch();

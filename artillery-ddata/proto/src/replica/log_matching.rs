@@ -66,7 +66,7 @@ impl Replica {
             return;
         }
         if let Some(heard) = self.peers.values().map(|peer| peer.watermark).max() {
-            self.learn(now, heard);
+            self.advance_commit(now, heard);
         }
         self.follow_heard(now);
     }

@@ -2,8 +2,8 @@
 
 use super::{
     Mutant, Replica,
-    look::{PAGE_ENTRIES, PAGE_STEPS},
     portion::Portion,
+    snapshot_reads::{PAGE_ENTRIES, PAGE_STEPS},
 };
 use crate::{
     Sequence,
