@@ -1,4 +1,4 @@
-//! Typed maps: how their keys and values become bytes, and the [`Map`] that does it.
+//! Typed maps: how their keys and values become bytes, and the [`Map`](crate::Map) that does it.
 //!
 //! A map is the set of keys that begin with its name and a zero byte. What follows is the key by an order-preserving
 //! codec ([`key`]), so that a scan meets the keys in their own order and leading fields are a prefix; the value is

@@ -3,7 +3,7 @@
 //! [`formation`] settles once which nodes found a cluster, [`placement`] puts its chains on its nodes, and [`log`] keeps the
 //! present configuration of each chain. The coordinator decides what stands in the log, and which nodes hold a lease; the
 //! lease client asks for leases; [`message`] has the messages between the two. Both are parts of
-//! [`Node`](crate::node::Node).
+//! [`Node`](crate::node::NodeMachine).
 
 pub mod conformance;
 pub(crate) mod coordinator;

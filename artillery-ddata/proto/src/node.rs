@@ -1,8 +1,8 @@
 //! The part of a node that connects the configuration log, the lease, the coordinator and the node's chains. It decides what
 //! each chain is told and when, which configuration the node claims to act by, and how the node leaves. Sans-IO.
 //!
-//! The driver hands in what happened ([`Node::handle`]), carries out the outputs ([`Node::poll_output`]), sends the
-//! renewals ([`Node::poll_renewal`]), and comes back at [`Node::next_tick`].
+//! The driver hands in what happened ([`NodeMachine::handle`]), carries out the outputs ([`NodeMachine::poll_output`]), sends the
+//! renewals ([`NodeMachine::poll_renewal`]), and comes back at [`NodeMachine::next_tick`].
 
 mod acting;
 #[cfg(feature = "mutants")]
@@ -188,7 +188,7 @@ impl NodeMachine {
         self.outputs.pop_front()
     }
 
-    /// When [`Input::Tick`] is wanted; then [`poll_renewal`](Self::poll_renewal) may have a renewal.
+    /// When [`NodeInput::Tick`] is wanted; then [`poll_renewal`](Self::poll_renewal) may have a renewal.
     pub fn next_tick(&self) -> Option<Timestamp> {
         let renewal = self.may_renew().then(|| self.holder.next_tick());
         let asks = self.holder.ask_at().filter(|_| self.acted.is_some() && self.may_ask());
@@ -209,7 +209,7 @@ impl NodeMachine {
     }
 
     /// The next due renewal: its receiver, the receiver's addresses, and the message. `progress` gives the progress of a chain
-    /// of this node. The driver hands in the answer, or that there is none ([`Input::Renewed`]).
+    /// of this node. The driver hands in the answer, or that there is none ([`NodeInput::Renewed`]).
     pub fn poll_renewal(
         &mut self,
         now: Timestamp,

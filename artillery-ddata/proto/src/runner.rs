@@ -140,7 +140,7 @@ impl<C> ChainRunner<C> {
     }
 
     /// Takes in everything that was received, and leaves the turn empty; then as many of the writes that `more` hands out of
-    /// each [line](Line) as there is room for.
+    /// each [line](WriteLine) as there is room for.
     ///
     /// `clock` is read here, behind the receipt of all of it: by an older reading a member would serve a strong read that
     /// arrived after the end of its lease, when others may have committed newer values without it (docs/DESIGN.md §6, trap

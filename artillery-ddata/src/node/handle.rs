@@ -101,7 +101,7 @@ impl Node {
     }
 
     /// What a cluster in the place of this node's names as those that it succeeds, the oldest first: what
-    /// [`NodeBuilder::found_after`] and [`NodeBuilder::join_after`] are given. Empty: the node belongs to no cluster yet.
+    /// [`NodeBuilder::found_after`](crate::NodeBuilder::found_after) and [`NodeBuilder::join_after`](crate::NodeBuilder::join_after) are given. Empty: the node belongs to no cluster yet.
     pub fn lineage(&self) -> Vec<ClusterId> {
         self.inner.data.lineage()
     }

@@ -49,7 +49,7 @@ pub struct WatchQuery {
     pub prefix: Bytes,
     /// Only behind this position; `None`: from now on, which is answered at once, by the position that now is.
     pub after: Option<Sequence>,
-    /// So many changes of the update behind that position were shown already, by [`Changes::shown`](super::Changes::shown).
+    /// So many changes of the update behind that position were shown already, by [`Changes::shown`](super::WatchReply::shown).
     pub shown: u32,
 }
 

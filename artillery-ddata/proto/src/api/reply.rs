@@ -97,7 +97,7 @@ pub struct MultiGetReply {
     pub clean: bool,
     /// By which way it was served.
     pub way: ReadPath,
-    /// As [`Read::as_of`].
+    /// As [`ReadReply::as_of`].
     pub as_of: Sequence,
 }
 
@@ -112,7 +112,7 @@ pub struct ScanReply {
     pub clean: bool,
     /// By which way it was served.
     pub way: ReadPath,
-    /// As [`Read::as_of`].
+    /// As [`ReadReply::as_of`].
     pub as_of: Sequence,
     /// The snapshot that it belongs to, by the number that this member gave it.
     pub snapshot: Option<u64>,
@@ -130,7 +130,7 @@ pub struct HashedReply {
     pub clean: bool,
     /// By which way it was served.
     pub way: ReadPath,
-    /// As [`Read::as_of`].
+    /// As [`ReadReply::as_of`].
     pub as_of: Sequence,
 }
 

@@ -3,7 +3,7 @@
 //! A refusal speaks of the attempt that it answers. Whether it speaks of the whole request depends on the attempts before
 //! it: one that nobody answered may have been taken in, or may be yet, by a head that the refusing node knows nothing
 //! of. So once an attempt went unanswered, "nothing was applied" is said only where the request's own record says so
-//! (docs/DESIGN.md §3 and §9). Clients of every kind ask [`Tries`] instead of judging refusals for themselves.
+//! (docs/DESIGN.md §3 and §9). Clients of every kind ask [`RetryState`] instead of judging refusals for themselves.
 //!
 //! ```
 //! use artillery_proto::{
@@ -41,7 +41,7 @@ pub enum Repeat {
 pub enum NextAttempt {
     /// The reply is the outcome of the request.
     Done,
-    /// Try again, under the same request id if it has one; [`Tries::give_up`] tells what to say instead, when there is no
+    /// Try again, under the same request id if it has one; [`RetryState::give_up`] tells what to say instead, when there is no
     /// time for that.
     Again,
     /// Trying again is of no use.

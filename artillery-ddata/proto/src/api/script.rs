@@ -32,7 +32,7 @@ pub struct Requirement {
     pub expected: Expected,
 }
 
-/// One step of a [`Group`].
+/// One step of a [`ScriptGroup`].
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum ScriptStep {
     /// Tells what the key holds.

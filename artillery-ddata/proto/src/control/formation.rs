@@ -1,11 +1,11 @@
 //! Forming a cluster: settled once, by all of its founders, without a coordinator.
 //!
 //! [`Formation`] is the state machine of one node, sans-IO: hand in what happened with [`Formation::handle`], take the
-//! outputs with [`Formation::poll_output`] until there are none, hand in [`Input::Tick`] at [`Formation::next_tick`].
+//! outputs with [`Formation::poll_output`] until there are none, hand in [`FormationInput::Tick`] at [`Formation::next_tick`].
 //!
 //! # How
 //!
-//! A free node that sees [`Settings::expect`] free nodes, itself among them, proposes a [`Founding`]: a fresh random
+//! A free node that sees [`FormationSettings::expect`] free nodes, itself among them, proposes a [`Bootstrap`]: a fresh random
 //! cluster id and the exact incarnations of that many nodes, the founders. A free node that is named accepts. A node accepts
 //! one proposal at a time and refuses the others for ever. Each founder tells the others, again and again, all that it knows:
 //! which founders have accepted, and its vote. A founder that knows that all accepted votes *form*; a majority of such votes
@@ -44,7 +44,7 @@
 //! and if one is replaced no majority is left; of four, three are needed.
 //!
 //! No protocol can remember for a node that forgot: a memory node that restarted counts as another incarnation. And
-//! [`Input::Replaced`] must be certain: a process that was merely paused must not act again once its node has begun
+//! [`FormationInput::Replaced`] must be certain: a process that was merely paused must not act again once its node has begun
 //! another incarnation (the driver stops a process that meets a newer incarnation of its own node).
 //!
 //! # Why it ends
@@ -178,7 +178,7 @@ impl Formation {
         self.outputs.pop_front()
     }
 
-    /// When [`Input::Tick`] is due, if ever.
+    /// When [`FormationInput::Tick`] is due, if ever.
     pub fn next_tick(&self) -> Option<Timestamp> {
         match &self.state {
             FormationState::Free if self.seen.members().next().is_some() => Some(self.ask_at),
@@ -209,7 +209,7 @@ impl Formation {
         }
     }
 
-    /// The incarnations that the accepted proposal names. The driver must hand in [`Input::Replaced`] for each that ends.
+    /// The incarnations that the accepted proposal names. The driver must hand in [`FormationInput::Replaced`] for each that ends.
     pub fn named(&self) -> impl Iterator<Item = MemberId> + '_ {
         let attempt = match &self.state {
             FormationState::Accepted(attempt) => Some(attempt),

@@ -126,7 +126,7 @@ pub enum ConfigLogError {
     Failed(String),
 }
 
-/// Entries in one order that all nodes agree on. [`Configs`] and the [`Node`](crate::node::Node) decide what they mean.
+/// Entries in one order that all nodes agree on. [`Configs`] and the [`Node`](crate::node::NodeMachine) decide what they mean.
 ///
 /// Implementations are checked by [`conformance`](super::conformance).
 pub trait ConfigLog: Send + Sync + fmt::Debug + 'static {

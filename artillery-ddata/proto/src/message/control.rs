@@ -22,11 +22,11 @@ pub enum ControlCall {
 /// What the other one says to it. Who has nothing to say ends the stream instead.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum ControlAnswer {
-    /// To [`Call::Renewal`], and of which history the one is who says it, if of any yet.
+    /// To [`ControlCall::Renewal`], and of which history the one is who says it, if of any yet.
     Renewed(Option<History>, Box<Renewed>),
-    /// To [`Call::Log`].
+    /// To [`ControlCall::Log`].
     Log(Bytes),
-    /// To [`Call::Survey`].
+    /// To [`ControlCall::Survey`].
     Surveyed(Box<Standing>),
     /// To whoever belongs to a history that is over: the cluster was recovered as this one.
     OtherHistory(History),

@@ -18,8 +18,8 @@ use crate::{
 pub const MAX_OUTSTANDING: usize = 1 << 16;
 
 /// The largest body of a request or a reply, in bytes, that shares its stream with others. A larger request has a stream
-/// of kind [`REQUESTS`](super::streams::REQUESTS) to itself, a larger reply one of kind
-/// [`ANSWERS`](super::streams::ANSWERS).
+/// of kind [`REQUESTS`](crate::wire::streams::REQUESTS) to itself, a larger reply one of kind
+/// [`ANSWERS`](crate::wire::streams::ANSWERS).
 pub const SMALL: usize = 64 << 10;
 
 /// What is asked.

@@ -61,7 +61,7 @@ pub struct RecordPiece {
     pub version: Version,
     /// The length of the whole value, in bytes.
     pub len: u32,
-    /// Bytes of the value, behind those that [`Mark::bytes`] counts: 1 to [`MAX_CHUNK`](super::message::MAX_CHUNK).
+    /// Bytes of the value, behind those that [`SnapshotCursor::bytes`] counts: 1 to [`MAX_CHUNK`](super::MAX_CHUNK).
     pub bytes: Bytes,
 }
 

@@ -27,23 +27,23 @@ pub enum NodeInput {
         /// The voters of the log's group.
         voters: BTreeSet<MemberId>,
     },
-    /// The round of [`Output::Confirm`] has ended.
+    /// The round of [`NodeOutput::Confirm`] has ended.
     Confirmed {
         /// Which round.
         round: u64,
         /// Whether a quorum has confirmed that this node still led after the round began.
         leads: bool,
     },
-    /// [`Output::Append`] has ended.
+    /// [`NodeOutput::Append`] has ended.
     Appended {
         /// The place that the proposal was to take.
         at: LogIndex,
         /// What became of the proposal.
         fate: ProposalFate,
     },
-    /// [`Output::SetVoters`] has ended, with success or without.
+    /// [`NodeOutput::SetVoters`] has ended, with success or without.
     VotersSet,
-    /// Another node renews. Answered by [`Output::Answer`], or never.
+    /// Another node renews. Answered by [`NodeOutput::Answer`], or never.
     Renewal {
         /// The sender; the driver has checked that it is this one.
         from: MemberId,
@@ -73,7 +73,7 @@ pub enum NodeInput {
     },
     /// The membership has lost this incarnation.
     Gone(MemberId),
-    /// An operator wants the serving members of a chain in this order. Answered by [`Output::Reordered`].
+    /// An operator wants the serving members of a chain in this order. Answered by [`NodeOutput::Reordered`].
     Reorder {
         /// Names the request.
         token: u64,
@@ -82,7 +82,7 @@ pub enum NodeInput {
         /// All of its serving members, head first.
         order: Vec<MemberId>,
     },
-    /// The node is to leave its chains as soon as a leader agrees. Answered by [`Output::Left`] once it has left.
+    /// The node is to leave its chains as soon as a leader agrees. Answered by [`NodeOutput::Left`] once it has left.
     Leave {
         /// When the node gives leaving up and stays; `None`: it is to stop, and asks on until it may.
         until: Option<Timestamp>,
@@ -139,7 +139,7 @@ pub enum NodeOutput {
         /// The answer.
         renewed: Renewed,
     },
-    /// The answer to [`Input::Reorder`].
+    /// The answer to [`NodeInput::Reorder`].
     Reordered {
         /// The request's token.
         token: u64,
@@ -148,7 +148,7 @@ pub enum NodeOutput {
     },
     /// The node may end: no configuration names it any more and the log can spare it, or waiting on gains nothing.
     Left,
-    /// The node is ready, for the first time: any other node may be stopped now ([`State::unready`]).
+    /// The node is ready, for the first time: any other node may be stopped now ([`NodeState::unready`]).
     Ready,
     /// The cluster was given up, and the node, which never served, hears no member of it. The node may end; its next incarnation
     /// is to join the successor.

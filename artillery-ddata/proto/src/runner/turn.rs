@@ -60,7 +60,7 @@ pub enum ChainOrder {
         /// Which cluster.
         by: ClusterId,
     },
-    /// Serve again after [`Order::Yield`].
+    /// Serve again after [`ChainOrder::Yield`].
     Proceed,
 }
 
@@ -118,7 +118,7 @@ pub struct Turn<R, W> {
     pub frames: Vec<(MemberId, ChainFrame)>,
     /// Reads.
     pub reads: Vec<R>,
-    /// Writes, but for those of the [line](super::Line) of large ones.
+    /// Writes, but for those of the [line](super::WriteLine) of large ones.
     pub writes: Vec<W>,
     /// Large writes.
     pub large_writes: Vec<W>,

@@ -119,7 +119,7 @@ fn encode<T: Serialize>(said: &EncodedCall<'_, T>, body: Bytes) -> Result<Encode
 /// The call that a frame carries.
 ///
 /// # Errors
-/// [`DecodeError`].
+/// [`ControlDecodeError`].
 pub fn decode_call(frame: &Frame) -> Result<ControlCall, ControlDecodeError> {
     let call = heard_call(frame)?;
     one_form(frame, &encode_call(&call)?)?;
@@ -145,7 +145,7 @@ fn heard_call(frame: &Frame) -> Result<ControlCall, ControlDecodeError> {
 /// The answer that a frame carries.
 ///
 /// # Errors
-/// [`DecodeError`].
+/// [`ControlDecodeError`].
 pub fn decode_answer(frame: &Frame) -> Result<ControlAnswer, ControlDecodeError> {
     let answer = heard_answer(frame)?;
     one_form(frame, &encode_answer(&answer)?)?;

@@ -33,7 +33,7 @@ pub fn encode(message: &FormationMessage) -> Result<Bytes, CodecError> {
 /// The message that a frame carries.
 ///
 /// # Errors
-/// [`DecodeError`].
+/// [`FormationDecodeError`].
 pub fn decode(frame: &Frame) -> Result<FormationMessage, FormationDecodeError> {
     if !frame.body.is_empty() {
         return Err(FormationDecodeError::Body(frame.body.len()));

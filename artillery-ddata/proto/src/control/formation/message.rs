@@ -100,7 +100,7 @@ pub struct ProposalProgress {
 }
 
 /// A ballot on what becomes of a proposal. The default is the lowest: it belongs to all founders, and its only verdict is
-/// [`Verdict::Form`].
+/// [`ProposalVerdict::Form`].
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default, Serialize, Deserialize)]
 pub struct Ballot {
     /// Counts the ballots on one proposal.

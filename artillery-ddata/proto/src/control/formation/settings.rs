@@ -83,10 +83,10 @@ pub struct After {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum InvalidSettings {
-    /// [`Settings::expect`].
+    /// [`FormationSettings::expect`].
     #[error("{0} founders were expected: from 1 to {MAX_FOUNDERS} are possible")]
     Expect(u16),
-    /// A time that must not be zero: [`Settings::repeat`], [`Settings::patience`], [`Settings::stagger`].
+    /// A time that must not be zero: [`FormationSettings::repeat`], [`FormationSettings::patience`], [`FormationSettings::stagger`].
     #[error("repeat, patience and stagger must not be zero")]
     ZeroTime,
     /// The cluster would succeed more than [`MAX_LINEAGE`] clusters.
