@@ -29,8 +29,10 @@ use crate::{
 /// With quinn's guess of 333 ms the first lost packet of every handshake would cost a second.
 const INITIAL_RTT: Duration = Duration::from_millis(100);
 
-/// What QUIC recommends (RFC 9002, section 7.2), and a bound that overfills no queue on the path at once.
+/// What QUIC recommends (RFC 9002, section 7.2).
 const MIN_INITIAL_WINDOW_BYTES: u64 = 14_720;
+
+/// A window that no queue on the path has trouble with at once.
 const MAX_INITIAL_WINDOW_BYTES: u64 = 1 << 20;
 
 /// Streams that the side that was dialled may have open at a time, for answers that are too large for the stream of
@@ -246,15 +248,18 @@ pub(super) fn traffic(connection: &quinn::Connection) -> Traffic {
 
 /// The node name in the peer's certificate, or why there is none.
 pub(super) fn peer_name(connection: &quinn::Connection) -> Result<String, String> {
-    let chain = connection.peer_identity().and_then(|chain| chain.downcast::<Vec<CertificateDer<'static>>>().ok());
-    let leaf = chain.as_deref().and_then(|chain| chain.first()).ok_or("no certificate was shown")?;
+    let chain = peer_chain(connection);
+    let leaf = chain.as_ref().and_then(|chain| chain.first()).ok_or("no certificate was shown")?;
     name_of(leaf).map_err(|error| error.to_string())
 }
 
 /// Whether `identity` trusts the peer's certificate.
 pub(super) fn is_trusted(connection: &quinn::Connection, identity: &Identity) -> bool {
-    let chain = connection.peer_identity().and_then(|chain| chain.downcast::<Vec<CertificateDer<'static>>>().ok());
-    chain.is_some_and(|chain| identity.trusts(&chain))
+    peer_chain(connection).is_some_and(|chain| identity.trusts(&chain))
+}
+
+fn peer_chain(connection: &quinn::Connection) -> Option<Vec<CertificateDer<'static>>> {
+    connection.peer_identity().and_then(|chain| chain.downcast().ok()).map(|chain| *chain)
 }
 
 /// The kind of a stream, which is its first byte. `None` if the stream ended before.

@@ -45,13 +45,13 @@ async fn run(
                 reporter.report(LinkState::Up(connection.clone()));
                 let gone = until_gone(&connection, shared.config.idle_timeout);
                 let Some(reason) = unless_given_up(&orders, gone).await else { return };
-                // Keep the long pause for a connection that breaks at once: it would be dialled in a tight loop.
+                // Only a connection that lasted resets the pause. One that breaks at once, again and again, must not be
+                // dialled without a pause.
                 if since.elapsed() > shared.config.redial_max {
                     backoff.reset();
                 }
                 lost(reason)
             }
-            Err(ConnectError::EndpointClosed) => ConnectError::EndpointClosed,
             Err(error) => error,
         };
         let closed = lost == ConnectError::EndpointClosed;
