@@ -1,4 +1,4 @@
-//! What can go wrong between two nodes, and what each error leaves behind.
+//! Errors: each says what went wrong and what state it leaves behind.
 
 mod transport;
 
@@ -11,14 +11,14 @@ pub use transport::{
     CloseReason, ConnectError, DatagramError, FrameError, ReadError, Refusal, VersionRange, WriteError,
 };
 
-/// Why no identity could be made. Nothing was bound or sent.
+/// Why no identity could be made. No socket was bound and nothing was sent.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum IdentityError {
     /// The cluster secret is so short that it could be guessed.
     #[error("the secret has {len} bytes, at least {min} are needed")]
     SecretTooShort {
-        /// Its bytes.
+        /// Its length in bytes.
         len: usize,
         /// Bytes needed.
         min: usize,
@@ -40,7 +40,7 @@ pub enum IdentityError {
     /// The certificate has no DNS name among its subject alternative names.
     #[error("the certificate names no node: it needs a DNS name among its subject alternative names")]
     NoNodeName,
-    /// An identity that is to take another's place has another name: a node keeps its name for all its life.
+    /// An identity that replaces another one has another name. A node never changes its name.
     #[error("the identity is of {given:?}, not of {here:?}")]
     OtherName {
         /// The node's name.
@@ -48,7 +48,7 @@ pub enum IdentityError {
         /// The name in the identity that was given.
         given: String,
     },
-    /// Key and certificate were refused by the TLS library.
+    /// The TLS library refused key and certificate.
     #[error("the certificate can't be used: {0}")]
     Unusable(String),
 }
@@ -58,7 +58,7 @@ pub enum IdentityError {
 #[error("{field}: {problem}")]
 #[non_exhaustive]
 pub struct ConfigError {
-    /// Its name.
+    /// Its field.
     pub field: &'static str,
     /// What is wrong with it.
     pub problem: String,
@@ -68,7 +68,7 @@ pub struct ConfigError {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BindError {
-    /// The settings make no sense; every problem is listed.
+    /// Settings make no sense. All problems are listed.
     #[error("bad settings: {}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
     Config(Vec<ConfigError>),
     /// The identity can't be used.
@@ -79,19 +79,19 @@ pub enum BindError {
     Socket {
         /// The address that was asked for.
         addr: SocketAddr,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
 }
 
-/// Why a member's payload was not changed.
+/// Why a node's payload was not changed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PayloadError {
     /// The payload is too large.
     #[error("a payload of {len} bytes, at most {limit} are allowed")]
     TooLarge {
-        /// Its bytes.
+        /// Its length in bytes.
         len: usize,
         /// Bytes allowed: [`Member::MAX_PAYLOAD`](crate::Member::MAX_PAYLOAD).
         limit: usize,
@@ -107,7 +107,7 @@ pub enum PayloadError {
 #[non_exhaustive]
 pub enum StartError {
     /// Neither a secret nor an identity was given.
-    #[error("who may join? give a secret or an identity")]
+    #[error("no identity: give a secret or an identity")]
     NoIdentity,
     /// The secret or the name can't be used.
     #[error(transparent)]
@@ -124,7 +124,7 @@ pub enum StartError {
     /// The endpoint could not be opened.
     #[error(transparent)]
     Bind(#[from] BindError),
-    /// The node listens on all addresses, and it can't be found out which one others should dial.
-    #[error("which address shall others dial? give one to advertise, or listen on one")]
+    /// The node listens on all addresses, and the address that other nodes should dial is unknown.
+    #[error("no address that other nodes can dial: give one to advertise, or listen on one")]
     NoAdvertisableAddress,
 }

@@ -14,6 +14,7 @@
 //! networks without multicast.
 //!
 //! ```no_run
+//! # #[cfg(feature = "net")]
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
 //! use artillery_core::{Cluster, MemberEvent};
 //!
@@ -40,6 +41,7 @@
 //! [`Service`](transport::Service).
 //!
 //! ```no_run
+//! # #[cfg(feature = "net")]
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
 //! use std::sync::Arc;
 //!

@@ -1,8 +1,9 @@
-//! One QUIC endpoint per node: who may speak, long-lived streams of frames, datagrams, and links that are re-dialled.
+//! One QUIC endpoint for each node: admission of peers, long-lived streams of frames, datagrams, and links that are
+//! dialled again.
 //!
-//! A node dials for what it *sends*: the side that dialled opens streams and sends datagrams, the other one takes them
-//! in through its [`Service`] and answers on bidirectional streams, or on a few unidirectional ones of its own. So two nodes that send to each other have two
-//! connections, and nobody has to decide which of two is to be kept.
+//! A node dials for what it *sends*. The side that dialled opens streams and sends datagrams. The other side receives
+//! them through its [`Service`], and answers on bidirectional streams or on a few unidirectional streams of its own. So
+//! two nodes that send to each other have two connections, and never need to agree on which of two to keep.
 
 mod accept;
 mod codes;
@@ -40,7 +41,7 @@ pub use peer::{LocalInfo, PROTOCOL_VERSIONS, PeerInfo, PeerKind};
 pub use service::{IncomingStream, Service};
 pub use stream::{FrameBatch, FrameReader, FrameWriter};
 
-/// Doors for the fuzz targets, which stand outside this crate.
+/// Entry points for the fuzz targets, which stand outside this crate.
 #[cfg(fuzzing)]
 #[allow(missing_docs)]
 pub(crate) mod fuzzing {

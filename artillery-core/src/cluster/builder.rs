@@ -1,4 +1,4 @@
-//! How a node is described, and started.
+//! How a node is described and started.
 
 use std::{
     collections::BTreeMap,
@@ -78,13 +78,13 @@ impl ClusterBuilder {
         }
     }
 
-    /// The cluster's name (`artillery`). Nodes of other clusters are not let in.
+    /// The cluster's name (`artillery`). Nodes of other clusters are refused.
     pub fn cluster(mut self, name: impl Into<String>) -> Self {
         self.cluster = name.into();
         self
     }
 
-    /// The node's stable name, for [`ClusterBuilder::secret`] (a random one).
+    /// The node's stable name, used with [`ClusterBuilder::secret`] (a random one).
     pub fn name(mut self, name: impl Into<String>) -> Self {
         self.name = Some(name.into());
         self
@@ -96,7 +96,7 @@ impl ClusterBuilder {
         self
     }
 
-    /// The node's identity, in place of a name and a secret.
+    /// The node's identity, instead of a name and a secret.
     pub fn identity(mut self, identity: Identity) -> Self {
         self.identity = Some(identity);
         self
@@ -108,13 +108,13 @@ impl ClusterBuilder {
         self
     }
 
-    /// Which life of the node this is (a new one).
+    /// Which incarnation of the node this is (a new one).
     pub fn incarnation(mut self, incarnation: Incarnation) -> Self {
         self.incarnation = Some(incarnation);
         self
     }
 
-    /// The formation that the node belongs to already, if it does.
+    /// The formation that the node belongs to already, if any.
     pub fn cluster_id(mut self, id: Option<ClusterId>) -> Self {
         self.cluster_id = id;
         self
@@ -126,25 +126,27 @@ impl ClusterBuilder {
         self
     }
 
-    /// Address that others dial, where it differs from the one listened on; port 0 stands for the one listened on.
+    /// The address that other nodes dial, if it differs from the one listened on. Port 0 stands for the port listened
+    /// on.
     pub fn advertise(mut self, addr: SocketAddr) -> Self {
         self.transport.advertise = Some(addr);
         self
     }
 
-    /// How the endpoint talks. Replaces what [`ClusterBuilder::listen`] and [`ClusterBuilder::advertise`] have set.
+    /// Settings of the endpoint. They replace what [`ClusterBuilder::listen`] and [`ClusterBuilder::advertise`] have
+    /// set.
     pub fn transport(mut self, config: TransportConfig) -> Self {
         self.transport = config;
         self
     }
 
-    /// How members watch each other ([`SwimSettings::lan`]).
+    /// Settings of the failure detector ([`SwimSettings::lan`]).
     pub fn membership(mut self, settings: SwimSettings) -> Self {
         self.membership = settings;
         self
     }
 
-    /// A place where members may be found, as `HOST:PORT`; to be called for each.
+    /// An address where a member may be found, as `HOST:PORT`. Call it once for each seed.
     pub fn seed(mut self, seed: impl Into<String>) -> Self {
         self.seeds.push(seed.into());
         self
@@ -156,7 +158,7 @@ impl ClusterBuilder {
         self
     }
 
-    /// Whether nodes are looked for, and this one announced, by multicast DNS (yes).
+    /// Whether multicast DNS announces this node and looks for others (yes).
     pub fn mdns(mut self, on: bool) -> Self {
         self.mdns = on;
         self
@@ -168,19 +170,19 @@ impl ClusterBuilder {
         self
     }
 
-    /// UDP port of multicast DNS (5353); only nodes with the same one find each other.
+    /// UDP port of multicast DNS (5353). Nodes find each other only on the same port.
     pub fn mdns_port(mut self, port: u16) -> Self {
         self.mdns_port = port;
         self
     }
 
-    /// Another way to find nodes, besides the others; to be called for each.
+    /// One more source of addresses. Call it once for each source.
     pub fn discovery(mut self, source: impl Discovery) -> Self {
         self.discovery = self.discovery.with(source);
         self
     }
 
-    /// What is built on this node: see [`Cluster::serve`].
+    /// What receives the streams and calls of peers: see [`Cluster::serve`].
     pub fn service(mut self, service: Arc<dyn Service>) -> Self {
         self.service = Some(service);
         self
@@ -193,10 +195,10 @@ impl ClusterBuilder {
         self
     }
 
-    /// Checks all that was given, binds the socket, and begins to look for others. Call it within a tokio runtime.
+    /// Checks all settings, binds the socket, and begins to look for other nodes. Call it within a tokio runtime.
     ///
     /// # Errors
-    /// [`StartError`]. That multicast DNS is not available is none: it is logged.
+    /// [`StartError`]. Missing multicast DNS is no error: it is logged.
     pub async fn start(self) -> Result<Cluster, StartError> {
         member::check(&self.payload)?;
         let seeds: Vec<Seed> = self.seeds.iter().map(|seed| seed.parse()).collect::<Result<_, _>>()?;
@@ -215,7 +217,7 @@ impl ClusterBuilder {
             record: Arc::clone(&record),
             payload: self.payload.clone(),
             cluster_id: self.cluster_id,
-            greeted: BTreeMap::new(),
+            pending: BTreeMap::new(),
         };
 
         let discovery = self.find(seeds);
@@ -230,7 +232,7 @@ impl ClusterBuilder {
         let mut tasks = JoinSet::new();
         tasks.spawn(driver.run(received));
         tasks.spawn(async move {
-            // Withdrawn when this is dropped.
+            // Dropping the sources withdraws the announcement.
             let _announced = discovery;
             dialer.run(candidates).await;
             std::future::pending::<()>().await;
@@ -282,7 +284,7 @@ impl ClusterBuilder {
 
     #[allow(
         clippy::disallowed_methods,
-        reason = "the start of a life, and chance: taken once, then handed to pure code"
+        reason = "time and randomness: taken once at the start, then handed to pure code"
     )]
     fn swim(&self, identity: &Identity, endpoint: &Endpoint) -> Result<Swim, StartError> {
         let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -325,7 +327,7 @@ impl std::fmt::Debug for ClusterBuilder {
     }
 }
 
-#[allow(clippy::disallowed_methods, reason = "a life must be unlike all others")]
+#[allow(clippy::disallowed_methods, reason = "an incarnation must be unlike all others")]
 fn new_incarnation() -> Incarnation {
     Incarnation { store: rand::rng().random(), starts: 1 }
 }
@@ -333,14 +335,15 @@ fn new_incarnation() -> Incarnation {
 #[allow(clippy::disallowed_methods, reason = "a name must be unlike all others")]
 fn random_name() -> String {
     let mut name = String::from("node-");
-    // Writing to a string does not fail.
+    // Writing to a string cannot fail.
     let _ = write!(name, "{:016x}", rand::rng().random::<u64>());
     name
 }
 
-/// The address that packets to the outside world leave from. Nothing is sent: a connected UDP socket only has a route.
+/// The address that packets to the outside world leave from. No packet is sent: connecting a UDP socket only picks a
+/// route.
 fn outward_ip(listen: SocketAddr) -> Option<IpAddr> {
-    // Addresses for documentation: routed like any other that is not near.
+    // Addresses reserved for documentation, routed like any address that is not on a local network.
     let (any, outside): (IpAddr, IpAddr) = match listen {
         SocketAddr::V4(_) => (Ipv4Addr::UNSPECIFIED.into(), Ipv4Addr::new(192, 0, 2, 1).into()),
         SocketAddr::V6(_) => (Ipv6Addr::UNSPECIFIED.into(), Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1).into()),

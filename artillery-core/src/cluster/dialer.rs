@@ -1,4 +1,4 @@
-//! Dials the nodes that discovery has found, until they are met or it is known that they won't be.
+//! Dials the nodes that discovery has found, until they are met or have refused for good.
 
 use std::{collections::BTreeMap, net::SocketAddr, sync::Arc, time::Duration};
 
@@ -21,7 +21,7 @@ use crate::{
     transport::Endpoint,
 };
 
-/// Seeds that are dialled at a time. Operators give them, so they have room of their own.
+/// Seeds dialled at a time. Operators give them, so they do not compete with announced targets for room.
 const MAX_SEEDS: usize = 1024;
 
 /// The first and shortest pause between two rounds of dialling.
@@ -37,33 +37,33 @@ pub(super) struct Dialer {
     pub(super) record: Arc<DiscoveryRecord>,
 }
 
-/// All that is dialled.
+/// All that is being dialled.
 #[derive(Default)]
 struct DialerState {
     tasks: JoinSet<Option<RoundResult>>,
     targets: DialTargets,
-    /// The task of each place that is dialled.
-    places: BTreeMap<DialTarget, (Source, AbortHandle)>,
+    /// The source and the task of each target that is dialled.
+    dialled: BTreeMap<DialTarget, (Source, AbortHandle)>,
     seeds: BTreeMap<String, (Vec<SocketAddr>, AbortHandle)>,
 }
 
-/// What came of one round at a place that was announced.
+/// What came of one round at a target that was announced.
 struct RoundResult {
-    place: DialTarget,
-    /// Of the task that dialled: the place may have been given up and taken up anew meanwhile.
+    target: DialTarget,
+    /// The task that dialled. Its target may have been given up and begun anew meanwhile.
     task: Option<Id>,
     round: RoundOutcome,
 }
 
 /// How a round of dialling ended.
 enum RoundOutcome {
-    /// A node is there, and has accepted us.
+    /// A node answered and accepted this one.
     Met(NodeId),
-    /// It is this node.
+    /// The address is this node's own.
     Itself,
-    /// Refused, and will be again.
+    /// Refused for a reason that the next try will meet again.
     Refused(SocketAddr, ConnectError),
-    /// Nothing answers there, or has no time.
+    /// No answer, or the node is busy.
     Failed(String),
 }
 
@@ -72,7 +72,7 @@ impl Dialer {
         Self { endpoint, hub, record }
     }
 
-    /// Pursues all `candidates`, for as long as it runs.
+    /// Dials all `candidates` for as long as it runs.
     pub(super) async fn run(self, mut candidates: Candidates) {
         let dialer = Arc::new(self);
         let mut state = DialerState::default();
@@ -80,43 +80,43 @@ impl Dialer {
         while more || !state.tasks.is_empty() {
             tokio::select! {
                 candidate = next(&mut candidates), if more => match candidate {
-                    Some(candidate) => dialer.consider(candidate, &mut state),
+                    Some(candidate) => dialer.on_candidate(candidate, &mut state),
                     None => more = false,
                 },
                 Some(done) = state.tasks.join_next(), if !state.tasks.is_empty() => {
-                    // A task that was given up has nothing to say.
-                    if let Ok(Some(dialled)) = done {
-                        dialer.dialled(dialled, &mut state);
+                    // An aborted task has no result.
+                    if let Ok(Some(result)) = done {
+                        dialer.on_round(result, &mut state);
                     }
                 }
             }
         }
     }
 
-    fn consider(self: &Arc<Self>, candidate: Candidate, state: &mut DialerState) {
+    fn on_candidate(self: &Arc<Self>, candidate: Candidate, state: &mut DialerState) {
         if let Source::Seed(seed) = &candidate.source {
             let seed = seed.clone();
-            return self.consider_seed(seed, candidate, state);
+            return self.on_seed(seed, candidate, state);
         }
         if candidate.gone {
-            let end = state.targets.gone(candidate.node, &candidate.addrs);
+            let end = state.targets.on_gone(candidate.node, &candidate.addrs);
             return state.give_up(&end);
         }
-        if self.known(&candidate).is_some() {
+        if self.known_member(&candidate).is_some() {
             return;
         }
-        // What the membership says of a node comes under that node's certificate.
+        // The membership learned a member's address under that member's certificate, so it counts as proven.
         if let Some(member) = candidate.node.and_then(|node| self.hub.member(node)) {
-            state.targets.proved(member.id.node, member.addr);
+            state.targets.set_proven(member.id.node, member.addr);
         }
-        let orders = state.targets.announced(candidate.node, &candidate.addrs);
-        state.give_up(&orders.end);
-        for place in orders.begin {
-            self.begin(place, candidate.source.clone(), Duration::ZERO, state);
+        let changes = state.targets.on_announced(candidate.node, &candidate.addrs);
+        state.give_up(&changes.end);
+        for target in changes.begin {
+            self.dial(target, candidate.source.clone(), Duration::ZERO, state);
         }
     }
 
-    fn consider_seed(self: &Arc<Self>, seed: String, candidate: Candidate, state: &mut DialerState) {
+    fn on_seed(self: &Arc<Self>, seed: String, candidate: Candidate, state: &mut DialerState) {
         match state.seeds.get(&seed) {
             Some((addrs, task)) if *addrs == candidate.addrs && !candidate.gone && !task.is_finished() => return,
             Some((_, task)) => task.abort(),
@@ -130,81 +130,81 @@ impl Dialer {
         state.seeds.remove(&seed);
         if !candidate.gone {
             let addrs = candidate.addrs.clone();
-            let task = state.tasks.spawn(Arc::clone(self).pursue_seed(seed.clone(), candidate));
+            let task = state.tasks.spawn(Arc::clone(self).dial_seed(seed.clone(), candidate));
             state.seeds.insert(seed, (addrs, task));
         }
     }
 
-    /// Has a place dialled once, after a pause.
-    fn begin(self: &Arc<Self>, place: DialTarget, source: Source, pause: Duration, state: &mut DialerState) {
+    /// Dials a target once, after a pause.
+    fn dial(self: &Arc<Self>, target: DialTarget, source: Source, pause: Duration, state: &mut DialerState) {
         let (dialer, found_by) = (Arc::clone(self), source.clone());
         let task = state.tasks.spawn(async move {
             sleep(pause).await;
-            let candidate = Candidate { addrs: vec![place.addr], node: place.node, source: found_by, gone: false };
-            let round = match dialer.known(&candidate) {
+            let candidate = Candidate::new(found_by, target.node, vec![target.addr]);
+            let round = match dialer.known_member(&candidate) {
                 Some(node) => RoundOutcome::Met(node),
-                None => dialer.round(&candidate).await,
+                None => dialer.dial_round(&candidate).await,
             };
-            Some(RoundResult { place, task: try_id(), round })
+            Some(RoundResult { target, task: try_id(), round })
         });
-        state.places.insert(place, (source, task));
+        state.dialled.insert(target, (source, task));
     }
 
-    fn dialled(self: &Arc<Self>, RoundResult { place, task, round }: RoundResult, state: &mut DialerState) {
-        if state.places.get(&place).map(|(_, running)| running.id()) != task {
+    fn on_round(self: &Arc<Self>, RoundResult { target, task, round }: RoundResult, state: &mut DialerState) {
+        if state.dialled.get(&target).map(|(_, running)| running.id()) != task {
             return;
         }
-        let Some((source, _)) = state.places.remove(&place) else { return };
+        let Some((source, _)) = state.dialled.remove(&target) else { return };
         match round {
             RoundOutcome::Met(node) => {
-                let end = state.targets.answered(node, place.addr);
+                let end = state.targets.on_answered(node, target.addr);
                 state.give_up(&end);
             }
-            RoundOutcome::Itself => state.targets.over(place),
+            RoundOutcome::Itself => state.targets.remove(target),
             RoundOutcome::Refused(addr, reason) => {
-                state.targets.over(place);
-                if self.record.warns_of(addr) {
+                state.targets.remove(target);
+                if self.record.should_warn(addr) {
                     tracing::warn!(%addr, %reason, "a node that was found is skipped");
                 }
             }
             RoundOutcome::Failed(_) => {
-                if let Some(rounds) = state.targets.failed(place) {
-                    self.begin(place, source, pause(rounds), state);
+                if let Some(rounds) = state.targets.on_failed(target) {
+                    self.dial(target, source, round_pause(rounds), state);
                 }
             }
         }
     }
 
-    /// A seed was given by somebody who wants it: it is tried for ever.
-    async fn pursue_seed(self: Arc<Self>, seed: String, candidate: Candidate) -> Option<RoundResult> {
+    /// Operators want their seeds to be met, so a seed is dialled for ever.
+    async fn dial_seed(self: Arc<Self>, seed: String, candidate: Candidate) -> Option<RoundResult> {
         let mut pause = MIN_ROUND_PAUSE;
         loop {
-            let state = match self.round(&candidate).await {
+            let state = match self.dial_round(&candidate).await {
                 RoundOutcome::Itself => {
-                    self.record.note(&seed, &SeedState::Itself);
+                    self.record.set_state(&seed, &SeedState::Itself);
                     return None;
                 }
                 RoundOutcome::Met(node) => {
-                    self.record.note(&seed, &SeedState::Met(node));
-                    self.while_a_member(node).await;
+                    self.record.set_state(&seed, &SeedState::Met(node));
+                    self.until_inactive(node).await;
                     pause = MIN_ROUND_PAUSE;
                     continue;
                 }
                 RoundOutcome::Refused(addr, reason) => SeedState::Refused { addr, reason },
                 RoundOutcome::Failed(why) => SeedState::Trying { last: Some(why) },
             };
-            if self.record.note(&seed, &state)
+            if self.record.set_state(&seed, &state)
                 && let SeedState::Refused { addr, reason } = state
             {
                 tracing::warn!(%seed, %addr, %reason, "a seed does not let this node in");
                 self.hub.push(MemberEvent::SeedRefused { seed: seed.clone(), addr, reason });
             }
-            rest(&mut pause).await;
+            sleep_and_double(&mut pause).await;
         }
     }
 
-    /// Looks after a node now and then, and returns when it is no member that is well.
-    async fn while_a_member(&self, node: NodeId) {
+    /// Checks a node now and then, and returns when it is no longer an active member.
+    async fn until_inactive(&self, node: NodeId) {
         loop {
             sleep(MAX_ROUND_PAUSE).await;
             if !self.hub.is_active(node) {
@@ -213,19 +213,19 @@ impl Dialer {
         }
     }
 
-    /// The node of a candidate, if that is a member that is well and stands where the candidate says.
-    fn known(&self, candidate: &Candidate) -> Option<NodeId> {
+    /// The node of a candidate if it is an active member at one of the candidate's addresses.
+    fn known_member(&self, candidate: &Candidate) -> Option<NodeId> {
         let member = candidate.node.and_then(|node| self.hub.member(node))?;
         let node = member.id.node;
         if !candidate.addrs.contains(&member.addr) || !self.hub.is_active(node) {
             return None;
         }
-        self.record.found(node, &candidate.source);
+        self.record.set_source(node, &candidate.source);
         Some(node)
     }
 
-    /// Dials all addresses of a candidate until somebody accepts.
-    async fn round(&self, candidate: &Candidate) -> RoundOutcome {
+    /// Dials all addresses of a candidate until one accepts.
+    async fn dial_round(&self, candidate: &Candidate) -> RoundOutcome {
         let addrs = match candidate.resolve().await {
             Ok(addrs) => addrs,
             Err(error) => return RoundOutcome::Failed(error.to_string()),
@@ -237,16 +237,16 @@ impl Dialer {
                 None => self.endpoint.connect(addr).await,
             };
             match dialled {
-                // The endpoint has told the membership of it, which makes a link of its own.
+                // The endpoint has told the membership of it, which keeps a link of its own.
                 Ok(connection) => {
                     let node = connection.peer().id.node;
-                    self.record.found(node, &candidate.source);
+                    self.record.set_source(node, &candidate.source);
                     return RoundOutcome::Met(node);
                 }
                 Err(ConnectError::Refused(Refusal::Itself(other))) if other == self.endpoint.id() => {
                     return RoundOutcome::Itself;
                 }
-                // Another address may have better news, but a refusal says more than silence.
+                // Try the other addresses too, but remember the refusal: it says more than silence.
                 Err(error) if is_final(&error) => outcome = RoundOutcome::Refused(addr, error),
                 Err(error) => {
                     if let RoundOutcome::Failed(why) = &mut outcome {
@@ -259,7 +259,7 @@ impl Dialer {
     }
 }
 
-/// Whether the next try will end in the same way.
+/// Whether the next try would end in the same way.
 fn is_final(error: &ConnectError) -> bool {
     match error {
         ConnectError::Refused(refusal) | ConnectError::Rejected(refusal) => {
@@ -280,10 +280,10 @@ async fn next(candidates: &mut Candidates) -> Option<Candidate> {
 }
 
 impl DialerState {
-    /// Stops dialling these places.
-    fn give_up(&mut self, places: &[DialTarget]) {
-        for place in places {
-            if let Some((_, task)) = self.places.remove(place) {
+    /// Stops dialling these targets.
+    fn give_up(&mut self, dialled: &[DialTarget]) {
+        for target in dialled {
+            if let Some((_, task)) = self.dialled.remove(target) {
                 task.abort();
             }
         }
@@ -291,19 +291,19 @@ impl DialerState {
 }
 
 /// The pause after so many rounds in vain.
-fn pause(rounds: u32) -> Duration {
+fn round_pause(rounds: u32) -> Duration {
     let doubled = 2_u32.saturating_pow(rounds.saturating_sub(1));
-    by_chance(MIN_ROUND_PAUSE.saturating_mul(doubled).min(MAX_ROUND_PAUSE))
+    jitter(MIN_ROUND_PAUSE.saturating_mul(doubled).min(MAX_ROUND_PAUSE))
 }
 
 /// Waits, and doubles the pause.
-async fn rest(pause: &mut Duration) {
-    sleep(by_chance(*pause)).await;
+async fn sleep_and_double(pause: &mut Duration) {
+    sleep(jitter(*pause)).await;
     *pause = (*pause * 2).min(MAX_ROUND_PAUSE);
 }
 
-/// The same or less, down to half of it.
+/// The pause, shortened at random by up to a half.
 #[allow(clippy::disallowed_methods, reason = "nodes that dial in step would go on so for ever")]
-fn by_chance(pause: Duration) -> Duration {
+fn jitter(pause: Duration) -> Duration {
     pause.mul_f64(1.0 - rand::rng().random::<f64>() / 2.0)
 }

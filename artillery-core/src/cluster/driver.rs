@@ -20,13 +20,13 @@ use crate::{
     transport::PeerInfo,
 };
 
-/// Inputs that may wait.
+/// Inputs that may wait in the queue.
 pub(super) const MAX_INPUTS: usize = 4096;
 
-/// Inputs taken in before packets go out and timers are looked at.
+/// Inputs handled before packets go out and timers are checked.
 const MAX_INPUTS_PER_TURN: usize = 64;
 
-/// How often links that nobody needs are given up.
+/// How often unused links are given up and greetings are repeated.
 const SWEEP_PERIOD: Duration = Duration::from_secs(1);
 
 /// How long a farewell may take.
@@ -34,9 +34,9 @@ const FAREWELL_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// What the task is told.
 pub(super) enum MembershipInput {
-    /// A packet came by a connection of this member.
+    /// A packet that came over a connection of this member.
     Packet(MemberId, Bytes),
-    /// A connection with this node has come up, in one direction or the other.
+    /// A connection with this peer has come up, in one direction or the other.
     Met(Arc<PeerInfo>),
     Payload(Bytes, oneshot::Sender<()>),
     ClusterId(ClusterId, oneshot::Sender<()>),
@@ -51,20 +51,20 @@ pub(super) struct MembershipDriver {
     pub(super) record: Arc<DiscoveryRecord>,
     pub(super) payload: Bytes,
     pub(super) cluster_id: Option<ClusterId>,
-    pub(super) greeted: PendingGreetings,
+    pub(super) pending: PendingGreetings,
 }
 
-/// Nodes that were met and are not members yet, and how often they are still greeted.
+/// Nodes that were met and are no members yet, and how many greetings are left for each.
 pub(super) type PendingGreetings = BTreeMap<NodeId, (SwimPeer, u32)>;
 
-/// How often a node is greeted, once a second: the first time may have got lost.
+/// How many times a node is pending, once a second: greetings may get lost.
 const MAX_GREETINGS: u32 = 10;
 
-/// Nodes greeted at a time.
+/// Nodes pending at a time.
 const MAX_GREETED_NODES: usize = 1024;
 
 impl MembershipDriver {
-    /// Runs until it is told to stop, or nobody is left to tell it anything.
+    /// Runs until it is told to stop, or all senders of inputs are gone.
     pub(super) async fn run(mut self, mut inputs: mpsc::Receiver<MembershipInput>) {
         let mut sweep_at = clock::now() + SWEEP_PERIOD;
         loop {
@@ -75,12 +75,12 @@ impl MembershipDriver {
                     let mut next = Some(input);
                     for _ in 0..MAX_INPUTS_PER_TURN {
                         let Some(input) = next else { break };
-                        if self.take(input).await.is_err() {
+                        if self.handle(input).await.is_err() {
                             return;
                         }
                         next = inputs.try_recv().ok();
                     }
-                    if let Some(input) = next && self.take(input).await.is_err() {
+                    if let Some(input) = next && self.handle(input).await.is_err() {
                         return;
                     }
                 }
@@ -96,15 +96,15 @@ impl MembershipDriver {
         }
     }
 
-    /// `Err` when that was the end.
-    async fn take(&mut self, input: MembershipInput) -> Result<(), ()> {
+    /// `Err` if the driver has to stop.
+    async fn handle(&mut self, input: MembershipInput) -> Result<(), ()> {
         match input {
             MembershipInput::Packet(from, packet) => {
                 if let Err(error) = self.swim.handle_packet(clock::now(), from, &packet) {
                     tracing::debug!(%from, %error, "a membership packet was dropped");
                 }
             }
-            MembershipInput::Met(peer) => self.met(&peer),
+            MembershipInput::Met(peer) => self.on_met(&peer),
             MembershipInput::Payload(payload, done) => {
                 self.payload = payload;
                 self.publish(done);
@@ -115,7 +115,7 @@ impl MembershipDriver {
             }
             MembershipInput::Leave(done) => {
                 self.leave().await;
-                // Whoever asked may have gone away.
+                // The caller may have gone away.
                 let _ = done.send(());
             }
             MembershipInput::Stop(done) => {
@@ -126,14 +126,14 @@ impl MembershipDriver {
         Ok(())
     }
 
-    /// Tells the membership of a node that can be reached, unless it knows it as one that is well.
-    fn met(&mut self, peer: &PeerInfo) {
-        self.record.met();
+    /// Announces this node to a peer that can be reached, unless that peer is an active member already.
+    fn on_met(&mut self, peer: &PeerInfo) {
+        self.record.set_met();
         let known = self.hub.member(peer.id.node).is_some_and(|member| member.id == peer.id);
         if !(known && self.hub.is_active(peer.id.node)) {
             let peer = SwimPeer { id: peer.id, addr: peer.addr };
-            if self.greeted.len() < MAX_GREETED_NODES {
-                self.greeted.insert(peer.id.node, (peer, MAX_GREETINGS));
+            if self.pending.len() < MAX_GREETED_NODES {
+                self.pending.insert(peer.id.node, (peer, MAX_GREETINGS));
             }
             self.swim.announce_to(clock::now(), peer);
         }
@@ -141,10 +141,10 @@ impl MembershipDriver {
 
     fn publish(&mut self, done: oneshot::Sender<()>) {
         if let Err(error) = self.swim.set_payload(wrap(self.cluster_id, &self.payload)) {
-            // Its size was checked before.
-            tracing::debug!(%error, "payload");
+            // The size was checked before.
+            tracing::debug!(%error, "the payload was not changed");
         }
-        // Whoever asked may have gone away.
+        // The caller may have gone away.
         let _ = done.send(());
     }
 
@@ -155,11 +155,11 @@ impl MembershipDriver {
         while let Some(output) = self.swim.poll_output() {
             match output {
                 SwimOutput::Packet { to, bytes } => farewells.push((to, bytes)),
-                SwimOutput::Event(event) => self.hub.take(event),
+                SwimOutput::Event(event) => self.hub.on_event(event),
             }
         }
-        let sending = self.links.send_for_sure(clock::now(), farewells);
-        // Who has not heard it by then will find out in another way.
+        let sending = self.links.send_reliably(clock::now(), farewells);
+        // A member that has not received the farewell by then learns of it through other members.
         let _ = timeout(FAREWELL_TIMEOUT, sending.join_all()).await;
     }
 
@@ -167,7 +167,7 @@ impl MembershipDriver {
         while let Some(output) = self.swim.poll_output() {
             match output {
                 SwimOutput::Packet { to, bytes } => self.links.send(clock::now(), &to, &bytes),
-                SwimOutput::Event(event) => self.hub.take(event),
+                SwimOutput::Event(event) => self.hub.on_event(event),
             }
         }
     }
@@ -176,7 +176,7 @@ impl MembershipDriver {
         let known: BTreeSet<_> = self.swim.members().iter().map(|member| member.id.node).collect();
         self.hub.retain(|node| known.contains(&node));
         let hub = Arc::clone(&self.hub);
-        self.greeted.retain(|node, (peer, left)| {
+        self.pending.retain(|node, (peer, left)| {
             let more = *left > 0 && !hub.is_active(*node);
             if more {
                 *left -= 1;

@@ -1,4 +1,4 @@
-//! What is known of the members, and those who want to hear of changes.
+//! The members as known here, and the log of changes that readers follow.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -48,7 +48,7 @@ impl MemberHubState {
             return;
         }
         apply(&mut self.view, &event);
-        // Readers begin at the end: without any, nothing has to be kept.
+        // Readers begin at the end of the log, so nothing is kept while there is no reader.
         if self.readers.is_empty() {
             self.first = self.end() + 1;
             self.log.clear();
@@ -84,7 +84,7 @@ fn apply(view: &mut MembersByNode, event: &MemberEvent) {
 
 impl MemberHub {
     fn lock(&self) -> MutexGuard<'_, MemberHubState> {
-        // No code that holds it can panic halfway through a change.
+        // A poisoned lock is still consistent: no code that holds it can panic halfway through a change.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -96,14 +96,14 @@ impl MemberHub {
         self.lock().view.get(&node).cloned()
     }
 
-    /// Whether `node` is a member that is not taken for dead.
+    /// Whether `node` is alive or suspected.
     pub(super) fn is_active(&self, node: NodeId) -> bool {
         let state = self.lock();
         state.view.get(&node).is_some_and(|member| matches!(member.state, MemberState::Alive | MemberState::Suspect))
     }
 
-    /// Takes in what the membership says.
-    pub(super) fn take(&self, event: SwimEvent) {
+    /// Applies an event of the membership.
+    pub(super) fn on_event(&self, event: SwimEvent) {
         let mut state = self.lock();
         let event = match event {
             SwimEvent::Joined(member) => MemberEvent::Joined(Member::from_swim(member)),
@@ -133,7 +133,7 @@ impl MemberHub {
         self.lock().push(event);
     }
 
-    /// Forgets the members that are not among `known`: the membership has forgotten them.
+    /// Forgets the members that the membership has forgotten.
     pub(super) fn retain(&self, known: impl Fn(NodeId) -> bool) {
         self.lock().view.retain(|node, _| known(*node));
     }
@@ -164,12 +164,12 @@ pub struct MemberEvents {
 }
 
 impl MemberEvents {
-    /// The members as they were when the next event happened: nothing lies between the two.
+    /// The members as they were just before the next event. No change lies between the two.
     pub fn members(&self) -> impl Iterator<Item = &Member> {
         self.view.values()
     }
 
-    /// The next change, `None` when the node has stopped. May be cancelled: nothing is lost.
+    /// The next change, `None` when the node has stopped. Cancelling it loses nothing.
     pub async fn next(&mut self) -> Option<MemberEvent> {
         std::future::poll_fn(|cx| Pin::new(&mut *self).poll_next(cx)).await
     }
@@ -243,9 +243,9 @@ mod tests {
     #[test]
     fn the_view_is_the_one_before_the_next_event() {
         let hub = Arc::new(MemberHub::default());
-        hub.take(SwimEvent::Up(member("a", MemberState::Alive)));
+        hub.on_event(SwimEvent::Up(member("a", MemberState::Alive)));
         let mut events = MemberHub::subscribe(&hub);
-        hub.take(SwimEvent::Down(member("a", MemberState::Down)));
+        hub.on_event(SwimEvent::Down(member("a", MemberState::Down)));
         assert_eq!(hub.members()[0].state, MemberState::Down);
         assert_eq!(events.members().next().unwrap().state, MemberState::Alive);
         assert!(matches!(read(&mut events), Some(MemberEvent::Down(_))));
@@ -258,13 +258,13 @@ mod tests {
         let hub = Arc::new(MemberHub::default());
         let mut events = MemberHub::subscribe(&hub);
         for _ in 0..MAX_LOGGED_EVENTS + 5 {
-            hub.take(SwimEvent::Up(member("a", MemberState::Alive)));
+            hub.on_event(SwimEvent::Up(member("a", MemberState::Alive)));
         }
-        hub.take(SwimEvent::Left(member("a", MemberState::Left)));
+        hub.on_event(SwimEvent::Left(member("a", MemberState::Left)));
         assert_eq!(read(&mut events), Some(MemberEvent::Lagged { missed: MAX_LOGGED_EVENTS as u64 + 6 }));
         assert_eq!(events.members().next().unwrap().state, MemberState::Left);
         assert_eq!(read(&mut events), None);
-        hub.take(SwimEvent::Up(member("b", MemberState::Alive)));
+        hub.on_event(SwimEvent::Up(member("b", MemberState::Alive)));
         assert!(matches!(read(&mut events), Some(MemberEvent::Up(_))));
     }
 
@@ -272,11 +272,11 @@ mod tests {
     fn a_late_reader_misses_nothing() {
         let hub = Arc::new(MemberHub::default());
         for _ in 0..3 {
-            hub.take(SwimEvent::Up(member("a", MemberState::Alive)));
+            hub.on_event(SwimEvent::Up(member("a", MemberState::Alive)));
         }
         let mut events = MemberHub::subscribe(&hub);
         assert_eq!(read(&mut events), None);
-        hub.take(SwimEvent::Suspect(member("a", MemberState::Suspect)));
+        hub.on_event(SwimEvent::Suspect(member("a", MemberState::Suspect)));
         assert!(matches!(read(&mut events), Some(MemberEvent::Suspect(_))));
     }
 
@@ -288,12 +288,12 @@ mod tests {
             let payload = super::super::member::wrap(id.map(ClusterId), &Bytes::from(payload));
             membership::SwimMember { payload, ..member("a", MemberState::Alive) }
         };
-        hub.take(SwimEvent::Joined(say(None, "x")));
+        hub.on_event(SwimEvent::Joined(say(None, "x")));
         assert!(matches!(read(&mut events), Some(MemberEvent::Joined(_))));
-        hub.take(SwimEvent::Payload(say(Some(1), "x")));
+        hub.on_event(SwimEvent::Payload(say(Some(1), "x")));
         assert!(matches!(read(&mut events), Some(MemberEvent::Formed(m)) if m.cluster_id == Some(ClusterId(1))));
         assert_eq!(read(&mut events), None);
-        hub.take(SwimEvent::Payload(say(Some(1), "y")));
+        hub.on_event(SwimEvent::Payload(say(Some(1), "y")));
         assert!(matches!(read(&mut events), Some(MemberEvent::Payload(m)) if m.payload == "y"));
         assert_eq!(read(&mut events), None);
     }
@@ -302,7 +302,7 @@ mod tests {
     fn the_end_is_told_after_the_last_event() {
         let hub = Arc::new(MemberHub::default());
         let mut events = MemberHub::subscribe(&hub);
-        hub.take(SwimEvent::Up(member("a", MemberState::Alive)));
+        hub.on_event(SwimEvent::Up(member("a", MemberState::Alive)));
         hub.close();
         assert!(matches!(read(&mut events), Some(MemberEvent::Up(_))));
         let end = Pin::new(&mut events).poll_next(&mut Context::from_waker(Waker::noop()));

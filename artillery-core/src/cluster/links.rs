@@ -13,10 +13,10 @@ use crate::{
     transport::{Connection, Endpoint, Link, StreamKind},
 };
 
-/// A link to somebody who is no active member is given up when nothing was sent by it for so long.
+/// A link to a node that is no active member is given up when it has carried no packet for this long.
 const UNUSED_LINK_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Packets that may be on their way as streams.
+/// Packets that may be on their way as streams at a time.
 const MAX_PACKET_STREAMS: usize = 64;
 
 pub(super) struct MembershipLinks {
@@ -36,7 +36,7 @@ impl MembershipLinks {
         Self { endpoint, links: BTreeMap::new(), streams: Arc::new(Semaphore::new(MAX_PACKET_STREAMS)) }
     }
 
-    /// The connection to `to`, if there is one; if not, it is being dialled now.
+    /// The connection to `to`. `None` while it is being dialled.
     fn connection(&mut self, now: Timestamp, to: &SwimPeer) -> Option<Connection> {
         let endpoint = &self.endpoint;
         let known = self.links.entry(to.id.node).or_insert_with(|| MembershipLink {
@@ -52,7 +52,7 @@ impl MembershipLinks {
         known.link.connection()
     }
 
-    /// Sends a packet, which may get lost. One that is too large for the path takes a stream.
+    /// Sends a packet, which may get lost. A packet that is too large for a datagram on this path takes a stream.
     pub(super) fn send(&mut self, now: Timestamp, to: &SwimPeer, packet: &Bytes) {
         let Some(connection) = self.connection(now, to) else {
             self.endpoint.count_dropped_datagram();
@@ -66,34 +66,35 @@ impl MembershipLinks {
         {
             let packet = packet.clone();
             tokio::spawn(async move {
-                // Lost, like any other packet.
-                let _ = by_stream(&connection, &packet).await;
+                // A failure here is the loss of one packet, which membership tolerates.
+                let _ = send_by_stream(&connection, &packet).await;
                 drop(permit);
             });
         }
     }
 
-    /// Begins to send `packets` so that they arrive, if their receivers are there: a farewell is not said twice.
-    pub(super) fn send_for_sure(&mut self, now: Timestamp, packets: Vec<(SwimPeer, Bytes)>) -> JoinSet<()> {
+    /// Begins to send `packets` over streams, so that they arrive unless their receivers are gone: a farewell is not
+    /// repeated.
+    pub(super) fn send_reliably(&mut self, now: Timestamp, packets: Vec<(SwimPeer, Bytes)>) -> JoinSet<()> {
         let mut sending = JoinSet::new();
         for (to, packet) in packets {
             if let Some(connection) = self.connection(now, &to) {
                 sending.spawn(async move {
-                    // Who is not there needs no farewell.
-                    let _ = by_stream(&connection, &packet).await;
+                    // A receiver that is gone needs no farewell.
+                    let _ = send_by_stream(&connection, &packet).await;
                 });
             }
         }
         sending
     }
 
-    /// Gives up links that nobody needs.
+    /// Gives up links to nodes that are not `active` and that were not used for a while.
     pub(super) fn sweep(&mut self, now: Timestamp, active: impl Fn(NodeId) -> bool) {
         self.links.retain(|node, known| active(*node) || now - known.used < UNUSED_LINK_TIMEOUT);
     }
 }
 
-async fn by_stream(connection: &Connection, packet: &Bytes) -> Result<(), WriteError> {
+async fn send_by_stream(connection: &Connection, packet: &Bytes) -> Result<(), WriteError> {
     let mut writer = connection.open_uni(StreamKind::MEMBERSHIP, 0).await?;
     writer.send(packet, &[]).await?;
     writer.finish();

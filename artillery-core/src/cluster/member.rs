@@ -10,14 +10,14 @@ use crate::{
     membership::{self, MemberState},
 };
 
-/// Bytes of the cluster id that goes before the payload.
+/// Bytes that may stand before the payload: a tag and the cluster id.
 const CLUSTER_ID_LEN: usize = 17;
 
 /// Another member, as it seems to be.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Member {
-    /// The node, in one of its lives.
+    /// The node, in one of its incarnations.
     pub id: MemberId,
     /// Its stable name.
     pub name: String,
@@ -27,45 +27,45 @@ pub struct Member {
     pub payload: Bytes,
     /// How it seems to be.
     pub state: MemberState,
-    /// The formation that it belongs to, if it belongs to one and that has got about.
+    /// The formation that it belongs to, once that is known here.
     pub cluster_id: Option<ClusterId>,
 }
 
-/// A change of the membership, or something else about it that matters.
+/// A change of the membership, or of how this node takes part in it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum MemberEvent {
-    /// A member was seen for the first time in this life; how it is follows.
+    /// A member was seen for the first time in this incarnation. Its state follows as the next event.
     Joined(Member),
-    /// It answers: for the first time or again.
+    /// The member answers, for the first time or again.
     Up(Member),
-    /// It did not answer in time, and may still do so.
+    /// The member did not answer in time. It may still refute the suspicion.
     Suspect(Member),
-    /// It is taken for dead, or its node lives another life now.
+    /// The member is taken for dead, or its node runs in a later incarnation.
     Down(Member),
-    /// It said farewell.
+    /// The member said farewell.
     Left(Member),
-    /// It says something else of itself.
+    /// The member changed its payload.
     Payload(Member),
-    /// It belongs to a formation now, or to another one.
+    /// The member joined a formation, or another one.
     Formed(Member),
-    /// A seed refused this node. Told once for each reason.
+    /// A seed refused this node. Reported once for each reason.
     SeedRefused {
         /// The seed as it was given.
         seed: String,
         /// The address that refused.
         addr: SocketAddr,
-        /// What it said.
+        /// Its reason.
         reason: ConnectError,
     },
-    /// A later life of this node is a member: this one has stopped taking part.
+    /// A later incarnation of this node is a member. This one has stopped taking part.
     Superseded {
-        /// The later life.
+        /// The later incarnation.
         by: MemberId,
     },
-    /// This reader was too slow: events were lost, but its view of the members is right again.
+    /// This reader was too slow. Events were lost, but its view of the members is right again.
     Lagged {
-        /// Events lost.
+        /// How many events were lost.
         missed: u64,
     },
 }
@@ -75,7 +75,8 @@ pub(super) fn check(payload: &Bytes) -> Result<(), PayloadError> {
     if len > limit { Err(PayloadError::TooLarge { len, limit }) } else { Ok(()) }
 }
 
-/// What the membership carries: one byte 0, or 1 and a cluster id of 16 bytes (big endian); then the payload.
+/// What the membership carries as the payload: one byte 0, or 1 and a cluster id of 16 bytes (big endian); then the
+/// payload.
 pub(super) fn wrap(cluster_id: Option<ClusterId>, payload: &Bytes) -> Bytes {
     let mut wrapped = BytesMut::with_capacity(CLUSTER_ID_LEN + payload.len());
     match cluster_id {
@@ -89,7 +90,7 @@ pub(super) fn wrap(cluster_id: Option<ClusterId>, payload: &Bytes) -> Bytes {
     wrapped.freeze()
 }
 
-/// Takes apart what [`wrap`] made. Anything else is a payload of a member without a formation.
+/// The inverse of [`wrap`]. Anything else is the payload of a member without a formation.
 fn unwrap(wrapped: &Bytes) -> (Option<ClusterId>, Bytes) {
     match wrapped.split_first() {
         Some((0, _)) => (None, wrapped.slice(1..)),
@@ -128,7 +129,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn wrapped_and_unwrapped(id: Option<u128>, payload: Vec<u8>) {
+        fn wrapping_is_undone(id: Option<u128>, payload: Vec<u8>) {
             let (id, payload) = (id.map(ClusterId), Bytes::from(payload));
             prop_assert_eq!(unwrap(&wrap(id, &payload)), (id, payload));
         }

@@ -1,4 +1,4 @@
-//! What became of the search for others.
+//! How the search for other nodes has gone: what each seed answered, and which source found which node.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -10,39 +10,39 @@ use tokio::sync::watch;
 
 use crate::{discovery::Source, error::ConnectError, id::NodeId};
 
-/// A seed, and how it stands with it.
+/// A seed and its state.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SeedStatus {
     /// The seed as it was given.
     pub seed: String,
-    /// How it stands.
+    /// Its state.
     pub state: SeedState,
 }
 
-/// How it stands with a seed.
+/// The state of a seed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SeedState {
-    /// Nobody has answered yet.
+    /// No member has answered yet.
     Trying {
         /// Why the last try failed, if there was one.
         last: Option<String>,
     },
-    /// Who answered refused this node, or was refused by it.
+    /// The node there refused this node, or was refused by it.
     Refused {
-        /// Who it was.
+        /// Its address.
         addr: SocketAddr,
-        /// What was said.
+        /// The reason.
         reason: ConnectError,
     },
     /// A member answered.
     Met(NodeId),
-    /// It is this node.
+    /// The seed is this node itself.
     Itself,
 }
 
-/// The seeds' states, and the sources of nodes.
+/// The states of the seeds, and the sources of nodes.
 #[derive(Debug)]
 pub(super) struct DiscoveryRecord {
     seeds: watch::Sender<Vec<SeedStatus>>,
@@ -54,7 +54,7 @@ struct NodeSources {
     by_node: BTreeMap<NodeId, Source>,
     /// Addresses that a warning was given for.
     warned: BTreeSet<SocketAddr>,
-    /// Somebody has been a member beside us.
+    /// This node has met a member.
     met: bool,
 }
 
@@ -71,7 +71,7 @@ impl DiscoveryRecord {
     }
 
     fn sources(&self) -> MutexGuard<'_, NodeSources> {
-        // No code that holds it can panic halfway through a change.
+        // A poisoned lock is still consistent: no code that holds it can panic halfway through a change.
         self.sources.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -79,8 +79,8 @@ impl DiscoveryRecord {
         self.seeds.borrow().clone()
     }
 
-    /// Notes how it stands with `seed`; whether that is news.
-    pub(super) fn note(&self, seed: &str, state: &SeedState) -> bool {
+    /// Records the state of a seed. `true` if it has changed.
+    pub(super) fn set_state(&self, seed: &str, state: &SeedState) -> bool {
         self.seeds.send_if_modified(|seeds| {
             let Some(known) = seeds.iter_mut().find(|known| known.seed == seed) else { return false };
             let news = known.state != *state;
@@ -89,7 +89,7 @@ impl DiscoveryRecord {
         })
     }
 
-    pub(super) fn found(&self, node: NodeId, source: &Source) {
+    pub(super) fn set_source(&self, node: NodeId, source: &Source) {
         let mut sources = self.sources();
         if sources.by_node.len() < MAX_SOURCES {
             sources.by_node.entry(node).or_insert_with(|| source.clone());
@@ -100,14 +100,14 @@ impl DiscoveryRecord {
         self.sources().by_node.get(&node).cloned()
     }
 
-    /// Whether a warning about `addr` is due: one is enough, whether it dialled or was dialled, and however often.
-    pub(super) fn warns_of(&self, addr: SocketAddr) -> bool {
+    /// Whether a warning about `addr` is due. One for each address is enough, whichever side dialled.
+    pub(super) fn should_warn(&self, addr: SocketAddr) -> bool {
         let mut sources = self.sources();
         sources.warned.len() < MAX_WARNED && sources.warned.insert(addr)
     }
 
-    /// Somebody is let in, or has let us in.
-    pub(super) fn met(&self) {
+    /// A peer was accepted, or has accepted this node.
+    pub(super) fn set_met(&self) {
         self.sources().met = true;
     }
 
@@ -119,7 +119,7 @@ impl DiscoveryRecord {
             if !now.is_empty() && now.iter().all(refused) && !self.sources().met {
                 return now;
             }
-            // The sender lives as long as this does.
+            // The sender lives as long as `self`.
             if seeds.changed().await.is_err() {
                 std::future::pending::<()>().await;
             }
@@ -151,26 +151,26 @@ mod tests {
     #[tokio::test]
     async fn all_seeds_have_to_refuse() {
         let record = record();
-        assert!(record.note("x:1", &refused()));
-        assert!(!record.note("x:1", &refused()), "told once");
+        assert!(record.set_state("x:1", &refused()));
+        assert!(!record.set_state("x:1", &refused()), "told once");
         assert!(!is_refused(&record).await);
-        record.note("y:2", &refused());
+        record.set_state("y:2", &refused());
         assert!(is_refused(&record).await);
-        record.note("y:2", &SeedState::Trying { last: None });
+        record.set_state("y:2", &SeedState::Trying { last: None });
         assert!(!is_refused(&record).await);
     }
 
     #[tokio::test]
-    async fn who_has_met_a_member_is_not_refused() {
+    async fn a_node_that_has_met_a_member_is_not_refused() {
         let record = record();
-        record.met();
-        record.note("x:1", &refused());
-        record.note("y:2", &refused());
+        record.set_met();
+        record.set_state("x:1", &refused());
+        record.set_state("y:2", &refused());
         assert!(!is_refused(&record).await);
     }
 
     #[tokio::test]
-    async fn without_seeds_nobody_refuses() {
+    async fn without_seeds_none_refuses() {
         assert!(!is_refused(&DiscoveryRecord::new(std::iter::empty())).await);
     }
 
@@ -178,6 +178,6 @@ mod tests {
     fn one_warning_is_enough() {
         let record = record();
         let addr = |port| SocketAddr::from(([127, 0, 0, 1], port));
-        assert_eq!([1, 1, 2].map(|port| record.warns_of(addr(port))), [true, false, true]);
+        assert_eq!([1, 1, 2].map(|port| record.should_warn(addr(port))), [true, false, true]);
     }
 }

@@ -1,4 +1,4 @@
-//! Hands what the endpoint brings to the membership or to what is built on it.
+//! Hands what the endpoint receives to the membership, or to the service of the application.
 
 use std::{
     net::SocketAddr,
@@ -35,7 +35,7 @@ impl ServiceRouter {
         *self.service.write().unwrap_or_else(PoisonError::into_inner) = Some(service);
     }
 
-    /// Lets go of the service.
+    /// Drops the service.
     pub(super) fn retire(&self) {
         *self.service.write().unwrap_or_else(PoisonError::into_inner) = None;
     }
@@ -44,16 +44,16 @@ impl ServiceRouter {
         self.service.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// What can't be taken in now is lost, as if it had been on the way: it is said again.
-    fn tell(&self, input: MembershipInput) {
+    /// An input that finds the queue full is lost, as a packet on the way may be. Its sender repeats it.
+    fn enqueue(&self, input: MembershipInput) {
         if self.inputs.try_send(input).is_err() {
             tracing::debug!("the membership is too busy, or has stopped");
         }
     }
 
-    fn met(&self, peer: &Arc<PeerInfo>) {
+    fn on_met(&self, peer: &Arc<PeerInfo>) {
         if peer.kind == PeerKind::Node {
-            self.tell(MembershipInput::Met(Arc::clone(peer)));
+            self.enqueue(MembershipInput::Met(Arc::clone(peer)));
         }
     }
 }
@@ -63,12 +63,12 @@ impl Service for ServiceRouter {
         if let Some(service) = self.service() {
             service.admit(peer)?;
         }
-        self.met(peer);
+        self.on_met(peer);
         Ok(())
     }
 
     fn reached(&self, peer: &Arc<PeerInfo>) {
-        self.met(peer);
+        self.on_met(peer);
         if let Some(service) = self.service() {
             service.reached(peer);
         }
@@ -94,7 +94,7 @@ impl Service for ServiceRouter {
         let mut packet = payload.clone();
         if packet.first() == Some(&StreamKind::MEMBERSHIP.0) {
             packet.advance(1);
-            self.tell(MembershipInput::Packet(peer.id, packet));
+            self.enqueue(MembershipInput::Packet(peer.id, packet));
         } else if let Some(service) = self.service() {
             service.datagram(peer, payload);
         }
@@ -113,8 +113,8 @@ impl Service for ServiceRouter {
     }
 
     fn refused(&self, addr: SocketAddr, reason: &Refusal) {
-        // A node that lists itself as a seed is no trouble.
-        if !matches!(reason, Refusal::Itself(_)) && self.record.warns_of(addr) {
+        // A node that lists itself as a seed is harmless: no warning.
+        if !matches!(reason, Refusal::Itself(_)) && self.record.should_warn(addr) {
             tracing::warn!(%addr, %reason, "refused a peer");
         }
         if let Some(service) = self.service() {

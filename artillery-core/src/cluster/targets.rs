@@ -1,10 +1,12 @@
-//! Which of the announced targets are dialled. Pure: the dialler asks what to do.
+//! Which of the announced addresses are dialled. Pure: the dialer asks what to do.
 //!
-//! Announcements prove nothing: a stranger on the network can name any node, at any address, as often as it likes. Only a
-//! node that was met has proved its id, by mutual TLS. So each target is tried on its own, with a pause of its own, and no
-//! announcement touches another target. An address at which a node has answered before is kept in room of its own, and goes
-//! on being tried, and no announcement changes that. All other targets compete among themselves for [`MAX_UNPROVEN_TARGETS`] of them: one that
-//! was tried in vain gives way to a new one, one that was not tried yet doesn't.
+//! Announcements prove nothing: a stranger on the network can name any node, at any address, as often as it likes. Only
+//! a node that was met has proved its id, by mutual TLS. So each target is tried on its own, with its own pause, and an
+//! announcement touches no other target.
+//!
+//! An address at which a node has answered before has reserved room and stays a target, which no announcement changes.
+//! All other targets compete for [`MAX_UNPROVEN_TARGETS`] places: a target that was tried in vain gives way to a new
+//! one, an untried one does not.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -13,13 +15,13 @@ use std::{
 
 use crate::id::NodeId;
 
-/// Unproven targets that are dialled at a time: no node has answered there yet.
+/// Targets dialled at a time at which no node has answered yet.
 pub(super) const MAX_UNPROVEN_TARGETS: usize = 1024;
 
-/// Nodes of which is remembered where they have answered.
+/// Nodes whose proven addresses are remembered.
 const MAX_PROVEN_NODES: usize = 1024;
 
-/// Addresses remembered of one node: those of its latest lives.
+/// Addresses remembered of one node: those of its latest incarnations.
 const MAX_PROVEN_ADDRS_PER_NODE: usize = 4;
 
 /// Addresses taken from one announcement.
@@ -28,7 +30,7 @@ const MAX_ADDRS_PER_ANNOUNCEMENT: usize = 16;
 /// A target is given up after so many rounds in vain, until it is announced again.
 pub(super) const MAX_FAILED_ROUNDS: u32 = 20;
 
-/// Where a node may be, and which one is said to be there, if any is.
+/// An address, and the node that is said to be there, if any.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct DialTarget {
     pub(super) node: Option<NodeId>,
@@ -44,13 +46,13 @@ pub(super) struct TargetChanges {
     pub(super) end: Vec<DialTarget>,
 }
 
-/// The targets that are dialled, and those where nodes have answered.
+/// The targets that are dialled, and the addresses where nodes have answered.
 #[derive(Debug, Default)]
 pub(super) struct DialTargets {
-    /// Rounds in vain of each target that is dialled.
+    /// Rounds in vain of each target.
     dialled: BTreeMap<DialTarget, u32>,
     proven: BTreeMap<NodeId, ProvenAddrs>,
-    /// Rises with each proof.
+    /// Counts the proofs, to tell which node answered longest ago.
     proofs: u64,
 }
 
@@ -62,34 +64,35 @@ struct ProvenAddrs {
 }
 
 impl DialTargets {
-    /// An announcement says that `node` is at one of these addresses. Where it has answered before is tried too.
-    pub(super) fn announced(&mut self, node: Option<NodeId>, addrs: &[SocketAddr]) -> TargetChanges {
+    /// An announcement says that `node` is at one of these addresses. Addresses where it has answered before are tried
+    /// too.
+    pub(super) fn on_announced(&mut self, node: Option<NodeId>, addrs: &[SocketAddr]) -> TargetChanges {
         let known = node.and_then(|node| self.proven.get(&node)).map_or(&[][..], |proven| &proven.addrs);
         let addrs: BTreeSet<_> = addrs.iter().take(MAX_ADDRS_PER_ANNOUNCEMENT).chain(known).copied().collect();
-        let mut orders = TargetChanges::default();
+        let mut changes = TargetChanges::default();
         for target in addrs.into_iter().map(|addr| DialTarget { node, addr }) {
-            if !self.dialled.contains_key(&target) && self.has_room(target, &mut orders.end) {
+            if !self.dialled.contains_key(&target) && self.has_room(target, &mut changes.end) {
                 self.dialled.insert(target, 0);
-                orders.begin.push(target);
+                changes.begin.push(target);
             }
         }
-        orders
+        changes
     }
 
-    /// An announcement says that `node` is no longer there. A stranger may have sent it, so a target goes only if it was tried in
-    /// vain, and never if the node has answered there.
-    pub(super) fn gone(&mut self, node: Option<NodeId>, addrs: &[SocketAddr]) -> Vec<DialTarget> {
+    /// An announcement says that `node` is no longer there. A stranger may have sent it. So a target is dropped only if
+    /// it was tried in vain, and never if the node has answered there.
+    pub(super) fn on_gone(&mut self, node: Option<NodeId>, addrs: &[SocketAddr]) -> Vec<DialTarget> {
         let targets = addrs.iter().map(|&addr| DialTarget { node, addr });
         let tried = |target: &DialTarget| {
             !self.is_proven(*target) && self.dialled.get(target).is_some_and(|&rounds| rounds > 0)
         };
         let end: Vec<_> = targets.filter(tried).collect();
-        end.iter().for_each(|&target| self.over(target));
+        end.iter().for_each(|&target| self.remove(target));
         end
     }
 
-    /// A round was in vain: how many were, if the target is to be dialled again.
-    pub(super) fn failed(&mut self, target: DialTarget) -> Option<u32> {
+    /// A round was in vain. Returns how many were, or `None` if the target is given up.
+    pub(super) fn on_failed(&mut self, target: DialTarget) -> Option<u32> {
         let rounds = self.dialled.get_mut(&target)?;
         *rounds += 1;
         let rounds = *rounds;
@@ -100,22 +103,22 @@ impl DialTargets {
         Some(rounds)
     }
 
-    /// The target needn't be dialled any longer.
-    pub(super) fn over(&mut self, target: DialTarget) {
+    /// The target is settled: stop dialling it.
+    pub(super) fn remove(&mut self, target: DialTarget) {
         self.dialled.remove(&target);
     }
 
-    /// `node` has proved to be at `addr`: no other target need be dialled for it.
-    pub(super) fn answered(&mut self, node: NodeId, addr: SocketAddr) -> Vec<DialTarget> {
-        self.proved(node, addr);
+    /// `node` has proved to be at `addr`. Returns the other targets of this node and address, which are settled too.
+    pub(super) fn on_answered(&mut self, node: NodeId, addr: SocketAddr) -> Vec<DialTarget> {
+        self.set_proven(node, addr);
         let is_of = |target: &&DialTarget| target.node == Some(node) || target.addr == addr;
         let end: Vec<_> = self.dialled.keys().filter(is_of).copied().collect();
-        end.iter().for_each(|&target| self.over(target));
+        end.iter().for_each(|&target| self.remove(target));
         end
     }
 
-    /// `node` is known to be, or to have been, at `addr`, by its own word under its certificate.
-    pub(super) fn proved(&mut self, node: NodeId, addr: SocketAddr) {
+    /// `node` is or was at `addr`, as it stated under its certificate.
+    pub(super) fn set_proven(&mut self, node: NodeId, addr: SocketAddr) {
         if !self.proven.contains_key(&node) && self.proven.len() >= MAX_PROVEN_NODES {
             let oldest = self.proven.iter().min_by_key(|(_, proven)| proven.last).map(|(&node, _)| node);
             oldest.and_then(|node| self.proven.remove(&node));
@@ -133,7 +136,7 @@ impl DialTargets {
         proven.is_some_and(|proven| proven.addrs.contains(&target.addr))
     }
 
-    /// Whether there is room for one more target, perhaps in the target of one that was tried in vain most often.
+    /// Whether there is room for one more target, perhaps by dropping the one that was tried in vain most often.
     fn has_room(&mut self, target: DialTarget, end: &mut Vec<DialTarget>) -> bool {
         let unproven = || self.dialled.iter().filter(|&(&target, _)| !self.is_proven(target));
         if self.is_proven(target)

@@ -4,32 +4,32 @@ use std::time::Duration;
 
 use crate::error::ConfigError;
 
-/// How often members are probed, and how long they may keep silent. Plain data; [`SwimSettings::validate`] checks it.
+/// How often members are probed, and how long they may stay silent. [`SwimSettings::validate`] checks it.
 ///
-/// All members of a cluster should use the same.
+/// All members of a cluster should use the same settings.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SwimSettings {
-    /// Every so often one member is probed; if neither it nor a helper has answered when the next is due, it is
-    /// suspected.
+    /// One member is probed in each such period. If neither it nor a helper has answered by the end of the period, it
+    /// is suspected.
     pub probe_period: Duration,
-    /// After this time without an answer others are asked to probe too. At most half of `probe_period`.
+    /// After this time without an answer, other members are asked to probe too. At most half of `probe_period`.
     pub probe_rtt: Duration,
-    /// A suspected member that has not refuted it for this time is down.
+    /// A suspected member that has not refuted the suspicion within this time is down.
     pub suspect_to_down: Duration,
-    /// How many members are asked to help with a probe, and are told of a change at once.
+    /// How many members are asked to help with a probe. As many are told of a change at once.
     pub indirect_probes: usize,
-    /// How often news is passed on even when no probe carries it.
+    /// How often news is gossiped even if no probe carries it.
     pub gossip_period: Duration,
-    /// To how many members it is passed on each time.
+    /// To how many members it is gossiped each time.
     pub gossip_fan_out: usize,
-    /// How many times each piece of news is passed on by each member.
+    /// How many times each member passes on each piece of news.
     pub max_transmissions: u8,
-    /// Every so often one member is asked for all members it knows.
+    /// How often one member is asked for all members that it knows.
     pub refresh_period: Duration,
-    /// Every so often members that are down are asked whether they are back: so a partition heals.
+    /// How often members that are down are asked whether they are back. This heals partitions.
     pub heal_period: Duration,
-    /// How many of them each time.
+    /// How many of them are asked each time.
     pub heal_fan_out: usize,
     /// A member that is down or has left is forgotten after this time.
     pub forget_after: Duration,
@@ -38,7 +38,7 @@ pub struct SwimSettings {
 }
 
 impl SwimSettings {
-    /// For one site: in small clusters a silent member is suspected within 500 ms.
+    /// For one site. In small clusters a silent member is suspected within 500 ms.
     pub fn lan() -> Self {
         Self {
             probe_period: Duration::from_millis(120),
@@ -52,12 +52,12 @@ impl SwimSettings {
             heal_period: Duration::from_secs(2),
             heal_fan_out: 2,
             forget_after: Duration::from_secs(24 * 3600),
-            // Fits a QUIC datagram on any path, before its real size is known.
+            // Fits a QUIC datagram on any path, before the path's real size is known.
             max_packet: 1100,
         }
     }
 
-    /// For members in several sites: round trips of up to some hundred milliseconds.
+    /// For members in several sites, with round trips of up to some hundred milliseconds.
     pub fn wan() -> Self {
         Self {
             probe_period: Duration::from_millis(1500),
@@ -71,8 +71,8 @@ impl SwimSettings {
         }
     }
 
-    /// For members on one machine: as [`SwimSettings::lan`], since what delays an answer there is a busy processor, but
-    /// quicker to find each other again.
+    /// For members on one machine. Probes are timed as in [`SwimSettings::lan`], since a busy processor delays answers
+    /// there as well. Members find each other again more quickly.
     pub fn loopback() -> Self {
         Self {
             gossip_period: Duration::from_millis(50),
@@ -82,7 +82,7 @@ impl SwimSettings {
         }
     }
 
-    /// These settings with the probes timed so that in a small cluster a member silent for `time` is suspected.
+    /// These settings, with probes timed so that in a small cluster a member silent for `time` is suspected.
     pub fn suspecting_within(self, time: Duration) -> Self {
         let probe_period = time * 24 / 100;
         Self { probe_period, probe_rtt: probe_period * 5 / 12, ..self }
@@ -91,7 +91,7 @@ impl SwimSettings {
     /// Checks that the settings can work.
     ///
     /// # Errors
-    /// The first setting that can't, and why.
+    /// The first setting that makes no sense, and why.
     pub fn validate(&self) -> Result<(), ConfigError> {
         let zero = [
             ("probe_period", self.probe_period.is_zero()),
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_work_is_named() {
+    fn a_bad_setting_is_named() {
         let bad = SwimSettings { probe_rtt: Duration::from_millis(61), ..SwimSettings::lan() };
         assert_eq!(bad.validate().unwrap_err().field, "probe_rtt");
         let bad = SwimSettings { max_packet: 100, ..SwimSettings::lan() };

@@ -1,4 +1,4 @@
-//! How an endpoint talks.
+//! Settings of an endpoint.
 
 use std::{
     fmt,
@@ -12,19 +12,21 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::ConfigError;
 
-/// How fast an endpoint sends where the network is the limit: its congestion control, in the terms of RFC 9002.
+/// Congestion control (RFC 9002): how fast an endpoint sends where the network is the limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum Congestion {
-    /// CUBIC (RFC 9438): slows down at each loss, and comes back fast. For datacenters, and for links that lose packets only
-    /// when they are full.
+    /// CUBIC (RFC 9438): slows down at each loss, and recovers fast. For datacenters, and for links that lose packets
+    /// only when they are full.
     #[default]
     Cubic,
-    /// BBR: measures bandwidth and delay, and takes no single loss for a sign. For long links that lose some packets even when they
-    /// are far from full. It is quinn's experimental one, and takes more than its part beside senders by other rules.
+    /// BBR: measures bandwidth and delay, and does not take a single loss for congestion. For long links that lose some
+    /// packets even when they are far from full. It is quinn's experimental implementation, and takes more than its
+    /// share beside senders with other algorithms.
     Bbr,
-    /// NewReno (RFC 9002, section 7): slows down at each loss, and comes back slowly. The plainest one, to compare with.
+    /// NewReno (RFC 9002, section 7): slows down at each loss, and recovers slowly. The plainest algorithm, to compare
+    /// with.
     NewReno,
 }
 
@@ -48,48 +50,50 @@ impl FromStr for Congestion {
     }
 }
 
-/// How an endpoint talks. Defaults suit nodes within one datacenter and clients of it.
+/// Settings of an endpoint. Defaults suit nodes within one datacenter and their clients.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct TransportConfig {
-    /// UDP address to listen on; port 0 lets the system choose.
+    /// UDP address to listen on. With port 0 the system chooses a port.
     pub listen: SocketAddr,
-    /// Address that others dial, where it differs from the one listened on. Port 0 stands for the one listened on.
+    /// The address that other nodes dial, if it differs from the one listened on. Port 0 stands for the port listened
+    /// on.
     pub advertise: Option<SocketAddr>,
     /// Bytes asked of the system for each of the socket's two buffers.
     pub socket_buffer_bytes: usize,
-    /// Bytes in flight on one stream: at least bandwidth × delay. A fraction of the connection's, so that a few streams
-    /// full of large values leave room for what is urgent.
+    /// Bytes in flight on one stream: at least bandwidth × delay. Keep it a fraction of the connection's window, so
+    /// that a few streams full of large values leave room for urgent ones.
     pub stream_window_bytes: u32,
     /// Bytes in flight on one connection.
     pub connection_window_bytes: u32,
-    /// Largest frame that is sent or taken in, header and body together, in bytes. All nodes of a cluster agree on it.
+    /// Largest frame that is sent or accepted, header and body together, in bytes. All nodes of a cluster must agree on
+    /// it.
     pub max_frame_bytes: usize,
     /// How often something is sent on an idle connection.
     pub keep_alive: Duration,
-    /// A connection is given up when nothing was heard for so long, and one that a link dialled when nothing that was sent
-    /// was acknowledged: round trips that last longer carry nothing.
+    /// A connection is given up when nothing was received for this long. A connection that a link dialled is also given
+    /// up when nothing that it sent was acknowledged for this long: longer round trips make a connection useless.
     pub idle_timeout: Duration,
-    /// How fast it sends where the network is the limit. Each side of a connection goes by its own.
+    /// How fast it sends where the network is the limit. Each side of a connection uses its own setting.
     pub congestion: Congestion,
     /// Largest UDP payload that path MTU discovery tries, in bytes (1,200 to 65,527).
     pub max_udp_payload: u16,
     /// Let the system cut large sends into packets (GSO).
     pub segmentation_offload: bool,
-    /// A peer acknowledges so many packets at once (1 to 100), and those that are fewer after [`Self::max_ack_delay`]. QUIC's
-    /// own 2 cost small messages to and fro as many packets again as they are.
+    /// A peer acknowledges so many packets at once (1 to 100), and fewer after [`Self::max_ack_delay`]. With QUIC's
+    /// default of 2, small messages to and fro cost as many acknowledgements as packets.
     pub packets_per_ack: u32,
-    /// Nothing that came is acknowledged later (1 ms to 25 ms). What is sent while little may be in flight, on a new
-    /// connection or after losses, waits for that.
+    /// The longest delay of an acknowledgement (1 ms to 25 ms). A sender whose congestion window is small, on a new
+    /// connection or after losses, waits this long for it.
     pub max_ack_delay: Duration,
-    /// Time for a handshake and hello together.
+    /// Time for the handshake and the hello together.
     pub hello_timeout: Duration,
-    /// First pause before an address is dialled again; it doubles up to [`Self::redial_max`].
+    /// First pause before an address is dialled again. It doubles up to [`Self::redial_max`].
     pub redial_min: Duration,
     /// Longest pause before an address is dialled again.
     pub redial_max: Duration,
-    /// Connections that may be accepted but have not said hello yet.
+    /// Connections accepted by QUIC that have not said hello yet.
     pub max_handshakes: u32,
     /// Connections accepted at a time.
     pub max_connections: u32,
@@ -197,7 +201,7 @@ impl TransportConfig {
 const MIN_WINDOW_BYTES: u32 = 64 << 10;
 const MIN_FRAME_LIMIT_BYTES: usize = 64 << 10;
 const MAX_FRAME_LIMIT_BYTES: usize = 1 << 30;
-/// What quinn's timers can tell apart, and what it keeps to on paths of any length.
+/// At least what quinn's timers can tell apart, at most what quinn keeps to on paths of any length.
 const ACK_DELAY_RANGE: RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_millis(25);
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 

@@ -11,19 +11,19 @@ use futures_core::Stream;
 
 use super::{Announcement, Candidate, Candidates, Discovery};
 
-/// Several sources as one: announces on all, and hears of all.
+/// Several sources as one: it announces on all and merges their candidates.
 #[derive(Clone, Default)]
 pub(crate) struct Combined {
     sources: Vec<Arc<dyn Discovery>>,
 }
 
 impl Combined {
-    /// No source yet: finds nobody.
+    /// Without a source: it finds no candidate.
     pub(crate) fn new() -> Self {
         Self::default()
     }
 
-    /// With one source more.
+    /// The same with one more source.
     pub(crate) fn with(mut self, source: impl Discovery) -> Self {
         self.sources.push(Arc::new(source));
         self
@@ -46,7 +46,8 @@ impl Discovery for Combined {
     }
 }
 
-/// Takes from the streams in turn, so that a talkative one does not hide the others; over when all are.
+/// Takes from the streams in turn, so that a talkative one does not starve the others. It ends when all of them have
+/// ended.
 struct MergedCandidates {
     streams: Vec<Candidates>,
     next: usize,
@@ -64,7 +65,7 @@ impl Stream for MergedCandidates {
                     self.next = at + 1;
                     return Poll::Ready(Some(candidate));
                 }
-                // What moves into the gap is asked next.
+                // The stream that moves into the gap is polled next.
                 Poll::Ready(None) => {
                     drop(self.streams.remove(at));
                     self.next = at;

@@ -1,7 +1,7 @@
 //! Nodes on the local network, by multicast DNS.
 //!
-//! Every node is an instance of [`SERVICE_TYPE`]; what it is stands in its TXT record (see `txt`). Names contain the node
-//! id, so nothing is probed for conflicts before it is announced.
+//! Every node is an instance of [`SERVICE_TYPE`], described by its TXT record (see `txt`). Instance names contain the
+//! node id, so they are announced without a probe for conflicts.
 
 use std::{
     collections::BTreeMap,
@@ -27,29 +27,29 @@ pub(super) const SERVICE_TYPE: &str = "_artillery._udp.local.";
 /// The UDP port of multicast DNS.
 pub const MDNS_PORT: u16 = 5353;
 
-/// The most instances remembered by one stream in order to tell which went; of more, going isn't told.
+/// Instances remembered by one stream, in order to report which went away. Of more than these, going is not reported.
 const MAX_INSTANCES: usize = 4096;
 
-/// Which network interfaces are used.
+/// The network interfaces to use.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Interfaces {
-    /// All there are.
+    /// All interfaces.
     #[default]
     All,
     /// Loopback only: nodes on this machine.
     Loopback,
-    /// Those with these names.
+    /// The interfaces of these names.
     Named(Vec<String>),
 }
 
 impl Interfaces {
-    /// The interfaces that suit a node listening on `ip`: loopback if that is one, else all.
+    /// The interfaces that suit a node listening on `ip`: loopback if `ip` is a loopback address, otherwise all.
     pub(crate) fn for_listener(ip: IpAddr) -> Self {
         if ip.is_loopback() { Self::Loopback } else { Self::All }
     }
 
-    /// `None`: what the daemon does by itself.
+    /// `None` stands for the default of the daemon.
     fn kinds(&self) -> Option<Vec<IfKind>> {
         match self {
             Self::All => None,
@@ -65,7 +65,7 @@ impl Interfaces {
 pub struct MdnsSettings {
     /// Only nodes of this cluster are found.
     pub cluster: String,
-    /// Where to speak and listen.
+    /// The interfaces to announce and listen on.
     pub interfaces: Interfaces,
     /// The UDP port, [`MDNS_PORT`] except in tests.
     pub port: u16,
@@ -82,20 +82,20 @@ impl MdnsSettings {
         Self { interfaces, ..self }
     }
 
-    /// On this UDP port: only those with the same port hear each other.
+    /// On this UDP port. Nodes find each other only on the same port.
     pub fn port(self, port: u16) -> Self {
         Self { port, ..self }
     }
 }
 
-/// Why multicast DNS can't be used. NoCandidates else fails because of it: go on with other sources.
+/// Why multicast DNS can't be used. Other sources are not affected: go on with them.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum MdnsError {
     /// The daemon did not start, or refused its settings.
     #[error("multicast DNS is not available: {0}")]
     Unavailable(String),
-    /// What was to be announced can't be.
+    /// This node can't be announced.
     #[error("can't announce this node by multicast DNS: {0}")]
     Unannounceable(String),
     /// There is no address to announce.
@@ -105,15 +105,15 @@ pub enum MdnsError {
 
 /// Finds nodes on the local network and is found by them.
 ///
-/// A killed node lingers for about two minutes in the others' caches, so this is no failure detector. Its own threads
-/// end, and the announcement is withdrawn, soon after it is dropped.
+/// The other nodes cache a killed node for about two minutes, so this detects no failure. Soon after this is dropped,
+/// its threads end and the announcement is withdrawn.
 pub struct MdnsDiscovery {
     settings: MdnsSettings,
     daemon: MdnsDaemon,
     shared: Arc<MdnsShared>,
 }
 
-/// What the streams need of the discovery that gave them.
+/// What the streams share with the discovery that made them.
 #[derive(Default)]
 struct MdnsShared {
     me: Mutex<Option<MdnsRegistration>>,
@@ -126,7 +126,7 @@ struct MdnsRegistration {
 }
 
 impl MdnsShared {
-    /// Says what is wrong, once: it tends to be wrong again and again.
+    /// Warns of the first failure. Later ones are logged as debug only, since a failure tends to repeat.
     fn complain(&self, error: &dyn std::fmt::Display) {
         if self.complained.swap(true, Ordering::Relaxed) {
             debug!(%error, "multicast DNS");
@@ -147,7 +147,7 @@ impl std::fmt::Debug for MdnsDiscovery {
 }
 
 impl MdnsDiscovery {
-    /// Starts it; nothing is announced yet.
+    /// Starts the daemon. Nothing is announced yet.
     ///
     /// # Errors
     /// [`MdnsError::Unavailable`]. That no interface can do multicast shows only later, in the log.
@@ -156,10 +156,10 @@ impl MdnsDiscovery {
         Ok(Self { settings, daemon, shared: Arc::default() })
     }
 
-    /// What [`Discovery::announce`] does, but with the error in the caller's hands.
+    /// As [`Discovery::announce`], but returns the error.
     ///
     /// # Errors
-    /// [`MdnsError::NoAddress`] or [`MdnsError::Unannounceable`]; what was announced before stays.
+    /// [`MdnsError::NoAddress`] or [`MdnsError::Unannounceable`]. The former announcement stays.
     pub fn try_announce(&self, me: &Announcement) -> Result<(), MdnsError> {
         let info = self.describe(me)?;
         let full_name = info.get_fullname().to_owned();
@@ -207,7 +207,7 @@ impl Discovery for MdnsDiscovery {
     }
 
     fn candidates(&self) -> Candidates {
-        // A daemon tells one listener per service; so each stream has its own.
+        // A daemon reports to one listener per service, so each stream has a daemon of its own.
         match MdnsDaemon::start(&self.settings)
             .and_then(|daemon| MdnsBrowse::start(daemon, &self.settings, &self.shared))
         {
@@ -241,7 +241,7 @@ fn unannounceable(error: mdns_sd::Error) -> MdnsError {
     MdnsError::Unannounceable(error.to_string())
 }
 
-/// A running daemon: a thread and its sockets. Dropped: says good-bye for what it announced, and ends.
+/// A running daemon: a thread and its sockets. Dropping it withdraws its announcements and ends it.
 struct MdnsDaemon(ServiceDaemon);
 
 impl MdnsDaemon {
@@ -337,7 +337,7 @@ impl Stream for MdnsBrowse {
                         return Poll::Ready(Some(candidate));
                     }
                 }
-                // The daemon gives up a listener that has fallen behind: begin again.
+                // The daemon drops a listener that has fallen behind. Browse again.
                 Poll::Ready(None) => match this.daemon.0.browse(SERVICE_TYPE) {
                     Ok(events) => this.events = stream(events),
                     Err(error) => {
@@ -350,7 +350,7 @@ impl Stream for MdnsBrowse {
     }
 }
 
-/// What a found instance means; nothing if it is malformed or of another cluster.
+/// The candidate of a found instance. `None` if the record is malformed or of another cluster.
 fn read(service: &ResolvedService, cluster: &str) -> Option<Candidate> {
     let property = |key: &str| service.get_property_val(key).flatten();
     let txt = match TxtRecord::parse(property) {
@@ -369,7 +369,7 @@ fn read(service: &ResolvedService, cluster: &str) -> Option<Candidate> {
         addrs.sort_unstable();
     }
     addrs.retain(|addr| addr.port() != 0);
-    (!addrs.is_empty()).then_some(Candidate { addrs, node: Some(txt.node), source: Source::Mdns, gone: false })
+    (!addrs.is_empty()).then_some(Candidate::new(Source::Mdns, Some(txt.node), addrs))
 }
 
 /// The stream of a source that does not work.

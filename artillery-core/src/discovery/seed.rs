@@ -20,21 +20,21 @@ pub struct Seed(SeedAddr);
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 enum SeedAddr {
     Addr(SocketAddr),
-    /// Lower case, with the port.
+    /// Lower case, and the port.
     Host(String, u16),
 }
 
-/// Why a text is no seed.
+/// Why a text is not a seed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SeedError {
-    /// No `:PORT` at its end.
+    /// `:PORT` is missing at the end.
     #[error("seed `{0}` has no port: write HOST:PORT")]
     NoPort(String),
-    /// What stands behind the colon is no port from 1 to 65535.
+    /// The text behind the colon is no port from 1 to 65535.
     #[error("seed `{0}`: the port must be a number from 1 to 65535")]
     BadPort(String),
-    /// What stands before the colon is no address or host name.
+    /// The text before the colon is no address or host name.
     #[error("seed `{0}`: neither an address nor a host name (IPv6 addresses stand in brackets: [::1]:7400)")]
     BadHost(String),
 }
@@ -83,11 +83,11 @@ impl Seed {
             SeedAddr::Addr(addr) => vec![*addr],
             SeedAddr::Host(..) => Vec::new(),
         };
-        Candidate { addrs, node: None, source: Source::Seed(self.to_string()), gone: false }
+        Candidate::new(Source::Seed(self.to_string()), None, addrs)
     }
 }
 
-/// Labels of letters, digits, `-` and `_`; a name of digits and dots alone is a mistyped address.
+/// Labels of letters, digits, `-` and `_`. A name of digits and dots alone is a mistyped address.
 fn is_host_name(host: &str) -> bool {
     let label = |label: &str| {
         (1..=63).contains(&label.len())
@@ -99,8 +99,8 @@ fn is_host_name(host: &str) -> bool {
         && !name.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.')
 }
 
-/// The seeds given by the operator: each is a candidate once, and stays one. How often it is dialled again is the
-/// caller's choice; a host name is looked up at every [`Candidate::resolve`].
+/// The seeds given by the operator. Each is reported once and stays a candidate. The caller chooses how often to dial
+/// it again; a host name is looked up at every [`Candidate::resolve`].
 #[derive(Debug, Clone, Default)]
 pub(crate) struct SeedDiscovery {
     seeds: Vec<Seed>,
@@ -120,7 +120,7 @@ impl Discovery for SeedDiscovery {
     }
 }
 
-/// A stream over what is there already.
+/// A stream over these candidates.
 struct ListedCandidates(VecDeque<Candidate>);
 
 impl Stream for ListedCandidates {

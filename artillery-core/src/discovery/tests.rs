@@ -7,14 +7,14 @@ use mdns_sd::{IfKind, ServiceDaemon, ServiceInfo};
 use super::{mdns::SERVICE_TYPE, *};
 use crate::NodeId;
 
-/// Far beyond what anything here takes; a test that reaches it fails.
+/// Far longer than any step here takes. A test that reaches it fails.
 const LIMIT: Duration = Duration::from_secs(30);
 
 async fn next(candidates: &mut Candidates) -> Option<Candidate> {
     tokio::time::timeout(LIMIT, poll_fn(|context| candidates.as_mut().poll_next(context))).await.expect("no candidate")
 }
 
-/// The first candidate that is `node`, or that of it which says it is gone.
+/// The next candidate of `node` that is `gone` or not.
 async fn find(candidates: &mut Candidates, node: NodeId, gone: bool) -> Candidate {
     loop {
         let candidate = next(candidates).await.expect("the stream ended");
@@ -28,7 +28,7 @@ fn seeds<const N: usize>(texts: [&str; N]) -> SeedDiscovery {
     SeedDiscovery::new(texts.map(|text| text.parse().unwrap()))
 }
 
-/// A UDP port that nobody uses.
+/// A UDP port that is free.
 fn free_port() -> u16 {
     UdpSocket::bind(("0.0.0.0", 0)).unwrap().local_addr().unwrap().port()
 }
@@ -57,7 +57,7 @@ async fn three_nodes_find_each_other_on_loopback() {
         source.announce(&announcement("shop", nodes[at], addrs[at]));
     }
     for (at, stream) in streams.iter_mut().enumerate() {
-        // In this order, since one that was passed over may not be told again.
+        // In any order, since a candidate that was passed over may not be reported again.
         let mut missing: Vec<_> = (0..3).filter(|other| *other != at).collect();
         while !missing.is_empty() {
             let candidate = next(stream).await.unwrap();
@@ -71,7 +71,7 @@ async fn three_nodes_find_each_other_on_loopback() {
 }
 
 #[tokio::test]
-async fn who_comes_later_finds_those_that_are_there() {
+async fn a_late_node_finds_earlier_ones() {
     let port = free_port();
     let early = mdns("shop", port);
     early.announce(&announcement("shop", "early", "127.0.0.1:7401"));
@@ -95,10 +95,10 @@ async fn other_clusters_and_strangers_are_passed_over() {
     let mut info = ServiceInfo::new(SERVICE_TYPE, "bad", "bad.local.", "127.0.0.1", 7409, &nonsense[..]).unwrap();
     info.set_requires_probe(false);
     malformed.register(info).unwrap();
-    // The other has been heard where it is looked for ...
+    // The other cluster can be found from where it is looked for ...
     let watcher = mdns("other", port);
     find(&mut watcher.candidates(), NodeId::from_name("x"), false).await;
-    // ... and only the one that comes last is found here.
+    // ... but only the node that comes last is found here.
     mine.announce(&announcement("shop", "y", "127.0.0.1:7402"));
     let first = next(&mut candidates).await.unwrap();
     assert_eq!(first.node, Some(NodeId::from_name("y")));
@@ -106,7 +106,7 @@ async fn other_clusters_and_strangers_are_passed_over() {
 }
 
 #[tokio::test]
-async fn who_says_good_bye_is_gone() {
+async fn a_withdrawn_node_is_gone() {
     let port = free_port();
     let (here, there) = (mdns("shop", port), mdns("shop", port));
     let mut candidates = here.candidates();
@@ -179,7 +179,7 @@ async fn seeds_are_candidates_and_names_are_looked_up_at_each_dial() {
 }
 
 #[tokio::test]
-async fn a_name_that_is_not_there_is_an_error() {
+async fn an_unknown_host_name_is_an_error() {
     let seed: Seed = "nobody.invalid:7400".parse().unwrap();
     let error = seed.candidate().resolve().await.unwrap_err();
     assert!(error.to_string().contains("nobody.invalid:7400"), "{error}");
@@ -196,7 +196,7 @@ async fn several_sources_are_one() {
     let mut found = there.candidates();
     find(&mut found, NodeId::from_name("here"), false).await;
     there.announce(&announcement("shop", "there", "127.0.0.1:7402"));
-    // Which source speaks first is nobody's promise.
+    // The order of the sources is not promised.
     let (mut seeds_seen, mut there_seen) = (0, false);
     while seeds_seen < 4 || !there_seen {
         let candidate = next(&mut candidates).await.unwrap();

@@ -1,31 +1,31 @@
-//! The TXT record of a node: what stands in it, and how to read what others put there.
+//! The TXT record of a node: how it is written, and how records of other hosts are read.
 
 use std::net::SocketAddr;
 
 use crate::NodeId;
 
-/// The form of the record; another one is not read.
+/// The version of the record. Records of other versions are ignored.
 const VERSION: &str = "1";
 
-/// The longest property, key and `=` included.
+/// The longest property, key and `=` included, in bytes.
 const MAX_PROPERTY_BYTES: usize = 255;
 
-/// The longest name of a cluster that can be announced.
+/// The longest name of a cluster that can be announced, in bytes.
 const MAX_CLUSTER_BYTES: usize = 200;
 
-/// The most addresses that are taken from one record.
+/// The most addresses taken from one record.
 const MAX_ADDRS: usize = 16;
 
-/// What a node's TXT record says.
+/// The content of a node's TXT record.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct TxtRecord {
     pub(super) cluster: String,
     pub(super) node: NodeId,
-    /// As many as fit; none if they are those of the host.
+    /// As many as fit. Empty if the addresses of the host count.
     pub(super) addrs: Vec<SocketAddr>,
 }
 
-/// Why a record is no node's.
+/// Why a record is not the record of a node.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(super) enum TxtError {
     #[error("no `{0}`")]
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read() {
+    fn a_written_record_is_read_back() {
         assert_eq!(parse(&properties(&txt())), Ok(txt()));
         let without = TxtRecord { addrs: Vec::new(), ..txt() };
         assert_eq!(parse(&properties(&without)), Ok(without));
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_named() {
+    fn a_bad_record_names_its_fault() {
         for (key, value, error) in [
             ("v", None, TxtError::Missing("v")),
             ("v", Some("2"), TxtError::OtherVersion),

@@ -1,4 +1,4 @@
-//! What can go wrong between two endpoints.
+//! Errors between two endpoints.
 
 use std::net::SocketAddr;
 
@@ -29,9 +29,9 @@ impl std::fmt::Display for VersionRange {
     }
 }
 
-/// Why a node does not let another in. It is told to the other one, and no byte of an application was exchanged.
+/// Why a node refuses a peer. The peer is told. No byte of an application was exchanged.
 ///
-/// `here` is the side that refuses, `there` the side that was refused.
+/// `here` is the side that refuses, `there` the side that is refused.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[non_exhaustive]
 pub enum Refusal {
@@ -43,7 +43,7 @@ pub enum Refusal {
         /// Name of the refused side's cluster.
         there: String,
     },
-    /// Same name, but different formations: they never become one cluster.
+    /// The names are the same, but the formations differ. Such clusters never become one.
     #[error("of cluster id {there}, this is cluster id {here}")]
     DifferentCluster {
         /// Id of the refusing side's cluster.
@@ -51,50 +51,50 @@ pub enum Refusal {
         /// Id that the refused side remembers.
         there: ClusterId,
     },
-    /// There is no protocol version that both can talk.
+    /// The two have no protocol version in common.
     #[error("talks protocol versions {there}, this node {here}")]
     VersionMismatch {
-        /// What the refusing side can talk.
+        /// Versions of the refusing side.
         here: VersionRange,
-        /// What the refused side can talk.
+        /// Versions of the refused side.
         there: VersionRange,
     },
-    /// The certificate belongs to another node than the one that it claims to be.
+    /// The peer claims to be another node than the one in its certificate.
     #[error("claims to be {claimed:?} with a certificate of {certificate:?}")]
     NotItsCertificate {
         /// Node name in the certificate.
         certificate: String,
-        /// The claim.
+        /// The node that it claims to be.
         claimed: NodeId,
     },
     /// The certificate is foreign, expired, or made from another secret.
     #[error("not trusted: {0}")]
     Untrusted(String),
-    /// It said something else than a hello, too much, or a malformed one.
+    /// The peer said something else than a hello, too much, or a malformed hello.
     #[error("no hello: {0}")]
     Malformed(String),
-    /// It did not say hello in time.
+    /// The peer did not say hello in time.
     #[error("no hello in time")]
     TimedOut,
-    /// It took itself for its peer: a node dialled its own address, or two have one name.
+    /// The peer is this node itself: a node dialled its own address, or two nodes have one name.
     #[error("{0:?} is this node itself")]
     Itself(MemberId),
     /// A newer process of the same node is known already.
     #[error("{newer:?} has taken its place")]
     Superseded {
-        /// The life that is known.
+        /// The incarnation that is known.
         newer: MemberId,
     },
     /// Too many connections.
     #[error("too many connections")]
     Busy,
-    /// A reason of the data half, or of a newer version.
+    /// A reason of the service, or of a newer version.
     #[error("{0}")]
     Other(String),
 }
 
 impl Refusal {
-    /// A word for each reason, which stays the same: to count by.
+    /// A word for each reason, for counters. It never changes.
     pub const WORDS: &[&str] = &[
         "different_cluster_name",
         "different_cluster",
@@ -109,7 +109,7 @@ impl Refusal {
         "other",
     ];
 
-    /// The place of its word among [`WORDS`](Self::WORDS).
+    /// The index of its word in [`WORDS`](Self::WORDS).
     pub(crate) fn index(&self) -> usize {
         match self {
             Self::DifferentClusterName { .. } => 0,
@@ -126,17 +126,17 @@ impl Refusal {
         }
     }
 
-    /// Its word among [`WORDS`](Self::WORDS).
+    /// Its word in [`WORDS`](Self::WORDS).
     pub fn word(&self) -> &'static str {
         Self::WORDS[self.index()]
     }
 }
 
-/// Why a connection could not be had. Nothing of an application was sent; another try is safe.
+/// Why no connection was made. Nothing of an application was sent, so another try is safe.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConnectError {
-    /// One side does not trust the other's certificate: another secret, a foreign or an expired one.
+    /// One side does not trust the other's certificate: it comes from another secret, is foreign or has expired.
     #[error("not trusted: {0}")]
     Untrusted(String),
     /// The peer refused this node.
@@ -148,12 +148,12 @@ pub enum ConnectError {
     /// Another node than the expected one answers there.
     #[error("{found} answers there, not {expected}")]
     WrongPeer {
-        /// Who was dialled.
+        /// The node that was dialled.
         expected: NodeId,
-        /// Who answered.
+        /// The node that answered.
         found: NodeId,
     },
-    /// Nobody answered in time.
+    /// No answer came in time.
     #[error("no answer in time")]
     TimedOut,
     /// The answer made no sense.
@@ -162,7 +162,7 @@ pub enum ConnectError {
     /// The connection broke before it was ready.
     #[error("lost: {0}")]
     Lost(CloseReason),
-    /// There is no address to dial.
+    /// No address to dial is known.
     #[error("no address is known")]
     NoAddress,
     /// The address can't be dialled from this endpoint (another address family, port 0).
@@ -178,7 +178,7 @@ pub enum ConnectError {
     EndpointClosed,
 }
 
-/// Why a connection is no more. What was in flight may or may not have arrived.
+/// Why a connection is gone. What was in flight may or may not have arrived.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CloseReason {
@@ -188,30 +188,30 @@ pub enum CloseReason {
     /// The peer's endpoint was shut down.
     #[error("the peer shut down")]
     Shutdown,
-    /// The peer closed it, and said why.
+    /// The peer closed the connection and gave a reason.
     #[error("closed by the peer: {reason} (code {code})")]
     Peer {
         /// A [`CloseCode`](crate::transport::CloseCode).
         code: u32,
-        /// Its words.
+        /// Its reason.
         reason: String,
     },
-    /// One side refuses the other, which belongs to another formation as it turned out after the hello.
+    /// One side refuses the other because it joined another formation after the hello.
     #[error("refused: {0}")]
     Refused(Refusal),
-    /// Nothing was heard for the idle timeout.
+    /// Nothing was received for the idle timeout.
     #[error("nothing heard for too long")]
     TimedOut,
-    /// Nothing of what was sent was acknowledged for the idle timeout.
+    /// Nothing that was sent was acknowledged for the idle timeout.
     #[error("nothing acknowledged for too long")]
     Unacknowledged,
-    /// The peer does not know the connection: its process was started anew.
+    /// The peer does not know the connection: its process was restarted.
     #[error("the peer was started anew")]
     Reset,
-    /// The certificate was refused.
+    /// A certificate was refused.
     #[error("not trusted: {0}")]
     Untrusted(String),
-    /// A violation of QUIC, found on either side.
+    /// A violation of QUIC, found by either side.
     #[error("protocol error: {0}")]
     Protocol(String),
 }
@@ -220,7 +220,7 @@ pub enum CloseReason {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReadError {
-    /// What arrived is no frame; the stream is useless.
+    /// The bytes are no frame. The stream is useless.
     #[error(transparent)]
     Frame(#[from] FrameError),
     /// The sender gave the stream up.
@@ -231,11 +231,11 @@ pub enum ReadError {
     Lost(#[from] CloseReason),
 }
 
-/// Why a frame was not sent. Frames handed over before may or may not have arrived.
+/// Why a frame was not sent. Frames written before may or may not have arrived.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum WriteError {
-    /// The frame is larger than frames may be; nothing of it was sent.
+    /// The frame is larger than the limit. Nothing of it was sent.
     #[error("a frame of {len} bytes, at most {limit} are allowed")]
     TooLarge {
         /// Bytes of header and body.
@@ -249,7 +249,7 @@ pub enum WriteError {
     /// The stream was finished or given up here.
     #[error("the stream is finished")]
     Finished,
-    /// An earlier call was cancelled in the middle of a frame; the receiver sees the stream as given up.
+    /// An earlier call was cancelled in the middle of a frame. The receiver sees the stream as given up.
     #[error("an earlier write was cancelled")]
     Interrupted,
     /// The connection is gone.
@@ -261,7 +261,7 @@ pub enum WriteError {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DatagramError {
-    /// It does not fit into a packet of the path as it is now; it was counted and dropped.
+    /// The datagram does not fit into a packet on this path now. It was counted and dropped.
     #[error("a datagram of {len} bytes, at most {limit} fit")]
     TooLarge {
         /// Its bytes.
@@ -277,7 +277,7 @@ pub enum DatagramError {
     Lost(#[from] CloseReason),
 }
 
-/// Why a stream holds no more frames. Each of them ends the stream: what follows can't be told apart any more.
+/// Why a stream holds no more frames. Each of these errors ends the stream: the boundaries of later frames are unknown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum FrameError {
@@ -289,7 +289,7 @@ pub enum FrameError {
         /// The receiver's limit in bytes.
         limit: usize,
     },
-    /// The announced header is longer than its frame or than any header may be.
+    /// The announced header is longer than its frame, or than any header may be.
     #[error("a header of {header} bytes in a frame of {len}")]
     BadHeaderLength {
         /// Announced header length in bytes.

@@ -1,4 +1,4 @@
-//! Mutual TLS 1.3: whom to trust, and who somebody is.
+//! Mutual TLS 1.3: which peers are trusted, and which node a certificate names.
 
 use std::sync::Arc;
 
@@ -18,10 +18,10 @@ use rustls::{
 use super::{IdentityInner, name};
 use crate::error::IdentityError;
 
-/// The protocol name in the TLS handshake. Versions are settled in the hello, so that a mismatch can say what it is.
+/// The protocol name in the TLS handshake. Versions are settled in the hello, whose refusal can name both.
 const ALPN: &[u8] = b"artillery";
 
-/// The two sides of a node's TLS.
+/// TLS settings of both sides of a connection.
 pub(crate) struct TlsConfigs {
     pub(crate) server: ServerConfig,
     pub(crate) client: ClientConfig,
@@ -40,7 +40,7 @@ pub(super) fn configs(identity: &IdentityInner) -> Result<TlsConfigs, IdentityEr
     })
 }
 
-/// Whether `chain`, leaf first, leads to one of the roots. That its owner holds the key was shown by the handshake.
+/// Whether `chain`, leaf first, leads to one of the roots. The handshake has shown that the peer holds the key.
 pub(super) fn trusts(identity: &IdentityInner, chain: &[CertificateDer<'_>]) -> bool {
     let Some((leaf, intermediates)) = chain.split_first() else { return false };
     let Ok(leaf) = ParsedCertificate::try_from(leaf) else { return false };
@@ -122,8 +122,8 @@ pub(crate) fn name_of(leaf: &CertificateDer<'_>) -> Result<String, IdentityError
     name::from_dns(dns)
 }
 
-/// Accepts servers that one of the roots has signed for. It asks for no name: nodes are dialled by address, and the
-/// name in the certificate is read afterwards, to be compared with the node that is expected.
+/// Accepts servers whose certificate one of the roots has signed. It does not check the name: nodes are dialled by
+/// address, and the name in the certificate is read afterwards and compared with the expected node.
 #[derive(Debug)]
 struct SignedByTheCluster {
     roots: Arc<RootCertStore>,

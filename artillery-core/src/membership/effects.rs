@@ -1,4 +1,4 @@
-//! What foca wants done: kept until the state machine gets round to it.
+//! What foca wants done, kept until the state machine does it.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -7,18 +7,18 @@ use foca::{Notification, Timer};
 use super::identity::SwimIdentity;
 use crate::Timestamp;
 
-/// Wishes of one step.
+/// Effects of one step.
 #[derive(Debug, Default)]
 pub(super) struct Effects {
     pub(super) packets: Vec<(SwimIdentity, Vec<u8>)>,
     pub(super) timers: Vec<(Duration, Timer<SwimIdentity>)>,
-    /// We had been declared down, and have come back under a renewed identity.
+    /// This node had been declared down, and has come back under a renewed identity.
     pub(super) rejoined: bool,
 }
 
 impl foca::Runtime<SwimIdentity> for Effects {
     fn notify(&mut self, notification: Notification<'_, SwimIdentity>) {
-        // Everything else is read off foca's state.
+        // Everything else is read from foca's state.
         self.rejoined |= matches!(notification, Notification::Rejoin(_));
     }
 
@@ -31,7 +31,7 @@ impl foca::Runtime<SwimIdentity> for Effects {
     }
 }
 
-/// Timers by the time at which they are due, equal ones in the order of their making.
+/// Timers by the time at which they are due. Timers due at the same time keep the order in which they were made.
 #[derive(Debug, Default)]
 pub(super) struct Timers {
     due: BTreeMap<(Timestamp, u64), Timer<SwimIdentity>>,
@@ -53,7 +53,7 @@ impl Timers {
         Some(first.remove())
     }
 
-    /// Puts all of them off by `time`.
+    /// Delays all timers by `time`.
     pub(super) fn delay(&mut self, time: Duration) {
         self.due =
             std::mem::take(&mut self.due).into_iter().map(|((at, made), timer)| ((at + time, made), timer)).collect();

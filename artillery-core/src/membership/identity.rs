@@ -1,4 +1,4 @@
-//! What SWIM takes for an identity: a member, where it is, and how often it had to come back.
+//! What SWIM takes for an identity: a member, its address, and how often it had to come back.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -15,13 +15,13 @@ pub struct SwimPeer {
 
 /// A member as SWIM sees it.
 ///
-/// Being declared down is final for an identity, so a member that was declared down wrongly needs another one.
-/// `renewals` gives it that without another [`MemberId`].
+/// An identity that is declared down never comes back. So a member that was declared down wrongly needs another
+/// identity: `renewals` gives it one without another [`MemberId`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct SwimIdentity {
     pub(super) member: MemberId,
     pub(super) addr: SocketAddr,
-    /// Wall clock at the start of this life, in milliseconds; 0 where it isn't known.
+    /// Wall clock at the start of this incarnation, in milliseconds. 0 if it is not known.
     pub(super) started_at_ms: u64,
     pub(super) renewals: u32,
 }
@@ -34,8 +34,8 @@ pub(super) fn incarnation_order(member: &MemberId, started_at_ms: u64) -> Incarn
 }
 
 impl SwimIdentity {
-    /// One of which only this is known: enough to send it an announcement.
-    pub(super) fn somebody(peer: SwimPeer) -> Self {
+    /// The identity of a peer of which only id and address are known. That is enough to send it an announcement.
+    pub(super) fn of_peer(peer: SwimPeer) -> Self {
         Self { member: peer.id, addr: canonical(peer.addr), started_at_ms: 0, renewals: 0 }
     }
 
@@ -48,7 +48,7 @@ impl SwimIdentity {
     }
 }
 
-/// `addr` without what means nothing to other nodes (flow label, scope), since that isn't sent.
+/// `addr` without flow label and scope: they mean nothing to other nodes and are not sent.
 pub(super) fn canonical(addr: SocketAddr) -> SocketAddr {
     SocketAddr::new(
         match addr.ip() {

@@ -1,4 +1,4 @@
-//! What the application is told of the members: SWIM's knowledge and the profiles, compared with what was told before.
+//! What the application was told of the members. SWIM's knowledge and the profiles are compared with that.
 
 use std::collections::BTreeMap;
 
@@ -16,11 +16,11 @@ use crate::{MemberId, NodeId};
 pub(super) struct MemberView {
     pub(super) identity: SwimIdentity,
     pub(super) state: MemberState,
-    /// What was told last; nothing before its profile is known.
+    /// What was reported last. `None` before the profile is known.
     told: Option<SwimMember>,
 }
 
-/// The view of all nodes but our own.
+/// The view of all other nodes.
 #[derive(Debug, Default)]
 pub(super) struct MemberViews {
     by_node: BTreeMap<NodeId, MemberView>,
@@ -31,7 +31,7 @@ impl MemberViews {
         self.by_node.get(node)
     }
 
-    /// Whether SWIM knows this life of the node, and no later one.
+    /// Whether SWIM knows this incarnation of the node, and no later one.
     pub(super) fn knows(&self, member: &MemberId) -> bool {
         self.by_node.get(&member.node).is_some_and(|view| view.identity.member == *member)
     }
@@ -40,12 +40,12 @@ impl MemberViews {
         self.by_node.values()
     }
 
-    /// The members that were told of.
+    /// The members that were reported.
     pub(super) fn members(&self) -> impl Iterator<Item = &SwimMember> {
         self.by_node.values().filter_map(|view| view.told.as_ref())
     }
 
-    /// Takes over SWIM's knowledge; `tell` gets the events that follow from it.
+    /// Takes over SWIM's knowledge. `tell` gets the events that follow from it.
     pub(super) fn update<'a>(
         &mut self,
         swim: impl Iterator<Item = &'a foca::Member<SwimIdentity>>,
@@ -68,7 +68,7 @@ impl MemberViews {
     }
 }
 
-/// `told` if that is the member of `identity`. If not, its node incarnations another life now, and this one is over.
+/// `told` if it is the member of `identity`. Otherwise its node runs in another incarnation now, and this one is over.
 fn same_life(told: SwimMember, identity: &SwimIdentity, tell: &mut impl FnMut(SwimEvent)) -> Option<SwimMember> {
     if told.id == identity.member {
         return Some(told);
@@ -94,7 +94,7 @@ impl MemberView {
         match &self.told {
             // By far the most frequent case.
             Some(told) if told.state == self.state && told.payload_version == profile.version => return,
-            // Nobody was told that it came, so nobody need know that it is gone.
+            // The member was never reported, so its end is not reported either.
             None if !active => return,
             _ => {}
         }

@@ -21,13 +21,13 @@ use crate::{Incarnation, MemberId, NodeId};
 
 const VERSION: u8 = 1;
 
-/// The most entries that one packet carries.
+/// The most versions of profiles that one packet carries.
 pub(super) const MAX_PROFILE_VERSIONS: usize = 16;
 
-/// Bytes before the SWIM packet when it goes with three entries and no profile.
+/// Bytes before the SWIM packet if there are three versions and no profile.
 pub(super) const ENVELOPE_BYTES: usize = 3 + 3 * PROFILE_VERSION_BYTES;
 
-/// Bytes of an entry.
+/// Bytes of a version of a profile.
 const PROFILE_VERSION_BYTES: usize = MEMBER_BYTES + 8;
 
 const MEMBER_BYTES: usize = 40;
@@ -36,13 +36,13 @@ const MEMBER_BYTES: usize = 40;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum WireError {
-    /// They end too early.
+    /// The bytes end too early.
     #[error("it ends too early")]
     Truncated,
     /// A tag or version that means nothing here.
     #[error("unknown {what} {tag}")]
     Unknown {
-        /// Of what.
+        /// What it is a tag or version of.
         what: &'static str,
         /// The value.
         tag: u8,
@@ -69,7 +69,7 @@ impl From<bytes::TryGetError> for WireError {
     }
 }
 
-/// A packet taken apart.
+/// A packet that was read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct MembershipPacket<'a> {
     pub(super) entries: Vec<ProfileVersion>,
@@ -119,7 +119,7 @@ impl PacketWriter {
         self.limit - 3 - self.entries.len() - self.profiles.len()
     }
 
-    /// Adds an entry unless the packet is full: what is left out is told another time.
+    /// Adds a version unless the packet is full. A version that is left out is sent another time.
     pub(super) fn entry(&mut self, entry: ProfileVersion) {
         if self.room() >= PROFILE_VERSION_BYTES && usize::from(self.entry_count) < MAX_PROFILE_VERSIONS {
             put_member(&mut self.entries, &entry.member);
@@ -259,22 +259,22 @@ fn get_message(bytes: &mut impl Buf) -> Result<Message<SwimIdentity>, WireError>
         8 => Message::Feed,
         9 => Message::Gossip,
         11 => Message::TurnUndead,
-        // 10 would carry nothing but broadcasts, and there are none.
+        // 10 would carry broadcasts, which are not used.
         tag => return Err(WireError::Unknown { what: "message", tag }),
     })
 }
 
-/// The head of a SWIM packet.
+/// The header of a SWIM packet.
 pub(super) fn get_header(bytes: &mut impl Buf) -> Result<Header<SwimIdentity>, WireError> {
     let (src, src_incarnation) = (get_identity(bytes)?, bytes.try_get_u16()?);
     Ok(Header { src, src_incarnation, dst: get_identity(bytes)?, message: get_message(bytes)? })
 }
 
-/// The form of SWIM's own packets.
+/// The encoding of foca's packets.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct SwimCodec;
 
-/// All or nothing: what does not fit leaves no trace.
+/// Writes all or nothing.
 fn put_all(mut out: impl BufMut, bytes: &[u8]) -> Result<(), WireError> {
     if out.remaining_mut() < bytes.len() {
         return Err(WireError::NoRoom);

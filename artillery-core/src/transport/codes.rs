@@ -1,17 +1,17 @@
 //! Numbers that say what a stream is for, and why a connection is closed.
 
-/// What a stream is for. Below 16 for this crate, the others for what is built on it.
+/// What a stream is for. Kinds below 16 belong to this crate, the others to the application.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StreamKind(pub u8);
 
 impl StreamKind {
-    /// The first stream of a connection: who is there?
+    /// The first stream of a connection, which carries the hello.
     pub const HELLO: Self = Self(0);
-    /// Tells the formation that the sender belongs to, if it joined one after its hello.
+    /// Tells the formation of the sender, if it joined one after its hello.
     pub(super) const CLUSTER_ID: Self = Self(1);
-    /// Carries packets of the membership that must arrive, or are too large for a datagram.
+    /// Carries membership packets that must arrive, or that are too large for a datagram.
     pub(crate) const MEMBERSHIP: Self = Self(2);
-    /// The first kind that is free for what is built on this crate.
+    /// The first kind that is free for applications.
     pub const FIRST_FREE: Self = Self(16);
 }
 
@@ -24,10 +24,10 @@ impl CloseCode {
     pub const DONE: Self = Self(0);
     /// The endpoint is shut down.
     pub const SHUTDOWN: Self = Self(1);
-    /// Refused: the reason is an encoded [`Refusal`](crate::error::Refusal).
+    /// The peer is refused. The reason is an encoded [`Refusal`](crate::error::Refusal).
     pub(super) const REFUSED: Self = Self(2);
     /// The peer broke the rules.
     pub const VIOLATION: Self = Self(3);
-    /// A newer connection or process takes its place.
+    /// A newer connection or process replaces it.
     pub const REPLACED: Self = Self(4);
 }

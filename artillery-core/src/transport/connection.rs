@@ -1,4 +1,4 @@
-//! A connection that this node dialled, or that an [`IncomingStream`](super::IncomingStream) came by.
+//! A connection that this node dialled, or that brought an [`IncomingStream`](super::IncomingStream).
 
 use std::sync::{
     Arc, Weak,
@@ -20,14 +20,14 @@ use crate::{
     identity::Identity,
 };
 
-/// A connection whose both ends know and accept each other. Clones are the same connection, which is closed when the
-/// last of them, and of its streams, is dropped.
+/// A connection whose two sides have accepted each other. Clones are the same connection. It is closed when the last
+/// clone is dropped, and the last of its streams.
 #[derive(Debug, Clone)]
 pub struct Connection {
     inner: Arc<ConnectionInner>,
 }
 
-/// What a connection is made of.
+/// What carries a connection.
 #[derive(Debug)]
 pub(super) enum ConnectionCarrier {
     Quic(quinn::Connection),
@@ -99,7 +99,7 @@ impl Connection {
         }
     }
 
-    /// Whether `identity` trusts whoever is at the other end.
+    /// Whether `identity` trusts the certificate of the peer.
     pub(super) fn is_trusted_by(&self, identity: &Identity) -> bool {
         match &self.inner.carrier {
             ConnectionCarrier::Quic(quinn) => quic::is_trusted(quinn, identity),
@@ -108,7 +108,7 @@ impl Connection {
         }
     }
 
-    /// What went to and fro so far, where that can be told.
+    /// The frames sent and acknowledged so far, if they are counted.
     pub(super) fn traffic(&self) -> Option<Traffic> {
         match &self.inner.carrier {
             ConnectionCarrier::Quic(quinn) => Some(quic::traffic(quinn)),
@@ -117,25 +117,25 @@ impl Connection {
         }
     }
 
-    /// Has something sent that the peer acknowledges: a datagram without content, which it does nothing else about.
+    /// Sends a datagram without content: the peer acknowledges it, and does nothing else about it.
     pub(super) fn ask_for_acknowledgement(&self) {
         match &self.inner.carrier {
-            // It fails if the connection is gone, which shows anyway.
+            // Fails only if the connection is gone, which the caller notices anyway.
             ConnectionCarrier::Quic(quinn) => drop(quinn.send_datagram(Bytes::new())),
             #[cfg(feature = "testing")]
             ConnectionCarrier::Simulated(_) => {}
         }
     }
 
-    /// Who is at the other end.
+    /// The peer.
     pub fn peer(&self) -> &Arc<PeerInfo> {
         &self.inner.peer
     }
 
-    /// Opens a stream to the peer. Of several streams with data to send, those of higher `priority` go first.
+    /// Opens a stream to the peer. Of several streams with data to send, streams of higher `priority` go first.
     ///
-    /// The side that was dialled may do so too; there this waits until the other side [takes in](Self::accept_uni) what
-    /// is open already, since that lets only a few be open at a time.
+    /// The side that was dialled may open streams too. There the call waits until the other side
+    /// [accepts](Self::accept_uni) what is open already, since few may be open at a time.
     ///
     /// # Errors
     /// [`WriteError::Lost`].
@@ -150,7 +150,7 @@ impl Connection {
         }
     }
 
-    /// Opens a stream with a way back. Only the side that dialled may; on the other side this waits for ever.
+    /// Opens a stream with a way back. Only the side that dialled may do so. On the other side the call waits for ever.
     ///
     /// # Errors
     /// [`WriteError::Lost`].
@@ -168,10 +168,10 @@ impl Connection {
         }
     }
 
-    /// The next stream that the peer opened: for the side that dialled, and for one taker at a time. On the other side the
-    /// [`Service`](super::Service) gets all streams.
+    /// The next stream that the peer opened: for the side that dialled, and for one caller at a time. On the other side
+    /// the [`Service`](super::Service) gets all streams.
     ///
-    /// A peer that opens a stream and doesn't say its kind holds up those behind it.
+    /// A peer that opens a stream without sending its kind blocks the streams behind it.
     ///
     /// # Errors
     /// [`CloseReason`]: the connection is gone.
@@ -179,7 +179,7 @@ impl Connection {
         match &self.inner.carrier {
             ConnectionCarrier::Quic(quinn) => loop {
                 let mut stream = quinn.accept_uni().await.map_err(quic::close_reason)?;
-                // Given up before it said its kind: there is nothing to take in.
+                // The stream was given up before it said its kind: skip it.
                 if let Some(kind) = quic::read_kind(&mut stream).await {
                     return Ok((kind, self.reader(stream.into())));
                 }
@@ -191,7 +191,7 @@ impl Connection {
         }
     }
 
-    /// Tells it from all other connections of this process.
+    /// Unique among all connections of this process.
     pub fn id(&self) -> u64 {
         self.inner.id
     }
@@ -202,17 +202,17 @@ impl Connection {
         kind: StreamKind,
         priority: i32,
     ) -> Result<FrameWriter, WriteError> {
-        // Fails only for a stream at its end, which the write then reports.
+        // Fails only if the stream has ended, which the write then reports.
         let _ = stream.set_priority(priority);
         stream.write_all(&[kind.0]).await.map_err(quic::write_error)?;
         Ok(self.writer(stream.into()))
     }
 
-    /// Sends a datagram, which may be lost. It never waits: older unsent datagrams are dropped for it. One without content
-    /// is acknowledged by the peer's endpoint and not handed on.
+    /// Sends a datagram, which may be lost. It never waits: older unsent datagrams are dropped to make room. A datagram
+    /// without content is acknowledged by the peer's endpoint and not handed on.
     ///
     /// # Errors
-    /// [`DatagramError`]; what is not sent is counted.
+    /// [`DatagramError`]. A datagram that is not sent is counted.
     pub fn send_datagram(&self, payload: Bytes) -> Result<(), DatagramError> {
         let len = payload.len();
         let sent = match &self.inner.carrier {
@@ -232,7 +232,7 @@ impl Connection {
         }
     }
 
-    /// Bytes that fit into a datagram now, `None` while the peer takes none.
+    /// Bytes that fit into a datagram now, `None` if the peer takes no datagrams.
     pub fn max_datagram(&self) -> Option<usize> {
         match &self.inner.carrier {
             ConnectionCarrier::Quic(quinn) => quinn.max_datagram_size(),
@@ -259,7 +259,7 @@ impl Connection {
         }
     }
 
-    /// Closes it at once; what was not sent yet is lost.
+    /// Closes the connection at once. What was not sent yet is lost.
     pub fn close(&self, code: CloseCode, reason: &str) {
         match &self.inner.carrier {
             ConnectionCarrier::Quic(quinn) => quinn.close(code.0.into(), reason.as_bytes()),

@@ -19,10 +19,10 @@ use crate::{
     id::{ClusterId, NodeId},
 };
 
-/// Nobody knows this name and nobody checks it: nodes are dialled by address.
+/// The server name that TLS requires. No side checks it: nodes are dialled by address.
 const SERVER_NAME: &str = "node.artillery.internal";
 
-/// Dials `addr`, and says hello.
+/// Dials `addr` and says hello.
 pub(super) async fn dial(
     shared: &Arc<EndpointShared>,
     addr: SocketAddr,
@@ -65,7 +65,7 @@ async fn greet(
     }
 
     let mine = shared.hello();
-    let (version, answer, succeeds) = ask(shared, &quinn, &mine).await?;
+    let (version, answer, succeeds) = exchange_hellos(shared, &quinn, &mine).await?;
     let theirs = match answer {
         HelloReply::Accepted(theirs) => theirs,
         HelloReply::Refused(refusal) => {
@@ -81,13 +81,13 @@ async fn greet(
     }
     let peer = Arc::new(theirs.into_peer(name, quinn.remote_address(), version));
     let connection = shared.connection(quinn, peer);
-    match checked.and_then(|()| shared.registry.dialled(&connection)) {
+    match checked.and_then(|()| shared.registry.add_dialled(&connection)) {
         Ok(_) if !shared.trusts(&connection, changes) => {
             connection.close(CloseCode::REPLACED, "");
             Err(ConnectError::Untrusted("its certificate isn't trusted any more".into()))
         }
         Ok(now) => {
-            // The formation was learnt while the hello was on its way.
+            // This node joined a formation while its hello was on its way.
             if let Some(id) = now.filter(|_| now != mine.cluster_id) {
                 tokio::spawn(tell_cluster_id(connection.clone(), id));
             }
@@ -100,25 +100,25 @@ async fn greet(
     }
 }
 
-/// Says hello and reads the answer, and which clusters the peer's succeeds.
-async fn ask(
+/// Says hello. Returns the version, the reply, and the formations that the peer's succeeds.
+async fn exchange_hellos(
     shared: &EndpointShared,
     quinn: &quinn::Connection,
     mine: &hello::Hello,
 ) -> Result<(u16, HelloReply, Vec<ClusterId>), ConnectError> {
-    let asked = async {
+    let exchanged = async {
         let (mut send, mut receive) = quinn.open_bi().await.map_err(|error| error.to_string())?;
         let mut words = vec![StreamKind::HELLO.0];
         words.extend_from_slice(&hello::encode_with(shared.local.versions, mine, &shared.registry.succeeds()));
         send.write_all(&words).await.map_err(|error| error.to_string())?;
-        // Fails only for a stream at its end.
+        // Fails only if the stream has ended.
         let _ = send.finish();
         quic::read_hello_frame(&mut receive).await
     };
-    let frame = match asked.await {
+    let frame = match exchanged.await {
         Ok(frame) => frame,
-        // If the connection broke, that says more than what became of the stream. An acceptor that does not trust
-        // this node's certificate can say so only now: for the dialler the handshake is over before.
+        // If the connection broke, its reason says more than the error of the stream. An acceptor that does not trust
+        // this node's certificate can say so only now: for the dialling side the handshake is over before.
         Err(reason) => {
             return Err(quinn.close_reason().map_or(ConnectError::Malformed(reason), quic::connect_error));
         }
@@ -126,7 +126,8 @@ async fn ask(
     let decoded = hello::decode(shared.local.versions, &frame);
     let (version, answer) = decoded.map_err(|refusal| match refusal {
         Refusal::Malformed(reason) => ConnectError::Malformed(reason),
-        // Its ranges tell the same whatever words its answer has: as seen by the peer.
+        // Both ranges are known, even if the reply can't be read. Swap them, since the error is told from the peer's
+        // side.
         Refusal::VersionMismatch { here, there } => {
             ConnectError::Refused(Refusal::VersionMismatch { here: there, there: here })
         }
@@ -140,14 +141,14 @@ pub(super) async fn tell_cluster_id(connection: Connection, id: ClusterId) {
     let mut header = Vec::new();
     let told = async {
         let mut writer = connection.open_uni(StreamKind::CLUSTER_ID, i32::MAX).await?;
-        // A plain number: bincode does not refuse it.
+        // A plain number: bincode cannot refuse it.
         let _ = codec::encode(&id, &mut header);
         writer.send(&header, &[]).await?;
         writer.finish();
         Ok::<_, crate::error::WriteError>(())
     };
     if let Err(error) = told.await {
-        // The next connection's hello will tell it.
+        // The hello of the next connection will tell it.
         tracing::debug!(peer = %connection.peer().name, %error, "could not tell the cluster id");
     }
 }

@@ -1,4 +1,4 @@
-//! The endpoint: one UDP socket, all connections of a node.
+//! The endpoint: one UDP socket and all connections of a node.
 
 use std::{fmt, net::SocketAddr, sync::Arc, time::Duration};
 
@@ -20,16 +20,17 @@ use crate::{
     identity::Identity,
 };
 
-/// How long [`Endpoint::shutdown`] waits for peers to hear of it.
+/// How long [`Endpoint::shutdown`] waits for peers to acknowledge it.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// A node's place in the network. Clones are the same endpoint; when the last one is dropped it stops, as in a crash.
+/// A node's place in the network. Clones are the same endpoint. When the last clone is dropped the endpoint stops, as
+/// in a crash.
 #[derive(Clone)]
 pub struct Endpoint {
     handle: Arc<EndpointHandle>,
 }
 
-/// Closes the endpoint when nobody holds it any more: its tasks hold only what is in here.
+/// Closes the endpoint when its last clone is dropped. Tasks hold `shared` only, so they do not keep the endpoint.
 struct EndpointHandle {
     shared: Arc<EndpointShared>,
 }
@@ -88,7 +89,7 @@ impl Endpoint {
         Ok(Self { handle: Arc::new(EndpointHandle { shared }) })
     }
 
-    /// An endpoint on a network in this process, which has let others dial it there already.
+    /// An endpoint on a network in this process. Others can dial it there already.
     #[cfg(feature = "testing")]
     pub(super) fn simulated(shared: Arc<EndpointShared>) -> Self {
         Self { handle: Arc::new(EndpointHandle { shared }) }
@@ -98,7 +99,7 @@ impl Endpoint {
         &self.handle.shared
     }
 
-    /// This node, in this life.
+    /// This node, in this incarnation.
     pub fn id(&self) -> MemberId {
         self.shared().id
     }
@@ -113,20 +114,21 @@ impl Endpoint {
         self.shared().local_addr
     }
 
-    /// The address that others are told to dial. If its IP is unspecified (`0.0.0.0`), they take the one that this
-    /// node's packets come from.
+    /// The address that peers are told to dial. If its IP is unspecified (`0.0.0.0`), they take the IP from which
+    /// packets of this node come.
     pub fn advertised_addr(&self) -> SocketAddr {
         self.shared().advertised
     }
 
-    /// Sets the formations that the one of this node succeeds, each given up by an operator: peers that belong to one of them are
-    /// told so when they are refused ([`Service::succeeded`]). To be called before [`set_cluster_id`](Self::set_cluster_id).
+    /// Sets the formations that this node's formation succeeds, each given up by an operator. A peer that belongs to
+    /// one of them is told so when it is refused ([`Service::succeeded`]). Call it before
+    /// [`set_cluster_id`](Self::set_cluster_id).
     pub fn set_predecessors(&self, line: Vec<ClusterId>) {
         self.shared().registry.set_predecessors(line);
     }
 
-    /// Sets the formation that this node belongs to. Peers that belong to another one are refused from now on;
-    /// connections with such a peer that were made before are closed.
+    /// Sets the formation that this node belongs to. Peers of another formation are refused from now on, and existing
+    /// connections with them are closed.
     pub fn set_cluster_id(&self, id: ClusterId) {
         let consequences = self.shared().registry.set_cluster_id(id);
         for (connection, refusal) in consequences.foreign {
@@ -138,13 +140,14 @@ impl Endpoint {
         }
     }
 
-    /// From now on appears as, and trusts whom, `identity` says. Connections whose peers it doesn't trust are closed, and
-    /// made anew by those who need them; all others stay as they are. Nothing changes on a network in this process.
+    /// Replaces the identity: which node this one claims to be, and which certificates it trusts. Connections whose
+    /// peers it does not trust are closed, and links dial them again. All other connections stay. On a simulated
+    /// network nothing changes.
     ///
-    /// To replace a secret while all goes on, have every node trust both
-    /// ([`Identity::also_trust_secret`]), then appear by the new one while it trusts both, then forget the old one; begin
-    /// each step when all nodes have done the one before. What lets a peer believe that this node has forgotten a
-    /// connection (a stateless reset of QUIC) comes from the secret by which it appears, so it is replaced in the second step.
+    /// To replace a secret without a stop, let every node trust both secrets ([`Identity::also_trust_secret`]); then
+    /// let every node appear by the new one while it trusts both; then drop the old one. Begin each step when all nodes
+    /// have finished the step before. The key of stateless resets, by which a peer believes that this node has
+    /// forgotten a connection, comes from the secret by which the node appears. So it is replaced in the second step.
     ///
     /// # Errors
     /// [`IdentityError::OtherName`], [`IdentityError::Unusable`]: nothing has changed.
@@ -176,7 +179,7 @@ impl Endpoint {
         self.shared().registry.cluster_id()
     }
 
-    /// Dials `addr`, whoever is there.
+    /// Dials `addr` and accepts any node of the cluster there.
     ///
     /// # Errors
     /// [`ConnectError`].
@@ -187,20 +190,21 @@ impl Endpoint {
     /// Dials `addr`, where `peer` is expected.
     ///
     /// # Errors
-    /// [`ConnectError`]; [`ConnectError::WrongPeer`] if somebody else answers.
+    /// [`ConnectError`]; [`ConnectError::WrongPeer`] if another node answers.
     pub async fn connect_to(&self, peer: NodeId, addr: SocketAddr) -> Result<Connection, ConnectError> {
         dial::dial(self.shared(), addr, Some(peer)).await
     }
 
-    /// The link to `peer`, which is dialled at `addresses` and re-dialled for as long as somebody holds the link.
+    /// The link to `peer`, which is dialled at `addresses`, and again whenever the connection breaks, for as long as a
+    /// handle of the link exists.
     ///
-    /// There is one link for each peer: asking again gives the same one, with the new addresses unless they are empty.
-    /// Call it within a tokio runtime.
+    /// There is one link for each peer. Asking again returns the same link and replaces its addresses unless the new
+    /// ones are empty. Call it within a tokio runtime.
     pub fn link(&self, peer: NodeId, addresses: Vec<SocketAddr>) -> Link {
         redial::link(self.shared(), peer, addresses)
     }
 
-    /// The peer's connections to this node now, by what it said in their hellos.
+    /// The connections that a peer has dialled and that are up, as their hellos described them.
     pub fn accepted_from(&self, peer: NodeId) -> Vec<Arc<PeerInfo>> {
         self.shared().registry.accepted_from(peer)
     }
@@ -210,23 +214,23 @@ impl Endpoint {
         self.shared().counters.read()
     }
 
-    /// Connections that peers dialled and that were refused so far: every reason of
-    /// [`Refusal::WORDS`](crate::error::Refusal::WORDS), and how often.
+    /// Connections that peers dialled and that were refused so far: the count for each reason of
+    /// [`Refusal::WORDS`](crate::error::Refusal::WORDS).
     pub fn refused(&self) -> impl Iterator<Item = (&'static str, u64)> {
         self.shared().refused.read()
     }
 
-    /// Counts a datagram that had no connection to go by.
+    /// Counts a datagram that was dropped for want of a connection.
     pub(crate) fn count_dropped_datagram(&self) {
         self.shared().counters.datagrams_dropped.add(1);
     }
 
-    /// Closes all connections, tells the peers, and waits until they know or a short time has passed.
+    /// Closes all connections and tells the peers. Returns when they have acknowledged it, or a short time has passed.
     pub async fn shutdown(&self) {
         let carrier = &self.shared().carrier;
         carrier.close(CloseCode::SHUTDOWN);
         match carrier {
-            // A peer that does not answer any more need not hear of it.
+            // A peer that does not answer is not waited for.
             EndpointCarrier::Quic(quinn, _) => drop(timeout(SHUTDOWN_TIMEOUT, quinn.wait_idle()).await),
             #[cfg(feature = "testing")]
             EndpointCarrier::Simulated(..) => {}

@@ -1,8 +1,8 @@
-//! The first words on a connection: who is there, of which cluster, in which version.
+//! The first frames of a connection, by which both sides state node, cluster and protocol versions.
 //!
-//! Both sides send one frame. Its header begins with twelve bytes that no version may ever change: a magic number and
-//! the range of versions that the sender can talk. The rest is read only if the ranges meet. The frame's body holds what was
-//! added since version 1 was first spoken; a peer that doesn't know it ignores it.
+//! Both sides send one frame. Its header begins with twelve bytes that no version may ever change: a magic number, and
+//! the range of versions that the sender can talk. The rest is read only if the ranges meet. The frame's body holds
+//! what was added after version 1; a peer that does not know it ignores it.
 
 use std::net::SocketAddr;
 
@@ -17,7 +17,7 @@ use crate::{
     id::{ClusterId, MAX_LINEAGE, MemberId},
 };
 
-/// The largest hello or answer, in bytes.
+/// The largest hello or reply, in bytes.
 pub(super) const MAX_HELLO_BYTES: usize = 4096;
 
 /// The longest name of a cluster, in bytes.
@@ -26,19 +26,19 @@ pub(super) const MAX_CLUSTER_NAME_BYTES: usize = 255;
 const MAGIC: [u8; 8] = *b"ARTILLRY";
 const FIXED_BYTES: usize = 12;
 
-/// What a side says of itself.
+/// What a side states about itself.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Hello {
     pub(super) cluster: String,
     pub(super) cluster_id: Option<ClusterId>,
     pub(super) member: MemberId,
     pub(super) kind: PeerKind,
-    /// Where it can be dialled; an unspecified address stands for the one that its packets come from.
+    /// Where it can be dialled. An unspecified address stands for the one that its packets come from.
     pub(super) addr: SocketAddr,
 }
 
 impl Hello {
-    /// What is known of a peer after its hello.
+    /// What is known of the peer that sent this hello.
     pub(super) fn into_peer(self, name: String, remote: SocketAddr, version: u16) -> PeerInfo {
         let addr = match self.addr {
             addr if addr.ip().is_unspecified() => SocketAddr::new(remote.ip(), addr.port()),
@@ -48,26 +48,26 @@ impl Hello {
     }
 }
 
-/// The answer to a hello.
+/// The reply to a hello.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum HelloReply {
     Accepted(Hello),
     Refused(Refusal),
 }
 
-/// A hello or an answer as bytes.
+/// A hello or a reply as bytes.
 #[cfg(any(test, fuzzing))]
 pub(super) fn encode<T: Serialize>(versions: VersionRange, message: &T) -> Bytes {
     encode_with(versions, message, &[])
 }
 
-/// A hello or an answer as bytes, of a node whose cluster succeeds these.
+/// A hello or a reply as bytes, of a node whose formation succeeds these.
 pub(super) fn encode_with<T: Serialize>(versions: VersionRange, message: &T, succeeds: &[ClusterId]) -> Bytes {
     let mut header = Vec::with_capacity(128);
     header.extend_from_slice(&MAGIC);
     header.extend_from_slice(&versions.min.to_le_bytes());
     header.extend_from_slice(&versions.max.to_le_bytes());
-    // Plain structs and strings: bincode refuses none of them.
+    // Plain structs and strings: bincode cannot refuse them.
     let _ = codec::encode(message, &mut header);
     let mut body = Vec::new();
     if !succeeds.is_empty() {
@@ -77,7 +77,7 @@ pub(super) fn encode_with<T: Serialize>(versions: VersionRange, message: &T, suc
     Frame { header: header.into(), body: body.into() }.to_bytes()
 }
 
-/// The clusters that the sender's succeeds; none, if it says nothing that can be read.
+/// The formations that the sender's formation succeeds. Empty if the body can't be read.
 pub(super) fn succeeds(frame: &Frame) -> Vec<ClusterId> {
     let named: Vec<ClusterId> = codec::decode(&frame.body).unwrap_or_default();
     if named.len() > MAX_LINEAGE { Vec::new() } else { named }
@@ -96,7 +96,7 @@ pub(super) fn split(frame: &Frame) -> Result<(VersionRange, &[u8]), Refusal> {
     Ok((VersionRange { min, max }, message))
 }
 
-/// Reads a frame if its sender's versions and `here` meet: in which one, and what it says.
+/// Reads a frame if its sender's versions and `here` meet. Returns the common version and the message.
 pub(super) fn decode<T: serde::de::DeserializeOwned>(here: VersionRange, frame: &Frame) -> Result<(u16, T), Refusal> {
     let (there, message) = split(frame)?;
     let version = here.meet(there).ok_or(Refusal::VersionMismatch { here, there })?;
@@ -124,7 +124,7 @@ pub(super) fn check(mine: &Hello, theirs: &Hello, certificate: &str) -> Result<(
     check_cluster_id(mine.cluster_id, theirs.cluster_id)
 }
 
-/// Two formations never mix; who belongs to none yet may talk to everybody.
+/// Two formations never mix. A node that belongs to none yet may talk to any.
 pub(super) fn check_cluster_id(here: Option<ClusterId>, there: Option<ClusterId>) -> Result<(), Refusal> {
     match (here, there) {
         (Some(here), Some(there)) if here != there => Err(Refusal::DifferentCluster { here, there }),
@@ -223,9 +223,9 @@ mod tests {
         assert_eq!(check(&mine, &other, "a"), Ok(()));
     }
 
-    /// Bytes that a release has sent must be understood, and sent, by every later one that talks version 1.
+    /// Bytes that a release has sent must be understood, and sent, by every later release that talks version 1.
     #[test]
-    fn golden_bytes() {
+    fn hello_bytes_of_version_1_are_unchanged() {
         let refused = Refusal::DifferentCluster { here: ClusterId(1), there: ClusterId(2) };
         let vectors = [
             ("hello", encode(ONE, &hello("a"))),

@@ -81,7 +81,7 @@ impl Medium {
     }
 
     fn lock(&self) -> MutexGuard<'_, MediumState> {
-        // No code that holds it can panic halfway through a change.
+        // A poisoned lock is still consistent: no code that holds it can panic halfway through a change.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -109,7 +109,7 @@ impl Medium {
     }
 
     /// How long the next piece is on its way, and whether it finds its connection broken.
-    pub(super) fn fortune(&self) -> (Duration, bool) {
+    pub(super) fn draw_delay(&self) -> (Duration, bool) {
         let state = &mut *self.lock();
         let Weather { shortest, longest, lost, resent, broken } = state.weather;
         let spread = longest.saturating_sub(shortest).mul_f64(state.random.random::<f64>());

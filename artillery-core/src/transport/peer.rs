@@ -1,4 +1,4 @@
-//! What two sides of a connection know of each other.
+//! What the two sides of a connection know of each other.
 
 use std::net::SocketAddr;
 
@@ -17,11 +17,12 @@ pub const PROTOCOL_VERSIONS: VersionRange = VersionRange { min: 1, max: 1 };
 pub enum PeerKind {
     /// A node of the cluster, which can be dialled too.
     Node,
-    /// A client: it dials, and is never dialled.
+    /// A client, which dials and is never dialled.
     Client,
 }
 
-/// Who is at the other end of a connection. Its name was proved by its certificate, the rest is what it says.
+/// A peer, as its certificate and its hello describe it. The certificate has proved the name. The rest is its own
+/// statement.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PeerInfo {
@@ -31,25 +32,25 @@ pub struct PeerInfo {
     pub id: MemberId,
     /// Node or client.
     pub kind: PeerKind,
-    /// Where it says that it can be dialled.
+    /// The address at which it can be dialled, by its own statement.
     pub addr: SocketAddr,
-    /// Where its packets come from.
+    /// The address from which its packets come.
     pub remote: SocketAddr,
-    /// The cluster that it belongs to, if it belonged to one when it said hello.
+    /// The formation that it belonged to when it said hello.
     pub cluster_id: Option<ClusterId>,
-    /// The protocol version that both talk.
+    /// The protocol version of this connection.
     pub version: u16,
 }
 
-/// What a node says of itself when it meets another. Its name and node id come from its identity.
+/// What a node or client states about itself. Name and node id come from its identity.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct LocalInfo {
-    /// Name of the cluster, 1 to 255 bytes; others are refused.
+    /// Name of the cluster, 1 to 255 bytes. Peers of other clusters are refused.
     pub cluster: String,
-    /// The formation it belongs to, if it belongs to one already.
+    /// The formation that it belongs to already, if any.
     pub cluster_id: Option<ClusterId>,
-    /// Which life of the node this is.
+    /// The incarnation of the node.
     pub incarnation: Incarnation,
     /// Node or client.
     pub kind: PeerKind,
@@ -58,12 +59,12 @@ pub struct LocalInfo {
 }
 
 impl LocalInfo {
-    /// A member of the cluster of this name, in this life, that belongs to no formation yet.
+    /// A node or client of the cluster of this name that belongs to no formation yet.
     pub fn new(cluster: impl Into<String>, incarnation: Incarnation, kind: PeerKind) -> Self {
         Self { cluster: cluster.into(), cluster_id: None, incarnation, kind, versions: PROTOCOL_VERSIONS }
     }
 
-    /// The same, of this formation.
+    /// The same, belonging to this formation.
     #[must_use]
     pub fn with_cluster_id(self, cluster_id: Option<ClusterId>) -> Self {
         Self { cluster_id, ..self }

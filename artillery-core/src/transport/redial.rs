@@ -22,14 +22,14 @@ use crate::{
 };
 use backoff::Backoff;
 
-/// The link to `peer`, and the task behind it if the link is new.
+/// The link to `peer`, with a task behind it if the link is new.
 pub(super) fn link(shared: &Arc<EndpointShared>, peer: NodeId, addresses: Vec<SocketAddr>) -> Link {
     shared.links.get(peer, addresses, |orders, reporter| {
         shared.runtime.spawn(run(Arc::clone(shared), peer, orders, reporter));
     })
 }
 
-/// Dials, waits until the connection is gone, dials again; until the link or the endpoint is given up.
+/// Dials, waits until the connection is gone, and dials again, until the link or the endpoint is given up.
 async fn run(
     shared: Arc<EndpointShared>,
     peer: NodeId,
@@ -43,15 +43,15 @@ async fn run(
             Ok(connection) => {
                 let since = Instant::now();
                 reporter.report(LinkState::Up(connection.clone()));
-                let gone = gone(&connection, shared.config.idle_timeout);
+                let gone = until_gone(&connection, shared.config.idle_timeout);
                 let Some(reason) = unless_given_up(&orders, gone).await else { return };
-                // One that breaks at once, again and again, must not be dialled without a pause.
+                // Only a connection that lasted resets the pause. One that breaks at once, again and again, must not be
+                // dialled without a pause.
                 if since.elapsed() > shared.config.redial_max {
                     backoff.reset();
                 }
                 lost(reason)
             }
-            Err(ConnectError::EndpointClosed) => ConnectError::EndpointClosed,
             Err(error) => error,
         };
         let closed = lost == ConnectError::EndpointClosed;
@@ -67,8 +67,8 @@ async fn run(
     }
 }
 
-/// Waits until the connection is no more, or of no use any more: then it is closed.
-async fn gone(connection: &Connection, idle_timeout: Duration) -> CloseReason {
+/// Waits until the connection is gone. Closes it if nothing is acknowledged any more.
+async fn until_gone(connection: &Connection, idle_timeout: Duration) -> CloseReason {
     tokio::select! {
         biased;
         reason = connection.closed() => reason,
@@ -92,28 +92,28 @@ async fn pause(backoff: &mut Backoff, chance: f64, orders: &mut watch::Receiver<
     }
 }
 
-/// Dials the peer wherever it may be, `None` if the link is given up. When it calls from elsewhere meanwhile, that is
-/// where to find it.
+/// Dials the peer at all its addresses. If it connects to this node from another address meanwhile, starts over with
+/// that one. `None` if the link is given up.
 async fn dial_peer(
     shared: &Arc<EndpointShared>,
     peer: NodeId,
     orders: &mut watch::Receiver<LinkOrders>,
 ) -> Option<Result<Connection, ConnectError>> {
     loop {
-        let addresses = places(shared, peer, &orders.borrow_and_update().addresses);
+        let addresses = addresses_of(shared, peer, &orders.borrow_and_update().addresses);
         tokio::select! {
             biased;
             dialled = dial_each(shared, peer, &addresses) => return Some(dialled),
-            called = called_from_elsewhere(shared, peer, &addresses, orders.clone()) => called?,
+            called = stated_elsewhere(shared, peer, &addresses, orders.clone()) => called?,
         }
     }
 }
 
-/// Where `peer` may be. It knows best itself: those who use the link may each know another of its lives, and the one
-/// that calls is there.
-fn places(shared: &EndpointShared, peer: NodeId, told: &[SocketAddr]) -> Vec<SocketAddr> {
+/// Addresses of `peer`. Its own connections to this node come first: users of the link may know different incarnations
+/// of it, but the one that is connected is alive there.
+fn addresses_of(shared: &EndpointShared, peer: NodeId, told: &[SocketAddr]) -> Vec<SocketAddr> {
     let mut places = Vec::new();
-    for addr in shared.registry.called_from(peer).iter().chain(told) {
+    for addr in shared.registry.stated_addrs(peer).iter().chain(told) {
         if !places.contains(addr) {
             places.push(*addr);
         }
@@ -121,20 +121,20 @@ fn places(shared: &EndpointShared, peer: NodeId, told: &[SocketAddr]) -> Vec<Soc
     places
 }
 
-/// Waits until `peer` calls from a place that isn't among `places`; `None` if the link is given up.
-async fn called_from_elsewhere(
+/// Waits until `peer` connects from an address that is not among `places`. `None` if the link is given up.
+async fn stated_elsewhere(
     shared: &EndpointShared,
     peer: NodeId,
     places: &[SocketAddr],
     mut orders: watch::Receiver<LinkOrders>,
 ) -> Option<()> {
-    while shared.registry.called_from(peer).iter().all(|addr| places.contains(addr)) {
+    while shared.registry.stated_addrs(peer).iter().all(|addr| places.contains(addr)) {
         orders.changed().await.ok()?;
     }
     Some(())
 }
 
-/// Dials one address after the other: the first connection, or the last error.
+/// Dials one address after the other. Returns the first connection, or the last error.
 async fn dial_each(
     shared: &Arc<EndpointShared>,
     peer: NodeId,
@@ -158,7 +158,7 @@ fn lost(reason: CloseReason) -> ConnectError {
     }
 }
 
-/// What `task` brings, `None` if nobody holds the link any more. LinkOrders that come meanwhile stay unseen.
+/// The result of `task`, or `None` if the link is given up first. Orders that come meanwhile stay unread.
 async fn unless_given_up<T>(orders: &watch::Receiver<LinkOrders>, task: impl Future<Output = T>) -> Option<T> {
     let mut watched = orders.clone();
     let given_up = async { while watched.changed().await.is_ok() {} };

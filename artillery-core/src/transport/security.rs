@@ -1,4 +1,4 @@
-//! Whom an endpoint trusts and as whom it appears, which may change while it runs.
+//! The identity of an endpoint and the certificates it trusts, which may change while it runs.
 
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -8,14 +8,14 @@ use crate::identity::Identity;
 /// The identity of an endpoint, and how it dials with it.
 pub(super) struct Security {
     now: RwLock<SecurityState>,
-    /// The endpoint's own for as long as it lives.
+    /// Stays the same for as long as the endpoint lives.
     resets: Arc<ResetKey>,
 }
 
 struct SecurityState {
     identity: Identity,
     dial: quinn::ClientConfig,
-    /// How often it was replaced.
+    /// How many times it was replaced.
     changes: u64,
 }
 

@@ -1,9 +1,9 @@
 //! A network in this process, for tests: no socket, and all delays drawn from a seed.
 //!
-//! Its endpoints and connections are those of every other module, so what is built on them runs unchanged; only what is
-//! below a stream differs. As with QUIC a stream loses nothing and keeps its order while its connection lasts: what
-//! would be a lost packet is a delay, and what was on its way when a connection broke is lost. A connection breaks by
-//! chance, or when nothing passed in one of its directions for the idle timeout.
+//! Its endpoints and connections are those of the real transport, so code built on them runs unchanged. Only the layer
+//! below a stream differs. As with QUIC, a stream loses nothing and keeps its order while its connection lasts: a lost
+//! packet becomes a delay, and what was on its way when a connection broke is lost. A connection breaks by chance, or
+//! if nothing passed in one of its directions for the idle timeout.
 //!
 //! Streams move by tokio's timers. In a current-thread runtime with a paused clock a run is a function of its seed.
 
@@ -56,32 +56,32 @@ impl Network {
         Endpoint::simulated(shared)
     }
 
-    /// From now on nothing passes from one node to another; what is on its way waits.
+    /// From now on nothing passes from one node to another. What is on its way waits.
     pub fn cut(&self, from: NodeId, to: NodeId) {
         self.medium.change(|state| state.cut.insert((from, to)));
     }
 
-    /// Takes [`cut`](Self::cut) back.
+    /// Undoes [`cut`](Self::cut).
     pub fn mend(&self, from: NodeId, to: NodeId) {
         self.medium.change(|state| state.cut.remove(&(from, to)));
     }
 
-    /// From now on nothing passes from or to a node; what is on its way waits.
+    /// From now on nothing passes from or to a node. What is on its way waits.
     pub fn set_apart(&self, node: NodeId) {
         self.medium.change(|state| state.apart.insert(node));
     }
 
-    /// Takes [`set_apart`](Self::set_apart) back.
+    /// Undoes [`set_apart`](Self::set_apart).
     pub fn rejoin(&self, node: NodeId) {
         self.medium.change(|state| state.apart.remove(&node));
     }
 
-    /// A node is gone without a word, for ever.
+    /// From now on nothing ever passes from or to a node.
     pub fn kill(&self, node: NodeId) {
         self.medium.change(|state| state.dead.insert(node));
     }
 
-    /// Takes back all cuts, and brings back all nodes that were set apart. Killed nodes stay dead.
+    /// Undoes all cuts, and brings back all nodes that were set apart. Killed nodes stay dead.
     pub fn heal(&self) {
         self.medium.change(|state| {
             state.cut.clear();
@@ -90,7 +90,7 @@ impl Network {
         });
     }
 
-    /// Changes how what is sent from now on is treated.
+    /// Changes how the network treats what is sent from now on.
     pub fn set_weather(&self, weather: Weather) {
         self.medium.change(|state| {
             state.weather = weather;

@@ -1,4 +1,4 @@
-//! Announcements that anybody may have made.
+//! Announcements that any host may have made.
 
 use std::{
     pin::Pin,
@@ -40,7 +40,7 @@ fn there(node: NodeId, addr: SocketAddr) -> Candidate {
     Candidate::new(Source::Mdns, Some(node), vec![addr])
 }
 
-/// A place where nothing answers.
+/// An address where no node answers.
 fn silence() -> (UdpSocket, SocketAddr) {
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
     let addr = socket.local_addr().unwrap();
@@ -75,7 +75,7 @@ async fn a_crowd_of_strangers_leaves_room_for_a_node() {
     for n in 0..1200 {
         sender.send(there(NodeId::from_name(&format!("stranger-{n}")), addr)).await.unwrap();
     }
-    // One has had its turn by then.
+    // Wait until one of them was tried.
     within(async {
         while a.endpoint().counters().dial_failures == 0 {
             tokio::time::sleep(Duration::from_millis(10)).await;

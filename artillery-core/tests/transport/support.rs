@@ -1,4 +1,4 @@
-//! Nodes that write down whatever their endpoint tells them.
+//! Nodes that record all calls of their endpoint.
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
@@ -108,7 +108,7 @@ async fn echo(mut reader: artillery_core::transport::FrameReader, mut writer: ar
     }
 }
 
-/// What a node is made of.
+/// Settings of a node.
 pub(crate) struct Spec {
     pub(crate) identity: Identity,
     pub(crate) cluster: String,
@@ -173,7 +173,7 @@ impl Node {
         within(self.events.recv()).await.unwrap()
     }
 
-    /// Waits for the first event that `pick` takes; the others are forgotten.
+    /// Waits for the first event that `pick` takes, and drops the events before it.
     pub(crate) async fn event_of<T>(&mut self, mut pick: impl FnMut(Event) -> Option<T>) -> T {
         loop {
             if let Some(picked) = pick(self.event().await) {
@@ -195,7 +195,7 @@ impl Node {
     }
 }
 
-/// Waits, but not for ever: a test that hangs shall say where.
+/// Fails with the place of the call instead of hanging for ever.
 #[track_caller]
 pub(crate) fn within<T>(task: impl Future<Output = T>) -> impl Future<Output = T> {
     let place = std::panic::Location::caller();

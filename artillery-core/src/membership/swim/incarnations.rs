@@ -1,4 +1,4 @@
-//! Other incarnations of our own node.
+//! Other incarnations of this node.
 
 use tracing::debug;
 
@@ -12,7 +12,7 @@ use crate::{
 };
 
 impl Swim {
-    /// A life of our node that has begun later than this one ends it. Whether it did.
+    /// Stops this incarnation if a later one of this node is known. `true` if it has stopped.
     pub(super) fn yield_to_later_incarnation(&mut self) -> bool {
         let ours = self.me.member.node;
         let other = self.foca.iter_membership_state().map(|known| *known.id()).find(|id| id.member.node == ours);
@@ -22,8 +22,9 @@ impl Swim {
         self.stopped
     }
 
-    /// The order of two incarnations rests on wall clocks, which may have been set back. So a life that has only begun, and
-    /// nobody has accepted, takes itself for the later one whatever the clocks said; one that was a member yields.
+    /// Handles news of another incarnation of this node. Their order rests on wall clocks, which may have been set
+    /// back. So an incarnation that has just begun, and that no member has accepted, claims to be the later one in
+    /// spite of the clocks. An incarnation that was a member yields.
     pub(super) fn on_other_incarnation(&mut self, other: MemberId, order: IncarnationOrder) {
         if self.stopped || other == self.me.member || order <= self.me.incarnation_order() {
             return;
@@ -39,11 +40,11 @@ impl Swim {
         self.me.version += 1;
         let identity = SwimIdentity { started_at_ms: self.me.started_at_ms, ..*self.foca.identity() };
         if let Err(error) = self.foca.change_identity(identity, &mut self.effects) {
-            debug!(%error, "SWIM claim");
+            debug!(%error, "SWIM refused another identity");
         }
         for peer in std::mem::take(&mut self.greeted).into_values() {
             self.greeted.insert(peer.id.node, peer);
-            self.announce(SwimIdentity::somebody(peer));
+            self.announce(SwimIdentity::of_peer(peer));
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What comes in from outside: nothing of it may do harm.
+//! Packets from outside: none of them may do harm.
 
 use bytes::Bytes;
 use foca::{Codec as _, Header, Message};
@@ -32,7 +32,7 @@ fn announcement(node: usize, to: usize) -> Bytes {
 }
 
 #[test]
-fn a_packet_from_somebody_else_is_refused() {
+fn a_packet_of_another_sender_is_refused() {
     let mut receiver = swim(0);
     let error = receiver.handle_packet(NOW, member(2, 1), &announcement(1, 0));
     assert_eq!(error, Err(PacketError::Impostor { from: member(2, 1), claimed: member(1, 1) }));
@@ -55,7 +55,7 @@ fn a_packet_that_is_too_large_is_refused() {
 }
 
 #[test]
-fn faults_are_named() {
+fn malformed_packets_name_their_fault() {
     let read = |bytes: &[u8]| MembershipPacket::read(bytes).unwrap_err();
     assert_eq!(read(&[]), WireError::Truncated);
     assert_eq!(read(&[9]), WireError::Unknown { what: "packet version", tag: 9 });
@@ -84,7 +84,7 @@ fn a_full_packet_leaves_out_what_does_not_fit() {
 }
 
 fn any_member() -> impl Strategy<Value = MemberId> {
-    (0usize..5, 0u64..4).prop_map(|(node, life)| member(node, life))
+    (0usize..5, 0u64..4).prop_map(|(node, incarnation)| member(node, incarnation))
 }
 
 fn any_identity() -> impl Strategy<Value = SwimIdentity> {
@@ -127,7 +127,7 @@ fn any_message() -> impl Strategy<Value = Message<SwimIdentity>> {
     })
 }
 
-/// A well-formed packet from anybody, about anybody, to anybody.
+/// A well-formed packet from any member, about any member, to any member.
 fn any_packet() -> impl Strategy<Value = (MemberId, Vec<u8>)> {
     let header = (any_identity(), any::<u16>(), any_identity(), any_message());
     let about = (any_identity(), any::<u16>(), 0usize..3);
@@ -162,7 +162,7 @@ fn any_packet() -> impl Strategy<Value = (MemberId, Vec<u8>)> {
     )
 }
 
-/// A member in the midst of others.
+/// A member that knows others.
 fn settled() -> (Timestamp, Swim) {
     let mut network = Network::met(3, SwimSettings::lan(), 5);
     (network.now, network.nodes.swap_remove(0))
@@ -222,7 +222,7 @@ proptest! {
     }
 
     #[test]
-    fn lies_never_panic(packets in proptest::collection::vec(any_packet(), 1..40)) {
+    fn well_formed_lies_never_panic(packets in proptest::collection::vec(any_packet(), 1..40)) {
         feed(packets.into_iter());
     }
 

@@ -1,4 +1,4 @@
-//! Dialling on a simulated network: there and back once, then both sides know each other.
+//! Dialling on a simulated network: one round trip, then both sides know each other.
 
 use std::{
     net::SocketAddr,
@@ -100,7 +100,7 @@ fn connect((shared, port, me): Side<'_>, (theirs, other, them): Side<'_>) -> Con
 }
 
 async fn pass(medium: &Medium, from: NodeId, to: NodeId) {
-    let (delay, _) = medium.fortune();
+    let (delay, _) = medium.draw_delay();
     sleep(delay).await;
     medium.until(|medium| medium.is_open(from, to)).await;
 }

@@ -11,7 +11,7 @@ use crate::{
     transport::{CloseCode, StreamKind},
 };
 
-/// Streams opened by the side that was dialled, at most so many of them not taken in yet.
+/// Streams opened by the side that was dialled, at most so many of them not accepted yet.
 const MAX_UNACCEPTED_STREAMS: usize = 4;
 
 /// Hands streams to the accepting node.
@@ -74,7 +74,7 @@ impl LineEnd {
         Ok((PipeWriter::new(there, Some(self.clone())), PipeReader::new(back, Some(self.clone()))))
     }
 
-    /// Opens a stream to the side that dialled, once there is room among those that it has not taken in.
+    /// Opens a stream to the side that dialled, once there is room among those that it has not accepted.
     async fn open_back(&self, kind: StreamKind) -> Result<(PipeWriter, PipeReader), WriteError> {
         let line = self.line.clone();
         let room = tokio::select! {

@@ -58,7 +58,7 @@ impl SimulatedLine {
     }
 
     /// Neither side hears anything any more.
-    fn lose(&self) {
+    fn break_off(&self) {
         self.set(0, CloseReason::TimedOut);
         self.set(1, CloseReason::TimedOut);
     }
@@ -85,9 +85,9 @@ impl SimulatedLine {
 
     /// When a piece that is sent now arrives. Its connection may break instead.
     pub(super) fn departure(&self) -> Instant {
-        let (delay, broken) = self.medium.fortune();
+        let (delay, broken) = self.medium.draw_delay();
         if broken {
-            self.lose();
+            self.break_off();
         }
         Instant::now() + delay
     }
@@ -100,7 +100,7 @@ impl SimulatedLine {
             loop {
                 self.medium.until(|medium| !is_whole(medium)).await;
                 if timeout(self.idle_timeout, self.medium.until(is_whole)).await.is_err() {
-                    return self.lose();
+                    return self.break_off();
                 }
             }
         };
@@ -110,7 +110,7 @@ impl SimulatedLine {
             () = silence => CloseReason::TimedOut,
         };
         // A side that had closed the connection while the way was cut could not say so.
-        self.lose();
+        self.break_off();
         reason
     }
 }

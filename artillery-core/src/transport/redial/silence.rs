@@ -1,12 +1,13 @@
-//! When what was sent on a connection has waited too long for any acknowledgement.
+//! Finds connections on which nothing is acknowledged any more.
 //!
-//! QUIC itself gives a connection up only after three of its own timeouts, however short the idle timeout is (RFC 9000,
-//! section 10.1). On a path that had long queues these are seconds each, and double: once the path is well again, and what
-//! was in those queues is gone, the connection would go on waiting, and a new one works at once.
+//! QUIC gives a connection up only after three of its own timeouts, however short the idle timeout is (RFC 9000,
+//! section 10.1). On a path that had long queues each of them takes seconds, and they double. When the path is well
+//! again and its queues are lost, the old connection would go on waiting, while a new one works at once.
 //!
-//! What waits can't be told by what was sent since the last acknowledgement alone: a connection whose congestion window
-//! is full, as it is after such a queue has lost packets, sends nothing at all until QUIC's timeout. So after a while of
-//! silence it is given a question to send. A connection that is idle sends that at once, and is answered.
+//! Frames sent since the last acknowledgement do not tell alone whether anything waits for one. A connection whose
+//! congestion window is full, as it is after such a queue has lost packets, sends nothing until QUIC's timeout. So
+//! after some silence the connection is told to send a datagram without content. An idle connection sends it at once
+//! and gets an acknowledgement.
 
 use std::time::Duration;
 
@@ -14,7 +15,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::transport::{Connection, quic::Traffic};
 
-/// How often it is looked, as a part of the limit.
+/// The connection is checked so many times within the limit.
 const CHECK_DIVISOR: u32 = 12;
 /// After this part of the limit without an acknowledgement the peer is asked for one.
 const QUIET_DIVISOR: u32 = 6;
@@ -30,7 +31,7 @@ struct Silence {
     waits: Option<Instant>,
 }
 
-/// What is to be done about it.
+/// What to do about it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum SilenceVerdict {
     Well,
@@ -63,7 +64,7 @@ impl Silence {
     }
 }
 
-/// Waits until nothing has been acknowledged on a connection for `limit`, though something was waiting for it.
+/// Waits until nothing was acknowledged on a connection for `limit` though something was waiting for it.
 pub(super) async fn until_too_long(connection: &Connection, limit: Duration) {
     let Some(traffic) = connection.traffic() else { return std::future::pending().await };
     let mut silence = Silence::new(limit, Instant::now(), traffic);
@@ -84,7 +85,7 @@ mod tests {
         *,
     };
 
-    /// What comes of looks at these milliseconds, each of which finds so much sent and so many acknowledgements.
+    /// The verdicts of checks at these milliseconds, each with the frames sent and the acknowledgements so far.
     fn looks<const N: usize>(looks: [(u64, u64, u64); N]) -> [SilenceVerdict; N] {
         let start = Instant::now();
         let traffic = |sent, acknowledgements| Traffic { sent, acknowledgements };
@@ -93,19 +94,19 @@ mod tests {
     }
 
     #[test]
-    fn what_is_sent_and_not_acknowledged_is_missed() {
+    fn unacknowledged_frames_are_missed() {
         assert_eq!(looks([(250, 6, 3), (3000, 9, 3), (3250, 9, 3)]), [Well, Well, TooLong]);
-        // Any acknowledgement will do.
+        // Any acknowledgement counts.
         assert_eq!(looks([(250, 6, 3), (3000, 9, 4), (3250, 10, 4), (6000, 10, 5)]), [Well; 4]);
     }
 
     #[test]
-    fn who_can_send_nothing_is_missed_too() {
+    fn a_blocked_sender_is_asked_and_then_missed() {
         assert_eq!(looks([(250, 5, 3), (500, 5, 3), (3250, 5, 3), (3500, 5, 3)]), [Well, Ask, Well, TooLong]);
     }
 
     #[test]
-    fn who_has_nothing_to_send_is_asked_now_and_then() {
+    fn an_idle_connection_is_asked_now_and_then() {
         let idle = [(500, 5, 3), (750, 6, 4), (1000, 6, 4), (1250, 6, 4), (1500, 7, 5)];
         assert_eq!(looks(idle), [Ask, Well, Well, Ask, Well]);
     }

@@ -13,10 +13,10 @@ use crate::{
     transport::{counters::CounterCells, quic},
 };
 
-/// Pieces of a stream that are taken over at a time.
+/// Chunks of a stream that are read at a time.
 const MAX_CHUNKS_PER_READ: usize = 32;
 
-/// The receiving end of a stream. Dropped before the end, it tells the sender that nothing more is wanted.
+/// The receiving end of a stream. If it is dropped before the end, the sender learns that nothing more is wanted.
 #[derive(Debug)]
 pub struct FrameReader {
     stream: StreamSource,
@@ -48,7 +48,7 @@ impl From<PipeReader> for StreamSource {
 }
 
 impl StreamSource {
-    /// Hands what comes next to `take`; `false` at the end.
+    /// Hands the next bytes to `take`. `false` at the end.
     async fn read(&mut self, mut take: impl FnMut(&[u8])) -> Result<bool, ReadError> {
         match self {
             Self::Quic(stream) => {
@@ -72,10 +72,10 @@ impl FrameReader {
         Self { stream, decoder: FrameDecoder::new(limit), counters, failed: None }
     }
 
-    /// The next frame, `None` when the stream was finished after a whole one. May be cancelled: nothing is lost.
+    /// The next frame, or `None` if the stream was finished after a whole frame. Cancelling it loses nothing.
     ///
     /// # Errors
-    /// [`ReadError`]; the stream is then useless, and the sender is told so.
+    /// [`ReadError`]. The stream is then useless, and the sender is told so.
     pub async fn next(&mut self) -> Result<Option<Frame>, ReadError> {
         loop {
             if let Some(frame) = self.next_ready() {
@@ -87,8 +87,8 @@ impl FrameReader {
         }
     }
 
-    /// Bytes of header and body of the next frame, as soon as the frame says so: whoever has no room for it reads no
-    /// further. `None` when the stream was finished after a whole frame. May be cancelled: nothing is lost.
+    /// Bytes of header and body of the next frame, as soon as its prefix has come. A caller without room for the frame
+    /// can then stop reading. `None` if the stream was finished after a whole frame. Cancelling it loses nothing.
     ///
     /// # Errors
     /// As [`FrameReader::next`].
@@ -105,7 +105,7 @@ impl FrameReader {
         }
     }
 
-    /// Takes over what has come, waiting for it. Whether the stream goes on.
+    /// Waits for bytes and takes them over. `false` if the stream has ended.
     async fn read(&mut self) -> Result<bool, ReadError> {
         if let Some(error) = &self.failed {
             return Err(error.clone());
@@ -145,7 +145,7 @@ impl FrameReader {
     /// Tells the sender that nothing more of this stream is wanted.
     pub fn stop(&mut self, code: u32) {
         match &mut self.stream {
-            // Fails only when the stream is at its end already.
+            // Fails only if the stream has ended already.
             StreamSource::Quic(stream) => drop(stream.stop(code.into())),
             #[cfg(feature = "testing")]
             StreamSource::Simulated(outlet) => outlet.stop(code),
@@ -161,5 +161,5 @@ impl FrameReader {
     }
 }
 
-/// Code by which a sender learns that what it sent was no frame.
+/// Code that tells a sender that its bytes were no frame.
 const MALFORMED_CODE: u32 = 1;

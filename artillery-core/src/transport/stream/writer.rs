@@ -21,7 +21,7 @@ pub struct FrameWriter {
     limit: usize,
     counters: Arc<CounterCells>,
     single: FrameBatch,
-    /// A write has begun and not come to its end.
+    /// A write has begun and not ended.
     writing: bool,
 }
 
@@ -61,9 +61,9 @@ impl FrameWriter {
         Self { stream, limit, counters, single: FrameBatch::new(), writing: false }
     }
 
-    /// Sends one frame: returns when QUIC has taken it, which waits while the windows are full.
+    /// Sends one frame. Returns when QUIC has taken it, which waits while the windows are full.
     ///
-    /// Not to be cancelled: part of a frame may have been written, and the writer is useless then.
+    /// Do not cancel it: part of the frame may have been written, and the writer is then useless.
     ///
     /// # Errors
     /// [`WriteError`].
@@ -75,10 +75,10 @@ impl FrameWriter {
         sent
     }
 
-    /// Sends all frames of the batch in one write and leaves it empty. Not to be cancelled, as [`FrameWriter::send`].
+    /// Sends all frames of the batch in one write and empties it. Do not cancel it, as [`FrameWriter::send`].
     ///
     /// # Errors
-    /// [`WriteError`]; if a frame is too large, nothing of the batch is written.
+    /// [`WriteError`]. If a frame is too large, nothing of the batch is written.
     pub async fn send_all(&mut self, batch: &mut FrameBatch) -> Result<(), WriteError> {
         let sent = self.write(batch).await;
         batch.clear();
@@ -104,30 +104,30 @@ impl FrameWriter {
         Ok(())
     }
 
-    /// No frame follows. What was sent is still delivered.
+    /// Ends the stream. What was sent is still delivered.
     pub fn finish(&mut self) {
         match &mut self.stream {
-            // Fails only when the stream is at its end already.
+            // Fails only if the stream has ended already.
             StreamSink::Quic(stream) => drop(stream.finish()),
             #[cfg(feature = "testing")]
             StreamSink::Simulated(inlet) => inlet.finish(),
         }
     }
 
-    /// Gives the stream up: what was not delivered yet may never be.
+    /// Gives the stream up. What was not delivered yet may never be.
     pub fn reset(&mut self, code: u32) {
         match &mut self.stream {
-            // Fails only when the stream is at its end already.
+            // Fails only if the stream has ended already.
             StreamSink::Quic(stream) => drop(stream.reset(code.into())),
             #[cfg(feature = "testing")]
             StreamSink::Simulated(inlet) => inlet.reset(code),
         }
     }
 
-    /// Waits until the peer has everything after [`FrameWriter::finish`], or wants no more, or is gone.
+    /// Waits until the peer has received everything after [`FrameWriter::finish`], or wants no more, or is gone.
     pub async fn stopped(&self) {
         match &self.stream {
-            // Which of them it was makes no difference to who waits for the end.
+            // The caller only waits for the end, so the outcome does not matter.
             StreamSink::Quic(stream) => drop(stream.stopped().await),
             #[cfg(feature = "testing")]
             StreamSink::Simulated(inlet) => inlet.stopped().await,

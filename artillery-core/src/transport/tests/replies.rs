@@ -1,9 +1,9 @@
-//! Bad answers.
+//! Malformed and forged replies.
 
 use super::*;
 use crate::error::{ConnectError, VersionRange};
 
-/// What a node makes of `answer` to its hello.
+/// The error of a node that gets `answer` to its hello.
 async fn told(answer: &[u8]) -> ConnectError {
     let honest = Honest::new(TransportConfig { hello_timeout: Duration::from_millis(500), ..config() });
     let raw = Raw::new("raw");
@@ -22,7 +22,7 @@ async fn told(answer: &[u8]) -> ConnectError {
 }
 
 #[tokio::test]
-async fn answers_that_make_no_sense() {
+async fn malformed_replies_are_refused() {
     let accepted = hello::encode(PROTOCOL_VERSIONS, &hello::HelloReply::Accepted(Raw::new("raw").hello()));
     for answer in [&b"GET / HTTP/1.1\r\n\r\n"[..], &accepted[..accepted.len() - 1], &frame(b"short", b"")] {
         let error = told(answer).await;
@@ -31,12 +31,12 @@ async fn answers_that_make_no_sense() {
 }
 
 #[tokio::test]
-async fn no_answer() {
+async fn a_dial_without_a_reply_times_out() {
     assert_eq!(told(b"").await, ConnectError::TimedOut);
 }
 
 #[tokio::test]
-async fn nobody_answers_as_another() {
+async fn a_reply_with_a_foreign_id_is_rejected() {
     let raw = Raw::new("raw");
     let victim = NodeId::from_name("victim");
     let member = MemberId { node: victim, ..raw.hello().member };
@@ -45,9 +45,9 @@ async fn nobody_answers_as_another() {
     assert_eq!(told(&hello::encode(PROTOCOL_VERSIONS, &answer)).await, ConnectError::Rejected(expected));
 }
 
-/// A node of a later release refuses in words that this one can't read; the versions say enough.
+/// A node of a later release may send a refusal that this one can't read. Its versions say enough.
 #[tokio::test]
-async fn a_refusal_by_a_later_version() {
+async fn a_refusal_by_a_later_version_is_a_version_mismatch() {
     let later = VersionRange { min: 7, max: 9 };
     let answer = hello::encode(later, &(u64::MAX, "something that version 1 does not know"));
     let expected = Refusal::VersionMismatch { here: later, there: PROTOCOL_VERSIONS };

@@ -1,8 +1,8 @@
-//! Bad first words.
+//! Malformed and forged hellos.
 
 use super::*;
 
-/// What a node answers to `words`, and what its service is told.
+/// The refusal that a node answers to `words`, after checking that its service is told the same.
 async fn answer(words: &[u8]) -> Refusal {
     let mut honest = Honest::new(config());
     let raw = Raw::new("raw");
@@ -17,7 +17,7 @@ async fn answer(words: &[u8]) -> Refusal {
 }
 
 #[tokio::test]
-async fn nobody_speaks_as_another() {
+async fn a_hello_with_a_foreign_id_is_refused() {
     let raw = Raw::new("raw");
     let victim = NodeId::from_name("victim");
     let member = MemberId { node: victim, ..raw.hello().member };
@@ -27,7 +27,7 @@ async fn nobody_speaks_as_another() {
 }
 
 #[tokio::test]
-async fn somebody_without_a_certificate() {
+async fn a_peer_without_a_certificate_is_refused() {
     let mut honest = Honest::new(config());
     let mut raw = Raw::new("raw");
     let tls = quinn::crypto::rustls::QuicClientConfig::try_from(identity("raw").anonymous()).unwrap();
@@ -41,12 +41,12 @@ async fn somebody_without_a_certificate() {
 }
 
 #[tokio::test]
-async fn words_that_make_no_sense() {
+async fn malformed_hellos_are_refused() {
     let hello = hello::encode(PROTOCOL_VERSIONS, &Raw::new("raw").hello());
     let mut other_magic = hello.to_vec();
     other_magic[crate::frame::PREFIX] ^= 1;
     let mut no_bool = hello.to_vec();
-    // The tag of the cluster id: behind prefix, magic, versions and the cluster's name.
+    // The tag of the cluster id, behind prefix, magic, versions and the cluster's name.
     no_bool[crate::frame::PREFIX + 12 + 5] = 7;
     let cases: [&[u8]; 7] = [
         &[],
@@ -64,14 +64,14 @@ async fn words_that_make_no_sense() {
 }
 
 #[tokio::test]
-async fn a_hello_that_is_too_long() {
+async fn an_oversized_hello_is_refused() {
     let long = hello::Hello { cluster: "x".repeat(2 * hello::MAX_HELLO_BYTES), ..Raw::new("raw").hello() };
     let refusal = answer(&words(&hello::encode(PROTOCOL_VERSIONS, &long))).await;
     assert!(matches!(&refusal, Refusal::Malformed(reason) if reason.contains("at most 4096")), "{refusal:?}");
 }
 
 #[tokio::test]
-async fn somebody_who_says_nothing() {
+async fn a_silent_peer_is_refused() {
     let mut honest = Honest::new(TransportConfig { hello_timeout: Duration::from_millis(200), ..config() });
     let raw = Raw::new("raw");
     let connection = raw.dial(&honest).await;
@@ -105,7 +105,7 @@ async fn nothing_is_read_before_the_hello() {
 }
 
 #[tokio::test]
-async fn too_many_handshakes_at_a_time() {
+async fn excess_handshakes_are_refused() {
     let mut honest = Honest::new(TransportConfig { max_handshakes: 1, ..config() });
     let raw = Raw::new("raw");
     let silent = raw.dial(&honest).await;
