@@ -16,7 +16,7 @@ use crate::{
     ClusterId, Kv, Mode,
     config::{Config, ConfigProblem, Threads},
     control::formation::{After, InvalidSettings},
-    store::{MemoryStore, Store},
+    store::MemoryStore,
 };
 
 /// Begins a node: settings are data ([`Config`]), components are given here.
@@ -26,7 +26,6 @@ pub struct NodeBuilder {
     secret: Option<Vec<u8>>,
     identity: Option<Identity>,
     also_trusted: Vec<Vec<u8>>,
-    store: Option<Arc<dyn Store>>,
     filter: Option<LinkFilter>,
     after: Option<After>,
 }
@@ -188,12 +187,6 @@ impl NodeBuilder {
         self
     }
 
-    /// Where data is kept, instead of memory.
-    pub fn store(mut self, store: Arc<dyn Store>) -> Self {
-        self.store = Some(store);
-        self
-    }
-
     /// Drops packets: for tests, which cut links with it.
     #[doc(hidden)]
     pub fn link_filter(mut self, filter: LinkFilter) -> Self {
@@ -226,7 +219,7 @@ impl NodeBuilder {
             (None, None) => return Err(StartError::NoIdentity),
         };
         let identity = self.also_trusted.iter().try_fold(identity, |all, secret| all.also_trust_secret(secret))?;
-        let store = self.store.unwrap_or_else(|| Arc::new(MemoryStore::with_seed(random::random())));
+        let store = Arc::new(MemoryStore::with_seed(random::random()));
         let data = Data::new(&self.config, &identity, incarnation, store, self.after, threads.chains());
         let mut cluster = Cluster::builder()
             .cluster(self.config.cluster.clone())
