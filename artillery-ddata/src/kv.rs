@@ -30,7 +30,7 @@ pub use result::{Committed, Conflict, Read, ReadState, Record, Resolution, Serve
 pub use scan::{Entry, Scan};
 pub use script::Group;
 pub use watch::{Change, Watch};
-pub use write::{Append, CompareAndSwap, Delete, GetDelete, Increment, Put, RunScript, WriteBatch};
+pub use write::WriteCall;
 
 /// A call under way. It owns what it needs, so it may be spawned.
 pub type Call<T> = Pin<Box<dyn Future<Output = T> + Send>>;

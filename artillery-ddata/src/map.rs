@@ -15,7 +15,7 @@ mod tests;
 mod update;
 mod value;
 
-pub use calls::{CompareAndSwap, Delete, Get, Increment, Put};
+pub use calls::{Get, MapWrite};
 pub use error::MapError;
 pub use key::{AsKey, KeyError, KeySpace, Leading, NameError};
 pub use scan::{MapEntry, MapScan};

@@ -1,6 +1,7 @@
 //! The CRAQ state machine of one member of one chain, sans-IO: no clock, no socket, no task.
 //!
-//! A [`ChainRunner`](crate::runner::ChainRunner) drives it. Here are what callers ask and hear, and how a member stands.
+//! A [`ChainRunner`](crate::runner::ChainRunner) drives it. This file holds the state of a member, the inputs that
+//! change it, and its status.
 //!
 //! Local clean reads don't pass through here at all: [`Gate`] serves them from any thread.
 
@@ -84,42 +85,46 @@ pub struct Replica {
     store: WriteBehindStore,
     gate: Arc<Gate>,
     config: Option<Arc<ChainConfig>>,
-    /// The newest epoch that was entered, or that doesn't name this member: no older one counts any more.
+    /// The newest epoch that was entered, or whose configuration doesn't name this member. Older ones are ignored.
     newest: Epoch,
     place: ChainPosition,
     history: UpdateHistory,
     watermark: Sequence,
     lease: Timestamp,
-    /// Our history at the moment at which the epoch opened here.
+    /// The last sequence of our history when the epoch opened here; `None`: it is not open here.
     open_upto: Option<Sequence>,
-    /// What the predecessor's `open` asks us to hold first.
+    /// The epoch opens here once our history reaches this sequence, which came with the predecessor's `open`.
     open_awaits: Option<Sequence>,
     connected: BTreeSet<MemberId>,
     peers: BTreeMap<MemberId, PeerLink>,
-    /// The predecessor doesn't know, or hasn't shown to know, where our history stands.
+    /// The predecessor hasn't shown yet that it knows where our history stands.
     needs_resume: bool,
-    /// In this epoch our history is known to be a prefix of the head's: the head's is; another one is once a predecessor that
-    /// knows it of its own says that it follows, or sends behind our end. From then on nothing of it is ever cut.
+    /// In this epoch our history is known to be a prefix of the head's. The head knows it. Another member knows it once
+    /// a predecessor that knows it says that it follows, or sends behind our end. From then on our history is never
+    /// cut.
     is_prefix: bool,
     /// An update came before the ones that it follows.
     gap: bool,
     /// The update behind our history, if it comes in pieces and has begun to.
     incoming: Option<Incoming>,
-    /// Who counts as the tail in the rest of this epoch.
+    /// The joiner that counts as the tail in the rest of this epoch.
     promotion: Option<PromotedTail>,
-    /// The head orders nothing for a moment.
+    /// The head is closed: it orders nothing for a moment.
     closing: Option<Closing>,
     pace: ThroughputMonitor,
-    /// When the joiner behind this tail was heard last in this epoch, or when the epoch was entered. Only reports show it.
+    /// When the joiner behind this tail was heard last in this epoch, or when the epoch was entered. Only reports show
+    /// it.
     joiner_heard: Timestamp,
     acks: Acks,
-    /// A snapshot for the joiner behind us, and the number of the newest that there was.
+    /// The snapshot that is sent to the joiner behind us.
     outgoing: Option<SnapshotSender>,
+    /// The number of the newest snapshot that was begun for a joiner.
     snapshot_number: u64,
-    /// A snapshot is coming, and the number of the newest that was heard of in this epoch.
+    /// The snapshot that is received.
     filling: Option<Box<SnapshotReceiver>>,
-    /// What was here before a snapshot, until it is freed.
+    /// Updates from before a snapshot, until they are freed.
     past: VecDeque<Update>,
+    /// The number of the newest snapshot that the source has begun in this epoch.
     snapshot_seen: u64,
     resyncs: Resyncs,
     writes: Writes,
@@ -201,7 +206,7 @@ impl Replica {
         }
     }
 
-    /// Takes in what happened at `now`.
+    /// Takes in an input at `now`.
     pub(crate) fn handle(&mut self, now: Timestamp, input: ReplicaInput) {
         #[cfg(feature = "mutants")]
         self.gate.note_time(now);
@@ -232,7 +237,7 @@ impl Replica {
         self.follow_up(now);
     }
 
-    /// What follows each input, and each step of a write that is put together.
+    /// Runs after each input, and after each step of a write that is put together.
     fn follow_up(&mut self, now: Timestamp) {
         self.evict_sessions(now);
         self.order_barriers(now);
@@ -240,7 +245,7 @@ impl Replica {
         self.look_at_pace(now);
     }
 
-    /// Which chain it is a member of.
+    /// The chain of which it is a member.
     pub fn chain(&self) -> ChainId {
         self.chain
     }
@@ -250,15 +255,15 @@ impl Replica {
         self.outputs.pop_front()
     }
 
-    /// The other members of the configuration entered last. In front those who hold up a write until they have heard: the
-    /// successor of the update, and the head of the commit.
+    /// The other members of the configuration entered last. A write waits until the successor has the update and the
+    /// head knows of its commit, so these two come first.
     pub(crate) fn peers(&self) -> impl Iterator<Item = MemberId> + '_ {
         let first = [self.place.successor, self.place.head];
         let others = self.peers.keys().filter(move |&&id| !first.contains(&Some(id)));
         first.into_iter().flatten().filter(|id| self.peers.contains_key(id)).chain(others.copied())
     }
 
-    /// How it stands.
+    /// How the replica stands.
     pub fn status(&self) -> Status {
         Status {
             config: self.config.clone(),
@@ -285,12 +290,12 @@ impl Replica {
         }
     }
 
-    /// The history kept here, oldest first, for invariant checks: committed updates may have been dropped already.
+    /// The history kept here, oldest first, for invariant checks. Committed updates may have been dropped already.
     pub fn history(&self) -> impl DoubleEndedIterator<Item = &Update> + ExactSizeIterator + '_ {
         self.history.updates().iter()
     }
 
-    /// Moves to a newer configuration that names this member (docs/DESIGN.md §5.4), whichever it skips on the way.
+    /// Moves to a newer configuration that names this member; it may skip some (docs/DESIGN.md §5.4).
     fn enter(&mut self, now: Timestamp, config: Arc<ChainConfig>) {
         let newer = config.epoch > self.newest;
         if config.chain != self.chain || !newer || config.role(self.me).is_none() || self.halted.is_some() {
@@ -339,7 +344,7 @@ impl Replica {
         self.open_upto.is_some()
     }
 
-    /// The epoch is open here (rule 5.5): all that was here before may be committed, once it is everywhere.
+    /// Opens the epoch here (rule 5.5): every update held before may be committed, once all members hold it.
     fn open(&mut self, now: Timestamp) {
         let Some(config) = self.config.as_ref() else { return };
         let epoch = config.epoch;
@@ -353,7 +358,7 @@ impl Replica {
         self.consider_promotion(now);
     }
 
-    /// Stops serving for good: local readers first, then everybody who waits.
+    /// Stops serving for good: local readers first, then all waiting requests.
     fn halt(&mut self, why: Halt) {
         if self.halted.is_some() {
             return;

@@ -3,15 +3,14 @@
 use bytes::Bytes;
 
 use super::{
-    Append, CompareAndSwap, Delete, Get, GetDelete, GetMany, Increment, Put, Record, Resolution, RunScript, Scan,
-    ScanHashed, Watch, WriteBatch,
+    Committed, Conflict, Get, GetMany, GroupOutcome, Record, Resolution, Scan, ScanHashed, Taken, Watch, WriteCall,
     batch::Batch,
     handle::Kv,
     keep::{copy, pair},
     script::Script,
     write,
 };
-use crate::{Error, Refusal, RequestId, Version, error::Unknown};
+use crate::{Error, Refusal, RequestId, Version, api::Write, error::Unknown};
 
 impl Kv {
     /// Reads a key.
@@ -30,22 +29,22 @@ impl Kv {
     /// # Errors
     /// When awaited, any [`Error`]. A call dropped before its end leaves an unknown outcome: use its
     /// timeout instead.
-    pub fn put(&self, key: impl AsRef<[u8]>, value: impl Into<Bytes>) -> Put {
+    pub fn put(&self, key: impl AsRef<[u8]>, value: impl Into<Bytes>) -> WriteCall<Committed> {
         let (key, value) = pair(key, value);
-        Put::new(self, key, value)
+        self.write_call(Write::Put { key, value })
     }
 
     /// Makes a key absent, whether it was there or not.
     ///
     /// # Errors
     /// As [`put`](Self::put).
-    pub fn delete(&self, key: impl AsRef<[u8]>) -> Delete {
-        Delete::new(self, copy(key))
+    pub fn delete(&self, key: impl AsRef<[u8]>) -> WriteCall<Committed> {
+        self.write_call(Write::Delete { key: copy(key) })
     }
 
     /// Gives a key a value if its newest version is `expected`; [`Version::NONE`]: if it is absent.
     ///
-    /// The inner result says whether it was: a [`Conflict`](super::Conflict) is an answer, not a fault.
+    /// The inner result says whether it was: a [`Conflict`](Conflict) is an answer, not a fault.
     ///
     /// # Errors
     /// As [`put`](Self::put).
@@ -54,41 +53,45 @@ impl Kv {
         key: impl AsRef<[u8]>,
         expected: Version,
         value: impl Into<Bytes>,
-    ) -> CompareAndSwap {
+    ) -> WriteCall<Result<Committed, Conflict>> {
         let (key, value) = pair(key, value);
-        CompareAndSwap::new(self, key, expected, Some(value))
+        self.conditional_call(Write::CompareAndSwap { key, expected, value: Some(value) })
     }
 
     /// Makes a key absent if its newest version is `expected`.
     ///
     /// # Errors
     /// As [`put`](Self::put).
-    pub fn compare_and_delete(&self, key: impl AsRef<[u8]>, expected: Version) -> CompareAndSwap {
-        CompareAndSwap::new(self, copy(key), expected, None)
+    pub fn compare_and_delete(
+        &self,
+        key: impl AsRef<[u8]>,
+        expected: Version,
+    ) -> WriteCall<Result<Committed, Conflict>> {
+        self.conditional_call(Write::CompareAndSwap { key: copy(key), expected, value: None })
     }
 
     /// Appends to a value; an absent key counts as empty.
     ///
     /// # Errors
     /// As [`put`](Self::put).
-    pub fn append(&self, key: impl AsRef<[u8]>, value: impl Into<Bytes>) -> Append {
-        Append::new(self, copy(key), value.into())
+    pub fn append(&self, key: impl AsRef<[u8]>, value: impl Into<Bytes>) -> WriteCall<Committed<u64>> {
+        self.length_call(Write::Append { key: copy(key), value: value.into() })
     }
 
     /// Adds to a number, which is kept as decimal text; an absent key counts as 0.
     ///
     /// # Errors
     /// As [`put`](Self::put); [`Refusal::NotANumber`] and [`Refusal::Overflow`] if it can't be done.
-    pub fn increment(&self, key: impl AsRef<[u8]>, by: i64) -> Increment {
-        Increment::new(self, copy(key), by)
+    pub fn increment(&self, key: impl AsRef<[u8]>, by: i64) -> WriteCall<Committed<i64>> {
+        self.number_call(Write::Increment { key: copy(key), by })
     }
 
     /// Makes a key absent, and says what it held.
     ///
     /// # Errors
     /// As [`put`](Self::put).
-    pub fn get_delete(&self, key: impl AsRef<[u8]>) -> GetDelete {
-        GetDelete::new(self, copy(key))
+    pub fn get_delete(&self, key: impl AsRef<[u8]>) -> WriteCall<Committed<Taken>> {
+        self.taken_call(Write::GetDelete { key: copy(key) })
     }
 
     /// Writes a batch: all of it or nothing. Its keys belong to one chain.
@@ -97,8 +100,8 @@ impl Kv {
     ///
     /// # Errors
     /// As [`put`](Self::put); [`Refusal::ManyChains`] and [`Refusal::BatchSize`].
-    pub fn write(&self, batch: Batch) -> WriteBatch {
-        WriteBatch::new(self, batch)
+    pub fn write(&self, batch: Batch) -> WriteCall<Result<Committed, Conflict>> {
+        self.conditional_call(Write::Batch(batch.into_steps()))
     }
 
     /// Runs a script: its steps one after the other, with nothing between them, and says what came of each group.
@@ -110,8 +113,8 @@ impl Kv {
     /// # Errors
     /// As [`put`](Self::put); [`Refusal::ManyChains`], [`Refusal::BatchSize`], and [`Refusal::ResultsTooLarge`] if it would
     /// tell more bytes than a value may have.
-    pub fn run(&self, script: Script) -> RunScript {
-        RunScript::new(self, script)
+    pub fn run(&self, script: Script) -> WriteCall<Result<Committed<Vec<GroupOutcome>>, Conflict>> {
+        self.script_call(Write::Script(script.into_inner()))
     }
 
     /// Reads keys of one chain, all at one point of its history: never half of a batch.

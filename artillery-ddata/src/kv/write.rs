@@ -1,17 +1,16 @@
 //! Writes.
 
 use std::{
+    fmt,
     pin::Pin,
     sync::Arc,
     task::{Context, Poll, ready},
     time::Duration,
 };
 
-use bytes::Bytes;
-
 use super::{Call, Committed, Conflict, Taken, Versioned};
 use crate::{
-    Batch, Error, Kv, RequestId, Script, Session, Version,
+    Error, Kv, RequestId, Session,
     api::{self, Computed, GroupOutcome, Reply, Write},
     error::Unknown,
     rpc::router::{BegunWrite, CallAnswer, HowToWrite, Router},
@@ -159,129 +158,82 @@ pub(super) fn outcome(answer: CallAnswer, id: RequestId) -> Result<WriteOutcome,
     }
 }
 
-macro_rules! call {
-    ($(#[$doc:meta])* $name:ident -> $output:ty, $result:ident) => {
-        $(#[$doc])*
-        #[derive(Debug, Clone)]
-        #[must_use = "a call does nothing until it is awaited"]
-        pub struct $name(Prepared);
-
-        impl $name {
-            /// How long it may take. When the time is up before the commit is known, the outcome is unknown.
-            pub fn timeout(mut self, timeout: Duration) -> Self {
-                self.0.how.timeout = timeout;
-                self
-            }
-
-            /// In which session it is made: reads of that see it from now on.
-            pub fn session(mut self, session: &Session) -> Self {
-                self.0.how.session = Some(session.clone());
-                self
-            }
-
-            /// Under which id it is made, of [`Kv::new_request_id`] or of an unknown outcome: under one id it happens at
-            /// most once, whoever repeats it.
-            pub fn request_id(mut self, id: RequestId) -> Self {
-                self.0.how.request_id = Some(id);
-                self
-            }
-        }
-
-        impl IntoFuture for $name {
-            type Output = Result<$output, Error>;
-            type IntoFuture = Call<Self::Output>;
-
-            fn into_future(self) -> Self::IntoFuture {
-                self.0.make($result)
-            }
-        }
-    };
+/// A write that is about to be made: set what differs from the handle's defaults, and await it.
+#[must_use = "a call does nothing until it is awaited"]
+pub struct WriteCall<T> {
+    prepared: Prepared,
+    result: fn(WriteOutcome) -> Result<T, Error>,
 }
 
-call! {
-    /// A put that is about to be made.
-    Put -> Committed, nothing
-}
+impl<T> WriteCall<T> {
+    fn new(kv: &Kv, write: Write, result: fn(WriteOutcome) -> Result<T, Error>) -> Self {
+        Self { prepared: Prepared::new(kv, write), result }
+    }
 
-call! {
-    /// A deletion that is about to be made.
-    Delete -> Committed, nothing
-}
+    /// How long it may take. When the time is up before the commit is known, the outcome is unknown.
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.prepared.how.timeout = timeout;
+        self
+    }
 
-call! {
-    /// A compare-and-swap that is about to be made.
-    CompareAndSwap -> Result<Committed, Conflict>, conditional
-}
+    /// In which session it is made: reads in that session see it from now on.
+    pub fn session(mut self, session: &Session) -> Self {
+        self.prepared.how.session = Some(session.clone());
+        self
+    }
 
-call! {
-    /// An append that is about to be made; its result is the length of the value, in bytes.
-    Append -> Committed<u64>, length
-}
-
-call! {
-    /// An increment that is about to be made; its result is the new number.
-    Increment -> Committed<i64>, number
-}
-
-call! {
-    /// A get-and-delete that is about to be made; its result is what was there.
-    GetDelete -> Committed<Taken>, taken
-}
-
-call! {
-    /// A batch that is about to be written.
-    WriteBatch -> Result<Committed, Conflict>, conditional
-}
-
-call! {
-    /// A script that is about to be run; its result says what came of its groups, in their order.
-    RunScript -> Result<Committed<Vec<GroupOutcome>>, Conflict>, ran
-}
-
-impl Put {
-    pub(super) fn new(kv: &Kv, key: Bytes, value: Bytes) -> Self {
-        Self(Prepared::new(kv, Write::Put { key, value }))
+    /// Under which id it is made, of [`Kv::new_request_id`] or of an unknown outcome. Under one id it happens at most once,
+    /// however often it is repeated.
+    pub fn request_id(mut self, id: RequestId) -> Self {
+        self.prepared.how.request_id = Some(id);
+        self
     }
 }
 
-impl Delete {
-    pub(super) fn new(kv: &Kv, key: Bytes) -> Self {
-        Self(Prepared::new(kv, Write::Delete { key }))
+impl<T: 'static> IntoFuture for WriteCall<T> {
+    type Output = Result<T, Error>;
+    type IntoFuture = Call<Self::Output>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        self.prepared.make(self.result)
     }
 }
 
-impl CompareAndSwap {
-    pub(super) fn new(kv: &Kv, key: Bytes, expected: Version, value: Option<Bytes>) -> Self {
-        Self(Prepared::new(kv, Write::CompareAndSwap { key, expected, value }))
+impl<T> Clone for WriteCall<T> {
+    fn clone(&self) -> Self {
+        Self { prepared: self.prepared.clone(), result: self.result }
     }
 }
 
-impl Append {
-    pub(super) fn new(kv: &Kv, key: Bytes, value: Bytes) -> Self {
-        Self(Prepared::new(kv, Write::Append { key, value }))
+impl<T> fmt::Debug for WriteCall<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WriteCall").field("prepared", &self.prepared).finish_non_exhaustive()
     }
 }
 
-impl Increment {
-    pub(super) fn new(kv: &Kv, key: Bytes, by: i64) -> Self {
-        Self(Prepared::new(kv, Write::Increment { key, by }))
+/// What each kind of write comes to.
+impl Kv {
+    pub(super) fn write_call(&self, write: Write) -> WriteCall<Committed> {
+        WriteCall::new(self, write, nothing)
     }
-}
 
-impl GetDelete {
-    pub(super) fn new(kv: &Kv, key: Bytes) -> Self {
-        Self(Prepared::new(kv, Write::GetDelete { key }))
+    pub(super) fn conditional_call(&self, write: Write) -> WriteCall<Result<Committed, Conflict>> {
+        WriteCall::new(self, write, conditional)
     }
-}
 
-impl WriteBatch {
-    pub(super) fn new(kv: &Kv, batch: Batch) -> Self {
-        Self(Prepared::new(kv, Write::Batch(batch.into_steps())))
+    pub(super) fn length_call(&self, write: Write) -> WriteCall<Committed<u64>> {
+        WriteCall::new(self, write, length)
     }
-}
 
-impl RunScript {
-    pub(super) fn new(kv: &Kv, script: Script) -> Self {
-        Self(Prepared::new(kv, Write::Script(script.into_inner())))
+    pub(super) fn number_call(&self, write: Write) -> WriteCall<Committed<i64>> {
+        WriteCall::new(self, write, number)
+    }
+
+    pub(super) fn taken_call(&self, write: Write) -> WriteCall<Committed<Taken>> {
+        WriteCall::new(self, write, taken)
+    }
+
+    pub(super) fn script_call(&self, write: Write) -> WriteCall<Result<Committed<Vec<GroupOutcome>>, Conflict>> {
+        WriteCall::new(self, write, ran)
     }
 }

@@ -7,66 +7,46 @@ use bytes::Bytes;
 use super::{MapError, ValueError};
 use crate::{
     Kv, ReadMode, RequestId, Session,
-    kv::{self, Call, Committed, Conflict, Read, Versioned},
+    kv::{Call, Read, Versioned, WriteCall},
 };
 
 /// How the bytes found become a value.
 pub(super) type Decode<V> = fn(&Bytes) -> Result<V, ValueError>;
 
-macro_rules! call {
-    ($(#[$doc:meta])* $name:ident of $inner:ty => $output:ty) => {
-        $(#[$doc])*
-        #[derive(Debug)]
-        #[must_use = "a call does nothing until it is awaited"]
-        pub struct $name(pub(super) Result<$inner, MapError>);
+/// A write of one entry that is about to be made: set what differs from the handle's defaults, and await it.
+#[must_use = "a call does nothing until it is awaited"]
+#[derive(Debug)]
+pub struct MapWrite<T>(pub(super) Result<WriteCall<T>, MapError>);
 
-        impl $name {
-            /// How long it may take. When the time is up before the commit is known, the outcome is unknown.
-            pub fn timeout(self, timeout: Duration) -> Self {
-                Self(self.0.map(|call| call.timeout(timeout)))
-            }
+impl<T> MapWrite<T> {
+    fn set(self, set: impl FnOnce(WriteCall<T>) -> WriteCall<T>) -> Self {
+        Self(self.0.map(set))
+    }
 
-            /// In which session it is made: reads of that see it from now on.
-            pub fn session(self, session: &Session) -> Self {
-                Self(self.0.map(|call| call.session(session)))
-            }
+    /// How long it may take. When the time is up before the commit is known, the outcome is unknown.
+    pub fn timeout(self, timeout: Duration) -> Self {
+        self.set(|call| call.timeout(timeout))
+    }
 
-            /// Under which id it is made, of [`Kv::new_request_id`] or of an unknown outcome: under one id it happens at
-            /// most once, whoever repeats it.
-            pub fn request_id(self, id: RequestId) -> Self {
-                Self(self.0.map(|call| call.request_id(id)))
-            }
-        }
+    /// In which session it is made: reads in that session see it from now on.
+    pub fn session(self, session: &Session) -> Self {
+        self.set(|call| call.session(session))
+    }
 
-        impl IntoFuture for $name {
-            type Output = Result<$output, MapError>;
-            type IntoFuture = Call<Self::Output>;
-
-            fn into_future(self) -> Self::IntoFuture {
-                Box::pin(async move { Ok(self.0?.await?) })
-            }
-        }
-    };
+    /// Under which id it is made, of [`Kv::new_request_id`] or of an unknown outcome. Under one id it happens at most once,
+    /// however often it is repeated.
+    pub fn request_id(self, id: RequestId) -> Self {
+        self.set(|call| call.request_id(id))
+    }
 }
 
-call! {
-    /// A put that is about to be made.
-    Put of kv::Put => Committed
-}
+impl<T: Send + 'static> IntoFuture for MapWrite<T> {
+    type Output = Result<T, MapError>;
+    type IntoFuture = Call<Self::Output>;
 
-call! {
-    /// A deletion that is about to be made.
-    Delete of kv::Delete => Committed
-}
-
-call! {
-    /// A compare-and-swap that is about to be made.
-    CompareAndSwap of kv::CompareAndSwap => Result<Committed, Conflict>
-}
-
-call! {
-    /// An increment that is about to be made; its result is the new number.
-    Increment of kv::Increment => Committed<i64>
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(async move { Ok(self.0?.await?) })
+    }
 }
 
 /// A read of one entry that is about to be made.

@@ -6,10 +6,12 @@ use bytes::Bytes;
 use serde::de::DeserializeOwned;
 
 use super::{
-    AsKey, Bincode, CompareAndSwap, Decimal, Delete, Get, Increment, KeySpace, Leading, MapError, MapScan, MapUpdate,
-    NameError, Put, ValueCodec,
+    AsKey, Bincode, Decimal, Get, KeySpace, Leading, MapError, MapScan, MapUpdate, MapWrite, NameError, ValueCodec,
 };
-use crate::{Kv, ReadMode, Session, Version, kv::Versioned};
+use crate::{
+    Kv, ReadMode, Session, Version,
+    kv::{Committed, Conflict, Versioned},
+};
 
 /// Entries of one type within the data of a cluster: keys by a codec that keeps their order ([`key`](super::key)),
 /// values by the codec `C`.
@@ -100,16 +102,20 @@ impl<K, V, C> Map<K, V, C> {
     ///
     /// # Errors
     /// When awaited, [`MapError`]; what [`Kv::delete`] says as [`MapError::Call`].
-    pub fn delete<Q: AsKey<K> + ?Sized>(&self, key: &Q) -> Delete {
-        Delete(self.key(key).map(|key| self.kv.delete(key)))
+    pub fn delete<Q: AsKey<K> + ?Sized>(&self, key: &Q) -> MapWrite<Committed> {
+        MapWrite(self.key(key).map(|key| self.kv.delete(key)))
     }
 
     /// Makes an entry absent if its newest version is `expected`.
     ///
     /// # Errors
     /// As [`delete`](Self::delete).
-    pub fn compare_and_delete<Q: AsKey<K> + ?Sized>(&self, key: &Q, expected: Version) -> CompareAndSwap {
-        CompareAndSwap(self.key(key).map(|key| self.kv.compare_and_delete(key, expected)))
+    pub fn compare_and_delete<Q: AsKey<K> + ?Sized>(
+        &self,
+        key: &Q,
+        expected: Version,
+    ) -> MapWrite<Result<Committed, Conflict>> {
+        MapWrite(self.key(key).map(|key| self.kv.compare_and_delete(key, expected)))
     }
 }
 
@@ -152,8 +158,8 @@ impl<K, V, C: ValueCodec<V>> Map<K, V, C> {
     ///
     /// # Errors
     /// When awaited, [`MapError`]; what [`Kv::put`] says as [`MapError::Call`].
-    pub fn put<Q: AsKey<K> + ?Sized>(&self, key: &Q, value: &V) -> Put {
-        Put(self.key(key).and_then(|key| Ok(self.kv.put(key, self.value(value)?))))
+    pub fn put<Q: AsKey<K> + ?Sized>(&self, key: &Q, value: &V) -> MapWrite<Committed> {
+        MapWrite(self.key(key).and_then(|key| Ok(self.kv.put(key, self.value(value)?))))
     }
 
     /// Gives an entry a value if its newest version is `expected`; [`Version::NONE`]: if it is absent.
@@ -163,9 +169,14 @@ impl<K, V, C: ValueCodec<V>> Map<K, V, C> {
     ///
     /// # Errors
     /// As [`put`](Self::put).
-    pub fn compare_and_swap<Q: AsKey<K> + ?Sized>(&self, key: &Q, expected: Version, value: &V) -> CompareAndSwap {
+    pub fn compare_and_swap<Q: AsKey<K> + ?Sized>(
+        &self,
+        key: &Q,
+        expected: Version,
+        value: &V,
+    ) -> MapWrite<Result<Committed, Conflict>> {
         let call = |key| Ok(self.kv.compare_and_swap(key, expected, self.value(value)?));
-        CompareAndSwap(self.key(key).and_then(call))
+        MapWrite(self.key(key).and_then(call))
     }
 
     /// Changes an entry from what it is: `change` is given its value, `None` if it is absent, and returns what it is to
@@ -209,8 +220,8 @@ impl<K> Map<K, i64, Decimal> {
     ///
     /// # Errors
     /// When awaited, [`MapError`]; what [`Kv::increment`] says as [`MapError::Call`].
-    pub fn increment<Q: AsKey<K> + ?Sized>(&self, key: &Q, by: i64) -> Increment {
-        Increment(self.key(key).map(|key| self.kv.increment(key, by)))
+    pub fn increment<Q: AsKey<K> + ?Sized>(&self, key: &Q, by: i64) -> MapWrite<Committed<i64>> {
+        MapWrite(self.key(key).map(|key| self.kv.increment(key, by)))
     }
 }
 

@@ -1,26 +1,27 @@
 //! When a member acknowledges what its predecessor sent (docs/adr/0038-implied-acknowledgements.md).
 //!
-//! The tail commits only what all serving members hold, and tells each of them. So its watermark acknowledges for every serving
-//! member, and the members between head and tail acknowledge by themselves only from time to time: a predecessor still learns
-//! how long the hop to its successor takes when it is another member that holds the chain up (docs/adr/0017-slow-members.md).
-//! A joiner is not covered by the watermark, so it acknowledges at once, and so does a tail, with its watermark.
+//! The tail commits only what all serving members hold, and tells each of them. So its watermark acknowledges for every
+//! serving member. A member between head and tail acknowledges by itself only from time to time: so its predecessor
+//! learns how long the hop takes, also while another member holds the chain up (docs/adr/0017-slow-members.md). The
+//! watermark doesn't cover a joiner, so a joiner acknowledges at once. So does a tail, with its watermark.
 
 use std::time::Duration;
 
 use super::{ChainPosition, Mutant, Replica};
 use crate::{MemberId, Sequence, Timestamp};
 
-/// A member between head and tail withholds an acknowledgement for so long at most.
+/// The longest time for which a member between head and tail withholds an acknowledgement.
 const ACK_DELAY: Duration = Duration::from_millis(2);
 
-/// But so often it acknowledges at once: by that its predecessor knows how long the hop takes as a rule. Measured by the watermark
-/// alone it would seem to take as long as a commit, and a member that is slow would be told from that too late.
+/// After this time the member acknowledges at once, so that its predecessor learns how long the hop takes as a rule.
+/// Measured by the watermark alone, a hop would seem to take as long as a commit, and a slow member would be found too
+/// late.
 const PROBE_EVERY: Duration = Duration::from_millis(50);
 
-/// What this member owes its predecessor.
+/// The acknowledgements of this member to its predecessor.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Acks {
-    /// Since when the predecessor may not know that this is here, or committed.
+    /// The oldest withheld acknowledgement: since when, and up to which sequence.
     owed: Option<(Timestamp, Sequence)>,
     /// When it acknowledged last.
     sent: Timestamp,
@@ -35,16 +36,17 @@ impl Acks {
         *self = Self { owed: None, sent: now };
     }
 
-    /// When the acknowledgement that is owed has to be sent.
+    /// When the withheld acknowledgement has to be sent.
     pub(super) fn next_tick(self) -> Option<Timestamp> {
         self.owed.map(|(since, _)| since + ACK_DELAY)
     }
 }
 
 impl Replica {
-    /// An update came from the predecessor, in order, and with it the watermark that the predecessor had.
+    /// An update came from the predecessor, in order, and with it the predecessor's `watermark`.
     ///
-    /// Only that shows what it has heard of the tail: where their link is dead, this member's acknowledgements carry the watermark.
+    /// Only that watermark shows what the predecessor has heard from the tail. If the link between them is dead, this
+    /// member's acknowledgements carry the watermark.
     pub(super) fn acknowledge(&mut self, now: Timestamp, predecessor: MemberId, watermark: Sequence) {
         let withholds = self.place.serves() && !self.place.is_tail && self.is_open();
         if !withholds || now >= self.acks.sent + PROBE_EVERY {
@@ -55,7 +57,7 @@ impl Replica {
         }
     }
 
-    /// Sends the acknowledgement that was withheld for long enough.
+    /// Sends the acknowledgement once it was withheld for [`ACK_DELAY`].
     pub(super) fn send_owed_ack(&mut self, now: Timestamp) {
         if self.acks.next_tick().is_some_and(|at| at <= now) {
             self.acks.clear();
@@ -63,9 +65,10 @@ impl Replica {
         }
     }
 
-    /// The watermark has risen: a successor that serves holds what it covers.
+    /// The watermark has risen: a serving successor holds what it covers.
     ///
-    /// A joiner may lack what is committed. If the watermark acknowledged for it, it would be promoted without that (trap 5).
+    /// A joiner may lack committed updates. If the watermark acknowledged for it, it would be promoted without them
+    /// (trap 5).
     pub(super) fn acknowledged_by_watermark(&mut self, now: Timestamp) {
         let watermark = self.watermark;
         let serves = self.place.serves() && (!self.place.is_tail || self.is(Mutant::AcknowledgeForJoiner));

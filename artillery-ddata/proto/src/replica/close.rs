@@ -4,18 +4,18 @@
 use super::{Replica, ReplicaEvent};
 use crate::{Epoch, Timestamp, api::Refusal};
 
-/// For how long nothing is ordered.
+/// The time in which a head orders nothing.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Closing {
-    /// Whoever asked for it may be gone: then it ends by itself.
+    /// The closing ends by itself at this time: the leader that asked for it may be dead.
     until: Timestamp,
-    /// It was told that all is committed.
+    /// [`ReplicaEvent::Closed`] was reported.
     said: bool,
 }
 
 impl Replica {
-    /// Writes wait where writes wait for room. The one that is being put together isn't in the history yet: it is given up, and its
-    /// caller asks again.
+    /// Closes the head. Writes then wait in the driver's queues, as they do for room. The write that is being put
+    /// together isn't in the history yet: it is refused as busy.
     pub(super) fn close(&mut self, now: Timestamp, epoch: Epoch, until: Timestamp) {
         let present = self.config.as_ref().map(|config| config.epoch);
         if present == Some(epoch) && self.place.is_head && self.halted.is_none() && until > now {

@@ -1,4 +1,4 @@
-//! Updates that are taken in, and the watermark that makes them everybody's.
+//! How a member applies updates, and how the watermark commits them.
 
 use smallvec::SmallVec;
 
@@ -10,7 +10,8 @@ use crate::{
 };
 
 impl Replica {
-    /// Takes in the next update of the history: the store first, then whoever may see it.
+    /// Applies the next update of the history: puts it into the store, or enqueues it behind the store, and appends it
+    /// to the history.
     pub(super) fn apply(&mut self, update: Update) -> Result<(), Halt> {
         if !update.kind.is_known() {
             return Err(Halt::UnknownKind(update.kind.0));
@@ -49,24 +50,25 @@ impl Replica {
         }
     }
 
-    /// Takes in a watermark of this epoch. Not before it is known that our history is the chain's: what a returning
-    /// member holds beyond that stands under sequences that the watermark means otherwise.
+    /// Takes in a watermark of this epoch. While our history isn't known to be a prefix of the head's, the watermark is
+    /// ignored: a returning member may hold other updates under the sequences that it covers.
     pub(super) fn advance_commit(&mut self, now: Timestamp, watermark: Sequence) {
         if !self.is_prefix {
             return;
         }
         let last = self.history.last().sequence;
         if watermark > last && self.place.serves() {
-            // Whatever the tail has committed has passed us: a bug, here or there. Better no answer than a wrong one.
+            // Every committed update has passed us, so this is a bug, here or at another member. Refuse rather than
+            // answer wrongly (docs/DESIGN.md §4).
             self.halt(Halt::WatermarkAhead { watermark, last });
         } else if watermark.min(last) > self.watermark {
             self.commit(now, watermark.min(last));
         }
     }
 
-    /// Everything up to `watermark` is committed: show it to readers, and forget what it supersedes, when there is time.
+    /// Commits all updates up to `watermark`: shows them to readers, and prunes what they supersede when there is time.
     fn commit(&mut self, now: Timestamp, watermark: Sequence) {
-        // Nobody else has what it is about to answer for.
+        // The only member stores before it answers: no other copy exists.
         if self.place.is_alone()
             && let Err(error) = self.store.settle()
         {

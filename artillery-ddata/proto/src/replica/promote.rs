@@ -1,22 +1,23 @@
 //! Promotion of the joiner (docs/DESIGN.md §5.6).
 //!
-//! An open tail whose joiner is close behind counts it as the tail from then on, to the end of its epoch: it commits
-//! nothing that the joiner doesn't hold. Once the joiner holds all that had been committed before, the tail asks for its
-//! promotion, again and again; whatever becomes of that, whoever stands in the log as serving holds what is committed.
+//! An open tail whose joiner is close behind counts the joiner as the tail until the epoch ends: it commits nothing
+//! that the joiner doesn't hold. Once the joiner holds every committed update, the tail asks for its promotion, with
+//! each heartbeat. Whether that is granted or lost, every member that the log names as serving holds what is committed.
 
 use super::{Mutant, Replica, ReplicaOutput};
 use crate::{MemberId, Sequence, Timestamp};
 
-/// Who counts as the tail in the rest of this epoch.
+/// The joiner that counts as the tail in the rest of this epoch.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PromotedTail {
     member: MemberId,
-    /// It was asked for.
+    /// Its promotion was asked for.
     asked: bool,
 }
 
 impl Replica {
-    /// How far the tail may commit. The one place that knows the rule: in memory, applied by the tail is applied by all.
+    /// How far the tail may commit. No other place knows this rule. In memory, what the tail has applied all members
+    /// have applied.
     pub(super) fn committable(&self) -> Sequence {
         let last = self.history.last().sequence;
         match self.promotion {
@@ -29,7 +30,7 @@ impl Replica {
         self.peers.get(&member).map_or(Sequence::ZERO, |peer| peer.acknowledged)
     }
 
-    /// The joiner, or this member, has come on.
+    /// Checks for promotion after the joiner or this member has made progress.
     pub(super) fn consider_promotion(&mut self, now: Timestamp) {
         if self.promotion.is_none() {
             self.promotion = self.close_behind().map(|member| PromotedTail { member, asked: false });
@@ -43,20 +44,20 @@ impl Replica {
         }
     }
 
-    /// Says that promotion is wanted, again with each heartbeat: nobody answers but by a new configuration.
+    /// Asks for promotion. It is repeated with each heartbeat, since only a new configuration answers it.
     pub(super) fn ask_promotion(&mut self) {
         if let (Some(PromotedTail { member, asked: true }), Some(config)) = (self.promotion, &self.config) {
             self.outputs.push_back(ReplicaOutput::Promote { epoch: config.epoch, member });
         }
     }
 
-    /// There is a joiner that may be promoted as time passes, whatever else happens.
+    /// A joiner may become promotable as time passes, without any other input.
     pub(super) fn may_promote(&self) -> bool {
         self.place.is_tail && self.place.successor.is_some() && self.promotion.is_none() && self.is_open()
     }
 
-    /// A joiner stands behind this tail that isn't known to follow: it has said nothing yet of its history, or a snapshot is on
-    /// its way to it.
+    /// The joiner behind this tail isn't known to follow: it has not told its position yet, or a snapshot is on its
+    /// way.
     pub(super) fn awaits_joiner(&self) -> bool {
         let joiner = self.place.successor.filter(|_| self.place.is_tail);
         let follows =
@@ -64,7 +65,7 @@ impl Replica {
         joiner.is_some_and(|id| !follows(id))
     }
 
-    /// The way to the joiner takes far longer than the way to a successor does as a rule.
+    /// The hop to the joiner takes far longer than a hop to a successor does as a rule.
     fn joiner_is_far(&self) -> bool {
         self.may_promote() && self.pace.is_far(self.settings.heartbeat / 2)
     }
@@ -78,7 +79,7 @@ impl Replica {
         let may_ask = self.is_open() || self.is(Mutant::AskBeforeOpen);
         let peer = self.peers.get(&joiner).filter(|peer| may_ask && peer.cursor.is_some())?;
         if self.joiner_is_far() {
-            // What is committed would have to wait for it.
+            // Each commit would have to wait for the distant joiner.
             return None;
         }
         let is_close = self.outgoing.is_none() && self.history.is_close(peer.acknowledged, self.settings.close_behind);

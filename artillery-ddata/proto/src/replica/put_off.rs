@@ -1,26 +1,26 @@
-//! Work that a member puts off, and does when all that others wait for is on its way.
+//! Work that a member defers until everything that others wait for is on its way.
 
 use super::Replica;
 use crate::Timestamp;
 
 impl Replica {
-    /// Whether it has put off work for which no caller waits: [`settle`](Self::settle) does it.
+    /// Whether deferred work is left, for which no caller waits. [`settle`](Self::settle) does it.
     pub(crate) fn is_behind(&self) -> bool {
         (self.store.is_behind() || self.is_clearing() || self.joining.is_some()) && self.halted.is_none()
     }
 
-    /// Whether what was put off had better wait for a moment. If nobody reads elsewhere because of it, there will be better
-    /// times: when the next update is on its way. And in the middle the successor works for the same update now, perhaps on
-    /// the same processor. The head has time until it is committed, and all have once it is.
+    /// Whether the deferred work had better wait for a moment. While the gate is open to local readers it can wait
+    /// until the next update is on its way. In the middle the successor works on the same update now, perhaps on the
+    /// same processor. The head has time until the commit, and all members have time after it.
     pub(crate) fn is_between(&self) -> bool {
         let place = &self.place;
         let others_work = place.successor.is_some() && !place.is_head && self.history.last().sequence > self.watermark;
         !self.is_clearing() && self.joining.is_none() && (others_work || !self.store.is_held())
     }
 
-    /// Does what was put off. Nobody can tell whether that was done, but for the time that the next input takes, and that
-    /// local reads come here until then. A joiner that clears its store does a step of that, and takes in no snapshot
-    /// before the last one. A head goes on with a write whose values are being put together.
+    /// Does the deferred work. It shows only in the time that the next input takes, and in local reads, which come to
+    /// the replica until it is done. A joiner that clears its store does one step; it takes in no snapshot before the
+    /// last one. A head puts more of a write's values together.
     pub(crate) fn settle(&mut self, now: Timestamp) {
         self.make_up();
         if self.joining.is_some() {

@@ -1,4 +1,4 @@
-//! Out of the chain, for now: a newer configuration doesn't name this member (docs/DESIGN.md §5.3, §5.4).
+//! Removal from the chain: a newer configuration doesn't name this member (docs/DESIGN.md §5.3, §5.4).
 
 use super::{ChainPosition, Mutant, Replica, ReplicaEvent};
 use crate::{
@@ -7,8 +7,8 @@ use crate::{
 };
 
 impl Replica {
-    /// Local readers first, then everybody who waits. History and store are kept for a return; nothing is rolled back
-    /// here: what is above the own watermark may be committed, and only the chain knows (trap 37).
+    /// Stops serving local readers, then refuses all waiting requests. History and store are kept for a return. Nothing
+    /// is rolled back: updates above our watermark may be committed, and only the chain knows (trap 37).
     pub(super) fn expelled(&mut self, epoch: Epoch) {
         if epoch <= self.newest || self.is(Mutant::ServeWhenExpelled) {
             return;
@@ -23,7 +23,7 @@ impl Replica {
         self.reads.shown = None;
         self.reply_all_reads(&Reply::Refused(Refusal::NoChain));
         self.refuse_watchers();
-        // What became of these writes only the chain knows.
+        // Only the chain knows the outcome of these writes.
         self.cut_writes(Version::NONE);
         self.event(ReplicaEvent::Expelled(epoch));
     }
@@ -32,7 +32,7 @@ impl Replica {
         self.config.is_none() && self.newest > Epoch(0)
     }
 
-    /// Forgets all that was said or begun in one epoch only.
+    /// Forgets what holds in one epoch only.
     pub(super) fn leave_epoch(&mut self) {
         self.forget_standing();
         self.give_up_joining(Refusal::NoChain);
@@ -43,7 +43,7 @@ impl Replica {
         updates.into_iter().for_each(|updates| self.free_later(updates));
     }
 
-    /// Our history isn't known to be anybody's prefix, nor anything to be open.
+    /// Our history isn't known to be a prefix of the head's any more, and the epoch isn't open here.
     pub(super) fn forget_standing(&mut self) {
         self.needs_resume = self.place.predecessor.is_some();
         self.is_prefix = self.place.is_head;

@@ -4,7 +4,8 @@ use super::Replica;
 use crate::Timestamp;
 
 impl Replica {
-    /// When [`Input::Tick`] is wanted: while something waits for others, every heartbeat; and when an acknowledgement is owed.
+    /// When the next [`ReplicaInput::Tick`](super::ReplicaInput::Tick) is wanted: at the next heartbeat while something
+    /// waits for another member, and when a withheld acknowledgement is due.
     pub(crate) fn next_tick(&self) -> Option<Timestamp> {
         let heartbeat = self.is_unsettled().then_some(self.next_heartbeat);
         heartbeat.into_iter().chain(self.acks.next_tick()).min()

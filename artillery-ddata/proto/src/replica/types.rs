@@ -1,4 +1,4 @@
-//! What a replica is told and what it says: plain data.
+//! Inputs, outputs, settings and status of a replica: plain data.
 
 use std::{sync::Arc, time::Duration};
 
@@ -11,53 +11,53 @@ use crate::{
     types::update::RequestKey,
 };
 
-/// Names a request of the driver's own; given back with its reply.
+/// Names a request of the driver. The reply carries the same token.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(crate) struct Token(pub u64);
 
 /// Settings of a replica.
 #[derive(Clone, Debug)]
 pub struct ReplicaSettings {
-    /// Bytes of updates above the watermark that a head takes in before it answers [`Refusal::Busy`](crate::Refusal::Busy).
+    /// Bytes of updates above the watermark that a head takes in before it answers
+    /// [`Refusal::Busy`](crate::Refusal::Busy).
     pub window: usize,
     /// Bytes of committed updates that are kept for resends.
     pub backlog: usize,
-    /// Bytes of client sessions and their records that are kept to know retries by (docs/DESIGN.md §9). Beyond it the
-    /// session that was used the longest time ago is evicted. Committed ones never take up more than this and one record,
-    /// or session, whose update is followed by the eviction at once; those of updates under way come on top, and are
-    /// bounded by the window.
+    /// Bytes of client sessions and of their records, by which a retry is known (docs/DESIGN.md §9). Beyond this limit
+    /// the session that was used longest ago is evicted. Committed ones never exceed it by more than the one record, or
+    /// session, whose update the eviction follows at once. Those of updates under way are not counted: the window
+    /// bounds them.
     pub sessions: usize,
     /// The largest value, in bytes.
     pub max_value: usize,
-    /// Updates with more bytes of keys and values than these go to the successor in pieces of so many, at least 1 and at
-    /// most [`MAX_CHUNK`].
+    /// An update with more bytes of keys and values than this goes to the successor in pieces of this size: at least 1,
+    /// at most [`MAX_CHUNK`].
     pub chunk: usize,
-    /// An answer of many entries holds no more bytes of keys, values and headers than these, but one entry at
-    /// least. What it has no room for is asked for by the next question.
+    /// Bytes of keys, values and headers in an answer of many entries; one entry always fits. The next query asks for
+    /// the rest.
     pub answer: usize,
-    /// Bytes of watches that may wait for changes at a time; beyond them, another one is answered
-    /// [`Busy`](crate::Refusal::Busy).
+    /// Bytes of watch queries that may wait for changes at a time. One more is answered [`Busy`](crate::Refusal::Busy).
     pub watches: usize,
-    /// So many changes are looked at for one question of a watch, and those of one update more: however long the history is, others
-    /// have their turn.
+    /// Changes that are examined for one watch query, beside the rest of the last update. So a long history does not
+    /// keep other requests waiting.
     pub watch_steps: usize,
-    /// Bytes of values that a head puts together in one go, at least 1: what is more goes in steps, between which others have their
-    /// turn.
+    /// Bytes of values that a head puts together in one step, at least 1. Other requests have their turn between two
+    /// steps.
     pub join: usize,
-    /// A snapshot of which no page was asked for so long is kept no longer.
+    /// A snapshot is dropped when no page of it was asked for in this time.
     pub snapshot_age: Duration,
-    /// A snapshot is kept while no more bytes than these were written since it began.
+    /// A snapshot is dropped when more bytes than this were written since it began.
     pub snapshot_bytes: usize,
-    /// The promotion of a joiner is asked for once it lacks no more bytes of updates than these.
+    /// The tail asks for the promotion of a joiner that lacks at most this many bytes of updates.
     pub close_behind: usize,
-    /// Bytes of updates that a joiner keeps until the last part of its snapshot is there. What is beyond them waits in the
+    /// Bytes of updates that a joiner keeps until the last part of its snapshot has come. Further ones wait in the
     /// source's backlog.
     pub joiner_buffer: usize,
-    /// A joiner clears so many keys of its store at a time, at least 1, before it takes in a snapshot.
+    /// Keys that a joiner clears from its store in one step, at least 1, before it takes in a snapshot.
     pub clear_keys: usize,
     /// How often cumulative state is repeated to peers that haven't shown to know it.
     pub heartbeat: Duration,
-    /// Send again what a successor hasn't acknowledged for so long. `None` for links that lose nothing while they are
+    /// Send again what a successor hasn't acknowledged for this time. `None` for links that lose nothing while they are
     /// up, as QUIC streams: there it would only repeat what is still on its way.
     pub resend: Option<Duration>,
     /// A guard to leave out.
@@ -66,12 +66,12 @@ pub struct ReplicaSettings {
 }
 
 impl ReplicaSettings {
-    /// What the values of one update may come to, in bytes.
+    /// The limit of all values of one update together, in bytes.
     pub(super) fn largest_update(&self) -> usize {
         self.max_value.max(self.window / 2)
     }
 
-    /// From how many bytes on a write is large.
+    /// A write is large from this many bytes on.
     pub(crate) fn large_write(&self) -> usize {
         (self.window / 16).max(1)
     }
@@ -102,32 +102,32 @@ impl Default for ReplicaSettings {
     }
 }
 
-/// What happened.
+/// What a replica is told.
 #[derive(Debug)]
 pub(crate) enum ReplicaInput {
     /// A newer configuration names this member: enter its epoch. Older or equal ones are ignored.
     Enter(Arc<ChainConfig>),
-    /// A newer configuration, the one of this epoch, doesn't name this member. It serves nothing but eventual reads until
-    /// it enters a newer one still, and keeps what it has.
+    /// The newer configuration of this epoch doesn't name this member. It keeps its data and serves eventual reads
+    /// only, until it enters a still newer one.
     Expelled(Epoch),
     /// Frames to this peer can be sent from now on; what was sent before may be lost.
     Connected(MemberId),
     /// Frames to this peer go nowhere from now on.
     Disconnected(MemberId),
-    /// A peer said something; the driver vouches for who it was.
+    /// A frame came. The driver has authenticated its sender.
     Receive {
-        /// Who, by its certificate and handshake.
+        /// The sender, by its certificate and handshake.
         from: MemberId,
-        /// What.
+        /// The frame.
         frame: ChainFrame,
     },
     /// A client writes here.
     Write {
         /// Comes back with the reply.
         token: Token,
-        /// Under which request id; without one it isn't known again when it is repeated.
+        /// The request id. Without one a repetition isn't recognized.
         request: Option<RequestKey>,
-        /// What.
+        /// The write.
         write: Write,
         /// When the client stops waiting.
         deadline: Timestamp,
@@ -138,42 +138,42 @@ pub(crate) enum ReplicaInput {
     Read {
         /// Comes back with the reply.
         token: Token,
-        /// Of what.
+        /// The query.
         query: Query,
         /// How it may be served.
         mode: ReadMode,
-        /// The floor of the client's session, if it is in one: then it is served committed versions only, at or above
-        /// the floor.
+        /// The floor of the client's session, if it has one. Then only committed versions are served, by a watermark at
+        /// or above the floor.
         floor: Option<Sequence>,
         /// When the client stops waiting.
         deadline: Timestamp,
     },
     /// The lease of this node runs until then, by its own clock.
     Lease(Timestamp),
-    /// At this moment of its own clock this node was a serving member, by the word of whoever grants leases: so it held
-    /// all that was committed then. It is the moment at which the lease was asked for, not that of the answer.
+    /// The granter confirmed that this node was a serving member at this moment of its own clock: so it held every
+    /// update that was committed then. It is the moment at which the node asked for the lease, not that of the answer.
     Served(Timestamp),
     /// As head of this epoch: order nothing more until then, or until the epoch is over.
     Close {
         /// The epoch.
         epoch: Epoch,
-        /// The end of it by this node's clock.
+        /// The end of the closing by this node's clock.
         until: Timestamp,
     },
     /// Time has passed.
     Tick,
 }
 
-/// What the driver is to do.
+/// What a replica asks of its driver.
 #[derive(Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "mutants", derive(Clone))]
 pub(crate) enum ReplicaOutput {
     /// Answer the request with this token. Each request gets exactly one.
     Reply(Token, Reply),
-    /// Tell whoever watches.
+    /// Report this event.
     Event(ReplicaEvent),
-    /// Have the configuration that replaces this epoch's name this member, which is syncing now, as serving. Said with
-    /// each heartbeat until the epoch is over.
+    /// Ask for a configuration that names this syncing member as serving. Repeated with each heartbeat until the epoch
+    /// is over.
     Promote {
         /// The epoch to be replaced.
         epoch: Epoch,
@@ -182,7 +182,7 @@ pub(crate) enum ReplicaOutput {
     },
 }
 
-/// Something worth telling.
+/// Something that observers are told.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ReplicaEvent {
@@ -192,23 +192,23 @@ pub enum ReplicaEvent {
     Opened(Epoch),
     /// The configuration of this epoch doesn't name the member.
     Expelled(Epoch),
-    /// The head orders nothing for a moment, and all that it has ordered in this epoch is committed.
+    /// The head is closed, and every update that it has ordered in this epoch is committed.
     Closed(Epoch),
     /// A snapshot for a joiner begins here.
     SnapshotBegun {
         /// The joiner.
         to: MemberId,
-        /// It shows the history up to here.
+        /// The watermark at which it began.
         at: Sequence,
     },
-    /// A snapshot begins to come: what was here before doesn't count any more.
+    /// A snapshot begins to arrive: the data held before doesn't count any more.
     Resyncing,
-    /// A snapshot is through, and what has come beside it applied.
+    /// The snapshot is complete, and the updates that came beside it are applied.
     Resynced {
         /// The newest version here.
         upto: Version,
     },
-    /// What should never be: the member stopped serving, keeps its store, and reports.
+    /// An invariant is broken or the store failed: the member stopped serving and keeps its store.
     Halted(Halt),
 }
 
@@ -232,7 +232,7 @@ pub enum Halt {
         /// The commit watermark.
         watermark: Sequence,
     },
-    /// The predecessor wants updates dropped of a history that it had said to be a prefix of its own.
+    /// The predecessor wants updates dropped from a history that it had confirmed to be a prefix of its own.
     #[error("asked to drop what lies between {keep} and {said}, which the predecessor had said to hold")]
     CutPrefix {
         /// The newest update here.
@@ -240,7 +240,7 @@ pub enum Halt {
         /// The last update that would stay.
         keep: Version,
     },
-    /// It is named as serving in the middle of a snapshot.
+    /// The member is named as serving in the middle of a snapshot.
     #[error("named as serving though its resync isn't through")]
     NotWhole,
     /// An update of a kind that this release doesn't know.
@@ -278,47 +278,47 @@ pub struct Status {
     pub parked_reads: usize,
     /// Writes that wait for their commit.
     pub waiting_writes: usize,
-    /// Client sessions, and their bytes with their records.
+    /// Client sessions.
     pub sessions: usize,
     /// Bytes of client sessions and their records.
     pub sessions_bytes: usize,
-    /// Those of them that uncommitted updates add.
+    /// Bytes that uncommitted updates add to them.
     pub pending_sessions_bytes: usize,
-    /// Snapshots of scans that are kept.
+    /// Snapshots that are kept for scans.
     pub snapshots: usize,
-    /// Questions for changes that wait for some.
+    /// Watch queries that wait for changes.
     pub watchers: usize,
-    /// Reads by the way that they were served.
+    /// Reads by the path by which they were served.
     pub reads: ReadCounts,
     /// The epoch whose configuration doesn't name this member, until it enters a newer one.
     pub expelled: Option<Epoch>,
-    /// Full resyncs that it went through as a joiner.
+    /// Full resyncs of this member as a joiner.
     pub resyncs_full: u64,
-    /// Resyncs from its predecessor's backlog alone.
+    /// Resyncs from the predecessor's backlog alone.
     pub resyncs_partial: u64,
-    /// How far the snapshot has come that it receives.
+    /// Progress of the snapshot that it receives.
     pub receiving: Option<ResyncProgress>,
-    /// How far the snapshot has come that it sends.
+    /// Progress of the snapshot that it sends.
     pub sending: Option<ResyncProgress>,
     /// Why it stopped serving.
     pub halted: Option<Halt>,
-    /// What its store holds of the chain.
+    /// What the store holds of the chain.
     pub size: Size,
 }
 
-/// Reads served by a replica, by their way; local clean ones are counted by its gate.
+/// Reads served by a replica, by their path. Its gate counts the local clean ones.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct ReadCounts {
-    /// Version queries that were sent, whether their answers were still needed or not; one that is repeated counts once.
+    /// Version queries that were sent, also those whose answers weren't needed any more. A repeated one counts once.
     pub version_queries: u64,
-    /// Reads that shared such an answer with another one: all but the first of each.
+    /// Reads that shared the answer to another read's version query.
     pub shared_queries: u64,
     /// Reads served after an answer, or after the own watermark had come far enough.
     pub dirty: u64,
     /// Reads served behind a barrier.
     pub through_chain: u64,
-    /// Answers to version queries by how many reads each served: up to as many as stand in [`READERS_PER_QUERY`], the last
-    /// more than that. An answer that nobody waited for any more isn't among them.
+    /// Answers to version queries by the number of reads that each served. [`READERS_PER_QUERY`] has the upper bounds
+    /// of the ranges; the last range has none. An answer that served no read isn't counted.
     pub readers: [u64; READERS_PER_QUERY.len() + 1],
 }
 
