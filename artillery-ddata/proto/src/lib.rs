@@ -8,7 +8,11 @@
 //! - [`runner`]: the replica of a chain as it is driven, in the simulator as on the network;
 //! - [`store`]: versions of every key;
 //! - [`control`]: who forms a cluster, which chain stands where, who holds a lease;
+//! - [`guards`]: the rules that a test can take out, to see that they are missed;
 //! - [`wire`]: what members, nodes and clients say to each other.
+
+#[macro_use]
+pub mod guards;
 
 pub mod chain;
 pub mod control;

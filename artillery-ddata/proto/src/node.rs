@@ -9,8 +9,6 @@ mod acting;
 mod fork;
 mod interface;
 mod leaving;
-#[cfg(feature = "mutants")]
-mod mutant;
 mod ready;
 mod standing;
 mod succession;
@@ -23,16 +21,12 @@ use std::{
     sync::Arc,
 };
 
-#[cfg(feature = "mutants")]
-pub use self::mutant::Mutant;
 use self::{acting::Acting, leaving::Leaving, succession::Company};
 pub use self::{
     interface::{Event, Input, Output, State},
     ready::Unready,
     succession::Successor,
 };
-#[cfg(feature = "mutants")]
-pub use crate::control::coordinator::Mutant as CoordinatorMutant;
 pub use crate::control::coordinator::{Fate, Reason, Settings, Why};
 use crate::{
     ChainId, MemberId, NodeId, Timestamp,
@@ -43,6 +37,7 @@ use crate::{
         log::LogIndex,
         message::{Close, Promotion, Renewal, Renewed, Unsettled},
     },
+    guards::Guards,
     replica::Progress,
     runner::{Lease, Order, Word},
 };
@@ -78,8 +73,7 @@ pub struct Node {
     company: Company,
     state: State,
     outputs: VecDeque<Output>,
-    #[cfg(feature = "mutants")]
-    mutant: Option<Mutant>,
+    guards: Guards,
 }
 
 impl Node {
@@ -104,8 +98,7 @@ impl Node {
             company: Company::default(),
             state: State { unready: Some(Unready::default()), ..State::default() },
             outputs: VecDeque::new(),
-            #[cfg(feature = "mutants")]
-            mutant: None,
+            guards: settings.guards,
         };
         node.see_whether_serves();
         node.act();

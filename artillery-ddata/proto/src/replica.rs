@@ -17,7 +17,6 @@ mod history;
 mod incoming;
 mod links;
 mod look;
-mod mutant;
 mod order;
 mod pace;
 mod place;
@@ -53,7 +52,6 @@ use history::History;
 use incoming::Incoming;
 use links::{Cursor, Peer};
 use look::Snapshots;
-pub use mutant::Mutant;
 use order::Joining;
 use pace::Pace;
 pub use pace::Progress;
@@ -155,10 +153,7 @@ impl Replica {
         store: Arc<dyn Store>,
         gate: Arc<Gate>,
     ) -> Self {
-        #[cfg(feature = "mutants")]
-        if let Some(mutant) = settings.mutant {
-            gate.take_out(mutant);
-        }
+        debug_assert_eq!(gate.guards(), settings.guards, "a gate and its replica have the same guards");
         Self {
             me,
             chain,
@@ -222,9 +217,8 @@ impl Replica {
                 self.read(now, Asked { token, query, mode, floor, deadline });
             }
             Input::Lease(until) => {
-                let until = if self.is(Mutant::IgnoreLease) { Timestamp::MAX } else { until };
-                self.lease = until;
-                self.gate.lease(until);
+                self.lease = if allows!(self.settings.guards, IgnoreLease) { Timestamp::MAX } else { until };
+                self.gate.lease(self.lease);
             }
             Input::Close { epoch, until } => self.close(now, epoch, until),
             Input::Served(at) => self.reads.shown = self.reads.shown.max(Some(at.min(now))),
@@ -308,14 +302,13 @@ impl Replica {
             .map(|member| (member.id, Peer::new(self.connected.contains(&member.id))))
             .collect();
         self.leave_epoch();
-        if self.is(Mutant::LoseInFlight)
-            && self.place.successor.is_some_and(|id| config.role(id) == Some(Role::Serving))
+        if allows!(self.settings.guards, LoseInFlight)
+            && let Some(id) = self.place.successor.filter(|&id| config.role(id) == Some(Role::Serving))
+            && let Some(peer) = self.peers.get_mut(&id)
         {
-            let behind = Cursor::at(self.history.last().sequence.next());
-            let successor = self.place.successor.and_then(|id| self.peers.get_mut(&id));
-            successor.into_iter().for_each(|peer| peer.cursor = peer.connected.then_some(behind));
+            peer.cursor = peer.connected.then(|| Cursor::at(self.history.last().sequence.next()));
         }
-        if self.is(Mutant::RollBackFirst) {
+        if allows!(self.settings.guards, RollBackFirst) {
             let keep = self.history.version_at(self.watermark).unwrap_or_default();
             self.cut(now, message::Cut { said: self.history.last(), keep });
         }

@@ -21,7 +21,10 @@
 //! assert_eq!(tries.give_up(), Ending::Unknown(Some(Refusal::Busy)));
 //! ```
 
-use crate::replica::{Refusal, Reply};
+use crate::{
+    guards::Guards,
+    replica::{Refusal, Reply},
+};
 
 /// What it does to ask for the same thing twice.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -62,20 +65,13 @@ pub struct Tries {
     repeat: Repeat,
     unanswered: bool,
     refusal: Option<Refusal>,
-    #[cfg(feature = "mutants")]
-    believes_refusals: bool,
+    guards: Guards,
 }
 
 impl Tries {
     /// No attempt was made yet.
     pub const fn new(repeat: Repeat) -> Self {
-        Self {
-            repeat,
-            unanswered: false,
-            refusal: None,
-            #[cfg(feature = "mutants")]
-            believes_refusals: false,
-        }
+        Self { repeat, unanswered: false, refusal: None, guards: Guards::ALL }
     }
 
     /// Attempts were made, nobody remembers how many, and what came of them is to be [settled](crate::replica::Write::Resolve).
@@ -85,12 +81,11 @@ impl Tries {
         tries
     }
 
-    /// Mutant: a refusal is believed whatever happened before (trap 33).
-    #[cfg(feature = "mutants")]
+    /// The same attempts under these guards.
+    #[cfg(any(test, feature = "mutants"))]
     #[must_use]
-    pub const fn believing_refusals(mut self, believes: bool) -> Self {
-        self.believes_refusals = believes;
-        self
+    pub const fn with_guards(self, guards: Guards) -> Self {
+        Self { guards, ..self }
     }
 
     /// Whether an attempt is unanswered, so that it may have been taken in, or may be yet.
@@ -137,8 +132,7 @@ impl Tries {
 
     const fn refused(&mut self, refusal: Refusal) -> Verdict {
         self.refusal = Some(refusal);
-        #[cfg(feature = "mutants")]
-        if self.believes_refusals {
+        if allows!(self.guards, BelieveRefusals) {
             self.unanswered = false;
         }
         match says(refusal) {
@@ -197,6 +191,7 @@ mod tests {
     use super::*;
     use crate::{
         Version,
+        guards::Mutant,
         replica::{Committed, Computed},
     };
 
@@ -295,10 +290,9 @@ mod tests {
         assert_eq!(read.replied(&refused(Refusal::SnapshotGone)), gone);
     }
 
-    #[cfg(feature = "mutants")]
     #[test]
     fn the_mutant_believes_what_it_hears_last() {
-        let mut tries = Tries::new(Repeat::Recorded).believing_refusals(true);
+        let mut tries = Tries::new(Repeat::Recorded).with_guards(Guards::without(Mutant::BelieveRefusals));
         tries.unanswered();
         tries.replied(&refused(Refusal::Busy));
         assert_eq!(tries.give_up(), Ending::NotApplied(Some(Refusal::Busy)));

@@ -51,8 +51,8 @@ impl Node {
     pub(crate) fn new(founder: Founder, configs: Arc<Configs>, settings: node::Settings, bounds: &Bounds) -> Self {
         let id = founder.id;
         let store = Arc::new(MemoryStore::small(0));
-        let gate = Arc::new(Gate::new(CHAIN));
-        let replica = Settings { heartbeat: UNIT, mutant: bounds.replica, ..Settings::default() };
+        let gate = Arc::new(Gate::new(CHAIN).with_guards(bounds.replica));
+        let replica = Settings { heartbeat: UNIT, guards: bounds.replica, ..Settings::default() };
         let runner = ChainRunner::new(id, CHAIN, replica, store.clone(), gate.clone());
         let decider = Part::new(Decider::new(founder, configs, settings));
         Self { id, health: Health::Well, runner, store, gate, decider }

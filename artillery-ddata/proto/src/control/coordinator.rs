@@ -21,7 +21,6 @@
 
 mod grants;
 mod leave;
-mod mutant;
 mod plan;
 mod reorder;
 mod seen;
@@ -37,10 +36,6 @@ use std::{
     sync::Arc,
 };
 
-#[cfg(feature = "mutants")]
-pub use self::mutant::Mutant;
-#[cfg(not(feature = "mutants"))]
-use self::mutant::Mutant;
 use self::{
     grants::Grants,
     plan::View,
@@ -179,7 +174,6 @@ pub(crate) struct Coordinator {
     /// Nodes that were moved out because they held a chain up.
     outside: BTreeMap<NodeId, Outside>,
     outputs: VecDeque<Output>,
-    mutant: Option<Mutant>,
 }
 
 /// What is known in one term of leadership; nothing of it outlives the term.
@@ -229,15 +223,7 @@ impl Coordinator {
             awake: Timestamp::ZERO,
             outside: BTreeMap::new(),
             outputs: VecDeque::new(),
-            mutant: None,
         }
-    }
-
-    /// Takes a guard out, for tests that show that it is missed.
-    #[cfg(feature = "mutants")]
-    pub(crate) fn with_mutant(mut self, mutant: Option<Mutant>) -> Self {
-        self.mutant = mutant;
-        self
     }
 
     /// Test-only: writes down all that its conduct depends on, but for its settings and what the entries say that it
@@ -248,8 +234,7 @@ impl Coordinator {
     #[cfg(feature = "mutants")]
     pub(crate) fn describe(&self, out: &mut dyn std::fmt::Write) -> std::fmt::Result {
         // Names every field: a new one that is forgotten here doesn't compile.
-        let Self { me, settings: _, configs, leader, voters, leading, outside, rounds, awake, outputs, mutant: _ } =
-            self;
+        let Self { me, settings: _, configs, leader, voters, leading, outside, rounds, awake, outputs } = self;
         // Only a leader goes by what it knew before it slept.
         let awake = leading.as_ref().map(|_| awake);
         write!(out, "{:?}", (me, configs.applied(), leader, voters, leading, outside, rounds, awake, outputs))
@@ -284,7 +269,7 @@ impl Coordinator {
                 self.voters = voters;
                 self.configs = configs;
                 // A leader with a shorter lease than the others' would remove a member whose lease still runs (trap 63).
-                if !self.is(Mutant::KeepOwnTimes) {
+                if !allows!(self.settings.guards, KeepOwnTimes) {
                     self.settings.adopt(self.configs.timing());
                 }
                 self.follow_log(now, leads);
@@ -337,7 +322,7 @@ impl Coordinator {
             // What it came to is known once it has been applied here.
             Fate::Decided if at > applied => {}
             Fate::Decided => leading.proposal = None,
-            Fate::Refused if proposal.unknown && self.mutant != Some(Mutant::ForgetUnknown) => {
+            Fate::Refused if proposal.unknown && !allows!(self.settings.guards, ForgetUnknown) => {
                 proposal.ask_again = Some(now + self.settings.tick);
             }
             Fate::Refused => {
@@ -349,10 +334,6 @@ impl Coordinator {
                 proposal.ask_again = Some(now + self.settings.tick);
             }
         }
-    }
-
-    fn is(&self, mutant: Mutant) -> bool {
-        self.mutant == Some(mutant)
     }
 
     /// Fences, proposes, and sees to it that the log is kept by nodes that live.
@@ -373,7 +354,7 @@ impl Coordinator {
         if now < leading.pause {
             return;
         }
-        let view = leading.view(now, self.me, &self.settings, self.mutant, &self.outside);
+        let view = leading.view(now, self.me, &self.settings, &self.outside);
         let Some((change, why)) = view.change(&self.configs) else { return };
         let at = self.configs.applied().next();
         leading.proposal =
@@ -384,10 +365,9 @@ impl Coordinator {
     /// Stops renewing for members that are to go, and renews again for those that are there again, unless their removal
     /// has been proposed: then nothing is renewed until that is decided (trap 35).
     fn fence(&mut self, now: Timestamp) {
-        let renews_on = self.is(Mutant::RenewWhileDeciding);
         let Some(leading) = &mut self.leading else { return };
-        let proposed = leading.proposal.is_some() && !renews_on;
-        let view = leading.view(now, self.me, &self.settings, self.mutant, &self.outside);
+        let proposed = leading.proposal.is_some() && !allows!(self.settings.guards, RenewWhileDeciding);
+        let view = leading.view(now, self.me, &self.settings, &self.outside);
         let serving = self.configs.iter().flat_map(|config| config.serving());
         let gone = serving.filter(|&id| view.is_gone(id));
         let gone: BTreeSet<_> = gone.chain(slow::blamed(&leading.watched)).collect();
@@ -421,11 +401,10 @@ impl Leading {
         now: Timestamp,
         me: MemberId,
         settings: &'a Settings,
-        mutant: Option<Mutant>,
         outside: &'a BTreeMap<NodeId, Outside>,
     ) -> View<'a> {
         let Self { since, ref nodes, ref fenced, ref watched, ref reorder, .. } = *self;
         let (confirmed, reorder) = (self.grants.confirmed(), reorder.as_ref());
-        View { now, me, since, nodes, fenced, confirmed, watched, reorder, outside, settings, mutant }
+        View { now, me, since, nodes, fenced, confirmed, watched, reorder, outside, settings }
     }
 }

@@ -54,7 +54,6 @@
 mod attempt;
 mod interface;
 mod message;
-mod mutant;
 mod poll;
 mod propose;
 mod random;
@@ -68,10 +67,6 @@ use std::{
     sync::Arc,
 };
 
-#[cfg(not(feature = "mutants"))]
-use self::mutant::Mutant;
-#[cfg(feature = "mutants")]
-pub use self::mutant::Mutant;
 use self::{attempt::Attempt, random::Random, seen::Seen};
 pub use self::{
     interface::{Candidate, Input, Output, Phase},
@@ -107,7 +102,6 @@ pub struct Formation {
     /// This node gives way to another cluster: it tells no other node which one it belongs to.
     yields: bool,
     outputs: VecDeque<Output>,
-    mutant: Option<Mutant>,
 }
 
 #[derive(Debug)]
@@ -139,7 +133,6 @@ impl Formation {
             ask_at: Timestamp::ZERO,
             yields: false,
             outputs: VecDeque::new(),
-            mutant: None,
         })
     }
 
@@ -222,12 +215,6 @@ impl Formation {
         self.seen.addrs(id).or_else(named)
     }
 
-    /// Takes a rule out, to see that its checks notice.
-    #[cfg(any(test, feature = "mutants"))]
-    pub fn mutate(&mut self, mutant: Mutant) {
-        self.mutant = Some(mutant);
-    }
-
     fn see(&mut self, now: Timestamp, candidate: Candidate) {
         let cluster = candidate.cluster;
         if cluster.is_some_and(|cluster| self.is_given_up(cluster)) {
@@ -269,8 +256,7 @@ impl Formation {
     }
 
     fn accept(&mut self, now: Timestamp, proposal: Proposal, me: usize) {
-        let mut attempt =
-            Box::new(Attempt::new(now, proposal, me as u16, &self.settings, &mut self.random, self.mutant));
+        let mut attempt = Box::new(Attempt::new(now, proposal, me as u16, &self.settings, &mut self.random));
         for founder in attempt.founding().members.clone() {
             if self.seen.is_replaced(founder.id) {
                 attempt.replaced(now, founder.id, &mut self.random);

@@ -79,7 +79,7 @@ impl Node {
         self.company.succession = Some(Succession { by, since: now, look_at: now, rounds: 0, waits: BTreeSet::new() });
         self.state.successor = Some(Successor { by, yields: false });
         self.ask_own(now);
-        if self.yields_at_once() {
+        if allows!(self.guards, YieldAtOnce) {
             self.give_way(now, by);
         }
     }
@@ -161,7 +161,7 @@ impl Node {
     /// From now on this node goes on: the other cluster was founded though this one lives. What becomes of either later changes
     /// nothing about that.
     fn refuse(&mut self, by: ClusterId) {
-        if self.yields_at_once() {
+        if allows!(self.guards, YieldAtOnce) {
             return;
         }
         self.company.succession = None;
@@ -268,7 +268,7 @@ impl Node {
     /// that never served holds nothing: it may end, and join the successor. But if its cluster has a part for it, only an operator
     /// may send it there: it may just be cut off, and wouldn't come back.
     fn give_way(&mut self, now: Timestamp, by: ClusterId) {
-        if self.never_yields() || (!self.state.served && self.has_part(self.me)) {
+        if allows!(self.guards, NeverYield) || (!self.state.served && self.has_part(self.me)) {
             self.company.succession = None;
         } else if self.state.served {
             self.state.successor = Some(Successor { by, yields: true });
@@ -288,16 +288,6 @@ impl Node {
         let serves = |configs: &Configs| configs.iter().any(|config| config.role(self.me) == Some(Role::Serving));
         self.state.served |= serves(self.holder.configs());
         self.state.orphaned &= !self.state.served;
-    }
-
-    #[cfg(not(feature = "mutants"))]
-    const fn yields_at_once(&self) -> bool {
-        false
-    }
-
-    #[cfg(not(feature = "mutants"))]
-    const fn never_yields(&self) -> bool {
-        false
     }
 }
 

@@ -7,7 +7,7 @@
 
 use std::time::Duration;
 
-use super::{Mutant, Place, Replica};
+use super::{Place, Replica};
 use crate::{MemberId, Sequence, Timestamp};
 
 /// A member between head and tail withholds an acknowledgement for so long at most.
@@ -68,7 +68,8 @@ impl Replica {
     /// A joiner may lack what is committed. If the watermark acknowledged for it, it would be promoted without that (trap 5).
     pub(super) fn acknowledged_by_watermark(&mut self, now: Timestamp) {
         let watermark = self.watermark;
-        let serves = self.place.serves() && (!self.place.is_tail || self.is(Mutant::AcknowledgeForJoiner));
+        let serves =
+            self.place.serves() && (!self.place.is_tail || allows!(self.settings.guards, AcknowledgeForJoiner));
         let successor = self.place.successor.filter(|_| serves).and_then(|id| self.peers.get_mut(&id));
         if let Some(peer) = successor.filter(|peer| peer.acknowledged < watermark) {
             peer.acknowledged = watermark;

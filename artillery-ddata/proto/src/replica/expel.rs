@@ -1,13 +1,13 @@
 //! Out of the chain, for now: a newer configuration doesn't name this member (docs/DESIGN.md §5.3, §5.4).
 
-use super::{Event, Mutant, Place, Refusal, Replica, Reply};
+use super::{Event, Place, Refusal, Replica, Reply};
 use crate::{Epoch, Version};
 
 impl Replica {
     /// Local readers first, then everybody who waits. History and store are kept for a return; nothing is rolled back
     /// here: what is above the own watermark may be committed, and only the chain knows (trap 37).
     pub(super) fn expelled(&mut self, epoch: Epoch) {
-        if epoch <= self.newest || self.is(Mutant::ServeWhenExpelled) {
+        if epoch <= self.newest || allows!(self.settings.guards, ServeWhenExpelled) {
             return;
         }
         self.gate.serve(None);

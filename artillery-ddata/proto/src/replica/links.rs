@@ -1,6 +1,6 @@
 //! What a member says to the others of its chain, and what it makes of what they say.
 
-use super::{Mutant, Replica, incoming::Incoming};
+use super::{Replica, incoming::Incoming};
 use smallvec::SmallVec;
 
 use crate::{
@@ -125,7 +125,7 @@ impl Replica {
             (peer.cursor, peer.heard) = (None, None);
         }
         self.snapshot_link_changed(id);
-        if self.is(Mutant::ForgetAsked) {
+        if allows!(self.settings.guards, ForgetAsked) {
             self.promotion = None;
         }
     }
@@ -134,8 +134,7 @@ impl Replica {
     pub(crate) fn poll_control(&mut self, now: Timestamp, to: MemberId) -> Option<ChainFrame> {
         let config = self.config.clone().filter(|_| self.halted.is_none())?;
         let (open_upto, place, watermark) = (self.open_upto, self.place, self.watermark);
-        let answers = open_upto.is_some() || self.is(Mutant::AnswerBeforeOpen);
-        let unleased = self.is(Mutant::AnswerUnleased);
+        let answers = open_upto.is_some() || allows!(self.settings.guards, AnswerBeforeOpen);
         let peer = self.peers.get_mut(&to).filter(|peer| peer.connected && peer.due)?;
         peer.due = false;
         let mut control = Control {
@@ -162,7 +161,8 @@ impl Replica {
             control.partial = self.incoming.as_ref().map(Incoming::partial);
         }
         // Only a leased tail at which the epoch is open speaks for the chain (trap 23).
-        if place.is_tail && peer.owed && answers && (now < self.lease || unleased) {
+        if place.is_tail && peer.owed && answers && (now < self.lease || allows!(self.settings.guards, AnswerUnleased))
+        {
             peer.owed = false;
             control.answer = Some(Answer { number: peer.asked, sequence: watermark });
         }
@@ -185,11 +185,11 @@ impl Replica {
         if frame.chain != self.chain || !known || self.halted.is_some() {
             return;
         }
-        if self.is(Mutant::TakeAnyAnswer) && frame.epoch != epoch {
+        if allows!(self.settings.guards, TakeAnyAnswer) && frame.epoch != epoch {
             return self.take_any_answer(now, from, frame.message);
         }
-        if (frame.epoch < epoch && !self.is(Mutant::TakeOlderEpoch))
-            || (frame.epoch > epoch && !self.is(Mutant::TakeNewerEpoch))
+        if (frame.epoch < epoch && !allows!(self.settings.guards, TakeOlderEpoch))
+            || (frame.epoch > epoch && !allows!(self.settings.guards, TakeNewerEpoch))
         {
             return;
         }
@@ -253,7 +253,7 @@ impl Replica {
     /// was taken to have in common with us, would stay there, and be committed in place of the chain's (trap 52). So its word is
     /// only kept until then, and followed once we know ([`follow_heard`](Self::follow_heard)).
     fn hear_successor(&mut self, now: Timestamp, from: MemberId, control: &Control) {
-        if !self.is_prefix && !self.is(Mutant::FollowTooSoon) {
+        if !self.is_prefix && !allows!(self.settings.guards, FollowTooSoon) {
             if let Some(peer) = self.peers.get_mut(&from) {
                 peer.heard = Some(Box::new(control.clone()));
             }
@@ -368,7 +368,7 @@ impl Replica {
     }
 
     fn hear_query(&mut self, from: MemberId, query: u64) {
-        let answers = self.is_open() || self.is(Mutant::AnswerBeforeOpen);
+        let answers = self.is_open() || allows!(self.settings.guards, AnswerBeforeOpen);
         let Some(peer) = self.peers.get_mut(&from) else { return };
         if query > 0 && query >= peer.asked {
             peer.asked = query;

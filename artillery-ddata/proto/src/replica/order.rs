@@ -3,7 +3,7 @@
 use smallvec::smallvec;
 
 use super::{
-    Asker, Halt, Mutant, Refusal, Replica, Reply, Token, Write,
+    Asker, Halt, Refusal, Replica, Reply, Token, Write,
     resolve::{MAX_STEPS, Resolved, Terms, lengths, resolve},
 };
 use crate::{
@@ -67,7 +67,7 @@ impl Replica {
             at: update.version,
             limit: self.settings.max_value,
             most: self.settings.largest_update(),
-            keeps_failed_groups: self.is(Mutant::KeepFailedGroups),
+            keeps_failed_groups: allows!(self.settings.guards, KeepFailedGroups),
         };
         let resolved = resolve(write, terms, |key| {
             let newest = self.store.read(self.chain, key, Sequence::MAX)?;
@@ -77,7 +77,7 @@ impl Replica {
         // The request that opens a session belongs to none.
         update.request = request.filter(|_| kind != UpdateKind::SESSION_OPEN);
         update.outcome = resolved.outcome;
-        if self.is(Mutant::ForgetFailedSwaps) && matches!(update.outcome, Outcome::Conflict(_)) {
+        if allows!(self.settings.guards, ForgetFailedSwaps) && matches!(update.outcome, Outcome::Conflict(_)) {
             update.request = None;
         }
         self.join_some(now, Joining { asker, update, resolved })
@@ -94,9 +94,17 @@ impl Replica {
         let Joining { asker, mut update, resolved } = joining;
         update.changes = resolved.changes;
         let sequence = update.version.sequence;
+        let too_soon = match update.outcome {
+            Outcome::Conflict(_) => allows!(self.settings.guards, AnswerFailedSwapAtOnce),
+            Outcome::Ran => allows!(self.settings.guards, AnswerScriptAtOnce),
+            _ => false,
+        };
         self.take_in(update)?;
-        self.writes.wait(sequence, resolved.seen, asker);
-        self.answer_too_soon(sequence);
+        if too_soon && let Some(record) = self.record_at(sequence) {
+            self.answer(&record, &resolved.seen, asker);
+        } else {
+            self.writes.wait(sequence, resolved.seen, asker);
+        }
         self.commit_as_tail(now);
         Ok(())
     }
@@ -144,7 +152,7 @@ impl Replica {
     fn next_update(&self, kind: UpdateKind) -> Update {
         let last = self.history.last();
         let epoch = match &self.config {
-            Some(config) if !self.is(Mutant::ReuseEpoch) || last.is_none() => config.epoch,
+            Some(config) if !allows!(self.settings.guards, ReuseEpoch) || last.is_none() => config.epoch,
             _ => last.epoch,
         };
         Update {

@@ -11,7 +11,7 @@ use bytes::Bytes;
 use rounds::Rounds;
 
 use super::{
-    Mutant, Output, Query, ReadCounts, ReadMode, Refusal, Replica, Reply, Snapshot, Token, Way,
+    Output, Query, ReadCounts, ReadMode, Refusal, Replica, Reply, Snapshot, Token, Way,
     look::{Apart, Seen},
 };
 use crate::{Mode, Sequence, Timestamp, store::StoreError, update::MAX_KEY, wire::message::Answer};
@@ -162,7 +162,9 @@ impl Replica {
             // Pages of a scan show one point of the history, so they show committed versions.
             None if matches!(asked.query, Query::Key(_)) => Some(Sequence::MAX),
             None => Some(self.watermark),
-            Some(floor) => (self.watermark >= floor || self.is(Mutant::IgnoreFloor)).then_some(self.watermark),
+            Some(floor) => {
+                (self.watermark >= floor || allows!(self.settings.guards, IgnoreFloor)).then_some(self.watermark)
+            }
         })
     }
 
@@ -172,21 +174,25 @@ impl Replica {
             self.reply(asked.token, Reply::Refused(Refusal::NotTail(self.place.tail)));
             return Ok(());
         }
-        let clean = seen.newest <= self.watermark || self.is(Mutant::DirtyAsCommitted);
+        let clean = seen.newest <= self.watermark || allows!(self.settings.guards, DirtyAsCommitted);
         let leased = now < self.lease;
         let through_chain = asked.mode == ReadMode::ThroughChain || (self.place.is_tail && !leased);
         if !through_chain && clean && leased {
-            let at_most = if self.is(Mutant::DirtyAsCommitted) { Sequence::MAX } else { self.watermark };
+            let at_most = if allows!(self.settings.guards, DirtyAsCommitted) { Sequence::MAX } else { self.watermark };
             let reply = self.look(now, &asked.query, at_most, true, Way::Local)?;
             self.reply(asked.token, reply);
             return Ok(());
         }
-        if through_chain && self.place.is_head && self.place.is_tail && self.is(Mutant::AnswerAlone) {
+        if through_chain && self.place.is_head && self.place.is_tail && allows!(self.settings.guards, AnswerAlone) {
             let reply = self.look(now, &asked.query, self.watermark, true, Way::Chain)?;
             self.reply(asked.token, reply);
             return Ok(());
         }
-        let apart = if self.is(Mutant::ReadKeysApart) { self.look_apart(&asked.query)? } else { Apart::default() };
+        let apart = if allows!(self.settings.guards, ReadKeysApart) {
+            self.look_apart(&asked.query)?
+        } else {
+            Apart::default()
+        };
         let mut parked = Parked { asked, through_chain, apart, round: None, watermark: None };
         if through_chain {
             parked.round = Some(self.reads.barriers.for_new_read());
@@ -208,7 +214,11 @@ impl Replica {
 
     fn round_for_query(&self) -> u64 {
         let queries = &self.reads.queries;
-        if self.is(Mutant::JoinQueryInFlight) && queries.on_its_way() { queries.sent() } else { queries.for_new_read() }
+        if allows!(self.settings.guards, JoinQueryInFlight) && queries.on_its_way() {
+            queries.sent()
+        } else {
+            queries.for_new_read()
+        }
     }
 
     fn refuses_read(&self, asked: &Asked) -> Option<Refusal> {
@@ -245,7 +255,7 @@ impl Replica {
         self.reads.shown = self.reads.shown.max(Some(sent_at));
         self.reads.counters.answered(ids.len());
         // Versions below our own watermark may be pruned already; above the answer, a watermark is as good (trap 12).
-        let at_most = if self.is(Mutant::AnswerBelowOwnWatermark) {
+        let at_most = if allows!(self.settings.guards, AnswerBelowOwnWatermark) {
             answer.sequence
         } else {
             answer.sequence.max(self.watermark)
@@ -276,7 +286,7 @@ impl Replica {
 
     /// Serves the reads for which the own watermark has come far enough.
     pub(super) fn serve_committed_reads(&mut self, now: Timestamp) {
-        let upto = if self.is(Mutant::WaitEndsEarly) { Sequence(u64::MAX - 1) } else { self.watermark };
+        let upto = if allows!(self.settings.guards, WaitEndsEarly) { Sequence(u64::MAX - 1) } else { self.watermark };
         let later = self.reads.by_watermark.split_off(&(upto.next(), 0));
         let ready = std::mem::replace(&mut self.reads.by_watermark, later);
         for (_, id) in ready {
@@ -305,7 +315,7 @@ impl Replica {
 
     /// Reads that wait when their node enters another epoch start anew: what they wait for was said in the old one.
     pub(super) fn restart_reads(&mut self, now: Timestamp) {
-        if self.is(Mutant::KeepWaiting) {
+        if allows!(self.settings.guards, KeepWaiting) {
             return;
         }
         let parked = self.reads.take_all();

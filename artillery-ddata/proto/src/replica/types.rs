@@ -17,6 +17,7 @@ pub use self::{
 use super::ResyncProgress;
 use crate::{
     ChainConfig, Epoch, MemberId, Sequence, Timestamp, Version,
+    guards::Guards,
     store::{Size, StoreError},
     update::RequestKey,
     wire::message::{ChainFrame, MAX_CHUNK},
@@ -71,9 +72,8 @@ pub struct Settings {
     /// Send again what a successor hasn't acknowledged for so long. `None` for links that lose nothing while they are
     /// up, as QUIC streams: there it would only repeat what is still on its way.
     pub resend: Option<Duration>,
-    /// A guard to leave out.
-    #[cfg(feature = "mutants")]
-    pub mutant: Option<super::Mutant>,
+    /// The guards that stand.
+    pub guards: Guards,
 }
 
 impl Settings {
@@ -107,8 +107,7 @@ impl Default for Settings {
             clear_keys: 64,
             heartbeat: Duration::from_millis(100),
             resend: None,
-            #[cfg(feature = "mutants")]
-            mutant: None,
+            guards: Guards::default(),
         }
     }
 }

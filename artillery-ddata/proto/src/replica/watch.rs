@@ -8,7 +8,7 @@ use std::{collections::BTreeMap, ops::Bound};
 
 use bytes::Bytes;
 
-use super::{Changes, Mutant, Output, Refusal, Replica, Reply, Token, Watch, portion::Portion, reads::Asked};
+use super::{Changes, Output, Refusal, Replica, Reply, Token, Watch, portion::Portion, reads::Asked};
 use crate::{
     Sequence, Timestamp,
     store::{Held, Record},
@@ -142,7 +142,7 @@ impl Replica {
     }
 
     fn is_shown(&self, update: &Update) -> bool {
-        update.version.sequence <= self.watermark || self.is(Mutant::WatchUncommitted)
+        update.version.sequence <= self.watermark || allows!(self.settings.guards, WatchUncommitted)
     }
 
     /// Answers those that wait for what has been committed behind `before`. Up to there they have seen all of their keys. What one

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use smallvec::{SmallVec, smallvec};
 
 use super::{
-    Committed, Computed, Mutant, Output, Refusal, Replica, Reply, Token, Write,
+    Committed, Computed, Output, Refusal, Replica, Reply, Token, Write,
     resolve::Seen,
     sessions::{Known, Record},
 };
@@ -116,11 +116,10 @@ impl Replica {
         let token = asker.token;
         match self.known(request, matches!(write, Write::Resolve)) {
             Ok(Known::Nothing) => {}
-            Ok(Known::Pending(sequence)) if !self.is(Mutant::AnswerPendingRecord) => {
+            Ok(Known::Pending(sequence)) => {
                 asker.replayed = true;
                 return self.writes.wait(sequence, Seen::Nothing, asker);
             }
-            Ok(Known::Pending(sequence)) => return self.answer_at(sequence, token),
             Ok(Known::Done(record)) => {
                 asker.replayed = true;
                 return self.answer(&record, &Seen::Nothing, asker);
@@ -141,8 +140,11 @@ impl Replica {
         let Some(request) = request else { return Ok(Known::Nothing) };
         let known = self.sessions.look_up(request, settles, self.settings.sessions);
         Ok(match known {
-            Known::Pending(_) | Known::Done(_) if self.is(Mutant::ForgetRecords) => Known::Nothing,
-            Known::NoSession if self.is(Mutant::RunEvicted) => Known::Nothing,
+            Known::Pending(_) | Known::Done(_) if allows!(self.settings.guards, ForgetRecords) => Known::Nothing,
+            Known::NoSession if allows!(self.settings.guards, RunEvicted) => Known::Nothing,
+            Known::Pending(sequence) if allows!(self.settings.guards, AnswerPendingRecord) => {
+                self.record_at(sequence).map_or(known, Known::Done)
+            }
             known => known,
         })
     }
@@ -165,13 +167,13 @@ impl Replica {
     }
 
     /// What stands in the update with this sequence, which is kept.
-    fn record_at(&self, sequence: Sequence) -> Option<Record> {
+    pub(super) fn record_at(&self, sequence: Sequence) -> Option<Record> {
         let update = self.history.from(sequence).next()?;
         Some(Record::of(update, self.sessions.taken(update)))
     }
 
     /// Answers with what stands in a committed update, and with what was seen when that was ordered, if it was here.
-    fn answer(&mut self, record: &Record, seen: &Seen, asker: Asker) {
+    pub(super) fn answer(&mut self, record: &Record, seen: &Seen, asker: Asker) {
         let Asker { token, replayed, .. } = asker;
         let reply = self.reply_of(record, seen, replayed);
         self.reply(token, reply);
@@ -214,32 +216,6 @@ impl Replica {
             Failure::ResultsTooLarge(len) => Refusal::ResultsTooLarge { len, limit },
             Failure::UpdateTooLarge(len) => {
                 Refusal::UpdateTooLarge { len, limit: self.settings.largest_update() as u64 }
-            }
-        }
-    }
-
-    /// Mutant: answers from an update that may still vanish.
-    fn answer_at(&mut self, sequence: Sequence, token: Token) {
-        let Some(record) = self.record_at(sequence) else { return };
-        self.answer(&record, &Seen::Nothing, Asker { token, deadline: Timestamp::MAX, replayed: true });
-    }
-
-    /// Mutants: tell of a failed condition, or of what a script found, before what they saw is committed.
-    pub(super) fn answer_too_soon(&mut self, sequence: Sequence) {
-        let (swaps, scripts) = (self.is(Mutant::AnswerFailedSwapAtOnce), self.is(Mutant::AnswerScriptAtOnce));
-        if !swaps && !scripts {
-            return;
-        }
-        let tells = |record: &Record| match record.outcome {
-            Outcome::Conflict(_) => swaps,
-            Outcome::Ran => scripts,
-            _ => false,
-        };
-        let Some(record) = self.record_at(sequence).filter(tells) else { return };
-        let before = Sequence(sequence.0.saturating_sub(1));
-        if let Some(waiting) = self.writes.next_above(before) {
-            for asker in waiting.askers {
-                self.answer(&record, &waiting.seen, asker);
             }
         }
     }

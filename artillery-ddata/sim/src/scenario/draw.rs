@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use artillery_proto::Mode;
+use artillery_proto::{Mode, guards::Guards};
 
 use super::{ControlSetup, FoundingSetup, HEALED, OPERATIONS, STOP, Setup};
 use crate::{
@@ -88,7 +88,7 @@ pub(super) fn common(rng: &mut Rng) -> Setup {
         crash: None,
         boundary: None,
         audited: false,
-        mutant: None,
+        guards: Guards::ALL,
     };
     // A piece at a time on a far link would be all that a run sees.
     if setup.profile.room < 16 << 10 {

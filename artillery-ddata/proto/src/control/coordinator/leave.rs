@@ -1,13 +1,14 @@
 //! Leaving: a node resigns only after the leader has agreed, and takes that back when it can't be removed any more
 //! (docs/adr/0028-leaving-and-voters.md).
 
-use super::{Coordinator, Mutant, plan::View};
+use super::{Coordinator, plan::View};
 use crate::{
     ChainConfig, MemberId, Role, Timestamp,
     control::{
         log::Configs,
         message::{Leave, Stage},
     },
+    guards::Guards,
 };
 
 /// A resignation that has led to no change for so many times the suspicion is taken back.
@@ -35,8 +36,8 @@ impl Leaver {
     /// An old message may say that a node has resigned that serves again, by a lease that runs: the removal would not wait for
     /// that lease (trap 62). So a value below the highest one counts for nothing; and a resignation of before this term, which
     /// another leader may have taken back, doesn't count until the node shows that it stands.
-    pub(super) fn on_renewal(&mut self, now: Timestamp, said: Leave, is_fresh: bool, mutant: Option<Mutant>) {
-        if said < self.said && mutant != Some(Mutant::TakeOldResignation) {
+    pub(super) fn on_renewal(&mut self, now: Timestamp, said: Leave, is_fresh: bool, guards: Guards) {
+        if said < self.said && !allows!(guards, TakeOldResignation) {
             return;
         }
         if said.number != self.said.number {
@@ -49,7 +50,7 @@ impl Leaver {
             self.resigned = now;
         }
         self.said = said;
-        self.vouched |= said.has_resigned() && (is_fresh || mutant == Some(Mutant::TakeUnvouchedResignation));
+        self.vouched |= said.has_resigned() && (is_fresh || allows!(guards, TakeUnvouchedResignation));
     }
 
     /// After a pause of the leader: other members may have died in it, so what they had shown before is no proof.
@@ -93,14 +94,14 @@ impl View<'_> {
             && !seen.is_some_and(|seen| seen.leaver.agreed)
             && !self.has_halted(config.chain, other);
         let is_proven = seen.is_some_and(|seen| seen.proven >= leaver.asked);
-        let lived = other == self.me || is_proven || self.is(Mutant::BelieveOldMessages);
+        let lived = other == self.me || is_proven || allows!(self.settings.guards, BelieveOldMessages);
         other != id && stays && lived
     }
 
     /// Whether the chains of a node that asks to leave go on without it.
     fn may_resign(&self, configs: &Configs, id: MemberId) -> bool {
         let mut chains = configs.iter().filter(|config| config.role(id) == Some(Role::Serving));
-        chains.all(|config| self.has_heir(config, id)) || self.is(Mutant::AgreeAtOnce)
+        chains.all(|config| self.has_heir(config, id)) || allows!(self.settings.guards, AgreeAtOnce)
     }
 
     /// Whether a node that has resigned is not removed: no other member of a chain is there, or it takes too long.
@@ -109,7 +110,7 @@ impl View<'_> {
         let alone = |config: &ChainConfig| config.serving().all(|other| other == id || self.is_gone(other));
         let mut chains = configs.iter().filter(|config| config.role(id) == Some(Role::Serving));
         let late = self.now - leaver.resigned >= self.settings.suspect * STUCK;
-        chains.any(|config| late || alone(config)) && !self.is(Mutant::KeepResigned)
+        chains.any(|config| late || alone(config)) && !allows!(self.settings.guards, KeepResigned)
     }
 }
 
@@ -118,7 +119,7 @@ impl Coordinator {
     pub(super) fn next_leave(&mut self, now: Timestamp, id: MemberId) -> Option<Leave> {
         let leading = self.leading.as_ref()?;
         let said = leading.nodes.get(&id)?.leaver.said;
-        let view = leading.view(now, self.me, &self.settings, self.mutant, &self.outside);
+        let view = leading.view(now, self.me, &self.settings, &self.outside);
         match said.stage {
             Stage::Asks if view.may_resign(&self.configs, id) => {
                 let seen = self.leading.as_mut().and_then(|leading| leading.nodes.get_mut(&id));

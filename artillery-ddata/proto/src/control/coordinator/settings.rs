@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::{ClusterId, control::Timing};
+use crate::{ClusterId, control::Timing, guards::Guards};
 
 /// Settings of a coordinator. Its times are those of [`Configs::timing`](crate::control::Configs::timing) as soon as it knows
 /// of the log. From then on those that it began with don't count.
@@ -26,6 +26,8 @@ pub struct Settings {
     pub forget: Duration,
     /// How often it looks at the clock.
     pub tick: Duration,
+    /// The guards that stand, in the coordinator and in the node around it.
+    pub guards: Guards,
 }
 
 impl Default for Settings {
@@ -40,6 +42,7 @@ impl Default for Settings {
             max_voters: 5,
             forget: Duration::from_secs(600),
             tick: Duration::from_millis(50),
+            guards: Guards::default(),
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{Coordinator, Mutant, Seen, plan::View};
+use super::{Coordinator, Seen, plan::View};
 use crate::{
     ChainConfig, MemberId, Timestamp,
     control::{
@@ -20,10 +20,10 @@ impl Coordinator {
     pub(super) fn settled(&self, now: Timestamp) -> Result<(), Unsettled> {
         let leading = self.leading.as_ref().ok_or(Unsettled::Unled)?;
         // A leader that has just begun has not heard of all nodes that are there (trap 67).
-        if now - leading.since < self.settings.suspect && !self.is(Mutant::SettleAtOnce) {
+        if now - leading.since < self.settings.suspect && !allows!(self.settings.guards, SettleAtOnce) {
             return Err(Unsettled::Unled);
         }
-        let view = leading.view(now, self.me, &self.settings, self.mutant, &self.outside);
+        let view = leading.view(now, self.me, &self.settings, &self.outside);
         self.configs.iter().try_for_each(|config| view.chain_settled(&self.configs, config))?;
         if let Some(&member) = self.voters.iter().find(|&&id| view.asks_to_leave(id)) {
             return Err(Unsettled::Leaves { member });
@@ -43,7 +43,7 @@ impl Coordinator {
     /// What becomes of the chains of a node that leaves.
     pub(super) fn farewell(&self, now: Timestamp, id: MemberId) -> Option<Farewell> {
         let leading = self.leading.as_ref()?;
-        let view = leading.view(now, self.me, &self.settings, self.mutant, &self.outside);
+        let view = leading.view(now, self.me, &self.settings, &self.outside);
         let farewell = view.farewell(&self.configs, &self.voters, id).filter(|_| view.asks_to_leave(id));
         // A node that keeps the log and doesn't know it yet would end at once: without it nothing is ever confirmed again.
         farewell.filter(|&farewell| farewell != Farewell::Ends || !leading.is_added(now, id))

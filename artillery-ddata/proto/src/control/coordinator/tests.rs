@@ -11,6 +11,7 @@ use crate::{
         log::LogEntry,
         message::{Farewell, Leave, Promotion, Stage, Unsettled},
     },
+    guards::Mutant,
 };
 
 fn id(n: u8) -> MemberId {

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
-use super::{Coordinator, Leading, Mutant, Output, Seen};
+use super::{Coordinator, Leading, Output, Seen};
 use crate::{
     MemberId, Timestamp,
     control::{
@@ -72,7 +72,7 @@ impl Coordinator {
 
     /// When the last of the voters asked that go, if any do.
     fn left_since(&self, leading: &Leading) -> Option<Timestamp> {
-        let leavers = self.voters.iter().filter(|&&id| self.goes(id) && !self.is(Mutant::KeepLeavers));
+        let leavers = self.voters.iter().filter(|&&id| self.goes(id) && !allows!(self.settings.guards, KeepLeavers));
         leavers.filter_map(|id| leading.nodes.get(id)).map(|seen| seen.leaver.asked).max()
     }
 
@@ -85,11 +85,10 @@ impl Coordinator {
     /// dead majority never confirms anything, and neither does the change to it (trap 60): so a majority of those that keep
     /// the log now must have lived since, too. As long as others may yet show that they live there is no hurry.
     fn without_leavers(&self, now: Timestamp, leading: &Leading, asked: Timestamp) -> Option<BTreeSet<MemberId>> {
-        let believes = self.is(Mutant::KeepUnproven);
         let patience = self.settings.suspect * PATIENCE;
         let lived = |id| {
             self.lived_since(leading, id, |proven| proven >= asked)
-                || (believes && self.can_keep(leading, id, now, patience))
+                || (allows!(self.settings.guards, KeepUnproven) && self.can_keep(leading, id, now, patience))
         };
         let heard = |id| leading.nodes.get(&id).map_or(leading.since, |seen| seen.heard.max(leading.since));
         let may_show = |id| !self.goes(id) && !lived(id) && now - heard(id) < self.settings.suspect;
@@ -116,7 +115,7 @@ impl Coordinator {
         let patience = self.settings.suspect * PATIENCE;
         let can_keep = |founder: &Founder| self.can_keep(leading, founder.id, now, patience);
         let none_stays = || {
-            let view = leading.view(now, self.me, &self.settings, self.mutant, &self.outside);
+            let view = leading.view(now, self.me, &self.settings, &self.outside);
             let is_heard = |seen: &Seen| now - seen.heard < self.settings.suspect;
             let is_member = |(&other, seen): (&MemberId, _)| other != id && self.configs.names(other) && is_heard(seen);
             let none_can = !self.configs.nodes().any(can_keep) && !leading.nodes.iter().any(is_member);

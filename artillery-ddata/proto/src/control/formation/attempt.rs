@@ -5,8 +5,8 @@ use std::{
     time::Duration,
 };
 
-use super::{FormationMessage, Output, Progress, Proposal, Random, Settings, Verdict, mutant::Mutant, poll::Poll};
-use crate::{MemberId, Timestamp, control::Founding};
+use super::{FormationMessage, Output, Progress, Proposal, Random, Settings, Verdict, poll::Poll};
+use crate::{MemberId, Timestamp, control::Founding, guards::Guards};
 
 /// The part of this node in the proposal that it has accepted.
 #[derive(Debug)]
@@ -22,24 +22,17 @@ pub(super) struct Attempt {
     ballots: u32,
     tell_at: Timestamp,
     challenge_at: Timestamp,
-    mutant: Option<Mutant>,
+    guards: Guards,
 }
 
 impl Attempt {
     /// The part of founder `me` in `proposal`, accepted at `now`: it is told at once.
-    pub(super) fn new(
-        now: Timestamp,
-        proposal: Proposal,
-        me: u16,
-        settings: &Settings,
-        random: &mut Random,
-        mutant: Option<Mutant>,
-    ) -> Self {
+    pub(super) fn new(now: Timestamp, proposal: Proposal, me: u16, settings: &Settings, random: &mut Random) -> Self {
         // A proposal names at most MAX_FOUNDERS.
         let founders = proposal.founding.members.len() as u16;
         Self {
             me,
-            poll: Poll::new(me, founders, mutant),
+            poll: Poll::new(me, founders, settings.guards),
             replaced: BTreeSet::new(),
             gather: settings.gather,
             repeat: settings.repeat,
@@ -48,7 +41,7 @@ impl Attempt {
             tell_at: now,
             challenge_at: now + settings.patience + random.up_to(settings.patience),
             proposal,
-            mutant,
+            guards: settings.guards,
         }
     }
 
@@ -80,7 +73,7 @@ impl Attempt {
 
     /// Takes in what another founder says of this proposal; nobody else is listened to.
     pub(super) fn receive(&mut self, now: Timestamp, from: MemberId, progress: &Progress) {
-        let Some(from) = self.founding().find(from, self.mutant == Some(Mutant::AnyLife)) else { return };
+        let Some(from) = self.founding().find(from, allows!(self.guards, AnyLife)) else { return };
         if self.poll.receive(from as u16, progress) {
             self.tell_at = self.tell_at.min(now + self.gather);
         }
@@ -120,13 +113,13 @@ impl Attempt {
 
     /// What becomes of it, as far as this node can know.
     pub(super) fn verdict(&self) -> Option<Verdict> {
-        let mut left = self.founding().members.len() - self.replaced.len();
-        match self.mutant {
-            Some(Mutant::GiveUpWhenSlow) if self.ballots > 0 => left = 0,
-            Some(Mutant::GiveUpWhenOneIsReplaced) if !self.replaced.is_empty() => left = 0,
-            Some(Mutant::FormWithoutVote) if self.poll.all_accepted() => return Some(Verdict::Form),
-            _ => {}
+        if allows!(self.guards, FormWithoutVote) && self.poll.all_accepted() {
+            return Some(Verdict::Form);
         }
-        self.poll.verdict().or_else(|| (left < self.founding().majority()).then_some(Verdict::Abandon))
+        let left = self.founding().members.len() - self.replaced.len();
+        let is_over = left < self.founding().majority()
+            || (allows!(self.guards, GiveUpWhenSlow) && self.ballots > 0)
+            || (allows!(self.guards, GiveUpWhenOneIsReplaced) && !self.replaced.is_empty());
+        self.poll.verdict().or_else(|| is_over.then_some(Verdict::Abandon))
     }
 }

@@ -6,6 +6,7 @@ use super::MAX_FOUNDERS;
 use crate::{
     ClusterId,
     control::{ChainSettings, InvalidChainSettings, InvalidTiming, MAX_LINEAGE, Timing},
+    guards::Guards,
 };
 
 /// Settings of a formation: all founders must have been started with the same name, number of founders and chains.
@@ -31,6 +32,8 @@ pub struct Settings {
     pub gather: Duration,
     /// How long an accepted proposal may take before a ballot is held on it; between this and twice as long.
     pub patience: Duration,
+    /// The guards that stand.
+    pub guards: Guards,
 }
 
 impl Settings {
@@ -47,6 +50,7 @@ impl Settings {
             repeat: Duration::from_millis(200),
             gather: Duration::from_millis(5),
             patience: Duration::from_millis(1000),
+            guards: Guards::default(),
         }
     }
 

@@ -232,16 +232,15 @@ fn a_node_that_keeps_the_log_stays_until_an_operator_says_otherwise() {
     assert!(rig.node.state().orphaned);
 }
 
-#[cfg(feature = "mutants")]
 mod without {
     use super::*;
-    use crate::node::Mutant;
+    use crate::guards::{Guards, Mutant};
 
     /// It would acknowledge writes beside the other cluster, which an operator was told would be all there is.
     #[test]
     fn a_lone_member_that_never_gives_way_serves_beside_the_successor() {
         let mut rig = Rig::new(3, [1, 2, 3], &[]);
-        rig.node = rig.node.with_mutant(Some(Mutant::NeverYield));
+        rig.node.guards = Guards::without(Mutant::NeverYield);
         rig.succeeded();
         rig.pass(LEASE * 20);
         assert_eq!(rig.orders(&Order::Yield { by: BY }), 0);
@@ -250,7 +249,7 @@ mod without {
     #[test]
     fn a_member_that_gives_way_at_once_ends_a_cluster_whose_nodes_are_there() {
         let mut rig = Rig::new(3, [1, 2, 3], &[1, 2]);
-        rig.node = rig.node.with_mutant(Some(Mutant::YieldAtOnce));
+        rig.node.guards = Guards::without(Mutant::YieldAtOnce);
         rig.succeeded();
         rig.pass(LEASE * 20);
         assert_eq!((rig.orders(&Order::Yield { by: BY }), rig.orders(&Order::Proceed)), (1, 0));

@@ -1,10 +1,10 @@
 //! Guards whose absence only an unlikely course of events shows: each of them once with the guard and once without.
 
 use super::{super::*, rig::*};
-use crate::{Epoch, Version};
+use crate::{Epoch, Version, guards::Mutant};
 
 fn rig(nodes: &[u8], mutant: Option<Mutant>) -> Rig {
-    Rig::new(nodes, &Settings { mutant, ..Settings::default() })
+    Rig::new(nodes, &Settings { guards: mutant.into(), ..Settings::default() })
 }
 
 /// Four members, of which the last has committed an update that the second and third don't know to be. It is gone.

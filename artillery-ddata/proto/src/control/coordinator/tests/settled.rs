@@ -87,7 +87,7 @@ fn another_life_of_a_member_waits_for_its_place() {
 /// What another leader says at once, when one member is silent of which it has never heard.
 fn said_at_once(mutant: Option<Mutant>) -> bool {
     let mut world = three();
-    world.coordinator.mutant = mutant;
+    world.coordinator.settings.guards = mutant.into();
     world.term = 2;
     keep(&mut world, &[0, 1]);
     (0..3).for_each(|_| {
@@ -148,7 +148,7 @@ fn a_joiner_has_yet_to_serve() {
 /// One member, and a spare beside it; the member is to stop.
 fn last_leaves(mutant: Option<Mutant>) -> World {
     let mut world = World::new(1, 1);
-    world.coordinator.mutant = mutant;
+    world.coordinator.settings.guards = mutant.into();
     world.pass(3_000, &[0, 1]);
     assert_eq!(world.config().syncing(), None);
     leaves(&mut world, 0);
