@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use artillery_proto::guards::Guards;
 use tokio::time::timeout;
 
 use super::{
@@ -12,7 +13,7 @@ use crate::control::{ConfigLog, Founding, Term, conformance};
 
 /// A healthy group, and the node of it that leads.
 pub(super) async fn group(founders: usize, settings: &EmbeddedSettings) -> (Net, Founding, Embedded, Term) {
-    let (net, founding) = (Net::new(1, None), founding(founders));
+    let (net, founding) = (Net::new(1, Guards::ALL), founding(founders));
     for n in 0..founders {
         net.start(n, &founding, settings).await;
     }
